@@ -1,0 +1,37 @@
+# Two commands are all a fresh machine needs: `make demo` and `make test`. Python 3.11+ is the only assumption.
+PYTHON ?= python3
+PODFIT := .venv/bin/podfit
+
+.PHONY: help demo test lint docs lock clean
+
+help:  ## what there is
+	@grep -hE '^[a-z.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
+
+.venv: requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"podfit needs Python 3.11 or newer, {sys.executable} is {sys.version.split()[0]}; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	$(PYTHON) -m venv --clear .venv
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch .venv
+
+demo: .venv  ## the real server over TLS, refusing and patching the manifests in examples/
+	.venv/bin/python -m examples.demo
+
+test: .venv  ## all tests
+	.venv/bin/python -m pytest -q -n 2 tests
+
+lint: .venv  ## ruff, mypy --strict, and everything generated is fresh
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/python -m scripts.docs --check
+
+docs: .venv  ## regenerate the rules' pages, the default policy and the golden output
+	.venv/bin/python -m scripts.docs
+
+lock:  ## pin the dependencies anew (needs uv)
+	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements.lock pyproject.toml
+	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-dev.lock --group dev pyproject.toml
+
+clean:  ## remove what the other targets made
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache certs/*.pem certs/*.crt certs/*.key

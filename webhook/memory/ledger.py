@@ -1,0 +1,94 @@
+"""The parts that every ledger is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["fits", "unsure", "does-not-fit"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A quantity in bytes with its uncertainty: `floor ≤ low ≤ likely ≤ high`.
+
+    `low … high` is the 95 % interval for people, `floor` the certain minimum: the only one a denial may rest on.
+    For what is *available* (total, budget, KV memory) the roles turn round where a docstring says so.
+    """
+
+    floor: int
+    low: int
+    likely: int
+    high: int
+    note: str = ""
+    """The arithmetic, for people: "131.4 GiB / 4"."""
+    source: str = ""
+    """Where the formula or the measurement stands (`vLLM 0.33 v1/worker/gpu_worker.py`)."""
+
+    def json(self) -> dict[str, int]:
+        """The four numbers, in bytes."""
+        return {"floor": self.floor, "low": self.low, "likely": self.likely, "high": self.high}
+
+
+@dataclass(frozen=True)
+class GpuLedger:
+    """One GPU's memory at start-up: the rank with the least room."""
+
+    total: Line
+    budget: Line
+    weights: Line
+    activations: Line
+    cuda_graphs: Line
+    non_torch: Line
+    kv_cache: Line
+    """What is left for the KV cache; negative where nothing is. `floor` is here the certain *maximum* (what would be
+    left if every line took its floor of the largest total ever seen): below zero, vLLM can't start."""
+    kv_cache_bytes_per_token: int | None
+    kv_cache_bytes_per_request: int | None
+    """What one request of max_model_len takes of the KV cache."""
+    kv_cache_tokens: tuple[int, int, int] | None
+    """low, likely, high: "GPU KV cache size: N tokens"."""
+    max_model_len: int | None
+    estimated_max_model_len: int | None
+    """The longest single request that fits (likely)."""
+    max_concurrency: float | None
+    """"Maximum concurrency for N tokens per request" (likely)."""
+
+
+@dataclass(frozen=True)
+class HostLedger:
+    """The container's host memory."""
+
+    lines: tuple[tuple[str, Line], ...]
+    """Name → line, e.g. ("processes", …), ("staged weights", …), ("/dev/shm", …), ("offload", …)."""
+    steady: Line
+    """Unreclaimable memory while serving."""
+    peak: Line
+    """Unreclaimable memory at its highest, usually while loading."""
+    shm: Line
+    """What must be free in /dev/shm: `floor` is what this release refuses to start without."""
+
+
+@dataclass(frozen=True)
+class Startup:
+    """Seconds from the container's start to the first answer on /health."""
+
+    floor: float
+    low: float
+    likely: float
+    high: float
+    parts: tuple[tuple[str, float], ...] = ()
+    """What takes how long (likely): ("download", 95.0) …"""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Will it start?"""
+
+    verdict: Verdict
+    """The arithmetic of GPU memory at start-up alone."""
+    why: str
+    """One line for people: the arithmetic behind the verdict, or what is missing for one."""
+    gpu: GpuLedger | None
+    host: HostLedger | None
+    startup: Startup | None

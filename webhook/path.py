@@ -1,0 +1,64 @@
+"""A place in a Kubernetes object, with both of its spellings.
+
+`spec.template.spec.containers[0].args[3]` is how Kubernetes' own errors write it (`k8s.io/apimachinery
+pkg/util/validation/field`), `/spec/template/spec/containers/0/args/3` is how JSON Patch does (RFC 6901).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_TOKEN = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[(\d+)\]|\[([^\]]+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPath:
+    """A path of object keys (`str`) and list indices (`int`); `FieldPath() / "spec" / 0` builds one."""
+
+    parts: tuple[str | int, ...] = ()
+
+    def __truediv__(self, part: str | int) -> FieldPath:
+        return FieldPath((*self.parts, part))
+
+    def join(self, *parts: str | int) -> FieldPath:
+        """This path, continued by `parts`."""
+        return FieldPath((*self.parts, *parts))
+
+    def __str__(self) -> str:
+        out = ""
+        for part in self.parts:
+            if isinstance(part, int) or not _PLAIN.fullmatch(part):
+                out += f"[{part}]"
+            else:
+                out += f".{part}" if out else part
+        return out
+
+    def pointer(self) -> str:
+        """The JSON Pointer (RFC 6901) of this place."""
+        return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in self.parts)
+
+    @classmethod
+    def parse(cls, text: str) -> FieldPath:
+        """Reads Kubernetes' spelling back; raises ValueError where `text` is not one."""
+        parts: list[str | int] = []
+        at = 0
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise ValueError(f"{text!r} is not a field path: unexpected {text[at:]!r}")
+            key, index, quoted = match.groups()
+            parts.append(int(index) if index is not None else key or quoted)
+            at = match.end()
+        return cls(tuple(parts))
+
+    def get(self, obj: Any, default: Any = None) -> Any:
+        """What stands at this place of `obj`, or `default` where the place does not exist."""
+        for part in self.parts:
+            try:
+                obj = obj[part]
+            except (KeyError, IndexError, TypeError):
+                return default
+        return obj

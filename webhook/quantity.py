@@ -1,0 +1,66 @@
+"""Kubernetes quantities ("8Gi", "500m") and bytes, in both directions.
+
+The grammar is that of `k8s.io/apimachinery/pkg/api/resource` (Quantity): a decimal number with a binary suffix
+(Ki … Ei), a decimal one (n, u, m, k … E) or an exponent.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_CEILING, Decimal
+
+KI, MI, GI, TI = 1 << 10, 1 << 20, 1 << 30, 1 << 40
+
+_SUFFIX = {
+    "": Decimal(1),
+    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"),
+    "k": Decimal("1e3"), "M": Decimal("1e6"), "G": Decimal("1e9"), "T": Decimal("1e12"), "P": Decimal("1e15"),
+    "E": Decimal("1e18"),
+    "Ki": Decimal(KI), "Mi": Decimal(MI), "Gi": Decimal(GI), "Ti": Decimal(TI), "Pi": Decimal(1 << 50),
+    "Ei": Decimal(1 << 60),
+}  # fmt: skip
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+
+
+class QuantityError(ValueError):
+    """The text is no Kubernetes quantity."""
+
+
+def parse(value: object) -> int:
+    """The quantity as an integer (bytes for memory), rounded up as Kubernetes rounds; raises QuantityError."""
+    match = _QUANTITY.fullmatch(str(value)) if isinstance(value, str | int | float) else None
+    if match is None or isinstance(value, bool):
+        raise QuantityError(f"{value!r} is not a quantity such as 64Gi, 500M or 2")
+    number, exponent, suffix = match.groups()
+    exact = Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
+    return int(exact.to_integral_value(ROUND_CEILING))
+
+
+def try_parse(value: object) -> int | None:
+    """Like `parse`, or None where the value is absent or no quantity (a rule of its own reports those)."""
+    try:
+        return parse(value)
+    except (QuantityError, ArithmeticError):
+        return None
+
+
+def human(size: float) -> str:
+    """Bytes for people: "32.9 GiB", "64 MiB"."""
+    for unit, width in (("TiB", TI), ("GiB", GI), ("MiB", MI), ("KiB", KI)):
+        if abs(size) >= width or (unit == "GiB" and abs(size) >= 1000 * MI):
+            number = f"{size / width:.1f}"
+            return f"{number.removesuffix('.0')} {unit}"
+    return f"{size:.0f} B"
+
+
+def quantity(size: int) -> str:
+    """Bytes as the shortest exact quantity: 68719476736 → "64Gi"."""
+    for suffix, width in (("Ti", TI), ("Gi", GI), ("Mi", MI), ("Ki", KI)):
+        if size and size % width == 0:
+            return f"{size // width}{suffix}"
+    return str(size)
+
+
+def round_up_gi(size: int) -> int:
+    """The next whole GiB: what a person would write in a manifest."""
+    return -(-size // GI) * GI
