@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
 from webhook.patch import Edit
 from webhook.path import FieldPath
@@ -18,6 +19,9 @@ Mode = Literal["deny", "warn", "audit", "ignore"]
 Plane = Literal["gpu", "host", "config", "network", "storage", "cluster"]
 Certainty = Literal["certain", "likely", "possible"]
 Place = Literal["admission", "check", "scan"]
+Fix = Literal[True, False, "certain"]
+"""Whether a rule's fix is applied: always, never, or only where the finding is certain."""
+Threat = Literal["start", "uptime", "practice"]
 
 
 @dataclass(frozen=True)
@@ -37,15 +41,22 @@ class Finding:
     """Edits that repair it. A claim with a proof: applied, the finding is gone and nothing new appears."""
 
 
+def lines(*texts: str | None) -> tuple[str, ...]:
+    """`texts` without the empty ones: for details that are only sometimes there."""
+    return tuple(text for text in texts if text)
+
+
 class Rule(BaseModel):
     """Base of every rule. Pydantic fields of a subclass are what a policy may set."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     plane: ClassVar[Plane]
+    threatens: ClassVar[Threat] = "start"
+    """What is lost: vLLM does not start, does not stay up, or a practice that operators want is not followed."""
     mode: ClassVar[Mode] = "warn"
     """The mode where no policy says otherwise."""
-    fix: ClassVar[bool] = False
+    fix: ClassVar[Fix] = False
     """Whether the mutating webhook applies the rule's fix where no policy says otherwise."""
     where: ClassVar[frozenset[Place]] = frozenset({"admission", "check", "scan"})
     needs: ClassVar[tuple[str, ...]] = ()

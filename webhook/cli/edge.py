@@ -1,0 +1,134 @@
+"""What the commands share at the edge: reading files, policies and the facts given on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from webhook import gpu, manifest
+from webhook.facts import Facts
+from webhook.gpu import Accelerator
+from webhook.policy import Policy, PolicyError, builtin, load
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class UnusableError(Exception):
+    """Something the user gave can't be used: printed without a traceback, with this exit code."""
+
+    def __init__(self, lines: str | Sequence[str], code: int = 2) -> None:
+        self.lines = [lines] if isinstance(lines, str) else list(lines)
+        self.code = code
+        super().__init__("; ".join(self.lines))
+
+
+def add_policy(parser: argparse.ArgumentParser) -> None:
+    """`--policy FILE`, several times."""
+    parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a policy file, or the name of a shipped one (strict, autofix); several apply in their order",
+    )
+
+
+def add_gpu(parser: argparse.ArgumentParser) -> None:
+    """`--gpu NAME[:COUNT]`."""
+    parser.add_argument(
+        "--gpu",
+        metavar="NAME[:COUNT]",
+        help="the GPU where the manifest names none: a label (NVIDIA-A100-SXM4-80GB), what nvidia-smi prints "
+        '("Tesla T4") or short (l4, h100, mi300x)',
+    )
+
+
+def policy(files: Sequence[str]) -> Policy:
+    """The policies in `files` over the default; raises UnusableError with each problem's file, line and path."""
+    if not files:
+        return builtin()
+    try:
+        return load([(name, read_text(_policy_file(name))) for name in files])
+    except PolicyError as error:
+        raise UnusableError(error.problems) from error
+
+
+def _policy_file(name: str) -> Path:
+    """A file, or a profile that podfit ships (`policies/strict.yaml`, in the package `webhook/policies`)."""
+    path = Path(name)
+    if not path.exists() and path.name == name and not path.suffix:
+        shipped = Path(__file__).parent.parent / "policies" / f"{name}.yaml"
+        if shipped.exists():
+            return shipped
+    return path
+
+
+def read_text(path: Path) -> str:
+    """The file's text; raises UnusableError (exit 3) where it can't be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnusableError(f"{path}: {_reason(error)}", 3) from error
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 at byte {error.start}"
+    return (error.strerror or type(error).__name__).lower()
+
+
+def accelerator(text: str | None) -> Accelerator | None:
+    """`NAME[:COUNT]` → what a container gets; raises UnusableError where no product has that name."""
+    if text is None:
+        return None
+    name, _, count = text.rpartition(":")
+    if not name:
+        name, count = text, ""
+    if count and not (count.isascii() and count.isdigit() and 0 < int(count) <= 1024):
+        raise UnusableError(f"--gpu {text}: {count!r} is no number of GPUs; expected NAME or NAME:COUNT, such as l4:4")
+    found = gpu.by_name(name)
+    if not found:
+        near = gpu.nearest(name)
+        hint = f"; did you mean {', '.join(near)}?" if near else "; expected a name such as l4, h100 or Tesla-T4"
+        raise UnusableError(f"--gpu {text}: no GPU is known by the name {name!r}{hint}")
+    return Accelerator(gpus=found, count=int(count) if count else None)
+
+
+def files(names: Sequence[str]) -> Iterator[str]:
+    """The names given, folders replaced by the manifests in them; raises UnusableError where there is no such place."""
+    for name in names:
+        path = Path(name)
+        if name != "-" and path.is_dir():
+            yield from (
+                str(file)
+                for file in sorted(path.rglob("*"))
+                if file.suffix in SUFFIXES and file.is_file() and not any(part.startswith(".") for part in file.parts)
+            )
+        else:
+            yield name
+
+
+def read_manifests(name: str) -> manifest.Manifests:
+    """The objects in a file or on standard input; a file that can't be read is an error in the result."""
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        return manifest.Manifests(documents=(), errors=(manifest.ReadError(name, None, _reason(error)),))
+    return manifest.read(data, "<stdin>" if name == "-" else name)
+
+
+def config_maps(documents: Iterable[manifest.Document]) -> dict[str, dict[str, object]]:
+    """Name → ConfigMap, of the objects of one file."""
+    found = {}
+    for document in documents:
+        obj = document.object
+        if obj.get("kind") == "ConfigMap" and isinstance(obj.get("metadata"), dict):
+            found[str(obj["metadata"].get("name"))] = obj
+    return found
+
+
+def facts(args: argparse.Namespace) -> Facts:
+    """The facts given on the command line over the built-in ones."""
+    return Facts(gpu=accelerator(getattr(args, "gpu", None)))

@@ -1,0 +1,155 @@
+"""`podfit plan`: what one vLLM command line needs, without a manifest."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from webhook import release
+from webhook.cli import edge
+from webhook.engine import Engine
+from webhook.facts import Facts
+from webhook.lint import Report, lint
+from webhook.policy import Policy, builtin
+from webhook.report import json as as_json
+from webhook.report import plan as as_plan
+from webhook.report import text
+
+PLANNED = ("gpu", "config")
+"""Planes that a command line alone speaks of; a plan says nothing of probes and volumes."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "plan",
+        help="both memory ledgers of one vLLM command line",
+        usage="podfit plan --gpu NAME[:COUNT] [--vllm-version V] [--model-config FILE] -- vllm serve MODEL …\n"
+        "       podfit plan --batch FILE|-",
+        description="Plans one vLLM command line: will it start, and with how much KV cache?",
+    )
+    edge.add_gpu(parser)
+    parser.add_argument("--vllm-version", metavar="V", help="such as 0.27.1; default: unknown, planned as every one")
+    parser.add_argument("--model-config", metavar="FILE", help="the model's config.json, where the catalogue lacks it")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument("--batch", metavar="FILE|-", help="JSON lines in, JSON lines out (see docs/plan.md)")
+    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- vllm serve …")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the plan; always 0 where the input could be read: a verdict is an answer, not a failure."""
+    if args.batch is not None:
+        return _batch(args.batch)
+    argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
+    if not argv:
+        raise edge.UnusableError(
+            "plan needs a command line after `--`, such as: podfit plan --gpu l4 -- vllm serve MODEL"
+        )
+    if args.vllm_version and release.parse(args.vllm_version) is None:
+        raise edge.UnusableError(f"--vllm-version {args.vllm_version}: not a version such as 0.27.1")
+    configs = {}
+    if args.model_config:
+        try:
+            configs["*"] = json.loads(edge.read_text(Path(args.model_config)))
+        except ValueError as error:
+            raise edge.UnusableError(f"{args.model_config}: not JSON: {error}", 3) from error
+        if not isinstance(configs["*"], dict):
+            raise edge.UnusableError(f"{args.model_config}: not a config.json: expected an object", 3)
+    facts = Facts(gpu=edge.accelerator(args.gpu), model_configs=configs)
+    report = _report(argv, args.vllm_version, facts, builtin())
+    if not report.results:
+        problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
+        raise edge.UnusableError(f"{' '.join(argv[:4])} …: {problem}", 3 if report.errors else 2)
+    (result,) = report.results
+    if args.format == "json":
+        print(json.dumps(_tree(report), indent=1, default=str))
+        return 0
+    print(as_plan.table(result.engine), end="")
+    for judged in result.findings:
+        if judged.plane in PLANNED:
+            print("\n" + text.block(judged, f"{judged.mode}  "))
+    return 0
+
+
+def _report(argv: list[str], version: str | None, facts: Facts, policy: Policy) -> Report:
+    """The command line judged as the only container of a Pod."""
+    known = release.parse(version) if version else None
+    container: dict[str, Any] = {
+        "name": "vllm",
+        "image": f"vllm/vllm-openai:v{known}" if known else "vllm/vllm-openai",
+        "command": argv,
+    }
+    if facts.gpu is not None and facts.gpu.count:
+        container["resources"] = {"limits": {"nvidia.com/gpu": str(facts.gpu.count)}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plan"}, "spec": {"containers": [container]}}
+    return lint(pod, policy, facts, where="check")
+
+
+def _tree(report: Report) -> dict[str, Any]:
+    (result,) = report.results
+    engine: Engine = result.engine
+    findings = [as_json.finding(report, judged) for judged in result.findings if judged.plane in PLANNED]
+    return {**as_plan.tree(engine), "findings": findings}
+
+
+def _batch(name: str) -> int:
+    """JSON lines in, JSON lines out, in order; a bad line is answered with its error."""
+    policy = builtin()
+    for line in _lines(name):
+        print(json.dumps(_answer(line, policy), default=str))
+    return 0
+
+
+def _lines(name: str) -> Iterator[str]:
+    lines = sys.stdin if name == "-" else edge.read_text(Path(name)).splitlines()
+    yield from (line for line in lines if line.strip())
+
+
+def _answer(line: str, policy: Policy) -> dict[str, Any]:
+    try:
+        case = json.loads(line)
+    except ValueError as error:
+        return {"id": None, "error": f"not JSON: {error}"}
+    if not isinstance(case, dict):
+        return {"id": None, "error": "not an object"}
+    try:
+        report = _report(_argv(case), case.get("vllm_version"), _facts(case), policy)
+    except edge.UnusableError as error:
+        return {"id": case.get("id"), "error": error.lines[0]}
+    if not report.results:
+        problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
+        return {"id": case.get("id"), "error": problem}
+    return {"id": case.get("id"), **_tree(report)}
+
+
+def _argv(case: Mapping[str, Any]) -> list[str]:
+    argv = case.get("argv")
+    if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
+        raise edge.UnusableError("argv: expected a list of strings")
+    return argv
+
+
+def _facts(case: Mapping[str, Any]) -> Facts:
+    configs: dict[str, Any] = {}
+    if isinstance(case.get("model_config"), dict):
+        configs["*"] = case["model_config"]
+    memory, weights = case.get("gpu_memory_bytes"), case.get("weights_bytes")
+    return Facts(
+        gpu=_accelerator(case.get("gpu"), memory),
+        gpu_memory=memory if isinstance(memory, int) else None,
+        model_configs=configs,
+        weights_bytes=weights if isinstance(weights, int) else None,
+    )
+
+
+def _accelerator(name: Any, memory: Any) -> Any:
+    """The GPU named; an unknown name is unknown, not an error: the memory given may still decide."""
+    try:
+        return edge.accelerator(name) if isinstance(name, str) else None
+    except edge.UnusableError:
+        return None

@@ -1,0 +1,191 @@
+"""The pure function behind the webhook, `podfit check` and everything else: object + policy + facts → Report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webhook import engine, workload
+from webhook.engine import Engine
+from webhook.facts import Facts
+from webhook.patch import Edit
+from webhook.policy import Policy, Setting
+from webhook.rule import Finding, Mode, Place
+from webhook.workload import JSON, Workload
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A finding with its consequence."""
+
+    rule: str
+    plane: str
+    threatens: str
+    mode: Mode
+    """What follows from it here: the policy's mode, softened where the finding is not certain."""
+    why_softened: str | None
+    """Why a finding of a denying rule is only a warning, for people; None where nothing was softened."""
+    finding: Finding
+    applies: bool
+    """The policy applies the finding's fix."""
+
+
+@dataclass(frozen=True)
+class RuleError:
+    """A rule, or the reading of a container, raised: our fault, never the user's."""
+
+    rule: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """One vLLM container, judged."""
+
+    engine: Engine
+    findings: tuple[Judged, ...]
+
+    @property
+    def denied(self) -> bool:
+        """Something here is denied."""
+        return any(judged.mode == "deny" for judged in self.findings)
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The fixes that the policy applies."""
+        return tuple(edit for judged in self.findings if judged.applies for edit in judged.finding.fix)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One object, judged."""
+
+    object: JSON
+    results: tuple[Result, ...]
+    errors: tuple[RuleError, ...]
+
+    @property
+    def denied(self) -> bool:
+        """The object is refused."""
+        return any(result.denied for result in self.results)
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All fixes that the policy applies."""
+        return tuple(edit for result in self.results for edit in result.edits)
+
+    @property
+    def findings(self) -> tuple[Judged, ...]:
+        """All findings of all containers."""
+        return tuple(judged for result in self.results for judged in result.findings)
+
+
+def lint(obj: JSON, policy: Policy, facts: Facts, *, where: Place = "admission", old: JSON | None = None) -> Report:
+    """Judges every vLLM container of `obj`. Never raises: what goes wrong in here is in `Report.errors`.
+
+    `old`: the object before an UPDATE. What it had already is at most a warning: an old Deployment must still scale,
+    roll back and lose a finalizer (kueue's ratchet).
+    """
+    errors: list[RuleError] = []
+    before = _known(old, policy, facts, where) if old is not None else frozenset()
+    results = []
+    for found in _engines(obj, facts, errors):
+        judged = [one for setting in policy.settings.values() for one in _judge(found, setting, policy, where, errors)]
+        results.append(Result(found, tuple(_ratchet(one, found, before) for one in judged)))
+    return Report(obj, tuple(results), tuple(errors))
+
+
+def _engines(obj: JSON, facts: Facts, errors: list[RuleError]) -> Iterator[Engine]:
+    try:
+        workloads: list[Workload] = workload.find(obj)
+    except Exception as error:
+        errors.append(_error("workload", error))
+        return
+    for one in workloads:
+        for container in one.containers:
+            try:
+                found = engine.read(one, container, facts)
+            except Exception as error:
+                errors.append(_error("engine", error))
+                continue
+            if found is not None:
+                yield found
+
+
+def _error(rule: str, error: Exception) -> RuleError:
+    return RuleError(rule, f"{type(error).__name__}: {error}")
+
+
+def _judge(found: Engine, setting: Setting, policy: Policy, where: Place, errors: list[RuleError]) -> Iterator[Judged]:
+    rule = setting.rule
+    if setting.mode == "ignore" or where not in rule.where or set(rule.mute_for) & found.workload.completes:
+        return
+    needed = [_fact(found, name) for name in rule.needs]
+    if any(fact is None for fact in needed):
+        return
+    try:
+        findings = list(rule.check(found))
+    except Exception as error:
+        errors.append(_error(rule.id(), error))
+        return
+    informing = [fact.source for fact in needed if isinstance(fact, engine.Fact) and not fact.may_deny]
+    for finding in findings:
+        mode, why = setting.mode, None
+        if mode == "deny":
+            mode, why = _soften(finding, informing, found, policy, where)
+        applies = bool(finding.fix) and (
+            setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain")
+        )
+        if mode == "deny" and applies and policy.trust_mutation:
+            mode, why = "warn", "the mutating webhook repairs it"
+        yield Judged(rule.id(), rule.plane, rule.threatens, mode, why, finding, applies)
+
+
+def _soften(
+    finding: Finding, informing: list[str], found: Engine, policy: Policy, where: Place
+) -> tuple[Mode, str | None]:
+    """A denial rests only on certain findings and on facts that may deny."""
+    if finding.certainty != "certain":
+        return "warn", f"{finding.certainty}, not certain"
+    if informing:
+        return "warn", f"rests on {informing[0]}, which may inform but not deny"
+    if where == "admission" and found.workload.owned and policy.enforce.owned_pods != "deny":
+        return "warn", "a controller made this Pod: what it would be denied for is denied at its workload"
+    return "deny", None
+
+
+def _fact(found: Engine, name: str) -> object | None:
+    """The attribute that a rule needs: "model", "plan.gpu" …; None where it is unknown."""
+    value: object = found
+    for part in name.split("."):
+        value = getattr(value, part)
+        if value is None:
+            return None
+    return value
+
+
+def _keys(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
+    """How a finding is recognised after an edit: by its place or, where list indices moved, by its words."""
+    where = (judged.rule, str(found.workload.path), found.container.name)
+    return {(*where, "at", str(judged.finding.path)), (*where, "says", judged.finding.message)}
+
+
+def _known(old: JSON, policy: Policy, facts: Facts, where: Place) -> frozenset[tuple[str, ...]]:
+    ours: list[RuleError] = []
+    return frozenset(
+        key
+        for found in _engines(old, facts, ours)
+        for setting in policy.settings.values()
+        for judged in _judge(found, setting, policy, where, ours)
+        if judged.mode == "deny"
+        for key in _keys(judged, found)
+    )
+
+
+def _ratchet(judged: Judged, found: Engine, before: frozenset[tuple[str, ...]]) -> Judged:
+    if judged.mode != "deny" or not _keys(judged, found) & before:
+        return judged
+    return Judged(
+        judged.rule, judged.plane, judged.threatens, "warn", "the object had this before the update", judged.finding,
+        judged.applies,
+    )  # fmt: skip

@@ -1,0 +1,232 @@
+"""Policies: which rules, in which mode, with what parameters. Kubernetes-shaped YAML in, `Policy` out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from webhook import manifest
+from webhook.path import FieldPath
+from webhook.rule import Fix, Mode, Rule
+from webhook.rules import all_rules
+
+API_VERSION = "podfit.dev/v1alpha1"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a policy says of one rule."""
+
+    rule: Rule
+    """The rule with its parameters."""
+    mode: Mode
+    fix: Fix
+
+
+@dataclass(frozen=True)
+class Enforce:
+    """Whom a denial may hit."""
+
+    owned_pods: Literal["warn", "deny"] = "warn"
+    """A Pod that a controller made: denied only where a policy wants a node drain to be able to become an outage."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """All that the rules are judged by."""
+
+    name: str
+    settings: Mapping[str, Setting]
+    """Rule id → setting; every rule is there."""
+    enforce: Enforce = field(default_factory=Enforce)
+    mutate_workloads: bool = False
+    """Patch workloads too, not only Pods (GitOps tools compare workloads with their source)."""
+    trust_mutation: bool = False
+    """A workload whose Pods the mutating webhook would repair is not denied."""
+
+    @property
+    def version(self) -> str:
+        """A short hash of everything the policy says, for audit annotations and metrics."""
+        import hashlib
+
+        said = [
+            (rule_id, setting.mode, str(setting.fix), setting.rule.model_dump_json())
+            for rule_id, setting in sorted(self.settings.items())
+        ]
+        rest = (self.enforce, self.mutate_workloads, self.trust_mutation)
+        return hashlib.sha256(repr((said, rest)).encode()).hexdigest()[:12]
+
+
+class PolicyError(ValueError):
+    """A policy that can't be used; `problems` are lines `file:line: path: message`."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=False)
+
+
+class _Metadata(_Strict):
+    name: str
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class _Enforce(_Strict):
+    owned_pods: Literal["warn", "deny"] | None = None
+
+
+class _Mutate(_Strict):
+    workloads: bool | None = None
+
+
+class _Spec(_Strict):
+    order: int = 0
+    rules: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    enforce: _Enforce = Field(default_factory=_Enforce)
+    mutate: _Mutate = Field(default_factory=_Mutate)
+    trust_mutation: bool | None = None
+
+
+class _Document(_Strict):
+    api_version: Literal["podfit.dev/v1alpha1"]
+    kind: Literal["Policy"]
+    metadata: _Metadata
+    spec: _Spec
+
+
+class _Setting(_Strict):
+    """The two words that every rule has beside its own parameters."""
+
+    mode: Mode | None = None
+    fix: Fix | None = None
+
+
+@cache
+def builtin() -> Policy:
+    """What no policy at all means: every rule with its own defaults."""
+    settings = {rule_id: Setting(rule(), rule.mode, rule.fix) for rule_id, rule in all_rules().items()}
+    return Policy("default", settings)
+
+
+def load(texts: Iterable[tuple[str, str]]) -> Policy:
+    """The policies in `texts` (name of the file, its text) over the built-in one.
+
+    They apply in ascending `spec.order`, then by name; a later one overrides an earlier one rule by rule, parameter by
+    parameter. Raises PolicyError with every problem of every file.
+    """
+    problems: list[str] = []
+    documents: list[tuple[_Document, dict[str, tuple[dict[str, Any], _Setting]]]] = []
+    for name, text in texts:
+        read = manifest.read(text, name)
+        problems += [f"{name}:{error.line or 1}: {error.message}" for error in read.errors]
+        if not read.errors and not read.documents:
+            problems.append(f"{name}:1: no policy in it: expected apiVersion {API_VERSION}, kind Policy")
+        for document in read.documents:
+            found, wrong = _document(document.object)
+            problems += [f"{name}:{document.line_of(path)}: {path or 'policy'}: {message}" for path, message in wrong]
+            problems += [f"{name}:{note.line}: {note.message}" for note in document.notes]
+            if found:
+                documents.append(found)
+    if problems:
+        raise PolicyError(problems)
+    policy = builtin()
+    for document, rules in sorted(documents, key=lambda pair: (pair[0].spec.order, pair[0].metadata.name)):
+        policy = _apply(policy, document, rules)
+    return policy
+
+
+_Found = tuple[_Document, dict[str, tuple[dict[str, Any], _Setting]]]
+
+
+def _document(obj: Mapping[str, Any]) -> tuple[_Found | None, list[tuple[FieldPath, str]]]:
+    """One policy document and what is wrong with it."""
+    try:
+        document = _Document.model_validate(obj)
+    except ValidationError as error:
+        return None, _problems(error, FieldPath())
+    rules: dict[str, tuple[dict[str, Any], _Setting]] = {}
+    wrong: list[tuple[FieldPath, str]] = []
+    known = all_rules()
+    for rule_id, said in document.spec.rules.items():
+        place = FieldPath(("spec", "rules", rule_id))
+        if rule_id not in known:
+            wrong.append((place, f"{rule_id!r} is no rule{_nearest(rule_id, known)}"))
+            continue
+        common = {key: value for key, value in said.items() if key in ("mode", "fix")}
+        own = {key: value for key, value in said.items() if key not in common}
+        try:
+            setting = _Setting.model_validate(common)
+            known[rule_id].model_validate(own)
+        except ValidationError as error:
+            wrong += _problems(error, place, ("mode", "fix", *_names(known[rule_id])))
+        else:
+            rules[rule_id] = (own, setting)
+    return (document, rules) if not wrong else None, wrong
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _nearest(word: str, words: Iterable[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word, list(words), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+_ALLOWED = {
+    "": ("apiVersion", "kind", "metadata", "spec"),
+    "metadata": ("name", "labels", "annotations"),
+    "spec": tuple(_names(_Spec)),
+    "spec.enforce": tuple(_names(_Enforce)),
+    "spec.mutate": tuple(_names(_Mutate)),
+}
+
+
+def _problems(error: ValidationError, at: FieldPath, allowed: Iterable[str] = ()) -> list[tuple[FieldPath, str]]:
+    """pydantic's errors as (path, message) with the words allowed there."""
+    out = []
+    for problem in error.errors():
+        place = at.join(*problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            word, siblings = str(place.parts[-1]), list(allowed) or _ALLOWED.get(str(FieldPath(place.parts[:-1])), ())
+            message = f"unknown field{_nearest(word, siblings)}"
+            if siblings:
+                message += f" (allowed: {', '.join(siblings)})"
+        elif problem["type"] == "missing":
+            message = "required, but absent"
+        else:
+            message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {problem['input']!r}"
+        out.append((place, message))
+    return out
+
+
+def _apply(policy: Policy, document: _Document, rules: dict[str, tuple[dict[str, Any], _Setting]]) -> Policy:
+    settings = dict(policy.settings)
+    for rule_id, (own, setting) in rules.items():
+        before = settings[rule_id]
+        parameters = {**before.rule.model_dump(by_alias=True), **own}
+        settings[rule_id] = Setting(
+            rule=type(before.rule).model_validate(parameters),
+            mode=setting.mode or before.mode,
+            fix=before.fix if setting.fix is None else setting.fix,
+        )
+    spec = document.spec
+    return replace(
+        policy,
+        name=document.metadata.name,
+        settings=settings,
+        enforce=Enforce(spec.enforce.owned_pods or policy.enforce.owned_pods),
+        mutate_workloads=policy.mutate_workloads if spec.mutate.workloads is None else spec.mutate.workloads,
+        trust_mutation=policy.trust_mutation if spec.trust_mutation is None else spec.trust_mutation,
+    )

@@ -1,0 +1,154 @@
+"""The planner's answer: as JSON for machines, and as a table that a person can follow line by line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webhook.engine import Engine
+from webhook.lint import Judged
+from webhook.memory.ledger import GpuLedger, HostLedger, Line
+from webhook.quantity import human
+
+GPU_LINES = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
+
+
+def tree(engine: Engine) -> dict[str, Any]:
+    """The plan of one container as plain JSON values."""
+    plan, args = engine.plan, engine.args
+    gpu = engine.gpu.value if engine.gpu else None
+    return {
+        "verdict": plan.verdict,
+        "why": plan.why,
+        "model": _model(engine),
+        "engine": {
+            "version": str(engine.release) if engine.release else None,
+            "arguments": dict(args.given),
+            "unresolved": dict(args.unresolved),
+            "unknown": [flag.flag for flag in args.unknown],
+            "errors": [error.message for error in args.errors],
+        },
+        "accelerator": None
+        if gpu is None
+        else {
+            "name": gpu.name,
+            "count": gpu.count,
+            "memory_bytes": engine.facts.gpu_memory or min(one.memory for one in gpu.gpus),
+        },
+        "gpu": _gpu(plan.gpu) if plan.gpu else None,
+        "host": _host(plan.host) if plan.host else None,
+        "startup": None
+        if plan.startup is None
+        else {
+            "seconds": {"low": plan.startup.low, "likely": plan.startup.likely, "high": plan.startup.high},
+            "parts": dict(plan.startup.parts),
+        },
+    }
+
+
+def _model(engine: Engine) -> dict[str, Any] | None:
+    if engine.model is None:
+        return None
+    fact = engine.model
+    return {
+        "id": fact.value.id,
+        "source": fact.source,
+        "may_deny": fact.may_deny,
+        "parameters": fact.value.parameters,
+        "weights_bytes": fact.value.weights_bytes,
+    }
+
+
+def _gpu(ledger: GpuLedger) -> dict[str, Any]:
+    tokens = ledger.kv_cache_tokens
+    return {
+        **{name: getattr(ledger, name).json() for name in GPU_LINES},
+        "kv_cache_bytes_per_token": ledger.kv_cache_bytes_per_token,
+        "kv_cache_bytes_per_request": ledger.kv_cache_bytes_per_request,
+        "kv_cache_tokens": None if tokens is None else dict(zip(("low", "likely", "high"), tokens, strict=True)),
+        "max_model_len": ledger.max_model_len,
+        "estimated_max_model_len": ledger.estimated_max_model_len,
+        "max_concurrency": ledger.max_concurrency,
+    }
+
+
+def _host(ledger: HostLedger) -> dict[str, Any]:
+    return {
+        "lines": {name: line.json() for name, line in ledger.lines},
+        "steady": ledger.steady.json(),
+        "peak": ledger.peak.json(),
+        "shm": ledger.shm.json(),
+    }
+
+
+def table(engine: Engine, findings: tuple[Judged, ...] = ()) -> str:
+    """The ledgers as text, line by line, with the arithmetic and its source."""
+    plan = engine.plan
+    out = [f"{plan.verdict.upper()}: {plan.why}", ""]
+    out += [f"  model        {_model_line(engine)}", f"  accelerator  {_accelerator_line(engine)}"]
+    out += [f"  vLLM         {engine.release or 'release unknown'}"]
+    if plan.gpu:
+        out += ["", *_gpu_table(engine, plan.gpu)]
+    if plan.host:
+        out += ["", *_host_table(plan.host)]
+    if plan.startup:
+        seconds = plan.startup
+        parts = ", ".join(f"{name} {value:.0f} s" for name, value in seconds.parts)
+        out += ["", f"start-up: {seconds.low:.0f} … {seconds.likely:.0f} … {seconds.high:.0f} s  ({parts})"]
+    return "\n".join(line.rstrip() for line in out) + "\n"
+
+
+def _model_line(engine: Engine) -> str:
+    if engine.model is None:
+        return f"{engine.args.model or 'none named'}: not known here"
+    fact = engine.model
+    size = f", {fact.value.parameters / 1e9:.1f} B parameters" if fact.value.parameters else ""
+    return f"{fact.value.id}{size}  ({fact.source})"
+
+
+def _accelerator_line(engine: Engine) -> str:
+    if engine.gpu is None:
+        return "not known here"
+    gpu = engine.gpu.value
+    return f"{f'{gpu.count} × ' if gpu.count else ''}{gpu.name}  ({engine.gpu.source})"
+
+
+HEAD = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic and source"
+
+
+def _row(name: str, line: Line, sign: str = " ") -> list[str]:
+    interval = "exact" if line.low == line.high else f"{human(line.low)} … {human(line.high)}"
+    notes = [note for note in (line.note, line.source) if note]
+    return [
+        f"{sign} {name:<20}{human(line.likely):>11}  {interval:<23}  {notes[0] if notes else ''}",
+        *(f"{'':<60}{note}" for note in notes[1:]),
+    ]
+
+
+def _gpu_table(engine: Engine, ledger: GpuLedger) -> list[str]:
+    out = [f"GPU memory of one GPU{'':>1}", HEAD]
+    out += _row("total", ledger.total) + _row("budget", ledger.budget)
+    out += _row("weights", ledger.weights, "-") + _row("activations", ledger.activations, "-")
+    out += _row("CUDA graphs", ledger.cuda_graphs, "-") + _row("non-torch", ledger.non_torch, "-")
+    out += _row("KV cache memory", ledger.kv_cache, "=")
+    rows: list[tuple[str, str]] = []
+    if ledger.kv_cache_bytes_per_token:
+        rows.append(("per token", human(ledger.kv_cache_bytes_per_token)))
+    if ledger.kv_cache_tokens:
+        low, likely, high = ledger.kv_cache_tokens
+        rows.append(("GPU KV cache size", f"{likely:,} tokens  ({low:,} … {high:,})"))
+    if ledger.max_model_len and ledger.kv_cache_bytes_per_request:
+        rows.append(("one request", f"{ledger.max_model_len:,} tokens take {human(ledger.kv_cache_bytes_per_request)}"))
+    if ledger.max_concurrency is not None and ledger.max_model_len:
+        rows.append(
+            ("Maximum concurrency", f"{ledger.max_concurrency:.2f}x for {ledger.max_model_len:,} tokens per request")
+        )
+    if ledger.estimated_max_model_len:
+        rows.append(("longest that fits", f"{ledger.estimated_max_model_len:,} tokens in one request"))
+    return out + [f"  {name:<20}{value:>11}" if len(value) < 12 else f"  {name:<20} {value}" for name, value in rows]
+
+
+def _host_table(ledger: HostLedger) -> list[str]:
+    out = ["host memory of the container", HEAD]
+    for name, line in ledger.lines:
+        out += _row(name, line)
+    return out + _row("steady", ledger.steady, "=") + _row("peak", ledger.peak, "=") + _row("/dev/shm", ledger.shm)

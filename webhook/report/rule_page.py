@@ -1,0 +1,73 @@
+"""A rule's documentation, made from its class: for the terminal and as Markdown."""
+
+from __future__ import annotations
+
+import inspect
+
+from webhook.report.text import PLANES
+from webhook.rule import Rule
+
+_FIX = {True: "applied by default", False: "where a policy says `fix: true`", "certain": "applied where it is certain"}
+_THREATENS = {"start": "vLLM does not start", "uptime": "vLLM does not stay up", "practice": "a practice"}
+
+
+def body(rule: type[Rule]) -> str:
+    """The docstring below its title."""
+    return inspect.cleandoc(rule.__doc__ or "").partition("\n")[2].strip()
+
+
+def parameters(rule: type[Rule]) -> list[tuple[str, str, str]]:
+    """Name as in a policy, default, meaning of each parameter."""
+    return [(info.alias or name, str(info.default), info.description or "") for name, info in rule.model_fields.items()]
+
+
+def text(rule: type[Rule]) -> str:
+    """What `podfit explain RULE` prints."""
+    out = [
+        f"{rule.id()}: {rule.title()}",
+        "",
+        f"  plane    {PLANES[rule.plane]}",
+        f"  threat   {_THREATENS[rule.threatens]}",
+        f"  mode     {rule.mode} by default{', at most a warning where not certain' if rule.mode == 'deny' else ''}",
+    ]
+    if has_fix(rule):
+        out.append(f"  fix      {_FIX[rule.fix]}")
+    out += ["", body(rule), "", "in a policy:", "", policy_snippet(rule)]
+    return "\n".join(out)
+
+
+def has_fix(rule: type[Rule]) -> bool:
+    """The rule's findings can carry a fix (its source builds one)."""
+    return "fix=" in inspect.getsource(rule)
+
+
+def policy_snippet(rule: type[Rule]) -> str:
+    """The rule's part of a policy with its defaults."""
+    out = ["spec:", "  rules:", f"    {rule.id()}:", f"      mode: {rule.mode}    # deny, warn, audit or ignore"]
+    if has_fix(rule):
+        out.append(f"      fix: {str(rule.fix).lower()}    # true, false or certain")
+    out += [f"      {name}: {default}    # {meaning}" for name, default, meaning in parameters(rule)]
+    return "\n".join(out)
+
+
+def markdown(rule: type[Rule], examples: list[tuple[str, str, str]]) -> str:
+    """The rule's page in docs/rules/: (file name, manifest, what podfit prints of it) an example."""
+    out = [
+        f"# {rule.id()}",
+        "",
+        f"{rule.title()}.",
+        "",
+        f"| plane | threat | mode by default | fix |\n| --- | --- | --- | --- |\n| {PLANES[rule.plane]} "
+        f"| {_THREATENS[rule.threatens]} | `{rule.mode}` | {_FIX[rule.fix] if has_fix(rule) else 'none'} |",
+        "",
+        body(rule),
+        "",
+        "## In a policy",
+        "",
+        f"```yaml\n{policy_snippet(rule)}\n```",
+    ]
+    for name, manifest, printed in examples:
+        out += ["", f"## Example: {name}", "", f"```yaml\n{manifest.strip()}\n```"]
+        if printed:
+            out += ["", f"```text\n{printed.strip()}\n```"]
+    return "\n".join(out) + "\n"

@@ -1,0 +1,82 @@
+"""Rule gpu-count-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.memory import plan
+from webhook.rule import Finding, Rule
+
+
+class GpuCountMismatch(Rule):
+    """The container's GPUs are not what its parallelism needs.
+
+    One vLLM engine takes tensor-parallel × pipeline-parallel GPUs, and each data-parallel engine in the Pod takes as
+    many again. With fewer GPUs in the container vLLM does not start:
+
+        ValueError: World size (4) is larger than the number of available GPUs (2) in this node.
+
+    (up to v0.11.0 it switches to Ray instead and waits for ever). More GPUs than that stay idle and are paid for.
+    Engines that span Pods (Ray, `--nnodes`, LeaderWorkerSet) are not judged by one container.
+    """
+
+    plane = "gpu"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain: both numbers stand in the manifest."""
+        if engine.requested is None or engine.command.entry == "worker" or spans_pods(engine):
+            return
+        resource, count = engine.requested
+        needed = plan.gpus_needed(engine.args)
+        if count is None or needed is None or count == needed:
+            return
+        sizes = " × ".join(
+            f"--{dest.replace('_', '-')} {engine.args.get(dest)}"
+            for dest in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+            if (engine.args.get(dest) or 1) != 1
+        )
+        what = sizes or "vLLM without --tensor-parallel-size"
+        where = engine.at("resources", "limits", resource)
+        if count < needed:
+            yield Finding(
+                path=where,
+                message=f"{count} × {resource} requested, {what} needs {needed}",
+                suggestions=(f"{resource}: {needed}", *_smaller(engine, count)),
+            )
+        else:
+            yield Finding(
+                path=where,
+                message=f"{count} × {resource} requested, {what} uses {needed}: "
+                f"{count - needed} stand{'s' if count - needed == 1 else ''} idle",
+                certainty="likely",
+                suggestions=(f"{resource}: {needed}", f"--tensor-parallel-size {count // (needed // _tp(engine))}"),
+            )
+
+
+def _tp(engine: Engine) -> int:
+    value = engine.args.get("tensor_parallel_size")
+    return value if isinstance(value, int) and value > 0 else 1
+
+
+def _smaller(engine: Engine, count: int) -> tuple[str, ...]:
+    rest = (plan.gpus_needed(engine.args) or 1) // _tp(engine)
+    return (f"--tensor-parallel-size {count // rest}",) if count >= rest and count % rest == 0 else ()
+
+
+def spans_pods(engine: Engine) -> bool:
+    """The engine's GPUs are, or may be, in more than one Pod, or can't be counted from this command line."""
+    get = engine.args.get
+    return (
+        engine.workload.pods_per_replica != 1
+        or get("distributed_executor_backend") in ("ray", "external_launcher")
+        or get("data_parallel_backend") == "ray"
+        or (get("nnodes") or 1) != 1
+        or bool(get("headless"))
+        or bool(get("worker_use_ray"))
+        or any(
+            dest in engine.args.unresolved
+            for dest in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+        )
+    )

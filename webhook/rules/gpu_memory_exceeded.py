@@ -1,0 +1,54 @@
+"""Rule gpu-memory-exceeded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.quantity import human
+from webhook.rule import Finding, Rule
+
+
+class GpuMemoryExceeded(Rule):
+    """The model's weights leave no GPU memory for a KV cache.
+
+    vLLM may use `--gpu-memory-utilization` of each GPU's memory (0.9; 0.92 from v0.20). The weights of this rank, the
+    activations of one full batch, and from v0.20 the CUDA graphs come out of that budget; the rest is the KV cache.
+    Where nothing is left the process dies while it starts, with one of
+
+        torch.OutOfMemoryError: CUDA out of memory. Tried to allocate …
+        ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` …
+
+    and Kubernetes restarts it for ever. The denial rests on the certain minimum of every line of the ledger and on
+    the largest memory ever seen for the product. Tensor parallelism divides the weights; a context length does not.
+    """
+
+    plane = "gpu"
+    mode = "deny"
+    needs = ("model", "gpu", "plan.gpu")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where even the floors exceed the budget, likely where the likely values do."""
+        ledger = engine.plan.gpu
+        if ledger is None or ledger.kv_cache.likely > 0:
+            return
+        certain = engine.plan.verdict == "does-not-fit" and ledger.kv_cache.floor <= 0
+        yield Finding(
+            path=engine.command.path,
+            message=f"weights take {human(ledger.weights.likely)} of each GPU; "
+            f"vLLM may use {human(ledger.budget.likely)} of {_gpu(engine)}",
+            details=(
+                f"weights: {ledger.weights.note or human(ledger.weights.likely)}",
+                f"budget: {ledger.budget.note}",
+                f"activations, CUDA graphs and runtime take about "
+                f"{human(ledger.activations.likely + ledger.cuda_graphs.likely + ledger.non_torch.likely)} more",
+            ),
+            certainty="certain" if certain else "likely",
+            suggestions=engine.alternatives,
+        )
+
+
+def _gpu(engine: Engine) -> str:
+    return f"an {engine.gpu.value.name}" if engine.gpu and engine.gpu.value.name[:1] in "AEIO" else (
+        f"a {engine.gpu.value.name}" if engine.gpu else "the GPU"
+    )  # fmt: skip

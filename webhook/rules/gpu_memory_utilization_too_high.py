@@ -1,0 +1,56 @@
+"""Rule gpu-memory-utilization-too-high."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from webhook.engine import Engine
+from webhook.rule import Finding, Rule
+
+
+class GpuMemoryUtilizationTooHigh(Rule):
+    """The share of GPU memory that vLLM may use is out of range or leaves nothing to others.
+
+    `--gpu-memory-utilization` is a fraction of the *whole* GPU, at most 1 (vLLM config/cache.py); `95` is read as
+    9500 % and refused. The CUDA context, NCCL's buffers and, before v0.20, the CUDA graphs come on top of it: near 1
+    vLLM runs out of memory while it captures graphs, and from v0.9.1 on refuses to start:
+
+        ValueError: Free memory on device (77.2/79.2 GiB) on startup is less than desired GPU memory utilization (0.98…
+
+    Several processes on one GPU (time-slicing, MPS) must share: their fractions add up.
+    """
+
+    plane = "gpu"
+    mode = "deny"
+
+    maximum: float = Field(default=0.95, gt=0, le=1, description="a higher share is warned about")
+    shared_maximum: float = Field(default=0.8, gt=0, le=1, description="the same on a GPU shared with other processes")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Out of (0, 1] is certain; above the maximum is possible trouble."""
+        share = engine.args.given.get("gpu_memory_utilization")
+        if not isinstance(share, int | float) or isinstance(share, bool):
+            return
+        where = engine.argument("gpu_memory_utilization")
+        if not 0 < share <= 1:
+            meant = f", did you mean {share / 100:g}?" if 1 < share <= 100 else ""
+            yield Finding(
+                path=where,
+                message=f"--gpu-memory-utilization {share:g} is out of range: "
+                f"it is a fraction above 0, at most 1{meant}",
+            )
+            return
+        if engine.args.given.get("kv_cache_memory_bytes"):
+            return  # then the share is not used (vLLM 0.10.2 and newer)
+        shared = engine.gpu is not None and engine.gpu.value.shared
+        maximum = self.shared_maximum if shared else self.maximum
+        if share > maximum:
+            yield Finding(
+                path=where,
+                message=f"--gpu-memory-utilization {share:g} leaves {100 * (1 - share):.0f} % of the GPU to the CUDA "
+                f"context, NCCL and {'its other users' if shared else 'CUDA graphs'}; at most {maximum:g} is advised",
+                certainty="possible",
+                suggestions=(f"--gpu-memory-utilization {maximum:g}",),
+            )

@@ -1,0 +1,30 @@
+"""Rule invalid-flag-value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.rule import Finding, Rule
+
+
+class InvalidFlagValue(Rule):
+    """vLLM's parser refuses an argument.
+
+    A value of the wrong type, a word that belongs to no flag, a missing value: the parser ends with exit code 2
+    before it loads anything, for example
+
+        vllm: error: argument --max-num-seqs: invalid int value: '1k'
+    """
+
+    plane = "config"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain: read with that release's own grammar."""
+        for error in engine.args.errors:
+            yield Finding(
+                path=error.path,
+                message=error.message,
+                details=(f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",),
+            )

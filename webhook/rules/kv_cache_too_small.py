@@ -1,0 +1,52 @@
+"""Rule kv-cache-too-small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.quantity import human
+from webhook.rule import Finding, Rule, lines
+
+
+class KvCacheTooSmall(Rule):
+    """The KV cache is too small for one request of the maximum length.
+
+    vLLM refuses to start when the KV cache can't hold a single request of `--max-model-len` tokens:
+
+        ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is
+        needed, which is larger than the available KV cache memory (7.13 GiB). …
+
+    (before v0.8: "The model's max seq len (N) is larger than the maximum number of tokens that can be stored in KV
+    cache"). Where `--max-model-len` is not given, the length is the model's own, often 131,072. A shorter length
+    costs nothing that is not used; more GPUs, or a smaller KV cache type, make room.
+    """
+
+    plane = "gpu"
+    mode = "deny"
+    needs = ("model", "gpu", "plan.gpu")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where the largest KV cache that could be left is smaller than one request."""
+        ledger = engine.plan.gpu
+        if ledger is None or ledger.kv_cache.likely <= 0 or ledger.kv_cache_bytes_per_request is None:
+            return
+        needed, there = ledger.kv_cache_bytes_per_request, ledger.kv_cache.likely
+        if needed <= there:
+            return
+        given = "max_model_len" in engine.args.given
+        fits = ledger.estimated_max_model_len
+        yield Finding(
+            path=engine.argument("max_model_len"),
+            message=f"one request of {ledger.max_model_len:,} tokens needs {human(needed)} of KV cache, "
+            f"about {human(there)} are left on each GPU",
+            details=lines(
+                "" if given else f"--max-model-len is not given: the model's own {ledger.max_model_len:,} tokens hold",
+                f"{human(ledger.budget.likely)} budget − {human(ledger.weights.likely)} weights − "
+                f"{human(ledger.activations.likely)} activations − "
+                f"{human(ledger.cuda_graphs.likely + ledger.non_torch.likely)} CUDA graphs and runtime",
+                f"a request of about {fits:,} tokens would fit" if fits else "",
+            ),
+            certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
+            suggestions=engine.alternatives,
+        )

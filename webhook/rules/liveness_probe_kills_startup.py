@@ -1,0 +1,50 @@
+"""Rule liveness-probe-kills-startup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.rule import Certainty, Finding, Rule
+from webhook.rules import _probe
+
+
+class LivenessProbeKillsStartup(Rule):
+    """The liveness probe kills vLLM before it has started.
+
+    Without a startup probe the liveness probe counts from the first second. vLLM does not listen while it loads, so
+    every probe fails, and after initialDelaySeconds + periodSeconds × failureThreshold the kubelet kills a healthy
+    start:
+
+        Liveness probe failed: … connect: connection refused
+        Container vllm failed liveness probe, will be restarted
+
+    A startup probe holds it back for exactly as long as the start takes; a long initialDelaySeconds only guesses.
+    """
+
+    plane = "config"
+    mode = "deny"
+    needs = ("model", "plan.startup")
+    mute_for = ("startup-probe",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain below the floor of the start-up estimate, likely below the high one."""
+        probe, startup = _probe.kills(engine, "livenessProbe"), engine.plan.startup
+        if probe is None or startup is None or not engine.served or _probe.probe(engine, "startupProbe"):
+            return
+        window = _probe.window(probe)
+        if window >= startup.high:
+            return
+        certainty: Certainty = (
+            "certain" if window < startup.floor else "likely" if window < startup.likely else "possible"
+        )
+        yield Finding(
+            path=engine.at("livenessProbe"),
+            message=f"the liveness probe kills the container after {window} s; {_probe.estimate(engine)}",
+            certainty=certainty,
+            suggestions=(
+                f"a startupProbe on /health with periodSeconds 10 and failureThreshold "
+                f"{_probe.threshold(2 * startup.high)}",
+            ),
+            fix=_probe.startup_probe_fix(engine),
+        )

@@ -1,0 +1,45 @@
+"""Rule max-model-len-unset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from webhook.engine import Engine
+from webhook.quantity import human
+from webhook.rule import Finding, Rule
+
+
+class MaxModelLenUnset(Rule):
+    """The context length is left at the model's own, very long one.
+
+    Without `--max-model-len` vLLM takes the longest context in the model's config.json, for many models 131,072
+    tokens. It must then be able to hold one request of that length, and a few long requests can take the whole KV
+    cache from everybody else. State the length that your users need; `--max-model-len auto` (v0.14 and newer) takes
+    what fits.
+    """
+
+    plane = "gpu"
+    threatens = "practice"
+    mode = "warn"
+    needs = ("model", "plan.gpu")
+
+    above: int = Field(default=32_768, ge=0, description="tokens; a model's own length up to this is not reported")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain, where it is certain which length holds."""
+        ledger = engine.plan.gpu
+        if ledger is None or "max_model_len" in engine.args.given or "max_model_len" in engine.args.unresolved:
+            return
+        length = ledger.max_model_len
+        if length is None or length <= self.above:
+            return
+        one = ledger.kv_cache_bytes_per_request
+        holds = f", {human(one)} of KV cache on each GPU for one request" if one else ""
+        many = f" ({ledger.max_concurrency:.1f} such requests fit at once)" if ledger.max_concurrency else ""
+        yield Finding(
+            path=engine.command.path,
+            message=f"--max-model-len is not given, so the model's own {length:,} tokens hold{holds}{many}",
+            suggestions=("--max-model-len 8192, or what the longest prompt and answer together need",),
+        )

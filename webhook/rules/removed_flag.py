@@ -1,0 +1,58 @@
+"""Rule removed-flag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.rule import Finding, Rule
+
+REPLACED = {
+    "--swap-space": "leave it out: the V1 engine (v0.8 and newer) never used it",
+    "--disable-log-requests": "leave it out: requests are not logged by default from v0.10.1 on",
+    "--num-scheduler-steps": "leave it out: the V1 engine schedules without it",
+    "--max-seq-len-to-capture": "--max-cudagraph-capture-size",
+    "--worker-use-ray": "--distributed-executor-backend ray",
+    "--engine-use-ray": "leave it out",
+    "--device": "leave it out: the image decides",
+    "--use-v2-block-manager": "leave it out",
+    "--speculative-model": "--speculative-config '{\"model\": …}'",
+    "--num-speculative-tokens": "--speculative-config '{\"num_speculative_tokens\": …}'",
+    "--rope-scaling": "--hf-overrides '{\"rope_scaling\": …}'",
+    "--rope-theta": "--hf-overrides '{\"rope_theta\": …}'",
+    "--task": "--runner and --convert",
+    "--cuda-graph-sizes": "--cudagraph-capture-sizes",
+    "--guided-decoding-backend": "--structured-outputs-config '{\"backend\": …}'",
+    "--disable-mm-preprocessor-cache": "--mm-processor-cache-gb 0",
+    "--enable-reasoning": "leave it out: --reasoning-parser is enough",
+    "--disable-frontend-multiprocessing": "leave it out",
+}
+"""What to write instead (vLLM's release notes and deprecation messages)."""
+
+
+class RemovedFlag(Rule):
+    """This vLLM release does not know the flag; another one does.
+
+    Flags come and go between releases. The parser ends with exit code 2 before it loads anything:
+
+        vllm: error: unrecognized arguments: --swap-space 8
+
+    Moving an image to a newer tag with the old arguments is how most of these crash loops begin.
+    """
+
+    plane = "config"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain: the table holds every flag of every release since 0.4."""
+        for flag in engine.args.unknown:
+            if flag.first is None or flag.last is None:
+                continue
+            instead = REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
+            yield Finding(
+                path=flag.path,
+                message=f"vLLM {engine.release or 'in the newest releases'} does not know {flag.flag!r}: "
+                f"it is known from {flag.first} to {flag.last}",
+                details=("vLLM ends with exit code 2: unrecognized arguments",),
+                suggestions=(instead,) if instead else (),
+            )

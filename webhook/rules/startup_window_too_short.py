@@ -1,0 +1,40 @@
+"""Rule startup-window-too-short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.rule import Finding, Rule
+from webhook.rules import _probe
+
+
+class StartupWindowTooShort(Rule):
+    """The startup probe gives up before vLLM can answer.
+
+    The kubelet restarts the container when `failureThreshold` probes in a row have failed; vLLM answers on /health
+    only when it has loaded its weights, compiled and captured its CUDA graphs. A shorter window is a crash loop whose
+    log ends in `KeyboardInterrupt: terminated` (or just ends), each time at the same point.
+    """
+
+    plane = "config"
+    mode = "deny"
+    needs = ("model", "plan.startup")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain below the floor of the start-up estimate, likely below the likely time."""
+        probe, startup = _probe.kills(engine, "startupProbe"), engine.plan.startup
+        if probe is None or startup is None or not engine.served:
+            return
+        window = _probe.window(probe)
+        if window >= startup.likely:
+            return
+        yield Finding(
+            path=engine.at("startupProbe", "failureThreshold"),
+            message=f"the startup probe gives up after {window} s; {_probe.estimate(engine)}",
+            details=(f"even from a warm cache the start takes {startup.floor:.0f} s",)
+            if window < startup.floor
+            else (),
+            certainty="certain" if window < startup.floor else "likely",
+            suggestions=(f"periodSeconds 10 and failureThreshold {_probe.threshold(2 * startup.high)}",),
+        )

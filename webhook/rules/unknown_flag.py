@@ -1,0 +1,33 @@
+"""Rule unknown-flag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.rule import Finding, Rule
+
+
+class UnknownFlag(Rule):
+    """No vLLM release knows this flag.
+
+    vLLM's parser ends with exit code 2 before it loads anything, and the container restarts for ever:
+
+        vllm: error: unrecognized arguments: --max-num-chunked-tokens
+
+    A flag that an earlier or later release knows is `removed-flag`.
+    """
+
+    plane = "config"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain: the table holds every flag of every release since 0.4."""
+        for flag in engine.args.unknown:
+            if flag.first is None:
+                yield Finding(
+                    path=flag.path,
+                    message=f"no vLLM release knows {flag.flag!r}",
+                    details=("vLLM ends with exit code 2: unrecognized arguments",),
+                    suggestions=(flag.suggestion,) if flag.suggestion else (),
+                )

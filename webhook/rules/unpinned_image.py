@@ -1,0 +1,40 @@
+"""Rule unpinned-image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.rule import Finding, Rule
+
+
+class UnpinnedImage(Rule):
+    """The image's tag does not say which vLLM will run.
+
+    Flags, defaults and memory use change with every vLLM release. With `latest`, `nightly` or no tag a restart can
+    bring a release that does not know today's arguments, and podfit can only say what all releases agree on.
+    """
+
+    plane = "config"
+    threatens = "uptime"
+    mode = "warn"
+    mute_for = ("image",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain: the tag moves."""
+        image = engine.field("image")
+        if not isinstance(image, str) or not image or "@sha256:" in image:
+            return
+        name, _, tag = image.rpartition("/")[2].partition(":")
+        if tag and not _moves(tag):
+            return
+        what = f"the tag {tag!r} moves" if tag else f"no tag: {name}:latest is pulled"
+        yield Finding(
+            path=engine.at("image"),
+            message=f"image {image!r}: {what}, so the vLLM release is not known",
+            suggestions=("a tag that names the release, such as vllm/vllm-openai:v0.27.1, or a digest",),
+        )
+
+
+def _moves(tag: str) -> bool:
+    return tag in ("latest", "nightly", "main", "master", "dev", "stable") or tag.startswith(("latest-", "nightly-"))
