@@ -1,9 +1,37 @@
-"""Facts about models and accelerators: an immutable snapshot made at the edge, and one order in which to ask."""
+"""Facts about models and accelerators: an immutable snapshot made at the edge, and one order in which to ask.
+
+Where a fact may come from, the surest first (`model.find` and `gpu.find` go down these lists):
+
+| the model | may deny |
+| --- | --- |
+| annotation `podfit.dev/model`, naming a row of the catalogue | as the row |
+| a config.json handed in (`plan --model-config`, `Facts.model_configs`) | yes |
+| the id or an alias in the catalogue | where the row is trusted |
+| a path, a URI or a mirror whose last parts name one row of the catalogue | no |
+| a name that begins like a row's, with a quantisation it tells | no |
+
+| the accelerator | may deny |
+| --- | --- |
+| a node label in nodeSelector or required nodeAffinity; the MIG profile in the resource's name | yes |
+| a label of the cluster's own making (`gpu-type: a100`) | no |
+| `--gpu` | yes |
+
+Everything else (preferred affinity, tolerations) is no fact.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from webhook import data
+
+if TYPE_CHECKING:
+    from webhook.gpu import Accelerator
 
 T = TypeVar("T", covariant=True)
 
@@ -16,3 +44,29 @@ class Fact(Generic[T]):
     source: str
     """For people: "built-in catalogue (config.json)", "node label nvidia.com/gpu.product", "guessed from the path"."""
     may_deny: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known besides the object itself. The packaged tables are always there."""
+
+    gpu: Accelerator | None = None
+    """The accelerator given on the command line (`--gpu NAME[:COUNT]`): used where the Pod names none."""
+    gpu_memory: int | None = None
+    """Bytes that a process sees on each GPU, where that was measured: wins over any product's figure."""
+    model_configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Model id or path → its config.json; "*" is the config of whatever model is served."""
+    weights_bytes: int | None = None
+    """Bytes of the served checkpoint's tensors, where they were counted."""
+    config_maps: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef` and `--config`."""
+
+    @cached_property
+    def version(self) -> str:
+        """A short hash of the packaged tables and of what was given: two equal versions decide alike."""
+        packaged = str(data.load("facts")["version"])
+        given = [self.gpu, self.gpu_memory, self.model_configs, self.weights_bytes, self.config_maps]
+        if not any(given):
+            return packaged
+        text = json.dumps(given, sort_keys=True, default=repr)
+        return f"{packaged}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,10 +22,116 @@ class Edit:
 
 def json_patch(obj: Any, edits: Iterable[Edit]) -> list[dict[str, Any]]:
     """The smallest JSON Patch that makes `edits` on `obj`: missing parents are created once, an edit that changes
-    nothing leaves nothing. A parent is created as a list where the next part is an int or the op is "append"."""
-    raise NotImplementedError
+    nothing leaves nothing. A parent is created as a list where the next part is an int or the op is "append".
+
+    The edits are made in order, each on what the ones before it left. Nothing is lost on the way: `append` of what the
+    list has already and `remove` of what is absent change nothing; `set` beyond a list's end appends. null counts as
+    absent. Raises ValueError where something else stands in the way (a text where a list or an object must be).
+    """
+    whole = [deepcopy(obj)]  # in a list, so that the root is a field too
+    patch: list[dict[str, Any]] = []
+    for edit in edits:
+        operation = _operation(whole, edit)
+        if operation is not None and not _joined(patch, operation):
+            patch.append(operation)
+    return patch
 
 
 def apply(obj: Any, patch: Iterable[dict[str, Any]]) -> Any:
-    """`obj` with `patch` applied, as a new object; `obj` is not changed."""
-    raise NotImplementedError
+    """`obj` with `patch` applied, as a new object; `obj` is not changed. Raises `jsonpatch.JsonPatchException` or
+    `jsonpointer.JsonPointerException` where the patch does not fit."""
+    import jsonpatch
+
+    return jsonpatch.apply_patch(obj, list(patch))
+
+
+def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
+    """The edit as one operation, made on `whole` too; None where it changes nothing."""
+    at: Any = whole
+    key: str | int = 0
+    path = FieldPath()
+    for part in edit.path.parts:
+        child = _child(at, key)
+        if child is None:
+            break
+        if not isinstance(child, list if isinstance(part, int) else Mapping):
+            raise ValueError(f"{path or 'the object'} holds {child!r:.60}, so {edit.path} can't be changed")
+        at, key, path = child, part, path / part
+    rest = edit.path.parts[len(path.parts) :]
+    now = _child(at, key)
+    if edit.op == "remove":
+        if rest or not _holds(at, key):
+            return None
+        del at[key]
+        return {"op": "remove", "path": path.pointer()}
+    value = deepcopy(edit.value)
+    if edit.op == "append":
+        if not rest and now is not None:
+            if not isinstance(now, list):
+                raise ValueError(f"{path} holds {now!r:.60}, no list to append to")
+            if _among(value, now):
+                return None
+            now.append(value)
+            return {"op": "add", "path": path.pointer() + "/-", "value": deepcopy(value)}
+        value = [value]
+    elif not rest and _holds(at, key) and _same(now, value):
+        return None
+    for part in reversed(rest):
+        value = [value] if isinstance(part, int) else {part: value}
+    if isinstance(at, list) and isinstance(key, int) and key >= len(at):
+        at.append(value)
+        return {"op": "add", "path": FieldPath((*path.parts[:-1], "-")).pointer(), "value": deepcopy(value)}
+    op = "replace" if _holds(at, key) else "add"
+    at[key] = value
+    return {"op": op, "path": path.pointer(), "value": deepcopy(value)}
+
+
+def _joined(patch: list[dict[str, Any]], operation: dict[str, Any]) -> bool:
+    """Whether `operation` could be made part of what an earlier operation of `patch` adds: so a new parent comes
+    whole, instead of empty with its fields after it."""
+    if operation["op"] == "remove":
+        return False
+    for earlier in reversed(patch):
+        if earlier["op"] == "remove":
+            return False  # list items may have moved
+        if earlier["path"] == operation["path"] and operation["op"] == "replace":
+            earlier["value"] = operation["value"]
+            return True
+        prefix = earlier["path"] + "/"
+        if earlier["path"].endswith("/-") or not operation["path"].startswith(prefix):
+            continue
+        tokens = [token.replace("~1", "/").replace("~0", "~") for token in operation["path"][len(prefix) :].split("/")]
+        at: Any = earlier["value"]
+        for token in tokens[:-1]:
+            at = at[int(token)] if isinstance(at, list) else at[token]
+        if isinstance(at, list) and tokens[-1] in ("-", str(len(at))):
+            at.append(operation["value"])
+        else:
+            at[int(tokens[-1]) if isinstance(at, list) else tokens[-1]] = operation["value"]
+        return True
+    return False
+
+
+def _child(at: Any, key: str | int) -> Any:
+    return at[key] if _holds(at, key) else None
+
+
+def _holds(at: Any, key: str | int) -> bool:
+    if isinstance(at, list):
+        return isinstance(key, int) and 0 <= key < len(at)
+    return key in at
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as JSON: unlike in Python, `true` is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
+
+
+def _among(value: Any, items: list[Any]) -> bool:
+    return any(_same(value, item) for item in items)

@@ -7,6 +7,7 @@ pkg/util/validation/field`), `/spec/template/spec/containers/0/args/3` is how JS
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +43,10 @@ class FieldPath:
 
     @classmethod
     def parse(cls, text: str) -> FieldPath:
-        """Reads Kubernetes' spelling back; raises ValueError where `text` is not one."""
+        """Reads Kubernetes' spelling back; raises ValueError where `text` is not one.
+
+        `[7]` is read as an index: the spelling does not tell it from a key of digits.
+        """
         parts: list[str | int] = []
         at = 0
         while at < len(text):
@@ -57,8 +61,8 @@ class FieldPath:
     def get(self, obj: Any, default: Any = None) -> Any:
         """What stands at this place of `obj`, or `default` where the place does not exist."""
         for part in self.parts:
-            try:
-                obj = obj[part]
-            except (KeyError, IndexError, TypeError):
+            fits = part in obj if isinstance(obj, Mapping) else isinstance(obj, list) and part in range(len(obj))
+            if not fits:
                 return default
+            obj = obj[part]
         return obj

@@ -19,7 +19,9 @@ _SUFFIX = {
     "Ki": Decimal(KI), "Mi": Decimal(MI), "Gi": Decimal(GI), "Ti": Decimal(TI), "Pi": Decimal(1 << 50),
     "Ei": Decimal(1 << 60),
 }  # fmt: skip
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,4})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_MAX = (1 << 63) - 1
+"""Kubernetes caps what is larger."""
 
 
 class QuantityError(ValueError):
@@ -27,20 +29,27 @@ class QuantityError(ValueError):
 
 
 def parse(value: object) -> int:
-    """The quantity as an integer (bytes for memory), rounded up as Kubernetes rounds; raises QuantityError."""
-    match = _QUANTITY.fullmatch(str(value)) if isinstance(value, str | int | float) else None
-    if match is None or isinstance(value, bool):
-        raise QuantityError(f"{value!r} is not a quantity such as 64Gi, 500M or 2")
+    """The quantity as an integer (bytes for memory), rounded up and capped as Kubernetes does; raises QuantityError."""
+    text = value if isinstance(value, str) else _text(value)
+    match = _QUANTITY.fullmatch(text) if len(text) <= 64 else None
+    if match is None:
+        raise QuantityError(f"{value!r:.60} is not a quantity such as 64Gi, 500M or 2")
     number, exponent, suffix = match.groups()
     exact = Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
-    return int(exact.to_integral_value(ROUND_CEILING))
+    return _MAX if exact > _MAX else -_MAX if exact < -_MAX else int(exact.to_integral_value(ROUND_CEILING))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(max(-_MAX, min(value, _MAX)))
+    return str(value) if isinstance(value, float) else ""
 
 
 def try_parse(value: object) -> int | None:
     """Like `parse`, or None where the value is absent or no quantity (a rule of its own reports those)."""
     try:
         return parse(value)
-    except (QuantityError, ArithmeticError):
+    except QuantityError:
         return None
 
 

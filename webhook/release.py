@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+from webhook.data import load
 
 
 @dataclass(frozen=True, order=True)
@@ -13,16 +18,95 @@ class Release:
     minor: int
     patch: int = 0
     post: int = 0
+    fix: int = 0
+    """The fourth number that a few releases have: the 1 of 0.10.1.1."""
 
     def __str__(self) -> str:
-        return f"{self.major}.{self.minor}.{self.patch}" + (f".post{self.post}" if self.post else "")
+        return (
+            f"{self.major}.{self.minor}.{self.patch}"
+            + (f".{self.fix}" if self.fix else "")
+            + (f".post{self.post}" if self.post else "")
+        )
+
+
+_VERSION = re.compile(
+    r"v?(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?:\.(\d{1,3}))?(?:[-._]?(?:rc|a|b)\d+)?(?:[-._]?post(\d{1,3}))?"
+    r"(?:\.dev\d+)?(?:\+[\w.]+)?",
+    re.IGNORECASE,
+)
 
 
 def parse(text: str) -> Release | None:
-    """ "v0.27.1", "0.8.5.post1", "0.11.0rc2", "0.20" → Release; None where `text` is no vLLM version."""
-    raise NotImplementedError
+    """ "v0.27.1", "0.8.5.post1", "0.11.0rc2", "0.20" → Release; None where `text` is no vLLM version.
+
+    A release candidate or a development build counts as the release that it leads to.
+    """
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        return None
+    major, minor, patch, fix, post = (int(number or 0) for number in match.groups())
+    return Release(major, minor, patch, post, fix)
+
+
+# In a tag, the release may stand among what the image was built for: v0.10.2-cu128, rocm7.0_vllm_0.11.1,
+# v0.11.0-x86_64, 0.9.2-ubuntu22.04.
+_NAMED = re.compile(
+    r"(?:^|[-_.])vllm[-_.]?v?(\d+\.\d+(?:\.\d+){1,2}(?:rc\d+)?(?:\.?post\d+)?)(?![0-9a-z.])", re.IGNORECASE
+)
+_LEADING = re.compile(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:\.?rc\d+)?(?:\.post\d+)?)(?:[-_+].*)?", re.IGNORECASE)
+_OWN_NUMBERS = re.compile(
+    r"(?:^|/)(?:nvcr\.io|registry[\w.]*\.redhat\.io|ai-dynamo)/|(?<![a-z])(?:llm-d|lmcache|rhaiis|dynamo)(?![a-z])",
+    re.IGNORECASE,
+)
+_NOT_VLLM = re.compile(
+    r"production-stack|router|gateway|operator|controller|exporter|proxy|sidecar|benchmark|simulator|-sim$|mock|runtime"
+    r"|omni|ascend|spyre|gaudi|neuron",
+    re.IGNORECASE,
+)
 
 
 def from_image(image: str) -> Release | None:
-    """The release an image's tag names honestly, None for `latest`, digests alone, and other numbering schemes."""
-    raise NotImplementedError
+    """The release an image's tag names honestly, None for `latest`, digests alone, and other numbering schemes.
+
+    A tag is vLLM's own number where the repository is `vllm-openai` (or a mirror or build of it), or where the tag says
+    `vllm` before the number (rocm/vllm). NVIDIA (25.09-py3), Red Hat (rhaiis 3.2.1), llm-d and LMCache count their own
+    releases, other programs' images (router, operator) too.
+    """
+    name = image.strip().partition("@")[0]
+    head, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag:
+        return None
+    last = head.rpartition("/")[2].lower()
+    if _OWN_NUMBERS.search(head) or _NOT_VLLM.search(last):
+        return None
+    match = _NAMED.search(tag) or (_LEADING.fullmatch(tag) if "vllm" in last else None)
+    release = parse(match[1]) if match else None
+    # vLLM's releases are 0.x so far: 25.09 and 3.2.1 are somebody else's numbers. So is a private vllm:v0.1.0, since
+    # nobody builds images of the releases before 0.4 any more.
+    oldest = Release(0, 1) if "vllm-openai" in last else Release(0, 4)
+    return release if release is not None and oldest <= release < Release(1, 0) else None
+
+
+@cache
+def known() -> tuple[Release, ...]:
+    """The releases whose parser is in the table (`data/flags.json`), oldest first."""
+    releases = (parse(name) for name in load("flags")["releases"])
+    return tuple(release for release in releases if release is not None)
+
+
+def neighbours(release: Release) -> tuple[Release | None, Release | None]:
+    """The releases of the table around `release`: the same one twice where the table has it.
+
+    A post release brings no flags, nor do patch releases of the newest minor, so those count as the one in the table.
+    The lower one is None before the table's first release, the upper one after its last.
+    """
+    table = known()
+    for listed in table:
+        if (listed.major, listed.minor, listed.patch) == (release.major, release.minor, release.patch):
+            return listed, listed
+    if release < table[0]:
+        return None, table[0]
+    newest = table[-1]
+    if release > newest:
+        return newest, newest if (release.major, release.minor) == (newest.major, newest.minor) else None
+    return next((lower, upper) for lower, upper in pairwise(table) if lower < release < upper)

@@ -31,7 +31,7 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a policy file, or the name of a shipped one (strict, autofix); several apply in their order",
+        help="a policy file, such as policies/strict.yaml; several apply in their order",
     )
 
 
@@ -50,19 +50,9 @@ def policy(files: Sequence[str]) -> Policy:
     if not files:
         return builtin()
     try:
-        return load([(name, read_text(_policy_file(name))) for name in files])
+        return load([(name, read_text(Path(name))) for name in files])
     except PolicyError as error:
         raise UnusableError(error.problems) from error
-
-
-def _policy_file(name: str) -> Path:
-    """A file, or a profile that podfit ships (`policies/strict.yaml`, in the package `webhook/policies`)."""
-    path = Path(name)
-    if not path.exists() and path.name == name and not path.suffix:
-        shipped = Path(__file__).parent.parent / "policies" / f"{name}.yaml"
-        if shipped.exists():
-            return shipped
-    return path
 
 
 def read_text(path: Path) -> str:

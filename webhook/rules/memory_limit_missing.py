@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.patch import Edit
-from webhook.quantity import human, quantity, round_up_gi
+from webhook.quantity import human, quantity, round_up_gi, try_parse
 from webhook.rule import Finding, Rule
 
 
@@ -25,7 +25,7 @@ class MemoryLimitMissing(Rule):
     mute_for = ("memory-limit", "resources")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: a LimitRange may set a default that a workload does not show."""
+        """Certain for a Pod; likely for a workload, whose Pods a LimitRange may give a default."""
         if engine.memory_limit is not None or not _absent(engine):
             return
         host = engine.plan.host
@@ -34,7 +34,7 @@ class MemoryLimitMissing(Rule):
             path=engine.at("resources", "limits", "memory"),
             message="no host memory limit"
             + (f"; vLLM needs about {human(host.peak.likely)} (up to {human(host.peak.high)})" if host else ""),
-            certainty="likely",
+            certainty="certain" if engine.workload.kind == "Pod" else "likely",
             suggestions=(f"resources.limits.memory: {quantity(advice)}",) if advice else (),
             fix=_fix(engine, advice),
         )
@@ -47,8 +47,6 @@ def _absent(engine: Engine) -> bool:
 
 def _fix(engine: Engine, advice: int | None) -> tuple[Edit, ...]:
     """Adds the limit, where the request (if any) is below it: a limit under its request is invalid."""
-    from webhook.quantity import try_parse
-
     if advice is None or (engine.container.synthetic and "resources" not in engine.container.places):
         return ()
     request = try_parse(engine.field("resources", "requests", "memory"))

@@ -23,14 +23,13 @@ class StartupProbeMissing(Rule):
     mute_for = ("startup-probe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """A practice: vLLM starts without."""
+        """Certain, but no more than a warning by default: vLLM starts without."""
         if not engine.served or engine.container.init or _probe.probe(engine, "startupProbe"):
             return
         new = _probe.startup_probe(engine)
         yield Finding(
             path=engine.at("startupProbe"),
             message="no startup probe" + (f"; {_probe.estimate(engine)}" if engine.plan.startup else ""),
-            certainty="likely",
             suggestions=(
                 f"a startupProbe on /health with periodSeconds {new['periodSeconds']} and failureThreshold "
                 f"{new['failureThreshold']}, and a livenessProbe without a long delay",

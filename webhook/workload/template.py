@@ -1,11 +1,8 @@
-"""Any Kubernetes object → the Pod templates in it, and the containers of each.
-
-A table: kind → where its Pod templates are, and what its operator fills in later. Nothing here knows vLLM.
-"""
+"""What a Pod template and its containers are, whatever object they stand in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +28,8 @@ class Container:
     synthetic: bool = False
     """`spec` was made by us: its words stand at `path`, not at `path.args[i]`."""
     places: Mapping[str, FieldPath] = field(default_factory=dict)
-    """For a synthetic container: field of `spec` ("args", "resources", "env", "image" …) → where it really stands."""
+    """Field of `spec` ("args", "resources", "env", "image" …) → where it really stands, for the fields that do not
+    stand under `path`. A container that the operator only completes is not synthetic, but has such fields too."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Workload:
     """One Pod template of an object."""
 
     object: JSON
-    """The whole object, as it came."""
+    """The whole object, as it came; the item where it came in a List or a Template."""
     path: FieldPath
     """Where the PodSpec stands (`spec` of a Pod, `spec.template.spec` of a Deployment)."""
     metadata: JSON
@@ -49,13 +47,17 @@ class Workload:
     containers: tuple[Container, ...]
     completes: frozenset[str] = frozenset()
     """What this kind's operator fills in, so that its absence here says nothing: any of "shm", "startup-probe",
-    "liveness-probe", "image", "args", "resources", "memory-limit"."""
+    "liveness-probe", "image", "args", "model", "resources", "memory-limit". What the object gives itself is not in
+    it."""
     pods_per_replica: int | None = 1
     """Pods that serve one model together (LeaderWorkerSet size, Ray head + workers); None where it can't be known."""
     replicas: int | None = None
     """How many copies are asked for; None where the kind does not say."""
     owned: bool = False
-    """A Pod that a controller made (`ownerReferences[].controller: true`)."""
+    """A controller made the object (`ownerReferences[].controller: true`): what it says was said, and judged, there."""
+    model_uri: str | None = None
+    """Where the weights come from, where the kind says it outside the container ("hf://Qwen/Qwen3-8B", "pvc://…",
+    "s3://…"): KServe mounts them at /mnt/models and that path is all that vLLM is told."""
 
     @property
     def kind(self) -> str:
@@ -65,22 +67,47 @@ class Workload:
     @property
     def name(self) -> str:
         """The object's name, or its generateName."""
-        metadata = self.object.get("metadata") or {}
+        metadata = mapping(self.object.get("metadata"))
         return str(metadata.get("name") or metadata.get("generateName") or "")
 
     @property
     def namespace(self) -> str | None:
         """The object's namespace, None where it does not say."""
-        namespace = (self.object.get("metadata") or {}).get("namespace")
+        namespace = mapping(self.object.get("metadata")).get("namespace")
         return str(namespace) if namespace else None
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """The Pod's annotations over the object's own."""
-        own = (self.object.get("metadata") or {}).get("annotations") or {}
-        return {**own, **(self.metadata.get("annotations") or {})}
+        own = mapping(mapping(self.object.get("metadata")).get("annotations"))
+        return {str(key): str(value) for key, value in {**own, **mapping(self.metadata.get("annotations"))}.items()}
 
 
-def find(obj: JSON) -> list[Workload]:
-    """Every Pod template of `obj`; empty for kinds that make no Pods. Never raises on odd shapes."""
-    raise NotImplementedError
+PROBES = frozenset({"startup-probe", "liveness-probe"})
+"""Words of `Workload.completes` that go together."""
+
+Refine = Callable[[JSON, list[Workload]], list[Workload]]
+"""For what is no data: (the object, its Pod templates by the table) → what its operator makes of them."""
+
+
+def containers_of(spec: JSON, path: FieldPath) -> Iterator[Container]:
+    for key, init in (("containers", False), ("initContainers", True)):
+        for index, container in enumerate(listing(spec.get(key))):
+            if isinstance(container, Mapping):
+                yield Container(str(container.get("name") or ""), path.join(key, index), container, init)
+
+
+def mapping(value: object) -> JSON:
+    return value if isinstance(value, Mapping) else {}
+
+
+def listing(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def number(value: object) -> int | None:
+    """A count as a manifest may write it, None where it is none (a placeholder, a negative number)."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

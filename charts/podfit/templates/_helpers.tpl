@@ -1,0 +1,197 @@
+{{- define "podfit.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "podfit.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "podfit.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "podfit.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "podfit.labels" -}}
+{{ include "podfit.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+{{- end -}}
+
+{{- define "podfit.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "podfit.fullname" .) -}}
+{{- end -}}
+
+{{- define "podfit.secret" -}}
+{{- .Values.tls.existingSecret | default (printf "%s-tls" (include "podfit.fullname" .)) -}}
+{{- end -}}
+
+{{- define "podfit.host" -}}
+{{- printf "%s.%s.svc" (include "podfit.fullname" .) .Release.Namespace -}}
+{{- end -}}
+
+{{/* Certificate, key and CA as JSON, made once a rendering: two calls of genCA are two CAs. Base64, as in a Secret. */}}
+{{- define "podfit.certificate" -}}
+{{- if not (hasKey .Values "_certificate") -}}
+  {{- $secret := lookup "v1" "Secret" .Release.Namespace (include "podfit.secret" .) -}}
+  {{- $data := dict -}}
+  {{- if $secret -}}
+    {{- $data = $secret.data -}}
+  {{- end -}}
+  {{- if and (index $data "tls.crt") (index $data "tls.key") (index $data "ca.crt") -}}
+    {{- $_ := set .Values "_certificate" (dict "crt" (index $data "tls.crt") "key" (index $data "tls.key") "ca" (index $data "ca.crt")) -}}
+  {{- else -}}
+    {{- /* Ten years for both: the server says when the end is near, and a leaf with a clock of its own would end unseen. */ -}}
+    {{- $ca := genCA "podfit CA" 3650 -}}
+    {{- $host := include "podfit.host" . -}}
+    {{- $leaf := genSignedCert "podfit" nil (list $host (printf "%s.cluster.local" $host)) 3650 $ca -}}
+    {{- $_ := set .Values "_certificate" (dict "crt" (b64enc $leaf.Cert) "key" (b64enc $leaf.Key) "ca" (b64enc $ca.Cert)) -}}
+  {{- end -}}
+{{- end -}}
+{{- .Values._certificate | toJson -}}
+{{- end -}}
+
+{{/* Who owns the caBundle: cert-manager's injector, the user, or this chart. Never two of them. */}}
+{{- define "podfit.caBundle" -}}
+{{- if .Values.certManager.enabled -}}
+{{- else if .Values.tls.existingSecret -}}
+caBundle: {{ required "tls.caBundle is needed with tls.existingSecret" .Values.tls.caBundle | b64enc }}
+{{- else -}}
+caBundle: {{ (include "podfit.certificate" . | fromJson).ca }}
+{{- end -}}
+{{- end -}}
+
+{{- define "podfit.webhookAnnotations" -}}
+{{- if .Values.certManager.enabled -}}
+annotations:
+  cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "podfit.fullname" . }}
+{{- end -}}
+{{- end -}}
+
+{{/* What all four webhooks share; takes (dict "root" $ "path" "/validate"). */}}
+{{- define "podfit.webhook" -}}
+admissionReviewVersions: [v1]
+clientConfig:
+  service:
+    name: {{ include "podfit.fullname" .root }}
+    namespace: {{ .root.Release.Namespace }}
+    path: {{ .path }}
+    port: {{ .root.Values.service.port }}
+  {{- with include "podfit.caBundle" .root }}
+  {{ . }}
+  {{- end }}
+failurePolicy: {{ .root.Values.webhooks.failurePolicy }}
+matchPolicy: Equivalent
+sideEffects: None
+timeoutSeconds: {{ .root.Values.webhooks.timeoutSeconds }}
+namespaceSelector:
+  {{- with .root.Values.webhooks.namespaceSelector.matchLabels }}
+  matchLabels:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: NotIn
+      values:
+        {{- append .root.Values.webhooks.excludedNamespaces .root.Release.Namespace | uniq | toYaml | nindent 8 }}
+    {{- with .root.Values.webhooks.namespaceSelector.matchExpressions }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+
+{{/* CEL. Errors in a condition follow failurePolicy, so that every step is optional (`.?`, `orValue`). */}}
+{{- define "podfit.mentionsVLLM" -}}
+({{ . }}.?containers.orValue([]) + {{ . }}.?initContainers.orValue([])).exists(c,
+  c.?image.orValue("").lowerAscii().matches("vllm|llm-d|huggingfaceserver") ||
+  (c.?command.orValue([]) + c.?args.orValue([])).exists(word, word.lowerAscii().contains("vllm")) ||
+  c.?env.orValue([]).exists(e, e.name.startsWith("VLLM_")))
+{{- end -}}
+
+{{/* A PodTemplate has `template` for `spec`, a KAITO Workspace `inference`. */}}
+{{- define "podfit.changed" -}}
+- name: is-not-being-deleted
+  expression: '!has(object.metadata.deletionTimestamp)'
+- name: changes-what-is-judged
+  expression: |-
+    oldObject == null || object.?spec != oldObject.?spec ||
+    object.?template != oldObject.?template || object.?inference != oldObject.?inference
+{{- end -}}
+
+{{- define "podfit.podConditions" -}}
+- name: has-vllm
+  expression: |-
+    {{- include "podfit.mentionsVLLM" "object.?spec" | nindent 4 }}
+- name: is-no-mirror-pod
+  expression: '!("kubernetes.io/config.mirror" in object.metadata.?annotations.orValue({}))'
+{{ include "podfit.changed" . }}
+{{- end -}}
+
+{{/* The Pod template of Kubernetes' own kinds: spec.template.spec, a CronJob's, a PodTemplate's. */}}
+{{- define "podfit.workloadConditions" -}}
+- name: has-vllm
+  expression: |-
+    {{- range $index, $spec := list "object.?spec.?template.?spec" "object.?spec.?jobTemplate.?spec.?template.?spec" "object.?template.?spec" }}
+    {{- if $index }} ||{{ end }}
+    {{- include "podfit.mentionsVLLM" $spec | nindent 4 }}
+    {{- end }}
+# What a controller made (a Deployment's ReplicaSet, a CronJob's Job) was judged at its owner, where somebody reads it.
+- name: has-no-controller
+  expression: '!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))'
+{{ include "podfit.changed" . }}
+{{- end -}}
+
+{{/* Serving and training kinds of operators name vLLM in many places: all that changed are sent. */}}
+{{- define "podfit.customConditions" -}}
+- name: has-no-controller
+  expression: '!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))'
+{{ include "podfit.changed" . }}
+{{- end -}}
+
+{{- define "podfit.workloadRules" -}}
+- apiGroups: [apps]
+  apiVersions: [v1]
+  resources: [deployments, statefulsets, daemonsets, replicasets]
+  operations: [CREATE, UPDATE]
+  scope: Namespaced
+- apiGroups: [batch]
+  apiVersions: [v1]
+  resources: [jobs, cronjobs]
+  operations: [CREATE, UPDATE]
+  scope: Namespaced
+- apiGroups: [""]
+  apiVersions: [v1]
+  resources: [replicationcontrollers, podtemplates]
+  operations: [CREATE, UPDATE]
+  scope: Namespaced
+{{- end -}}
+
+{{/* Group → resources. A kind that is not installed matches nothing. */}}
+{{- define "podfit.customRules" -}}
+{{- $kinds := dict
+  "apps.openshift.io" (list "deploymentconfigs")
+  "argoproj.io" (list "rollouts")
+  "inference.llmaz.io" (list "playgrounds" "services")
+  "jobset.x-k8s.io" (list "jobsets")
+  "kaito.sh" (list "workspaces")
+  "kubeai.org" (list "models")
+  "leaderworkerset.x-k8s.io" (list "leaderworkersets")
+  "nvidia.com" (list "dynamographdeployments")
+  "orchestration.aibrix.ai" (list "rayclusterfleets" "rayclusterreplicasets" "rolesets" "stormservices")
+  "ray.io" (list "rayclusters" "rayjobs" "rayservices")
+  "serving.knative.dev" (list "configurations" "services")
+  "serving.kserve.io" (list "clusterservingruntimes" "inferenceservices" "llminferenceserviceconfigs" "llminferenceservices" "servingruntimes")
+-}}
+{{- range $group, $resources := $kinds }}
+- apiGroups: [{{ $group }}]
+  apiVersions: ["*"]
+  resources: [{{ join ", " $resources }}]
+  operations: [CREATE, UPDATE]
+  scope: "*"
+{{- end }}
+{{- end -}}

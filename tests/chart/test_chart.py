@@ -1,0 +1,315 @@
+"""The Helm chart: what it renders holds together, and with the server that it runs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from webhook import certs
+from webhook.app import create_app
+from webhook.cli import parser
+from webhook.facts import Facts
+from webhook.metrics import Metrics
+from webhook.policy import builtin, load
+from webhook.workload.table import TABLE
+
+JSONDict = dict[str, Any]
+CHART = Path(__file__).parents[2] / "charts" / "podfit"
+KUBERNETES = "1.34"
+"""What the chart is rendered for: a helm built without its release's settings believes in 1.20."""
+
+
+def _helm() -> str | None:
+    known = [os.environ.get("HELM"), shutil.which("helm"), str(Path.home() / "go" / "bin" / "helm")]
+    return next((path for path in known if path and os.access(path, os.X_OK)), None)
+
+
+HELM = _helm()
+pytestmark = pytest.mark.skipif(
+    HELM is None,
+    reason="no helm: put it on PATH, name it in $HELM, or `go install helm.sh/helm/v3/cmd/helm@latest`",
+)
+
+
+def helm(*arguments: str, values: JSONDict | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs helm with these values over the chart's own."""
+    command = [str(HELM), *arguments, "--values", "-"]
+    return subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True, check=False)
+
+
+def render(**values: Any) -> list[JSONDict]:
+    """The objects that the chart renders with these values, as `kubectl` would get them."""
+    done = helm(
+        "template", "podfit", str(CHART), "--namespace", "podfit-system", "--kube-version", KUBERNETES, values=values
+    )
+    assert done.returncode == 0, done.stderr
+    return [obj for obj in yaml.safe_load_all(done.stdout) if obj]
+
+
+def refused(**values: Any) -> str:
+    """What helm says of values that it refuses."""
+    done = helm("template", "podfit", str(CHART), "--kube-version", KUBERNETES, values=values)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def only(objects: list[JSONDict], kind: str) -> JSONDict:
+    (found,) = [obj for obj in objects if obj["kind"] == kind]
+    return found
+
+
+@pytest.fixture(name="chart", scope="module")
+def _chart() -> list[JSONDict]:
+    """The chart with its own values."""
+    return render()
+
+
+def pod(objects: list[JSONDict]) -> JSONDict:
+    """The server's PodSpec."""
+    spec: JSONDict = only(objects, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container(objects: list[JSONDict]) -> JSONDict:
+    (found,) = pod(objects)["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def webhooks(objects: list[JSONDict], kind: str | None = None) -> list[JSONDict]:
+    """The webhooks of one or both configurations."""
+    kinds = [kind] if kind else ["Validating", "Mutating"]
+    wanted = {f"{name}WebhookConfiguration" for name in kinds}
+    return [hook for obj in objects if obj["kind"] in wanted for hook in obj["webhooks"]]
+
+
+VARIANTS: dict[str, JSONDict] = {
+    "default": {},
+    "cert-manager": {"certManager": {"enabled": True}},
+    "an issuer of the cluster": {
+        "certManager": {"enabled": True, "issuerRef": {"kind": "ClusterIssuer", "name": "ca"}}
+    },
+    "a Secret of one's own": {"tls": {"existingSecret": "mine", "caBundle": "-----BEGIN CERTIFICATE-----"}},
+    "all that is optional": {
+        "port": 10250,
+        "service": {"port": 8443},
+        "hostNetwork": True,
+        "threads": 8,
+        "models": {"my-org/my-model": '{"architectures": ["LlamaForCausalLM"]}'},
+        "policy": {"spec": {"mutate": {"workloads": True}}},
+        "webhooks": {"failurePolicy": "Fail", "namespaceSelector": {"matchLabels": {"podfit": "on"}}},
+        "image": {"digest": "sha256:" + "0" * 64},
+        "imagePullSecrets": [{"name": "registry"}],
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"c": "d"},
+        "serviceAccount": {"name": "other", "annotations": {"e": "f"}},
+    },
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_helm_lint_has_nothing_to_say(variant: str) -> None:
+    done = helm("lint", str(CHART), "--strict", "--quiet", "--kube-version", KUBERNETES, values=VARIANTS[variant])
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_server_takes_its_arguments_and_finds_its_files(variant: str) -> None:
+    objects = render(**VARIANTS[variant])
+    server = container(objects)
+
+    args = parser().parse_args(server["args"])
+
+    mounts = {mount["name"]: mount["mountPath"] for mount in server["volumeMounts"]}
+    assert mounts.keys() == {volume["name"] for volume in pod(objects)["volumes"]}
+    assert args.command == "serve"
+    assert {str(args.cert.parent), str(args.key.parent)} == {mounts["tls"]}
+    assert [str(Path(name).parent) for name in args.policy] == [mounts["policy"]]
+    assert (str(args.models) if args.models else None) == mounts.get("models")
+    assert args.bind == f":{server['ports'][0]['containerPort']}"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_api_server_finds_the_server(variant: str) -> None:
+    """Webhook → Service → container port, and every path is one that the server answers."""
+    objects = render(**VARIANTS[variant])
+    service, server = only(objects, "Service"), container(objects)
+    (port,) = service["spec"]["ports"]
+    app = create_app(builtin(), Facts(), Metrics("", "", ""))
+    routes = {(rule.rule, method) for rule in app.url_map.iter_rules() for method in rule.methods or ()}
+
+    for hook in webhooks(objects):
+        client = hook["clientConfig"]["service"]
+        assert (client["name"], client["namespace"]) == (service["metadata"]["name"], service["metadata"]["namespace"])
+        assert client["port"] == port["port"]
+        assert (client["path"], "POST") in routes
+    assert port["targetPort"] in [named["name"] for named in server["ports"]]
+    labels = only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        get = server[probe]["httpGet"]
+        assert (get["path"], "GET") in routes
+        assert (get["port"], get["scheme"]) == (port["targetPort"], "HTTPS")
+
+
+def test_the_charts_own_certificate_is_for_the_service_and_signed_by_the_ca_bundle(chart: list[JSONDict]) -> None:
+    secret = {name: base64.b64decode(data) for name, data in only(chart, "Secret")["data"].items()}
+    (bundle,) = {base64.b64decode(hook["clientConfig"]["caBundle"]) for hook in webhooks(chart)}
+
+    pair = certs.Pair(secret["tls.crt"], secret["tls.key"])
+
+    assert "podfit.podfit-system.svc" in certs.hosts_of(pair.certificate)
+    assert bundle == secret["ca.crt"]
+    assert certs.problem(pair, certs.renew_at(pair.certificate), bundle) is None
+    (volume,) = [volume for volume in pod(chart)["volumes"] if volume["name"] == "tls"]
+    assert volume["secret"]["secretName"] == only(chart, "Secret")["metadata"]["name"]
+    assert {item["key"] for item in volume["secret"]["items"]} <= secret.keys()
+
+
+def test_with_cert_manager_the_injector_alone_owns_the_ca_bundle() -> None:
+    objects = render(certManager={"enabled": True})
+    certificate = only(objects, "Certificate")
+    (volume,) = [volume for volume in pod(objects)["volumes"] if volume["name"] == "tls"]
+
+    assert not [obj for obj in objects if obj["kind"] == "Secret"]
+    assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
+    assert "podfit.podfit-system.svc" in certificate["spec"]["dnsNames"]
+    assert all("caBundle" not in hook["clientConfig"] for hook in webhooks(objects))
+    injected = f"podfit-system/{certificate['metadata']['name']}"
+    for obj in objects:
+        if obj["kind"].endswith("WebhookConfiguration"):
+            assert obj["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": injected}
+
+
+def test_the_policy_in_the_config_map_loads(chart: list[JSONDict]) -> None:
+    policy = {"spec": {"rules": {"unpinned-image": {"mode": "deny"}}, "enforce": {"ownedPods": "deny"}}}
+    default = load([("policy.yaml", only(chart, "ConfigMap")["data"]["policy.yaml"])])
+    changed = load([("policy.yaml", only(render(policy=policy), "ConfigMap")["data"]["policy.yaml"])])
+
+    assert default.settings == builtin().settings
+    assert changed.settings["unpinned-image"].mode == "deny"
+    assert changed.enforce.owned_pods == "deny"
+
+
+def test_a_changed_policy_restarts_the_servers() -> None:
+    def checksum(objects: list[JSONDict]) -> str:
+        return str(only(objects, "Deployment")["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum(render()) == checksum(render())
+    assert checksum(render()) != checksum(render(policy={"spec": {"rules": {"unpinned-image": {"mode": "deny"}}}}))
+
+
+def test_the_api_server_is_never_kept_waiting_and_passes_objects_when_podfit_is_away(chart: list[JSONDict]) -> None:
+    for hook in webhooks(chart):
+        assert hook["failurePolicy"] == "Ignore"
+        assert hook["timeoutSeconds"] == 3
+        assert hook["sideEffects"] == "None"
+        assert hook["admissionReviewVersions"] == ["v1"]
+        assert hook["matchConditions"]
+        (names,) = hook["namespaceSelector"]["matchExpressions"]
+        assert names["key"] == "kubernetes.io/metadata.name"
+        assert names["operator"] == "NotIn"
+        assert {"kube-system", "podfit-system"} <= set(names["values"])
+
+
+def test_no_rule_matches_more_than_it_must(chart: list[JSONDict]) -> None:
+    for hook in webhooks(chart):
+        for rule in hook["rules"]:
+            assert "*" not in rule["apiGroups"]
+            assert not any("*" in resource for resource in rule["resources"])
+            assert set(rule["operations"]) <= {"CREATE", "UPDATE"}
+
+
+def test_no_object_is_judged_by_two_webhooks(chart: list[JSONDict]) -> None:
+    """An API server shows the user only the first refusal that it gets."""
+    for kind in ("Validating", "Mutating"):
+        matched = [
+            (group, resource)
+            for hook in webhooks(chart, kind)
+            for rule in hook["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+        ]
+        assert len(matched) == len(set(matched))
+
+
+def test_every_kind_that_podfit_reads_is_sent(chart: list[JSONDict]) -> None:
+    sent = {
+        (group, resource)
+        for hook in webhooks(chart, "Validating")
+        for rule in hook["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    read = {(group, f"{kind.lower()}s") for group, kind in TABLE if group != "extensions"}  # gone since 1.16
+
+    assert read | {("", "pods/resize")} == sent
+
+
+def test_only_pods_are_patched_unless_the_policy_says_so(chart: list[JSONDict]) -> None:
+    everything = render(policy={"spec": {"mutate": {"workloads": True}}})
+
+    (pods,) = webhooks(chart, "Mutating")
+    assert pods["rules"][0]["resources"] == ["pods"]
+    assert pods["rules"][0]["operations"] == ["CREATE"]
+    assert pods["reinvocationPolicy"] == "IfNeeded"
+    assert {hook["name"] for hook in webhooks(everything, "Mutating")} == {
+        "pods.podfit.dev", "workloads.podfit.dev", "serving.podfit.dev",
+    }  # fmt: skip
+    assert not webhooks(render(webhooks={"mutating": False}), "Mutating")
+
+
+def test_the_pod_is_restricted_and_can_do_nothing_in_the_cluster(chart: list[JSONDict]) -> None:
+    spec, server = pod(chart), container(chart)
+
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert server["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert spec["automountServiceAccountToken"] is False
+    assert not [obj for obj in chart if "Role" in obj["kind"]]
+
+
+def test_a_roll_out_or_a_drain_never_leaves_nobody_to_answer(chart: list[JSONDict]) -> None:
+    spec = only(chart, "Deployment")["spec"]
+
+    assert spec["replicas"] == 2
+    assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert only(chart, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert container(chart)["lifecycle"]["preStop"]["sleep"]["seconds"] == 5
+    assert pod(chart)["terminationGracePeriodSeconds"] >= 5 + 20, "preStop, then gunicorn's graceful_timeout"
+    assert pod(chart)["topologySpreadConstraints"]
+
+
+def test_unsafe_values_are_refused_with_the_reason() -> None:
+    assert "with one replica" in refused(replicaCount=1, webhooks={"failurePolicy": "Fail"})
+    assert "two owners" in refused(certManager={"enabled": True}, tls={"existingSecret": "a", "caBundle": "b"})
+    assert "tls.caBundle is needed" in refused(tls={"existingSecret": "a"})
+    assert "replicas" in refused(replicas=3)
+    assert "timeoutSeconds" in refused(webhooks={"timeoutSeconds": 30})
+
+
+def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    assert set(values) == set(schema["properties"]) - {"global"}
+    for name, part in schema["properties"].items():
+        if part.get("additionalProperties") is False:
+            assert set(values[name]) == set(part["properties"])

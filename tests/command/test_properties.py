@@ -1,0 +1,56 @@
+"""Anything may come; nothing may raise, and quoting survives."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.command.pods import argv, container, script
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+TOKENS = """
+vllm serve if then fi do done for x in while case esac ${A:- $(( )) <<EOF EOF A= $A "$@" set -- eval exec f() [[ ]] 1
+{{ .X }} <M> sh -c 'a b' && || ;; >> 2>&1 ${A#*/} ${A:1} $(a `b` \\\\ "$A" (( )) export local
+"""
+SHELL = st.lists(
+    st.sampled_from([*TOKENS.split(), *"(){}[]$`'\"\\;&|<>#!*?~=", " ", " ", "\n", "\t", "\0", "é", "\ud800"]),
+    max_size=30,
+).map("".join)
+SPEC = st.fixed_dictionaries(
+    {},
+    optional={
+        "image": JSON | st.sampled_from(["vllm/vllm-openai", "rocm/vllm", "kserve/huggingfaceserver"]),
+        "command": JSON
+        | st.lists(st.sampled_from(["sh", "-c", "vllm", "serve", "python", "-m", "env", "ray", "start"])),
+        "args": JSON | st.lists(JSON, max_size=4),
+        "env": JSON | st.lists(st.fixed_dictionaries({"name": JSON, "value": JSON, "valueFrom": JSON}), max_size=2),
+        "envFrom": JSON | st.lists(st.fixed_dictionaries({"configMapRef": JSON, "secretRef": JSON}), max_size=2),
+        "volumeMounts": JSON | st.lists(st.fixed_dictionaries({"name": JSON, "mountPath": JSON}), max_size=2),
+    },
+)
+
+
+@given(SPEC, st.booleans(), JSON)
+def test_no_container_raises(spec: dict[str, Any], init: bool, volumes: Any) -> None:
+    """Wrong types anywhere are no error here."""
+    container(spec, init=init, volumes=volumes)
+
+
+@given(SHELL, st.lists(st.text(max_size=5), max_size=3))
+def test_no_script_raises(text: str, rest: list[str]) -> None:
+    """Nor is text that is no shell script."""
+    script(text, *rest)
+    script(text + "\nvllm serve m", *rest)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="$\0{", exclude_categories=["Cs"]), max_size=12), max_size=6))
+def test_quoted_words_come_back(words: list[str]) -> None:
+    """`shlex.join` of any words in a script gives vLLM these words."""
+    assert argv(script("vllm serve " + shlex.join(words))) == words

@@ -1,0 +1,59 @@
+"""What the tests share: a manifest of a vLLM Pod to change, and the verdict on it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from webhook.facts import Facts
+from webhook.lint import Report, lint
+from webhook.policy import builtin
+
+GOOD_POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "llama-8b", "namespace": "chat"},
+    "spec": {
+        "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"},
+        "containers": [
+            {
+                "name": "vllm",
+                "image": "vllm/vllm-openai:v0.27.1",
+                "args": ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192"],
+                "resources": {"limits": {"nvidia.com/gpu": "1", "memory": "64Gi"}},
+                "startupProbe": {
+                    "httpGet": {"path": "/health", "port": 8000},
+                    "periodSeconds": 10,
+                    "failureThreshold": 360,
+                },
+            }
+        ],
+    },
+}
+"""A Pod that podfit has nothing to say about."""
+
+
+@pytest.fixture(name="pod")
+def _pod() -> dict[str, Any]:
+    """A good Pod, to be made bad."""
+    return copy.deepcopy(GOOD_POD)
+
+
+@pytest.fixture(name="container")
+def _container(pod: dict[str, Any]) -> dict[str, Any]:
+    """The good Pod's vLLM container: changing it changes `pod`."""
+    container: dict[str, Any] = pod["spec"]["containers"][0]
+    return container
+
+
+@pytest.fixture(name="judge")
+def _judge() -> Callable[..., Report]:
+    """lint under the default policy, as the webhook calls it."""
+
+    def judge(obj: dict[str, Any], **options: Any) -> Report:
+        return lint(obj, options.pop("policy", builtin()), options.pop("facts", Facts()), **options)
+
+    return judge

@@ -1,0 +1,99 @@
+"""The house keeps its order: who may import whom, and where input and output may happen."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import webhook
+
+PACKAGE = Path(webhook.__file__).parent
+ORDER = [
+    {"path", "quantity", "patch", "data"},
+    {"manifest"},
+    {"workload"},
+    {"command"},
+    {"release"},
+    {"args"},
+    {"facts"},
+    {"model"},
+    {"gpu"},
+    {"memory"},
+    {"rule"},
+    {"engine"},
+    {"rules"},
+    {"policy"},
+    {"lint"},
+    {"report"},
+    {"review"},
+    {"certs", "metrics", "cluster"},
+    {"app"},
+    {"cli"},
+]
+"""docs/design.md, "The straight line": a room imports only rooms before it, and itself."""
+EDGE = {"certs", "metrics", "cluster", "app", "cli"}
+IO_MODULES = {
+    "os", "sys", "io", "subprocess", "socket", "ssl", "logging", "time", "random", "tempfile", "threading", "urllib",
+    "http", "pathlib", "flask", "gunicorn", "kubernetes", "prometheus_client", "cryptography", "requests",
+}  # fmt: skip
+IO_CALLS = {"open", "print", "input", "exec", "eval"}
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _modules() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def _imports(path: Path) -> set[str]:
+    """Every module named by an import that runs, `TYPE_CHECKING` blocks left out."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        node
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+        for node in ast.walk(block)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if node in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    return found
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_room_imports_only_rooms_before_it(path: Path) -> None:
+    level = {room: index for index, rooms in enumerate(ORDER) for room in rooms}
+    mine = _room(path)
+
+    later = {
+        name
+        for name in _imports(path)
+        if name.startswith("webhook.") and (room := name.split(".")[1]) != mine and level[room] >= level[mine]
+    }
+
+    assert not later
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in _modules() if _room(path) not in EDGE | {"data"}],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_the_core_does_no_input_or_output(path: Path) -> None:
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+
+    assert not {name.split(".")[0] for name in _imports(path)} & IO_MODULES
+    assert not calls & IO_CALLS

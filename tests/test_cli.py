@@ -1,0 +1,266 @@
+"""The command as a person types it: output, exit codes, and one clear line for everything that can't be used."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from webhook.cli import main
+
+ROOT = Path(__file__).parent.parent
+GOOD, BAD = "examples/good.yaml", "examples/llama-8b-on-a-t4.yaml"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(name="run")
+def _run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs `podfit …` in the project's root: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(ROOT)
+
+    def run(*argv: str, stdin: bytes | None = None) -> tuple[int, str, str]:
+        if stdin is not None:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        try:
+            code = main(argv)
+        except SystemExit as error:  # argparse's own usage errors
+            code = int(error.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_a_clean_manifest_is_exit_0(run: Run) -> None:
+    code, out, err = run("check", GOOD)
+
+    assert code == 0
+    assert "1 file, 1 vLLM container: 0 denied, 0 with warnings, 1 clean" in out
+    assert not err
+
+
+def test_a_denied_manifest_is_exit_1_and_names_rule_field_and_what_would_fit(run: Run) -> None:
+    code, out, _ = run("check", BAD)
+
+    assert code == 1
+    assert "gpu-memory-exceeded  spec.template.spec.containers[0].args" in out
+    assert "fits" in out
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_the_exit_code_does_not_depend_on_the_format(run: Run, output: str) -> None:
+    assert run("check", "--format", output, BAD)[0] == 1
+    assert run("check", "--format", output, GOOD)[0] == 0
+    assert run("check", "--format", output, GOOD, "no-such-file.yaml")[0] == 3
+
+
+def test_an_unreadable_file_is_exit_3_and_the_others_are_still_checked(run: Run, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [1\nb: 2\n")
+
+    code, out, err = run("check", str(broken), BAD)
+
+    assert code == 3
+    assert f"{broken}:2" in err
+    assert "gpu-memory-exceeded" in out
+
+
+def test_a_folder_a_list_and_standard_input_are_read_alike(run: Run, tmp_path: Path) -> None:
+    items = [yaml.safe_load((ROOT / name).read_text()) for name in (GOOD, BAD)]
+    (tmp_path / "list.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "two.yaml").write_text("---\n".join(yaml.safe_dump(item) for item in items))
+
+    for name, stdin in (
+        (str(tmp_path / "list.json"), None),
+        (str(tmp_path / "sub"), None),
+        ("-", (tmp_path / "sub" / "two.yaml").read_bytes()),
+    ):
+        code, out, _ = run("check", "--format", "json", name, stdin=stdin)
+
+        assert code == 1
+        assert [result["denied"] for result in json.loads(out)["results"]] == [False, True]
+
+
+def test_the_json_of_a_check_has_what_it_promises(run: Run) -> None:
+    (result,) = json.loads(run("check", "--format", "json", BAD)[1])["results"]
+
+    assert result["file"] == BAD
+    assert result["object"] == {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "chat", "name": "llama-8b"}
+    assert (result["container"], result["path"]) == ("vllm", "spec.template.spec.containers[0]")
+    assert result["plan"]["verdict"] == "does-not-fit"
+    (finding,) = [finding for finding in result["findings"] if finding["mode"] == "deny"]
+    assert set(finding) >= {"rule", "mode", "plane", "path", "message", "certainty", "fix", "suggestions"}
+    assert (finding["rule"], finding["plane"], finding["certainty"]) == ("gpu-memory-exceeded", "gpu", "certain")
+    assert finding["fix"] is None
+    assert result["patch"] == []
+
+
+def test_gpu_on_the_command_line_holds_where_the_manifest_names_none(run: Run, pod: dict[str, Any]) -> None:
+    del pod["spec"]["nodeSelector"]
+    body = yaml.safe_dump(pod).encode()
+
+    assert run("check", "-", stdin=body)[0] == 0
+    assert run("check", "--gpu", "t4", "-", stdin=body)[0] == 1
+    assert run("check", "--gpu", "NVIDIA H100 80GB HBM3:1", "-", stdin=body)[0] == 0
+
+
+def test_a_policy_is_applied_and_a_typo_in_it_is_told_with_line_and_path(run: Run, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    head = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: lax}\nspec:\n  rules:\n"
+    policy.write_text(head + "    gpu-memory-exceeded: {mode: warn}\n")
+
+    assert run("check", "--policy", str(policy), BAD)[0] == 0
+
+    policy.write_text(head + "    gpu-memory-exeeded: {mode: warn}\n")
+    code, _, err = run("check", "--policy", str(policy), BAD)
+
+    assert code == 2
+    assert f"{policy}:6: spec.rules.gpu-memory-exeeded" in err
+    assert "did you mean 'gpu-memory-exceeded'?" in err
+
+
+def test_policy_lint_tells_problems_on_standard_error(run: Run, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: x}\nspec: {rule: {}}\n")
+
+    assert run("policy", "lint", "policies/strict.yaml", "policies/autofix.yaml") == (0, "", "")
+    code, out, err = run("policy", "lint", str(policy))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"{policy}:4: spec.rule: unknown field")
+
+
+def test_plan_shows_the_ledger_line_by_line(run: Run) -> None:
+    command = ["vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192"]
+    code, out, _ = run("plan", "--gpu", "a100-80gb", "--vllm-version", "0.27.1", "--", *command)
+
+    assert code == 0
+    for word in ("FITS", "total", "budget", "weights", "activations", "CUDA graphs", "non-torch", "KV cache memory"):
+        assert word in out
+
+
+def test_the_json_of_a_plan_has_what_it_promises(run: Run) -> None:
+    command = ["vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct", "-tp", "2", "--max-model-len=8k", "--bogus"]
+    plan = json.loads(run("plan", "--gpu", "l4:2", "--vllm-version", "0.27.1", "--format", "json", "--", *command)[1])
+
+    assert plan["verdict"] == "fits"
+    assert plan["model"]["id"] == "meta-llama/Llama-3.1-8B-Instruct"
+    assert plan["engine"]["arguments"] | {"model_tag": None} == {
+        "model": "meta-llama/Llama-3.1-8B-Instruct",
+        "model_tag": None,
+        "tensor_parallel_size": 2,
+        "max_model_len": 8000,
+    }
+    assert plan["engine"]["unknown"] == ["--bogus"]
+    assert plan["accelerator"]["count"] == 2
+    lines = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
+    assert all(set(plan["gpu"][line]) == {"floor", "low", "likely", "high"} for line in lines)
+    assert plan["gpu"]["kv_cache_bytes_per_token"] == 65_536  # 131,072 over two ranks
+    assert plan["gpu"]["max_model_len"] == 8000
+    assert set(plan["startup"]["seconds"]) == {"low", "likely", "high"}
+
+
+def test_a_batch_is_answered_line_by_line_in_order(run: Run) -> None:
+    lines = [
+        {"id": "a", "argv": ["vllm", "serve", "Qwen/Qwen3-8B"], "gpu": "l4:1", "vllm_version": "0.19.0"},
+        {"id": "b", "argv": "vllm serve"},
+        {"id": "c", "argv": ["vllm", "serve", "acme/unknown"], "gpu": None, "vllm_version": None},
+    ]
+    body = "\n".join([*(json.dumps(line) for line in lines), "{", ""]).encode()
+
+    code, out, _ = run("plan", "--batch", "-", stdin=body)
+    answers = [json.loads(line) for line in out.splitlines()]
+
+    assert code == 0
+    assert [answer["id"] for answer in answers] == ["a", "b", "c", None]
+    assert answers[0]["model"]["id"] == "Qwen/Qwen3-8B"
+    assert "argv" in answers[1]["error"]
+    assert (answers[2]["verdict"], answers[2]["model"]) == ("unsure", None)
+    assert "not JSON" in answers[3]["error"]
+
+
+def test_a_model_config_stands_in_for_the_catalogue(run: Run, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps(
+            {
+                "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 16,
+                "hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 8192,
+                "vocab_size": 32000, "max_position_embeddings": 4096, "torch_dtype": "bfloat16",
+            }
+        )
+    )  # fmt: skip
+    code, out, _ = run(
+        "plan", "--gpu", "l4", "--model-config", str(config), "--format", "json", "--", "vllm", "serve", "x"
+    )
+
+    plan = json.loads(out)
+    assert code == 0
+    assert plan["verdict"] == "fits"
+    assert plan["gpu"]["kv_cache_bytes_per_token"] == 2 * 16 * 4 * 128 * 2
+    assert plan["gpu"]["max_model_len"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("argv", "wanted"),
+    [
+        (["plan", "--gpu", "l5", "--", "vllm", "serve", "x"], "no GPU is known by the name 'l5'"),
+        (["plan", "--gpu", "l4:none", "--", "vllm", "serve", "x"], "'none' is no number of GPUs"),
+        (["plan", "--gpu", "l4"], "needs a command line after `--`"),
+        (["plan", "--gpu", "l4", "--", "sleep", "1"], "not a command that starts vLLM"),
+        (["plan", "--vllm-version", "new", "--", "vllm", "serve", "x"], "not a version such as 0.27.1"),
+        (["explain", "kv-cache-to-small"], "did you mean kv-cache-too-small"),
+    ],
+)
+def test_what_can_not_be_used_is_exit_2_with_one_line(run: Run, argv: list[str], wanted: str) -> None:
+    code, out, err = run(*argv)
+
+    assert (code, out) == (2, "")
+    assert wanted in err
+    assert len(err.splitlines()) == 1
+
+
+def test_explain_prints_a_rule_and_lists_all(run: Run) -> None:
+    code, out, _ = run("explain", "shm-missing")
+
+    assert code == 0
+    assert "Insufficient space in /dev/shm for shared-memory allocation" in out
+    assert "unpinned-image" in run("explain")[1]
+
+
+def test_fix_shows_a_diff_and_writes_it_with_comments_kept(run: Run, tmp_path: Path) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text((ROOT / "examples" / "llama-70b-without-shm.yaml").read_text())
+    comment = manifest.read_text().splitlines()[0]
+
+    code, out, _ = run("fix", str(manifest))
+    assert code == 0
+    assert "+            - name: dshm\n" in out or "mountPath: /dev/shm" in out
+    assert comment in manifest.read_text()
+
+    run("fix", "--write", str(manifest))
+    assert manifest.read_text().startswith(comment)
+    assert run("check", str(manifest))[0] == 0
+    assert run("fix", str(manifest))[1] == ""
+
+
+def test_review_answers_as_the_server_would(run: Run, tmp_path: Path) -> None:
+    obj = yaml.safe_load((ROOT / BAD).read_text())
+    kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
+    request = {
+        "uid": "u-1", "kind": kind, "resource": {"group": "apps", "version": "v1", "resource": "deployments"},
+        "operation": "CREATE", "namespace": "chat", "name": "llama-8b", "object": obj, "oldObject": None,
+    }  # fmt: skip
+    file = tmp_path / "review.json"
+    file.write_text(json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}))
+
+    code, out, _ = run("review", str(file))
+
+    assert code == 1
+    assert json.loads(out)["response"]["uid"] == "u-1"
+    assert run("review", "-", stdin=b"{}")[0] == 3

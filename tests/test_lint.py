@@ -1,0 +1,156 @@
+"""The pure function behind everything: what it denies, what it softens, and that it never raises."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook import rules
+from webhook.engine import Engine
+from webhook.facts import Facts
+from webhook.lint import Report, lint
+from webhook.policy import builtin, load
+from webhook.rules.unknown_flag import UnknownFlag
+
+Judge = Callable[..., Report]
+
+
+def _modes(report: Report) -> dict[str, str]:
+    return {judged.rule: judged.mode for judged in report.findings}
+
+
+def test_a_good_pod_has_no_finding(pod: dict[str, Any], judge: Judge) -> None:
+    report = judge(pod)
+
+    assert len(report.results) == 1
+    assert not report.findings
+    assert not report.errors
+
+
+def test_an_object_without_vllm_has_no_result(judge: Judge) -> None:
+    report = judge({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}})
+
+    assert not report.results
+    assert not report.denied
+
+
+def test_a_certain_finding_of_a_denying_rule_denies(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge
+) -> None:
+    container["args"] += ["--no-such-flag"]
+
+    assert judge(pod).denied
+
+
+def test_a_model_guessed_from_a_path_warns_and_never_denies(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge
+) -> None:
+    container["args"] = ["--model", "/models/Llama-3.1-70B-Instruct", "--max-model-len", "8192"]
+
+    report = judge(pod)
+
+    assert _modes(report)["gpu-memory-exceeded"] == "warn"
+    assert not report.denied
+
+
+def test_a_pod_that_a_controller_made_is_warned_about_but_not_denied(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge
+) -> None:
+    container["args"] += ["--no-such-flag"]
+    pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "llama", "controller": True}]
+
+    assert _modes(judge(pod))["unknown-flag"] == "warn"
+    assert judge(pod, where="check").denied
+
+
+def test_a_policy_may_deny_owned_pods(pod: dict[str, Any], container: dict[str, Any], judge: Judge) -> None:
+    container["args"] += ["--no-such-flag"]
+    pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "llama", "controller": True}]
+    policy = load(
+        [
+            (
+                "owned.yaml",
+                "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: owned}\n"
+                "spec: {enforce: {ownedPods: deny}}\n",
+            )
+        ]
+    )
+
+    assert judge(pod, policy=policy).denied
+
+
+def test_an_update_denies_only_what_it_introduces(pod: dict[str, Any], container: dict[str, Any], judge: Judge) -> None:
+    container["args"] += ["--no-such-flag"]
+    newer = copy.deepcopy(pod)
+    newer["spec"]["containers"][0]["args"].insert(0, "--enable-prefix-caching")
+
+    assert _modes(judge(newer, old=pod)) == {"unknown-flag": "warn"}
+
+    newer["spec"]["containers"][0]["args"] += ["--nor-this-one"]
+
+    assert judge(newer, old=pod).denied
+
+
+def test_a_rule_that_raises_is_an_error_of_ours_and_the_object_is_allowed(
+    pod: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: UnknownFlag, engine: Engine) -> Iterator[Any]:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(UnknownFlag, "check", broken)
+
+    report = judge(pod)
+
+    assert [(error.rule, error.error) for error in report.errors] == [("unknown-flag", "ZeroDivisionError: a bug")]
+    assert not report.denied
+
+
+def test_rules_that_need_an_unknown_fact_are_skipped(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge
+) -> None:
+    """No GPU named: nothing is said about GPU memory but that it is not judged."""
+    container["args"] = ["--model", "meta-llama/Llama-3.1-405B", "--max-model-len", "8192"]
+    del pod["spec"]["nodeSelector"]
+
+    modes = _modes(judge(pod))
+
+    assert modes["unknown-gpu"] == "warn"
+    assert "gpu-memory-exceeded" not in modes
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=12,
+)
+_FIELDS = st.sampled_from(
+    ["args", "command", "env", "image", "resources", "volumeMounts", "startupProbe", "livenessProbe", "ports", "name"]
+)
+
+
+@given(field=_FIELDS, value=_JSON)
+def test_odd_values_anywhere_in_a_container_never_raise(field: str, value: Any) -> None:
+    """What the API server would refuse must not stop us either."""
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.27.1",
+        "args": ["--model", "Qwen/Qwen3-8B"],
+        field: value,
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [container]}}
+
+    assert not lint(pod, builtin(), Facts()).errors
+
+
+@given(spec=_JSON, kind=st.sampled_from(["Pod", "Deployment", "Job", "CronJob", "LeaderWorkerSet", "RayService", "x"]))
+def test_odd_objects_never_raise(spec: Any, kind: str) -> None:
+    assert not lint({"apiVersion": "v1", "kind": kind, "metadata": spec, "spec": spec}, builtin(), Facts()).errors
+
+
+def test_every_rule_is_in_the_default_policy() -> None:
+    assert set(builtin().settings) == set(rules.all_rules())

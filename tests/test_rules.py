@@ -1,0 +1,107 @@
+"""Every rule, proven by its examples in tests/rules/<rule>/: bad*.yaml, good*.yaml, fixed*.yaml, golden bad*.out.
+
+`make docs` accepts new golden output; read the diff before you commit it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.docs import EXAMPLES, examples, printed
+from webhook import manifest
+from webhook.facts import Facts
+from webhook.lint import Report, lint
+from webhook.patch import apply, json_patch
+from webhook.policy import builtin
+from webhook.rules import all_rules
+
+
+def _cases(kind: str) -> Iterator[Any]:
+    for rule_id in all_rules():
+        for path in examples(rule_id, kind):
+            yield pytest.param(rule_id, path, id=f"{rule_id}/{path.stem}")
+
+
+def _reports(path: Path) -> list[tuple[Any, Report]]:
+    read = manifest.read(path.read_bytes(), path.name)
+    assert not read.errors, read.errors
+    found = [(doc.object, lint(doc.object, builtin(), Facts(), where="check")) for doc in read.documents]
+    assert not [error for _, report in found for error in report.errors]
+    return found
+
+
+def _found(report: Report) -> Counter[tuple[str, str]]:
+    return Counter((judged.rule, str(judged.finding.path)) for judged in report.findings)
+
+
+@pytest.mark.parametrize("rule_id", all_rules())
+def test_a_rule_has_a_bad_and_a_good_example(rule_id: str) -> None:
+    assert examples(rule_id, "bad")
+    assert examples(rule_id, "good")
+
+
+def test_every_folder_of_examples_belongs_to_a_rule() -> None:
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_dir()} == set(all_rules())
+
+
+@pytest.mark.parametrize(("rule_id", "path"), _cases("bad"))
+def test_a_bad_example_has_the_finding(rule_id: str, path: Path) -> None:
+    assert rule_id in {judged.rule for _, report in _reports(path) for judged in report.findings}
+
+
+@pytest.mark.parametrize(("rule_id", "path"), _cases("bad"))
+def test_the_output_of_a_bad_example_is_the_golden_one(rule_id: str, path: Path) -> None:
+    assert printed(path) == path.with_suffix(".out").read_text()
+
+
+@pytest.mark.parametrize(("rule_id", "path"), [*_cases("good"), *_cases("fixed")])
+def test_a_good_example_has_vllm_and_no_such_finding(rule_id: str, path: Path) -> None:
+    reports = [report for _, report in _reports(path)]
+
+    assert any(report.results for report in reports)
+    assert rule_id not in {judged.rule for report in reports for judged in report.findings}
+
+
+@pytest.mark.parametrize(("rule_id", "path"), [*_cases("good"), *_cases("fixed")])
+def test_a_good_example_is_not_denied(rule_id: str, path: Path) -> None:
+    assert not [judged for _, report in _reports(path) for judged in report.findings if judged.mode == "deny"]
+
+
+@pytest.mark.parametrize(("rule_id", "path"), _cases("bad"))
+def test_a_fix_repairs_its_finding_brings_nothing_new_and_is_stable(rule_id: str, path: Path) -> None:
+    """The patch applies, the finding is gone, no rule finds anything new, a second pass changes nothing."""
+    for obj, report in _reports(path):
+        for judged in report.findings:
+            if judged.rule != rule_id or not judged.finding.fix:
+                continue
+            fixed = apply(obj, json_patch(obj, judged.finding.fix))
+            after = lint(fixed, builtin(), Facts(), where="check")
+
+            assert (judged.rule, str(judged.finding.path)) not in _found(after)
+            assert not {rule for rule, _ in _found(after)} - {rule for rule, _ in _found(report)}
+            assert json_patch(fixed, judged.finding.fix) == [] or all(
+                edit.op == "append" for edit in judged.finding.fix
+            )
+
+
+@pytest.mark.parametrize(("rule_id", "path"), _cases("fixed"))
+def test_a_fixed_example_is_what_the_fix_makes(rule_id: str, path: Path) -> None:
+    bad = path.with_name(path.name.replace("fixed", "bad", 1))
+    for (obj, report), (wanted, _) in zip(_reports(bad), _reports(path), strict=True):
+        edits = [edit for judged in report.findings if judged.rule == rule_id for edit in judged.finding.fix]
+
+        assert apply(obj, json_patch(obj, edits)) == wanted
+
+
+@pytest.mark.parametrize("rule_id", all_rules())
+def test_a_rule_documents_itself(rule_id: str) -> None:
+    rule = all_rules()[rule_id]
+
+    assert len(rule.title()) <= 100
+    assert len((rule.__doc__ or "").splitlines()) > 3
+    assert all(info.description for info in rule.model_fields.values())

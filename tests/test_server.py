@@ -1,0 +1,307 @@
+"""The real server: `podfit serve` in a process of its own, over real TLS."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import GOOD_POD
+from tests.reviews import UID, admission_review, doomed, without_shm
+from webhook import certs
+from webhook.cli import _gunicorn, main
+from webhook.cli.edge import UnusableError
+from webhook.cli.serve import model_configs
+
+JSONDict = dict[str, Any]
+DEADLINE = 30
+"""Seconds after which a test fails instead of waiting for ever."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    process: subprocess.Popen[str]
+    port: int
+    folder: Path
+
+    def context(self) -> ssl.SSLContext:
+        """A client's context that trusts the server's CA."""
+        return ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
+
+    def connect(self) -> http.client.HTTPSConnection:
+        """A new connection, not yet opened."""
+        return http.client.HTTPSConnection("localhost", self.port, timeout=DEADLINE, context=self.context())
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Status and body of one request over a connection of its own."""
+        with closing(self.connect()) as connection:
+            connection.request(method, path, body, {"Content-Type": "application/json"} if body is not None else {})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def review(self, path: str, body: JSONDict) -> JSONDict:
+        """The `response` to a review."""
+        status, answer = self.request("POST", f"{path}?timeout=3s", json.dumps(body).encode())
+        assert status == 200, answer
+        response: JSONDict = json.loads(answer)["response"]
+        return response
+
+    def serial(self) -> str:
+        """The serial number of the certificate that a new connection gets."""
+        raw = socket.create_connection(("localhost", self.port), timeout=DEADLINE)
+        with raw, self.context().wrap_socket(raw, server_hostname="localhost") as connection:
+            certificate = connection.getpeercert()
+        assert certificate
+        return str(certificate["serialNumber"])
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[Server]:
+    """Runs the server on a free port until the block ends; whatever it says at start is in the failure."""
+    certs.write(folder, ["localhost", "127.0.0.1"])
+    command = [sys.executable, "-m", "webhook.cli", "serve", "--bind", "127.0.0.1:0", *options]
+    command += ["--cert", str(folder / "tls.crt"), "--key", str(folder / "tls.key")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        try:
+            first = process.stderr.readline()  # written once the port is open
+            serves = re.search(r"serving on https://127\.0\.0\.1:(\d+)", first)
+            assert serves, first + process.stderr.read()
+            yield Server(process, int(serves[1]), folder)
+        finally:
+            process.terminate()
+            try:
+                process.wait(DEADLINE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@pytest.fixture(name="server", scope="module")
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the tests that leave it as it is."""
+    with serving(tmp_path_factory.mktemp("certs"), "--threads", "2") as server:
+        yield server
+
+
+def test_it_is_ready_as_soon_as_it_listens(server: Server) -> None:
+    assert server.request("GET", "/readyz") == (200, b"ok\n")
+    assert server.request("GET", "/healthz") == (200, b"ok\n")
+
+
+def test_it_refuses_and_patches_over_tls(server: Server) -> None:
+    refused = server.review("/validate", admission_review(doomed(GOOD_POD)))
+    patched = server.review("/mutate", admission_review(without_shm(GOOD_POD)))
+
+    assert (refused["uid"], refused["allowed"], refused["status"]["code"]) == (UID, False, 403)
+    assert (patched["uid"], patched["allowed"], patched["patchType"]) == (UID, True, "JSONPatch")
+
+
+def test_many_reviews_go_over_one_connection(server: Server) -> None:
+    body = json.dumps(admission_review(GOOD_POD)).encode()
+    with closing(server.connect()) as connection:
+        connection.connect()
+        opened = connection.sock
+        for _ in range(20):
+            connection.request("POST", "/validate", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            assert (answer.status, json.loads(answer.read())["response"]["uid"]) == (200, UID)
+
+            assert connection.sock is opened
+
+
+def test_metrics_name_the_policy_and_the_certificates_end(server: Server) -> None:
+    status, text = server.request("GET", "/metrics")
+
+    assert status == 200
+    assert re.search(rb'podfit_build_info\{.*policy_version="[0-9a-f]{12}"', text)
+    assert re.search(rb"podfit_certificate_expiry_timestamp_seconds [1-9]", text)
+
+
+def test_a_client_with_another_ca_is_not_served(server: Server, tmp_path: Path) -> None:
+    certs.write(tmp_path, ["localhost"])
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        Server(server.process, server.port, tmp_path).serial()
+
+
+def test_tls_1_1_is_refused(server: Server) -> None:
+    context = server.context()
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+
+    with (
+        socket.create_connection(("localhost", server.port), timeout=DEADLINE) as raw,
+        pytest.raises(ssl.SSLError, match="ALERT_PROTOCOL_VERSION"),
+    ):
+        context.wrap_socket(raw, server_hostname="localhost")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_tls_1_2_and_1_3_are_served(version: ssl.TLSVersion, server: Server) -> None:
+    context = server.context()
+    context.minimum_version = context.maximum_version = version
+
+    with (
+        socket.create_connection(("localhost", server.port), timeout=DEADLINE) as raw,
+        context.wrap_socket(raw, server_hostname="localhost") as connection,
+    ):
+        assert connection.version() == version.name.replace("_", ".")
+
+
+def test_bad_input_is_told_and_the_server_goes_on(server: Server) -> None:
+    assert server.request("POST", "/validate", b"{")[0] == 400
+    assert server.request("POST", "/validate", b"\xff")[0] == 400
+    assert server.request("POST", "/mutate", b"[" * 10_000 + b"]" * 10_000)[0] == 400
+    assert server.request("POST", "/mutate", b" " * 10_000_000)[0] == 413
+    assert server.request("POST", "/nowhere", b"{}")[0] == 404
+    for nonsense in (b"", b"\x16", b"\x16\x03\x01\x00\x05hello", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096)):
+        with socket.create_connection(("localhost", server.port), timeout=DEADLINE) as raw:
+            raw.sendall(nonsense)
+    with closing(server.connect()) as connection:  # goes away in the middle of its request
+        connection.putrequest("POST", "/validate")
+        connection.putheader("Content-Length", "1000")
+        connection.endheaders(b"{")
+
+    assert server.review("/validate", admission_review(GOOD_POD))["allowed"] is True
+
+
+def test_renewed_files_serve_with_the_next_connection_and_a_half_written_pair_never(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        first = server.serial()
+        for name in ("tls.crt", "tls.key"):
+            (tmp_path / name).unlink()
+        assert server.serial() == first, "files are gone: the last good pair serves on"
+
+        certs.write(tmp_path, ["localhost", "127.0.0.1"])
+        second = server.serial()
+        assert second != first
+
+        other = certs.issue_ca(datetime.now(UTC))
+        (tmp_path / "tls.key").write_bytes(other.key)
+        assert server.serial() == second, "the key is not the certificate's: the last good pair serves on"
+        assert server.request("GET", "/readyz")[0] == 503
+        assert server.request("GET", "/healthz")[0] == 200
+
+
+def test_sigterm_answers_what_has_been_asked_and_exits_0(tmp_path: Path) -> None:
+    body = json.dumps(admission_review(GOOD_POD)).encode()
+    with serving(tmp_path) as server, closing(server.connect()) as asking, closing(server.connect()) as watching:
+        asking.putrequest("POST", "/validate")
+        asking.putheader("Content-Type", "application/json")
+        asking.putheader("Content-Length", str(len(body)))
+        asking.endheaders(body[:10])
+        server.process.send_signal(signal.SIGTERM)
+        while True:  # until the server says that it is leaving
+            watching.request("GET", "/healthz")
+            answer = watching.getresponse()
+            answer.read()
+            if answer.headers["Connection"] == "close":
+                break
+
+        asking.send(body[10:])
+        answer = asking.getresponse()
+
+        assert json.loads(answer.read())["response"]["uid"] == UID
+        assert server.process.wait(DEADLINE) == 0
+
+
+def test_a_peer_that_stalls_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A handshake that never ends must not keep a thread for ever."""
+    monkeypatch.setattr(_gunicorn, "PATIENCE", 0.01)
+    certs.write(tmp_path, ["localhost"])
+
+    def default() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+        return context
+
+    near, far = socket.socketpair()
+    with near, far:
+        stalled = _gunicorn.TLS()(None, default).wrap_socket(far, server_side=True, do_handshake_on_connect=False)
+
+        with stalled, pytest.raises(TimeoutError):
+            stalled.do_handshake()
+
+
+def serve(folder: Path, *options: str) -> int:
+    """`podfit serve` in this process: only for what ends before it listens."""
+    command = ["serve", "--cert", str(folder / "tls.crt"), "--key", str(folder / "tls.key"), *options]
+    try:
+        return main(command)
+    except SystemExit as usage:
+        return int(usage.code or 0)
+
+
+def test_what_can_not_be_served_is_told_in_one_line_with_an_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certs.write(tmp_path, ["localhost"])
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: x}\nspec:\n  rules:\n    nonsense: {}\n"
+    )
+
+    def told(code: int, *options: str, folder: Path = tmp_path) -> str:
+        assert serve(folder, *options) == code
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    assert told(3, folder=tmp_path / "none") == f"podfit: {tmp_path / 'none' / 'tls.crt'}: no such file or directory"
+    assert told(2, "--policy", str(policy)).startswith(
+        f"podfit: {policy}:6: spec.rules.nonsense: 'nonsense' is no rule"
+    )
+    assert (
+        told(3, "--policy", str(tmp_path / "none.yaml"))
+        == f"podfit: {tmp_path / 'none.yaml'}: no such file or directory"
+    )
+    assert told(2, "--bind", "8443") == "podfit: --bind 8443: expected HOST:PORT, such as 127.0.0.1:8443"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert told(3, "--bind", bind) == f"podfit: --bind {bind}: address already in use"
+    (tmp_path / "tls.key").write_bytes((tmp_path / "ca.key").read_bytes())
+    assert "the private key is not the certificate's" in told(3)
+
+
+@pytest.mark.parametrize("threads", ["0", "-1", "many", "1000"])
+def test_a_number_of_threads_that_can_not_be_is_a_usage_error(threads: str, tmp_path: Path) -> None:
+    assert serve(tmp_path, f"--threads={threads}") == 2
+
+
+def test_models_are_read_from_a_folder_or_a_mounted_config_map(tmp_path: Path) -> None:
+    (tmp_path / "my-org" / "small").mkdir(parents=True)
+    (tmp_path / "my-org" / "small" / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "my-org--large.json").write_text('{"model_type": "qwen3"}')
+    (tmp_path / "my-org--large.json").symlink_to("..data/my-org--large.json")
+
+    assert model_configs(tmp_path) == {
+        "my-org/small": {"model_type": "llama"},
+        "my-org/large": {"model_type": "qwen3"},
+    }
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "[" * 10_000])
+def test_a_bad_config_json_is_told_with_its_file(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a--b.json").write_text(text)
+
+    with pytest.raises(UnusableError, match=r"a--b\.json: no") as error:
+        model_configs(tmp_path)
+
+    assert error.value.code == 3

@@ -1,0 +1,196 @@
+"""argv + release → EngineArgs: typed, with that release's names and defaults, as vLLM's own argparse reads it.
+
+`flags` is the table of options, `values` their types, `tokens` what vLLM does to the words before argparse, `grammar`
+argparse. Here, one release's reading becomes the answer, and where the release is not known exactly, several do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from webhook.args.flags import lives, parser
+from webhook.args.grammar import Problem, Reading, read
+from webhook.args.tokens import prepare
+from webhook.command import Command
+from webhook.path import FieldPath
+from webhook.release import Release, known, neighbours
+
+
+@dataclass(frozen=True)
+class UnknownFlag:
+    """A flag that this release's parser does not know: vLLM exits with 2 before it loads anything."""
+
+    flag: str
+    path: FieldPath
+    suggestion: str | None
+    """The nearest flag that this release knows ("did you mean"), None where none is near."""
+    first: str | None
+    last: str | None
+    """The first and last release of the table that know it; both None where none does."""
+
+
+@dataclass(frozen=True)
+class ArgumentError:
+    """Anything else that makes vLLM's parser give up, in its own words where they are known."""
+
+    message: str
+    path: FieldPath
+    dest: str | None = None
+
+
+@dataclass(frozen=True)
+class EngineArgs:
+    """What vLLM's parser would make of the command line. Field names (`dest`) are vLLM's."""
+
+    release: Release | None
+    """The release that was asked for. None: read with every release, only what all agree on is an error. One that is
+    not in the table is read with its neighbours, and only what both agree on is an error."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """dest → typed value, of the options on the command line (and in `--config`)."""
+    places: Mapping[str, FieldPath] = field(default_factory=dict)
+    """dest → the field its value came from."""
+    unresolved: Mapping[str, str] = field(default_factory=dict)
+    """dest → why its value can't be known (a command substitution, an unset variable)."""
+    unknown: tuple[UnknownFlag, ...] = ()
+    errors: tuple[ArgumentError, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """dest → that release's default (of the newest release of the table where the release is unknown)."""
+    conflicts: tuple[ArgumentError, ...] = ()
+    """What vLLM refuses right after parsing, before it loads anything (`validate_parsed_serve_args`)."""
+    open: str | None = None
+    """Why there may be arguments beyond these (`$EXTRA_ARGS`, a config file nobody showed us), else None: then what
+    is not given may be given all the same."""
+
+    def get(self, dest: str) -> Any:
+        """The value given, else the release's default; None where neither is known (one that is `unresolved`)."""
+        return None if dest in self.unresolved else self.given.get(dest, self.defaults.get(dest))
+
+    @property
+    def model(self) -> str | None:
+        """The model that is named; None where the command names none (vLLM would serve its own default)."""
+        model = self.given.get("model")
+        return str(model) if model and "model" not in self.unresolved else None
+
+
+def parse(command: Command, release: Release | None) -> EngineArgs:
+    """Reads `command.words` as the release's parser does; never raises: what vLLM would refuse is in `errors`."""
+    entry = "module" if command.entry == "module" else "serve"
+    lower, upper = (known()[-1],) * 2 if release is None else neighbours(release)
+    nearest = lower or upper or known()[-1]
+    if command.entry == "worker":
+        return EngineArgs(release, defaults=parser(nearest, entry).defaults)
+    candidates = known()[::-1] if release is None else tuple(dict.fromkeys(r for r in (lower, upper) if r is not None))
+    used, reading, problems = _agree(command, entry, candidates)
+    if lower is None or upper is None:
+        problems = ()  # beyond the table, nothing is certain
+    return EngineArgs(
+        release=release,
+        given=reading.given,
+        places=reading.places,
+        unresolved=reading.unresolved,
+        unknown=tuple(_unknown_flag(p, p.flag, used, entry) for p in problems if p.flag),
+        errors=tuple(ArgumentError(p.message, p.path, p.dest) for p in problems if not p.flag),
+        defaults=parser(nearest, entry).defaults,
+        conflicts=tuple(_conflicts(reading, command, used)),
+        open=reading.open,
+    )
+
+
+def _agree(command: Command, entry: str, candidates: Iterable[Release]) -> tuple[Release, Reading, tuple[Problem, ...]]:
+    """The reading of the first release that accepts the command; where none does, the one with the fewest problems,
+    and of those the ones at words that every release refuses."""
+    tried: list[tuple[Release, Reading]] = []
+    common: set[int] | None = None
+    for release in candidates:
+        reading = _read(command, entry, release)
+        if not reading.problems:
+            return release, reading, ()
+        tried.append((release, reading))
+        indices = {problem.index for problem in reading.problems}
+        common = indices if common is None else common & indices
+    release, reading = min(tried, key=lambda pair: len(pair[1].problems))
+    return release, reading, tuple(problem for problem in reading.problems if problem.index in (common or ()))
+
+
+_WHOLE = -1
+
+
+def _read(command: Command, entry: str, release: Release) -> Reading:
+    of_release = parser(release, entry)
+    words = prepare(command, of_release)
+    reading = read(of_release, words.tokens)
+    named = reading.tagged
+    incomplete = None if command.complete else "the manifest does not show every argument"
+    reading.open = reading.open or words.open or incomplete
+    reading.problems[:0] = [Problem(token.index, message, token.path) for message, token in words.errors]
+    if command.own_flags:
+        reading.problems = [problem for problem in reading.problems if not problem.flag]
+    if reading.open:
+        return reading
+    positional = of_release.positional
+    if positional is not None and positional.nargs is None and not named:
+        message = f"the following arguments are required: {positional.dest}"
+        reading.problems.append(Problem(_WHOLE, message, command.path, "model"))
+    if entry == "serve" and release >= _CHECKED and not reading.problems:
+        reading.problems += [
+            Problem(_WHOLE - 1, conflict.message, conflict.path, conflict.dest)
+            for conflict in _conflicts(reading, command, release)
+        ]
+    return reading
+
+
+_CHECKED = Release(0, 11, 1)
+
+
+def _conflicts(reading: Reading, command: Command, release: Release) -> Iterable[ArgumentError]:
+    """What `validate_parsed_serve_args` refuses (vLLM 0.33 entrypoints/openai/cli_args.py)."""
+    given = reading.given
+
+    def off(dest: str) -> bool:
+        return not given.get(dest) and dest not in reading.unresolved and not reading.open
+
+    def error(message: str, dest: str) -> ArgumentError:
+        return ArgumentError(f"Error: {message}", reading.places.get(dest, command.path), dest)
+
+    if given.get("enable_auto_tool_choice") and off("tool_call_parser"):
+        yield error("--enable-auto-tool-choice requires --tool-call-parser", "enable_auto_tool_choice")
+    if given.get("enable_reasoning") and off("reasoning_parser") and release < Release(0, 9):
+        yield error("--enable-reasoning requires --reasoning-parser", "enable_reasoning")
+    if given.get("enable_log_outputs") and off("enable_log_requests"):
+        yield error("--enable-log-outputs requires --enable-log-requests", "enable_log_outputs")
+    if (
+        given.get("data_parallel_multi_port_external_lb")
+        and given.get("data_parallel_size", 1) <= 1
+        and ("data_parallel_size" in given or off("data_parallel_size"))
+    ):
+        yield error(
+            "--data-parallel-multi-port-external-lb requires --data-parallel-size > 1",
+            "data_parallel_multi_port_external_lb",
+        )
+    efforts = given.get("reasoning_effort_map")
+    if efforts is not None and not (isinstance(efforts, dict) and all(isinstance(v, str) for v in efforts.values())):
+        yield error(
+            "--reasoning-effort-map must be a JSON object mapping reasoning efforts to strings.", "reasoning_effort_map"
+        )
+
+
+@cache
+def _spellings(release: Release, entry: str) -> tuple[str, ...]:
+    return tuple(parser(release, entry).spellings)
+
+
+def _unknown_flag(problem: Problem, flag: str, release: Release, entry: str) -> UnknownFlag:
+    from difflib import get_close_matches  # here, because most commands have no unknown flag
+
+    near = get_close_matches(flag, _spellings(release, entry), n=1, cutoff=0.75)
+    life = lives().get(flag)
+    return UnknownFlag(
+        flag=flag,
+        path=problem.path,
+        suggestion=near[0] if near else None,
+        first=str(known()[life[0]]) if life else None,
+        last=str(known()[life[1]]) if life else None,
+    )

@@ -1,0 +1,108 @@
+"""The table of options: which flags a release's parser has, and how each is read (`data/flags.json`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from webhook.data import load
+from webhook.release import Release, known
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One `add_argument` of vLLM's parser."""
+
+    dest: str
+    flags: tuple[str, ...] = ()
+    """Its spellings; empty for the positional."""
+    negative: tuple[str, ...] = ()
+    """Spellings that switch it off: `--no-x`, and `--disable-x` for `--enable-x` where the release pairs them."""
+    nargs: str | int | None = None
+    const: Any = None
+    type: str | None = None
+    choices: tuple[Any, ...] | None = None
+    default: Any = None
+    action: str | None = None
+    deprecated: bool = False
+    only: str | None = None
+    """The only entry point that has it ("serve" or "module"); None: every one."""
+
+    @property
+    def name(self) -> str:
+        """How argparse names it in a message."""
+        return "/".join(self.flags) or self.dest
+
+
+@dataclass(frozen=True)
+class Parser:
+    """What one release's parser knows, for one entry point."""
+
+    release: Release
+    entry: str
+    spellings: Mapping[str, tuple[Option, bool]]
+    """Flag → its option, and whether this spelling switches it on."""
+    positional: Option | None
+    underscores: bool
+    """`--some_flag` is `--some-flag`."""
+    defaults: Mapping[str, Any]
+
+
+HELP = Option("help", ("-h", "--help"), nargs=0, action="help")
+
+
+@cache
+def _definition(dest: str, index: int) -> Option:
+    row: dict[str, Any] = dict(load("flags")["definitions"][index])
+    for key in ("flags", "negative", "choices"):
+        if key in row:
+            row[key] = tuple(row[key])
+    return Option(dest, **row)
+
+
+def _options(number: int) -> Iterator[Option]:
+    for dest, spans in load("flags")["options"].items():
+        for first, last, index in spans:
+            if first <= number <= last:
+                yield _definition(dest, index)
+
+
+@cache
+def parser(release: Release, entry: str) -> Parser:
+    """The parser of a release that is in the table, for `entry` ("serve" or "module")."""
+    number = known().index(release)
+    spellings = dict.fromkeys(HELP.flags, (HELP, True))
+    positional = None
+    options = [option for option in _options(number) if option.only in (None, entry)]
+    for option in options:
+        spellings.update(dict.fromkeys(option.flags, (option, True)))
+        if not option.flags:
+            positional = option
+    for option in options:
+        for flag in option.negative:
+            spellings.setdefault(flag, (option, False))
+    if positional is None and entry == "serve":  # before 0.5.4 the table knows the module alone
+        positional = Option("model_tag", type="str")
+    return Parser(
+        release=release,
+        entry=entry,
+        spellings=spellings,
+        positional=positional,
+        underscores=number >= load("flags")["underscores"],
+        defaults={option.dest: option.default for option in options if option.default is not None},
+    )
+
+
+@cache
+def lives() -> Mapping[str, tuple[int, int, Option]]:
+    """Flag → the first and the last release of the table (as indices) that know it, and its latest definition."""
+    found: dict[str, tuple[int, int, Option]] = {}
+    for dest, spans in load("flags")["options"].items():
+        for first, last, index in spans:
+            option = _definition(dest, index)
+            for flag in (*option.flags, *option.negative):
+                begun, ended, latest = found.get(flag, (first, last, option))
+                found[flag] = (min(begun, first), max(ended, last), option if last >= ended else latest)
+    return found

@@ -1,0 +1,255 @@
+"""argparse's grammar over vLLM's options: which word is a flag, which a value, and what is refused.
+
+Python's own argparse can't be used: it stops at the first error, forgets which word a value came from, takes no word
+that is not known yet, and reads some lines differently from one Python to the next. This is its algorithm
+(CPython 3.11 Lib/argparse.py, `_parse_optional`, `_get_option_tuples`, `_parse_known_args`, `_match_argument`) with
+`allow_abbrev=True`, for the kinds of options that vLLM has; `tests/test_args.py` compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from webhook.args.flags import Option, Parser, lives
+from webhook.args.tokens import Token
+from webhook.args.values import InvalidValueError, convert, from_json
+from webhook.path import FieldPath
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why this release refuses the command line."""
+
+    index: int
+    """The word it is about; -1 and below: the command as a whole."""
+    message: str
+    path: FieldPath
+    dest: str | None = None
+    flag: str | None = None
+    """Set where the release does not know this flag; then the message is argparse's."""
+
+
+@dataclass
+class Reading:
+    """What one release makes of the words."""
+
+    given: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, FieldPath] = field(default_factory=dict)
+    unresolved: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    open: str | None = None
+    tagged: bool = False
+    """The model is named by the positional."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Flag:
+    """A word that argparse takes for a flag."""
+
+    spelling: str
+    option: Option | None
+    """None: the release does not know it."""
+    on: bool = True
+    explicit: str | None = None
+    """The value after `=`, or glued to a short flag."""
+    candidates: tuple[str, ...] = ()
+    """More than one: the abbreviation is ambiguous."""
+
+
+_NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+_CLEAN_FLAG = re.compile(r"--?[A-Za-z][\w.+-]*")
+
+
+def _flag(token: Token, parser: Parser) -> _Flag | None:
+    """The flag that `token` is; None: it is an argument."""
+    text, known = token.text, parser.spellings
+    if len(text) < 2 or text[0] != "-":
+        return None
+    if text in known:
+        return _Flag(text, *known[text])
+    name, equals, value = text.partition("=")
+    if equals and name in known:
+        return _Flag(name, *known[name], explicit=value)
+    if text.startswith("--"):
+        matches = [(flag, value if equals else None) for flag in known if flag.startswith(name)]
+    else:
+        matches = [(flag, text[2:]) for flag in known if flag == text[:2]]
+        matches += [(flag, None) for flag in known if flag.startswith(text)]
+    if len(matches) > 1:
+        return _Flag(name, None, candidates=tuple(flag for flag, _ in matches))
+    if matches:
+        flag, explicit = matches[0]
+        return _Flag(flag, *known[flag], explicit=explicit)
+    if _NEGATIVE_NUMBER.fullmatch(text) or " " in text:
+        return None
+    return _Flag(name, None, explicit=value if equals else None)
+
+
+def read(parser: Parser, tokens: list[Token]) -> Reading:
+    """Reads all of `tokens`, going on after an error as far as that makes sense."""
+    return _Reader(parser, tokens).read()
+
+
+class _Reader:
+    def __init__(self, parser: Parser, tokens: list[Token]) -> None:
+        self.parser = parser
+        self.reading = Reading()
+        separator = next((n for n, token in enumerate(tokens) if token.text == "--"), len(tokens))
+        self.tokens = tokens[:separator] + tokens[separator + 1 :]
+        self.flags = [None if token.open else _flag(token, parser) for token in tokens[:separator]]
+        self.flags += [None] * (len(self.tokens) - separator)
+        self.separator = separator
+        self.positional = parser.positional
+
+    def read(self) -> Reading:
+        at = 0
+        while at < len(self.tokens):
+            flag = self.flags[at]
+            at = self._argument(at) if flag is None else self._option(at, flag)
+        self._model()
+        return self.reading
+
+    def _model(self) -> None:
+        """`model_tag` is `model`, and wins over `--model`; unless it may turn out to be something else."""
+        reading = self.reading
+        tag, place = reading.given.pop("model_tag", None), reading.places.pop("model_tag", None)
+        why = reading.unresolved.pop("model_tag", None)
+        reading.tagged = place is not None
+        if place is None or (why is not None and "model" in reading.places):
+            return
+        reading.places["model"] = place
+        reading.given.pop("model", None)
+        reading.unresolved.pop("model", None)
+        if why is not None:
+            reading.unresolved["model"] = why
+        else:
+            reading.given["model"] = tag
+
+    def _refuse(self, message: str, token: Token, option: Option | None = None, flag: str | None = None) -> None:
+        dest = option.dest if option else None
+        self.reading.problems.append(Problem(token.index, message, token.path, dest, flag))
+
+    def _argument(self, at: int) -> int:
+        """A word where a flag could stand: the model, or one too many."""
+        token = self.tokens[at]
+        self.reading.open = self.reading.open or token.open
+        if self.positional is not None:
+            option, self.positional = self.positional, None
+            self._store(option, [token], token)
+        elif not self.reading.open and not token.why:
+            self._refuse(f"unrecognized arguments: {token.text}", token)
+        return at + 1
+
+    def _values(self, start: int, most: int | None = None) -> list[Token]:
+        """The arguments from `start` on, up to the next flag (or `--`)."""
+        end = start
+        limit = self.separator if start <= self.separator else len(self.tokens)
+        while end < limit and self.flags[end] is None and (most is None or end - start < most):
+            end += 1
+        return self.tokens[start:end]
+
+    def _option(self, at: int, flag: _Flag) -> int:
+        token, option = self.tokens[at], flag.option
+        if flag.candidates:
+            matches = ", ".join(flag.candidates)
+            self._refuse(f"ambiguous option: {flag.spelling} could match {matches}", token)
+            return at + 1 + len(self._values(at + 1, 1))
+        if option is None:
+            return self._unknown(at, flag)
+        takes_none = option.nargs == 0
+        if flag.explicit is not None:
+            if takes_none:
+                if not token.unknown:
+                    self._refuse(f"argument {option.name}: ignored explicit argument {flag.explicit!r}", token, option)
+            else:
+                self._store(
+                    option, [Token(flag.explicit, token.path, token.index, token.unknown, token.doubtful)], token
+                )
+            return at + 1
+        if takes_none:
+            self._switch(option, flag.on, token)
+            return at + 1
+        values = self._values(at + 1, None if option.nargs == "+" else 1)
+        if not values and option.nargs != "?":
+            count = "at least one argument" if option.nargs == "+" else "one argument"
+            if not token.unknown:
+                self._refuse(f"argument {option.name}: expected {count}", token, option)
+        else:
+            self._store(option, values, token)
+        return at + 1 + len(values)
+
+    def _unknown(self, at: int, flag: _Flag) -> int:
+        """A flag of no option; its likely values are passed over, so that they don't count as one too many."""
+        token = self.tokens[at]
+        if token.why and not _CLEAN_FLAG.fullmatch(flag.spelling):
+            self.reading.open = self.reading.open or token.why
+        else:
+            self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling)
+        if flag.explicit is not None:
+            return at + 1
+        life = lives().get(flag.spelling)
+        nargs = life[2].nargs if life else None
+        return at + 1 + len(self._values(at + 1, 0 if nargs == 0 else None if nargs == "+" else 1))
+
+    def _switch(self, option: Option, on: bool, token: Token) -> None:
+        if option.action != "help":
+            self.reading.given[option.dest] = on
+            self.reading.places[option.dest] = token.path
+            self.reading.unresolved.pop(option.dest, None)
+
+    def _store(self, option: Option, tokens: list[Token], flag: Token) -> None:
+        reading, dest = self.reading, option.dest
+        before = reading.given.pop(dest, None)
+        reading.unresolved.pop(dest, None)
+        reading.places[dest] = tokens[0].path if tokens else flag.path
+        if why := next((token.unknown for token in tokens if token.unknown), None):
+            reading.unresolved[dest] = why
+            if option.nargs in ("+", "?"):  # the last of them may be something else than a value
+                reading.open = reading.open or tokens[-1].open
+            return
+        try:
+            reading.given[dest] = self._value(option, [token.text for token in tokens], before)
+        except InvalidValueError as error:
+            if why := next((token.doubtful for token in tokens if token.doubtful), None):
+                reading.unresolved[dest] = why
+            else:
+                self._refuse(str(error) if error.complete else f"argument {option.name}: {error}", flag, option)
+
+    def _value(self, option: Option, texts: list[str], before: Any) -> Any:
+        if option.action == "StoreBoolean":
+            return _true_or_false(texts[0] if texts else "True")
+        if not texts:
+            return option.const
+        values = [convert(option, text, self.parser.release) for text in texts]
+        if option.action in ("LoRAParserAction", "PromptAdapterParserAction"):
+            return [module for value in values if value for module in (_module(str(value), option),)]
+        if option.action == "_AppendAction":
+            return [*(before or option.default or ()), *values]
+        return values if option.nargs == "+" else values[0]
+
+
+def _true_or_false(text: str) -> bool:
+    """vLLM 0.8.0 utils.py StoreBoolean."""
+    if text.lower() not in ("true", "false"):
+        raise InvalidValueError(f"InvalidValueError boolean value: {text}. Expected 'true' or 'false'.")
+    return text.lower() == "true"
+
+
+def _module(text: str, option: Option) -> dict[str, Any]:
+    """`name=path` or a JSON object (vLLM 0.33 entrypoints/openai/cli_args.py LoRAParserAction)."""
+    if "=" in text and "," not in text:
+        parts = text.split("=")
+        if len(parts) != 2:
+            raise InvalidValueError("too many values to unpack (expected 2)")
+        return {"name": parts[0], "path": parts[1]}
+    if option.action == "PromptAdapterParserAction":
+        raise InvalidValueError("not enough values to unpack (expected 2, got 1)")
+    try:
+        module = from_json(text)
+    except ValueError:
+        raise InvalidValueError(f"InvalidValueError JSON format for {option.name}: {text}", complete=True) from None
+    if not isinstance(module, dict) or not {"name", "path"} <= module.keys():
+        raise InvalidValueError(f"InvalidValueError fields for {option.name}: {text}", complete=True)
+    return module

@@ -1,0 +1,202 @@
+"""A certificate authority and a serving certificate: for a machine of one's own, and where there is no cert-manager.
+
+ECDSA P-256, which every API server accepts, FIPS builds included. A leaf never outlives its CA.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+CA_LIFETIME = timedelta(days=3650)
+LEAF_LIFETIME = timedelta(days=365)
+SKEW = timedelta(minutes=5)
+"""How far the clock of whoever verifies may be behind ours."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+def issue_ca(now: datetime, name: str = "podfit CA", lifetime: timedelta = CA_LIFETIME) -> Pair:
+    """A new certificate authority, which may sign leaves and nothing else."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        _builder(subject, subject, key.public_key(), now, now + lifetime)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return _pair(certificate, key)
+
+
+def issue_leaf(ca: Pair, hosts: Iterable[str], now: datetime, lifetime: timedelta = LEAF_LIFETIME) -> Pair:
+    """A serving certificate for `hosts` (DNS names, IP addresses), signed by `ca`; raises ValueError on a bad host."""
+    names = list(dict.fromkeys(hosts))
+    issuer, signer = x509.load_pem_x509_certificate(ca.certificate), load_pem_private_key(ca.key, password=None)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise ValueError("the CA's key is no elliptic curve key")
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "podfit")])
+    end = min(now + lifetime, issuer.not_valid_after_utc)
+    certificate = (
+        _builder(subject, issuer.subject, key.public_key(), now, end)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([_host(name) for name in names]), critical=False)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    return _pair(certificate, key)
+
+
+def renew_at(certificate: bytes) -> datetime:
+    """When to renew: after two thirds of its lifetime."""
+    loaded = x509.load_pem_x509_certificate(certificate)
+    return loaded.not_valid_before_utc + (loaded.not_valid_after_utc - loaded.not_valid_before_utc) * 2 / 3
+
+
+def not_after(certificate: bytes) -> datetime:
+    """When the (first) certificate ends; raises ValueError where it is no certificate."""
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+
+
+def hosts_of(certificate: bytes) -> frozenset[str]:
+    """The DNS names and IP addresses that the certificate is for."""
+    loaded = x509.load_pem_x509_certificate(certificate)
+    try:
+        names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    return frozenset(str(name.value) for name in names)
+
+
+def problem(pair: Pair, now: datetime, ca: bytes | None = None) -> str | None:
+    """Why the pair can't serve (or, with `ca`, is not signed by it); None where it can."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
+    except ValueError:
+        return "the certificate is not PEM"
+    try:
+        key = load_pem_private_key(pair.key, password=None)
+    except (ValueError, TypeError):
+        return "the private key is not PEM, or has a passphrase"
+    if certificate.public_key() != key.public_key():
+        return "the private key is not the certificate's"
+    if now > certificate.not_valid_after_utc:
+        return f"the certificate ended {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+    if now < certificate.not_valid_before_utc:
+        return f"the certificate starts {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+    if ca is not None:
+        try:
+            certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
+        except Exception:  # ValueError, TypeError and InvalidSignature all say the same
+            return "the certificate is not signed by the CA"
+    return None
+
+
+def write(folder: Path, hosts: Iterable[str], now: datetime | None = None) -> tuple[Path, ...]:
+    """Puts `ca.crt`, `ca.key`, `tls.crt` and `tls.key` into `folder`; returns the files written anew.
+
+    What is there and good is kept: a certificate is issued anew where it is missing or broken, past two thirds of its
+    life, or for other hosts. Raises ValueError on a bad host, OSError where the folder can't be used.
+    """
+    now, wanted = now or datetime.now(UTC), list(dict.fromkeys(hosts))
+    folder.mkdir(parents=True, exist_ok=True)
+    written: tuple[Path, ...] = ()
+    ca = _read(folder, "ca")
+    if ca is None or problem(ca, now) or renew_at(ca.certificate) <= now:
+        ca = issue_ca(now)
+        written += _write(folder, "ca", ca)
+    leaf = _read(folder, "tls")
+    if (
+        leaf is None
+        or problem(leaf, now, ca.certificate)
+        or renew_at(leaf.certificate) <= now
+        or hosts_of(leaf.certificate) != frozenset(wanted)
+    ):
+        written += _write(folder, "tls", issue_leaf(ca, wanted, now))
+    return written
+
+
+def _read(folder: Path, name: str) -> Pair | None:
+    try:
+        return Pair((folder / f"{name}.crt").read_bytes(), (folder / f"{name}.key").read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _write(folder: Path, name: str, pair: Pair) -> tuple[Path, ...]:
+    """Each file whole or not at all; a server that reads between the two keeps the pair it has."""
+    key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
+    for path, data, mode in ((key, pair.key, 0o600), (certificate, pair.certificate, 0o644)):
+        temporary = path.with_name(path.name + ".new")
+        temporary.unlink(missing_ok=True)
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+        temporary.replace(path)
+    return certificate, key
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, start: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before((start - SKEW).astimezone(UTC))
+        .not_valid_after(end.astimezone(UTC))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _host(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+    return Pair(
+        certificate.public_bytes(Encoding.PEM),
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    )

@@ -1,0 +1,7 @@
+"""`python -m webhook.cli` is `podfit`."""
+
+import sys
+
+from webhook.cli import main
+
+sys.exit(main())

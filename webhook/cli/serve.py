@@ -1,0 +1,168 @@
+"""`podfit serve`: the webhook server in the foreground, gunicorn with one worker process and threads inside.
+
+One process, so that there is one cache and one metrics registry; scale by replicas. Everything is read and warmed
+before the port opens: whoever gets a connection gets an answer under the whole policy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from webhook.cli import edge
+from webhook.cli.edge import UnusableError
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from webhook.facts import Facts
+    from webhook.policy import Policy
+
+BIND = "127.0.0.1:8443"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "serve",
+        help="run the admission webhook server",
+        description="Runs the webhook server in the foreground: POST /validate and /mutate, GET /healthz, /readyz and "
+        "/metrics, all over TLS. SIGTERM answers what has been asked and exits 0.",
+    )
+    parser.add_argument(
+        "--bind",
+        default=BIND,
+        metavar="HOST:PORT",
+        help=f"default: {BIND}; :PORT is every interface, port 0 any free one",
+    )
+    parser.add_argument("--cert", required=True, type=Path, metavar="FILE", help="serving certificate, PEM")
+    parser.add_argument("--key", required=True, type=Path, metavar="FILE", help="its private key, PEM")
+    edge.add_policy(parser)
+    parser.add_argument(
+        "--models",
+        type=Path,
+        metavar="DIR",
+        help="config.json of models that the catalogue does not know: DIR/ORG--NAME.json or DIR/ORG/NAME/config.json",
+    )
+    parser.add_argument("--threads", type=_threads, default=4, metavar="N", help="worker threads (default: 4)")
+    parser.set_defaults(run=run)
+
+
+def _threads(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 256):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 256")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
+    from webhook.facts import Facts
+
+    policy, facts = edge.policy(args.policy), Facts(model_configs=model_configs(args.models) if args.models else {})
+    if why := _certificate_problem(args.cert, args.key):
+        raise UnusableError(why, 3)
+    app = application(policy, facts, args.cert, args.key)
+    warm(policy, facts)
+
+    from webhook.cli import _gunicorn
+
+    return _gunicorn.serve(app, listen(args.bind), args.cert, args.key, args.threads)
+
+
+def model_configs(folder: Path) -> dict[str, dict[str, Any]]:
+    """Model id → config.json, from a folder (or a mounted ConfigMap, whose keys hold no slash)."""
+    if not folder.is_dir():
+        raise UnusableError(f"--models {folder}: no such folder", 3)
+    found = {}
+    for path in sorted(folder.rglob("*.json")):
+        place = path.relative_to(folder)
+        if any(part.startswith(".") for part in place.parts):
+            continue  # a mounted ConfigMap's own bookkeeping
+        name = str(place.parent) if place.name == "config.json" else place.stem.replace("--", "/")
+        try:
+            config = json.loads(edge.read_text(path))
+        except (ValueError, RecursionError) as error:
+            raise UnusableError(f"{path}: not JSON: {error}", 3) from error
+        if not isinstance(config, dict):
+            raise UnusableError(f"{path}: no config.json: expected a JSON object", 3)
+        found[name] = config
+    return found
+
+
+def application(policy: Policy, facts: Facts, cert: Path, key: Path) -> Flask:
+    """The Flask application with its metrics and its readiness."""
+    from importlib.metadata import version
+
+    from webhook.app import create_app
+    from webhook.metrics import Metrics
+
+    metrics = Metrics(version("podfit"), policy.version, facts.version)
+    metrics.watch_certificate(lambda: _not_after(cert))
+    return create_app(policy, facts, metrics, lambda: _certificate_problem(cert, key))
+
+
+def warm(policy: Policy, facts: Facts) -> None:
+    """Judges one Pod, so that every table and every rule is loaded before the first request."""
+    from webhook.lint import lint
+
+    arguments = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--max-model-len", "8192"]
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.11.0",
+        "args": arguments,
+        "resources": {"limits": {"nvidia.com/gpu": "1", "memory": "32Gi"}},
+    }
+    spec = {"containers": [container], "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}}
+    lint({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "warm"}, "spec": spec}, policy, facts)
+
+
+def listen(bind: str) -> socket.socket:
+    """A listening socket for `HOST:PORT`, `[IPv6]:PORT` or `:PORT` (every interface, IPv6 too where there is any)."""
+    host, _, port = bind.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 65536 and ":" in bind):
+        raise UnusableError(f"--bind {bind}: expected HOST:PORT, such as {BIND}")
+    host = host.removeprefix("[").removesuffix("]")
+    both = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
+    address = (host, int(port))
+    try:
+        try:
+            return socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=both)
+        except OSError:
+            if not both:
+                raise
+            return socket.create_server(address, backlog=1024)  # IPv6 is there, but switched off
+    except OSError as error:
+        raise UnusableError(f"--bind {bind}: {_said(error)}", 3) from error
+
+
+def _said(error: OSError) -> str:
+    """ "address already in use", without the errno and the address that Python adds."""
+    return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error.strerror or error).lower()
+
+
+def _certificate_problem(cert: Path, key: Path) -> str | None:
+    """Why the two files can't serve now, in one line."""
+    from datetime import UTC, datetime
+
+    from webhook import certs
+
+    try:
+        pair = certs.Pair(cert.read_bytes(), key.read_bytes())
+    except OSError as error:
+        return f"{error.filename}: {(error.strerror or 'unreadable').lower()}"
+    why = certs.problem(pair, datetime.now(UTC))
+    return f"{cert}, {key}: {why}" if why else None
+
+
+def _not_after(cert: Path) -> float:
+    from webhook import certs
+
+    try:
+        return certs.not_after(cert.read_bytes()).timestamp()
+    except (OSError, ValueError):
+        return 0.0

@@ -1,0 +1,278 @@
+"""An argv → what it starts: a vLLM server, a worker that joins one, another shell, or something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from webhook.command.word import Value, literal, text_of
+
+Argv = Sequence[Value]
+
+
+@dataclass(frozen=True)
+class Serve:
+    """vLLM itself."""
+
+    entry: str
+    program: str
+    words: tuple[Value, ...]
+    own_flags: bool = False
+
+
+@dataclass(frozen=True)
+class Join:
+    """A process that joins a Ray cluster, in which a leader may run vLLM."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A shell with a script: its text, or the file that holds it."""
+
+    text: Value | None
+    file: Value | None
+    zero: Value | None
+    positional: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A program that the manifest says nothing of."""
+
+    program: str
+    words: tuple[Value, ...]
+
+
+Start = Serve | Join | Script | Unknown
+
+_MODULES = re.compile(r"vllm(_\w+)?\.entrypoints\.(\w+\.)*(api_server|run_batch|grpc_server|serve)")
+_WRAPPING_MODULES = frozenset({"vllm_tgis_adapter", "dynamo.vllm", "huggingfaceserver"})
+"""Modules that take vLLM's flags and some of their own."""
+
+_WRAPPERS = frozenset(
+    {
+        "exec", "command", "builtin", "time", "env", "nohup", "setsid", "nice", "ionice", "chrt", "taskset",
+        "stdbuf", "timeout", "numactl", "tini", "tini-static", "dumb-init", "catatonit", "s6-setuidgid", "gosu",
+        "su-exec", "sudo", "doas", "chroot", "unshare", "setpriv", "nsys", "ncu", "nvprof", "rocprof", "rocprofv3",
+        "perf", "strace", "ltrace", "gdb", "valgrind", "py-spy", "scalene", "viztracer", "memray", "coverage", "uv",
+        "uvx", "pipx", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi", "conda", "mamba", "micromamba", "torchrun",
+        "mpirun", "mpiexec", "srun", "accelerate", "ddtrace-run", "opentelemetry-instrument", "doppler", "op",
+        "vault", "infisical", "chamber", "envconsul", "aws-vault", "xvfb-run", "catchsegv", "script", "unbuffer",
+        "watchexec", "lmcache_frontend", "entrypoint.sh", "docker-entrypoint.sh", "nvidia_entrypoint.sh",
+        "dockerd_entrypoint.sh", "dockerd-entrypoint.sh",
+    }
+)  # fmt: skip
+"""Programs that start the program they are given."""
+
+_SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
+_NEAR = 64
+"""How many words a wrapper's own options may take."""
+_NOT_SERVING = frozenset({"bench", "chat", "complete", "collect-env", "launch"})
+_CLI = {"serve": "serve", "run-batch": "module"}
+_LEADER_SCRIPTS = re.compile(r"(multi[-_]node[-_]serving|ray[-_]init|run[-_]cluster|start[-_]ray|ray[-_]start)\w*\.sh")
+
+
+def start(argv: Argv) -> Start:
+    """What `argv` starts, behind any wrappers."""
+    if not argv:
+        return Unknown("", ())
+    found = _plain(argv)
+    if found is not None:
+        return found
+    if _name(argv[0]) in _WRAPPERS:
+        for index in range(1, min(len(argv), _NEAR)):
+            found = _plain(argv[index:])
+            if found is not None:
+                return found
+    else:
+        found = _module_later(argv)
+        if found is not None:
+            return found
+    return Unknown(text_of(argv[0]), tuple(argv[1:]))
+
+
+def assignments(argv: Argv) -> dict[str, Value]:
+    """The variables that `env A=b … command` sets."""
+    found: dict[str, Value] = {}
+    if _name(argv[0]) not in ("env", "sudo"):
+        return found
+    for word in argv[1:]:
+        match = re.match(r"([A-Za-z_]\w*)=", word[0].text if word[0].unknown is None else "")
+        if match:
+            rest = word[0].text[match.end() :]
+            found[match[1]] = (*literal(rest, word[0].path), *word[1:])
+        elif not text_of(word).startswith("-"):
+            break
+    return found
+
+
+def _name(word: Value) -> str:
+    return text_of(word).rpartition("/")[2]
+
+
+def _plain(argv: Argv) -> Start | None:
+    """What `argv` starts if its first word says so itself."""
+    name, texts = _name(argv[0]), [text_of(word) for word in argv]
+    if "KUBERAY_GEN_RAY_START_CMD" in texts[0]:
+        return Join()
+    if name in ("vllm", "vllm-omni", "lmcache_vllm"):
+        return _cli(argv)
+    if re.fullmatch(r"(python|pypy)[\d.]*", name):
+        return _python(argv)
+    if name in _SHELLS:
+        return _shell(argv[1:] if name == "busybox" else argv)
+    if name == "ray" and "start" in texts[1:2]:
+        joins = any(t.startswith("--address") for t in texts)
+        return Join() if joins and "--head" not in texts else Unknown("ray start --head", ())
+    if _LEADER_SCRIPTS.fullmatch(name):
+        return _leader_script(argv)
+    if name == "dynamo" and "serve" in texts[1:2]:
+        return _dynamo_serve(argv)
+    if texts[0] == "-m":
+        found = _module(argv[1:])
+        return found if isinstance(found, Serve) else None
+    return None
+
+
+def _cli(argv: Argv) -> Start | None:
+    """`vllm SUBCOMMAND …`."""
+    if len(argv) < 2:
+        return None
+    subcommand = text_of(argv[1])
+    if subcommand in _CLI:
+        return Serve(_CLI[subcommand], f"vllm {subcommand}", tuple(argv[2:]))
+    if subcommand == "server":  # a slip that vLLM refuses, and still a container that is meant to serve
+        return Serve("serve", "vllm server", tuple(argv[2:]))
+    return Unknown(f"vllm {subcommand}", ()) if subcommand in _NOT_SERVING or subcommand[:1] == "-" else None
+
+
+def _python(argv: Argv) -> Start | None:
+    index = 1
+    while index < len(argv):
+        text = text_of(argv[index])
+        if text == "-m":
+            return _module(argv[index + 1 :])
+        if text == "-c":
+            return Unknown("python -c", ())
+        if text in ("-X", "-W"):
+            index += 2
+        elif text.startswith("-") and text != "-":
+            if text.startswith("-m") and len(text) > 2:
+                return _module([literal(text[2:]), *argv[index + 1 :]])
+            index += 1
+        elif _name(argv[index]) == "vllm":
+            return _cli(argv[index:])
+        else:
+            return Unknown(text, tuple(argv[index + 1 :]))
+    return Unknown("python", ())
+
+
+def _module(argv: Argv) -> Start | None:
+    """`-m MODULE …`, the module first."""
+    if not argv:
+        return None
+    module, rest = text_of(argv[0]).removesuffix(".__main__").removesuffix(".main"), tuple(argv[1:])
+    if module in ("vllm.entrypoints.cli", "vllm.scripts", "vllm"):
+        return _cli([literal("vllm"), *rest])
+    if _MODULES.fullmatch(module):
+        return Serve("module", module, rest)
+    if module in _WRAPPING_MODULES:
+        return Serve("module", module, rest, own_flags=True)
+    later = _module_later(rest)  # python -m torch.distributed.run … -m vllm.entrypoints…
+    return later or Unknown(module, rest)
+
+
+def _module_later(argv: Argv) -> Start | None:
+    for index, word in enumerate(argv[: min(len(argv) - 1, 4 * _NEAR)]):
+        module = text_of(argv[index + 1])
+        if text_of(word) == "-m" and (_MODULES.fullmatch(module) or module in _WRAPPING_MODULES):
+            return _module(argv[index + 1 :])
+    return None
+
+
+def _shell(argv: Argv) -> Start:
+    """`sh -c SCRIPT $0 $1 …`, `bash FILE …`."""
+    script = False
+    index = 1
+    while index < len(argv):
+        text = text_of(argv[index])
+        if text in ("--", "-"):
+            index += 1
+            break
+        if not re.match(r"[-+]\w|--\w", text):
+            break
+        if not text.startswith("--"):
+            script = script or "c" in text
+            if text.endswith(("o", "O")):  # -o pipefail, -euo pipefail
+                index += 1
+        elif text in ("--rcfile", "--init-file"):
+            index += 1
+        index += 1
+    rest = tuple(argv[index:])
+    if not rest:
+        return Unknown("a shell", ())
+    if script:
+        return Script(rest[0], None, rest[1] if len(rest) > 1 else None, rest[2:])
+    if _LEADER_SCRIPTS.fullmatch(_name(rest[0])):
+        return _leader_script(rest)
+    return Script(None, rest[0], rest[0], rest[1:])
+
+
+def _leader_script(argv: Argv) -> Start:
+    """vLLM's examples/online_serving/multi-node-serving.sh and its likes: `leader` or `worker`."""
+    joins = any(text_of(word) in ("worker", "--worker") for word in argv[1:])
+    return Join() if joins else Unknown(text_of(argv[0]), ())
+
+
+def _dynamo_serve(argv: Argv) -> Start:
+    """Dynamo up to 0.3: `dynamo serve GRAPH --service-name NAME`; the graph's workers hold the engine."""
+    texts = [text_of(word) for word in argv]
+    index = texts.index("--service-name") + 1 if "--service-name" in texts else 0
+    service = texts[index].lower() if 0 < index < len(texts) else ""
+    if "worker" in service or "vllm" in service:
+        return Serve("module", "dynamo serve", (), own_flags=True)
+    return Unknown("dynamo serve", ())
+
+
+# ── telling an unknown program by its arguments ──
+
+_TELLING = frozenset(
+    {
+        "gpu-memory-utilization", "max-model-len", "tensor-parallel-size", "pipeline-parallel-size", "enforce-eager",
+        "max-num-seqs", "max-num-batched-tokens", "kv-transfer-config", "enable-prefix-caching",
+        "enable-chunked-prefill", "swap-space", "enable-auto-tool-choice", "disable-log-requests",
+    }
+)  # fmt: skip
+"""Flags that vLLM has and hardly anyone else."""
+_NO_SERVER = re.compile(
+    r"bench|client|download|router|proxy|simulat|inference-sim|mock|test|eval|convert|quantiz|profil|tune|load_|"
+    r"sync|export|echo|sglang|lmdeploy|tgi|triton|mlserver|frontend|planner|gateway|scheduler",
+    re.IGNORECASE,
+)
+
+
+def looks_like_vllm(program: str, words: Sequence[Value]) -> bool:
+    """The arguments are vLLM's: a model, and a flag that only vLLM has."""
+    if _NO_SERVER.search(program):
+        return False
+    flags = {_flag(word) for word in words}
+    return bool(flags & _TELLING)
+
+
+def names_model(words: Sequence[Value]) -> bool:
+    """A `--model` is among the arguments."""
+    return any(_flag(word) in ("model", "model-tag") for word in words)
+
+
+def is_server_file(program: str) -> bool:
+    """The name of a start script or a server: `/entrypoint.sh`, `api_server.py`."""
+    if _NO_SERVER.search(program) or not re.search(r"/|\.(sh|bash|py)$", program):
+        return False
+    name = program.rpartition("/")[2]
+    return bool(re.search(r"(entrypoint|start|serve|run|launch|vllm|inference_api)[\w-]*(\.sh|\.py|\.bash)?$", name))
+
+
+def _flag(word: Value) -> str:
+    text = text_of(word)
+    return text.partition("=")[0][2:].replace("_", "-") if text.startswith("--") else ""

@@ -1,0 +1,230 @@
+"""What the kubelet does with a container before it starts: `env`, `envFrom`, `$(VAR)`, and mounted ConfigMaps.
+
+Kubernetes v1.34: pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables) and
+third_party/forked/golang/expansion/expand.go.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from webhook.command.word import Piece, Value, known, literal, mystery, text_of
+from webhook.path import FieldPath
+from webhook.workload import JSON, Container, Workload
+
+LIMIT = 1 << 20
+"""Longest text in characters that an expansion may grow to; etcd takes no object above 1.5 MiB."""
+
+_LWS = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
+_RAY = ("KUBERAY_GEN_RAY_START_CMD", "RAY_ADDRESS", "RAY_IP", "FQ_RAY_IP", "RAY_PORT", "RAY_CLUSTER_NAME")
+_STORM = ("STORM_SERVICE_NAME", "ROLESET_NAME", "ROLESET_INDEX", "ROLE_NAME", "ROLE_REPLICA_INDEX", "POD_GROUP_INDEX")
+_INJECTED: Mapping[str, tuple[str, ...]] = {
+    "LeaderWorkerSet": _LWS,  # lws docs/reference/labels-annotations-and-environment-variables
+    "LLMInferenceService": _LWS,  # made of LeaderWorkerSets where it spans Pods
+    "LLMInferenceServiceConfig": _LWS,
+    "RayCluster": _RAY,  # kuberay ray-operator/controllers/ray/utils/constant.go
+    "RayService": _RAY,
+    "RayJob": _RAY,
+    "RayClusterFleet": _RAY,
+    "StormService": _STORM,  # aibrix pkg/constants/model.go
+    "RoleSet": _STORM,
+    "Job": ("JOB_COMPLETION_INDEX",),  # completionMode: Indexed
+    "CronJob": ("JOB_COMPLETION_INDEX",),
+    "JobSet": ("JOB_COMPLETION_INDEX",),
+}
+"""Kind → variables that its operator sets in every container."""
+_RUNTIME = ("HOME", "HOSTNAME", "PATH", "PWD", "USER", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+"""Variables that every container has: from the runtime, the image or the kubelet."""
+
+
+@dataclass
+class Environment:
+    """A container's environment variables."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    rest: str | None = None
+    """Why there may be more variables than `values` (an `envFrom` we can't see), else None."""
+
+    def known(self) -> dict[str, str]:
+        """The variables whose value is known."""
+        return {name: text for name, value in self.values.items() if (text := known(value)) is not None}
+
+
+def items(value: Any) -> list[Any]:
+    """A list as it should be; a lone string or object counts as a list of one, anything else as none."""
+    if isinstance(value, list | tuple):
+        return list(value)
+    return [value] if isinstance(value, str | dict) else []
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """An object as it should be, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def string(value: Any) -> str:
+    """A scalar as YAML's author would write it; the API server takes strings only, but files hold anything."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return json.dumps(value, default=str)
+
+
+def environment(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> Environment:
+    """The container's variables in Kubernetes' order: operators' own, `envFrom`, `env`; each sees the earlier ones."""
+    env = Environment()
+    for injected in _injected(workload):
+        env.values[injected] = mystery(f"${injected}", f"{injected} is set by the {workload.kind} operator")
+    if workload.kind == "LeaderWorkerSet":
+        template = mapping(mapping(workload.object.get("spec")).get("leaderWorkerTemplate"))
+        size = template.get("size", 1)
+        if isinstance(size, int):
+            env.values["LWS_GROUP_SIZE"] = literal(str(size))
+    for standard in _RUNTIME:
+        env.values[standard] = mystery(f"${standard}", f"{standard} is set when the container starts")
+    for index, source in enumerate(items(container.spec.get("envFrom"))):
+        _env_from(env, mapping(source), _place(container, "envFrom") / index, config_maps)
+    for index, entry in enumerate(items(container.spec.get("env"))):
+        entry = mapping(entry)
+        name = entry.get("name")
+        if not isinstance(name, str) or not name:
+            continue
+        path = _place(container, "env") / index
+        if entry.get("valueFrom"):
+            value = _value_from(name, mapping(entry["valueFrom"]), workload, path, config_maps)
+            if value is not None:
+                env.values[name] = value
+        else:
+            expanded = expand(string(entry.get("value")), env, path / "value")
+            env.values[name] = tuple(Piece(p.text, p.unknown, p.path or path / "value") for p in expanded)
+    return env
+
+
+def _injected(workload: Workload) -> tuple[str, ...]:
+    labels = mapping(workload.metadata.get("labels"))
+    if "leaderworkerset.sigs.k8s.io/name" in labels:
+        return _LWS
+    if "ray.io/cluster" in labels:
+        return _RAY
+    return _INJECTED.get(workload.kind, ())
+
+
+def _place(container: Container, name: str) -> FieldPath:
+    return container.places.get(name, container.path / name)
+
+
+def _env_from(env: Environment, source: JSON, path: FieldPath, config_maps: Mapping[str, JSON]) -> None:
+    prefix = string(source.get("prefix"))
+    ref = mapping(source.get("configMapRef"))
+    name = string(ref.get("name"))
+    if name and name in config_maps:
+        for key, value in mapping(mapping(config_maps[name]).get("data")).items():
+            env.values[prefix + str(key)] = literal(string(value), path)
+    elif name:
+        env.rest = f"envFrom ConfigMap {name}"
+    elif source.get("secretRef"):
+        env.rest = env.rest or f"envFrom Secret {string(mapping(source['secretRef']).get('name'))}"
+
+
+def _value_from(
+    name: str, source: JSON, workload: Workload, path: FieldPath, config_maps: Mapping[str, JSON]
+) -> Value | None:
+    """One `valueFrom`; None where the variable stays unset."""
+    if ref := mapping(source.get("configMapKeyRef")):
+        key, config_map = string(ref.get("key")), string(ref.get("name"))
+        why = f"{name} comes from key {key} of ConfigMap {config_map}"
+        if config_map not in config_maps:
+            return mystery(f"$({name})", why, path)
+        data = mapping(mapping(config_maps[config_map]).get("data"))
+        if key in data:
+            return literal(string(data[key]), path)
+        return None if ref.get("optional") else mystery(f"$({name})", why, path)
+    if ref := mapping(source.get("secretKeyRef")):
+        return mystery(f"$({name})", f"{name} comes from Secret {string(ref.get('name'))}", path)
+    if ref := mapping(source.get("fieldRef")):
+        field_path = string(ref.get("fieldPath"))
+        for kind in ("labels", "annotations"):
+            start = f"metadata.{kind}['"
+            held = mapping(workload.metadata.get(kind))
+            key = field_path.removeprefix(start).removesuffix("']")
+            if field_path.startswith(start) and key in held:
+                return literal(string(held[key]), path)
+        if field_path == "metadata.namespace" and workload.namespace:
+            return literal(workload.namespace, path)
+        return mystery(f"$({name})", f"{name} comes from the Pod's {field_path}", path)
+    return mystery(f"$({name})", f"{name} comes from {next(iter(source), 'nowhere')}", path)
+
+
+def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
+    """`$(VAR)` as Kubernetes expands it in `command`, `args` and `env[].value`; `$$` is an escaped `$`.
+
+    A reference to a variable that is not in the container's env stays as it is, and is unknown: an operator or
+    another webhook may still add it.
+    """
+    pieces: list[Piece] = []
+    plain: list[str] = []
+    size = at = 0
+
+    def flush() -> None:
+        if plain:
+            pieces.append(Piece("".join(plain), None, path))
+            plain.clear()
+
+    while at < len(text):
+        dollar = text.find("$", at)
+        if dollar < 0 or dollar + 1 == len(text):
+            plain.append(text[at:])
+            break
+        plain.append(text[at:dollar])
+        follower = text[dollar + 1]
+        close = text.find(")", dollar) if follower == "(" else -1
+        if follower == "$":
+            plain.append("$")
+            at = dollar + 2
+        elif close < 0:
+            plain.append("$" + follower)
+            at = dollar + 2
+        else:
+            name, at = text[dollar + 2 : close], close + 1
+            value = env.values.get(name)
+            if value is None:
+                flush()
+                why = env.rest or f"$({name}) is not in this container's env"
+                pieces.append(Piece(f"$({name})", why, path))
+                continue
+            size += len(text_of(value))
+            if size > LIMIT:
+                flush()
+                pieces.append(Piece(f"$({name})", "the text grows too long", path))
+                break
+            for piece in value:
+                if piece.unknown is None:
+                    plain.append(piece.text)
+                else:
+                    flush()
+                    pieces.append(Piece(piece.text, piece.unknown, path))
+    flush()
+    return tuple(pieces) or literal("", path)
+
+
+def mounts(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> dict[str, str]:
+    """Path in the container → text, of every ConfigMap that is mounted into it and that we were given."""
+    volumes = {
+        string(v.get("name")): mapping(v.get("configMap")) for v in map(mapping, items(workload.spec.get("volumes")))
+    }
+    files: dict[str, str] = {}
+    for mount in map(mapping, items(container.spec.get("volumeMounts"))):
+        source = volumes.get(string(mount.get("name")), {})
+        data = mapping(mapping(config_maps.get(string(source.get("name")))).get("data"))
+        root, sub_path = string(mount.get("mountPath")), string(mount.get("subPath"))
+        chosen = [(string(i.get("key")), string(i.get("path"))) for i in map(mapping, items(source.get("items")))]
+        for key, name in chosen or [(str(k), str(k)) for k in data]:
+            if key not in data or (sub_path and sub_path != name):
+                continue
+            files[posixpath.normpath(root if sub_path else posixpath.join(root, name))] = string(data[key])
+    return files

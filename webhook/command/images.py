@@ -1,0 +1,110 @@
+"""What an image runs when a container gives no command: the one table of images.
+
+An image is matched by its repository: registry and path without tag and digest, lower case. The first row wins.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Image:
+    """One row of the table."""
+
+    pattern: str
+    """A regular expression that is searched for in the repository."""
+    runs: str
+    """"serve" (`vllm serve` + args), "module" (`python -m vllm.entrypoints.openai.api_server` + args), "huggingface"
+    (KServe's huggingfaceserver + args), "command" (the args are the command), "other" (no vLLM server)."""
+    source: str
+    """Where that is written."""
+
+
+TABLE = (
+    # What only talks to vLLM, stands in for it, or is another engine.
+    Image(
+        r"(^|[/_.-])(router|routing|gateway|epp|scheduler|sidecar|proxy|bench|benchmark|benchmarks|benchmarker|"
+        r"guidellm|client|exporter|simulator|sim|mock|mocker|emulator|downloader|syncer|loader|puller|controller|"
+        r"operator|dashboard|webui|frontend|planner|autoscaler|placeholder|renderer|render|tokenizer|monitor|"
+        r"metrics|mcp|webhook|katan|ui|web|chatbot|streamlit|gradio|chainlit|locust|loadtest|tester|agent)([_.-][^/]*)?$",
+        "other",
+        "the names that llm-d, vLLM production-stack, AIBrix and vLLM semantic-router give to what is not the engine",
+    ),
+    Image(
+        r"sglang|text-generation-inference|text-embeddings-inference|(^|/)tgi\b|tritonserver|ollama|llama[._-]?cpp|"
+        r"lmdeploy|tensorrt|trtllm|mlserver|torchserve|tensorflow|openvino/model_server|xinference|/nim/",
+        "other",
+        "other inference servers",
+    ),
+    Image(
+        r"(^|/)huggingfaceserver[^/]*$",
+        "huggingface",
+        "kserve/kserve python/huggingface_server.Dockerfile: ENTRYPOINT python -m huggingfaceserver",
+    ),
+    # Images whose entrypoint runs whatever it is given.
+    Image(r"(^|/)nvidia/vllm$", "command", "NGC vLLM: ENTRYPOINT /opt/nvidia/nvidia_entrypoint.sh"),
+    Image(r"(^|/)rocm/vllm(-dev)?$", "command", "ROCm vLLM docs: docker run … rocm/vllm, a shell"),
+    Image(
+        r"(^|/)(ai-)?(dynamo[/-])?(ai-dynamo-)?vllm(_v1)?-runtime$",
+        "command",
+        "ai-dynamo/dynamo container/Dockerfile.vllm: ENTRYPOINT /opt/nvidia/nvidia_entrypoint.sh",
+    ),
+    Image(r"(^|/)(ascend/)?vllm-ascend$", "command", "vllm-project/vllm-ascend Dockerfile: CMD /bin/bash"),
+    Image(r"(^|/)(ray-llm|ray-ml|ray)$", "command", "rayproject images: a shell"),
+    # vLLM servers.
+    Image(
+        r"(^|/)vllm-openai[^/]*$",
+        "serve",
+        'vllm-project/vllm docker/Dockerfile: ENTRYPOINT ["vllm", "serve"], the api_server module before; '
+        "the same name at LMCache, AIBrix and private mirrors",
+    ),
+    Image(r"(^|/)(vllm-omni|vllm-spyre|vllm-neuron)[^/]*$", "serve", "vLLM's own plug-in builds"),
+    Image(r"(^|/)(llm-d(-dev|-cuda|-cpu|-xpu|-hpu|-rocm|-aws|-gke)*)$", "serve", "llm-d docker/Dockerfile.*"),
+    Image(
+        r"(^|/)(vllm-cpu[^/]*|vllm-(cpu-)?release-repo|vllm-cpu-release-repo)$",
+        "serve",
+        "vLLM docs, installation/cpu: public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo",
+    ),
+    Image(
+        r"(^|/)deep-learning-containers/vllm[^/]*$",
+        "module",
+        "AWS Deep Learning Containers: the entrypoint appends args to vllm.entrypoints.openai.api_server",
+    ),
+    Image(
+        r"(^|/)(modh/vllm|opendatahub/vllm|rhaiis?/vllm[^/]*|rhoai/[^/]*vllm[^/]*)$",
+        "module",
+        "Red Hat builds: python -m vllm.entrypoints.openai.api_server",
+    ),
+    Image(
+        r"(^|/)(opea/vllm[^/]*|vllm-(gaudi|hpu|fork)[^/]*|substratusai/vllm|kserve/vllmserver|vllmserver)$",
+        "module",
+        "OPEA comps/third_parties/vllm, HabanaAI/vllm-fork, substratusai/vllm-docker, kserve",
+    ),
+)
+
+
+def repository(image: str) -> str:
+    """`Registry/path:tag@digest` → `registry/path`, lower case."""
+    name = image[:512].strip().partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return (head + slash + last.partition(":")[0]).lower()
+
+
+def runs(image: str) -> str | None:
+    """What the table says of `image`; None where it does not know it."""
+    name = repository(image)
+    return next((row.runs for row in TABLE if re.search(row.pattern, name)), None)
+
+
+def named_vllm(image: str) -> bool:
+    """The image's own name (or its owner's) says vLLM, whatever the table knows of it."""
+    name = repository(image)
+    return "vllm" in name.rpartition("/")[2] or "/vllm/" in f"/{name}/"
+
+
+def before_serve(image: str) -> bool:
+    """The tag is certainly of a vLLM whose entrypoint was still the module (vllm-openai up to 0.10)."""
+    tag = re.search(r"(?<!lmcache)/vllm-openai[\w-]*:v?0\.(\d{1,3})(\.|$)", image[:512])
+    return tag is not None and int(tag[1]) < 11

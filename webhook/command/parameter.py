@@ -1,0 +1,486 @@
+"""Words of a shell script → the fields they expand to: quotes, `$X`, `${X:-y}`, `$((…))`, arrays, field splitting.
+
+POSIX.1-2024 Shell Command Language 2.6 and bash(1) EXPANSION, as far as start scripts go. What can't be known
+without running something stays as it is written and says why.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from webhook.command.word import Piece, Value, known, literal, mystery, reason_of, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Array = list[Value]
+
+LIMIT = 1 << 16
+"""Longest value of a variable in characters: a script that doubles one over and over must not fill our memory."""
+
+_OPERATORS = (
+    *(":-", ":=", ":+", ":?", "-", "=", "+", "?"),
+    *("##", "#", "%%", "%", "//", "/#", "/%", "/", ",,", ",", "^^", "^", ":", "@"),
+)
+_EXPANSIONS = ("simple_expansion", "expansion", "arithmetic_expansion", "command_substitution")
+_LEAD = re.compile(r"(?:\s|\\\n)+")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
+
+
+@dataclass
+class State:
+    """A shell's variables, parameters and the files that are known."""
+
+    variables: dict[str, Value | Array] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    positional: Array = field(default_factory=list)
+    zero: Value = field(default_factory=lambda: literal("sh"))
+    files: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, Node] = field(default_factory=dict)
+    rest: str | None = None
+    """Why variables may be set that are not here."""
+
+    def copy(self) -> State:
+        """A copy that can be changed on its own."""
+        return State(
+            {k: list(v) if isinstance(v, list) else v for k, v in self.variables.items()},
+            set(self.exported),
+            list(self.positional),
+            self.zero,
+            dict(self.files),
+            dict(self.functions),
+            self.rest,
+        )
+
+    def get(self, name: str) -> Value | Array | None:
+        """A variable's value; None where it is certainly unset in the manifest and the script."""
+        if name in self.variables:
+            return self.variables[name]
+        return mystery(f"${name}", self.rest) if self.rest else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    value: Value
+    split: bool
+    """Unquoted and the result of an expansion: split it at blanks, and let it vanish where it is empty."""
+
+
+_BREAK = _Segment((), False)
+"""Between the elements of `"$@"`."""
+
+
+class Words:
+    """Expands the words of one script in a `State`."""
+
+    def __init__(self, state: State, run: Callable[[Node], Value | None]) -> None:
+        self.state = state
+        self.run = run
+        """A command substitution's output where it is plain, else None."""
+
+    def fields(self, node: Node) -> list[Value]:
+        """The fields that a word becomes: none, one or more."""
+        return _fields(self.segments(node, False))
+
+    def scalar(self, node: Node | None) -> Value:
+        """The value of an assignment: no field splitting."""
+        if node is None:
+            return literal("")
+        pieces: list[Piece] = []
+        for segment in self.segments(node, False):
+            pieces += (Piece(" "),) if segment is _BREAK else segment.value
+        return _cut(_join(pieces))
+
+    # ── the parts of a word ──
+
+    def segments(self, node: Node, quoted: bool) -> Iterator[_Segment]:
+        """What a node of the grammar stands for."""
+        kind, text = node.type, source(node)
+        if kind in _EXPANSIONS:
+            # The grammar counts blanks before a `$` between quotes to the expansion.
+            lead = _LEAD.match(text)
+            if lead is not None:
+                yield from self._gap(lead[0].encode(), quoted)
+                text = text[lead.end() :]
+        if kind == "string":
+            if node.end_byte - node.start_byte <= 2:
+                yield _Segment(literal(""), False)
+            yield from self._range(node.children[1:-1], node.start_byte + 1, node.end_byte - 1, node, True)
+        elif kind == "raw_string":
+            yield _Segment(literal(text[1:-1]), False)
+        elif kind == "ansi_c_string":
+            yield _Segment(literal(_ansi_c(text[2:-1])), False)
+        elif kind in ("translated_string", "concatenation", "command_name"):
+            for child in node.children:
+                if child.type != "$":
+                    yield from self.segments(child, quoted)
+        elif kind == "simple_expansion":
+            yield from self._parameter(text[1:], None, quoted, text)
+        elif kind == "expansion":
+            yield from self._expansion(node, text, quoted)
+        elif kind == "arithmetic_expansion":
+            inner = [child for child in node.children if child.is_named]
+            number = self.arithmetic(inner[-1]) if inner else None
+            why = f"arithmetic {text} over values that are not known"
+            yield _Segment(literal(str(number)) if number is not None else mystery(text, why), not quoted)
+        elif kind == "command_substitution":
+            yield _Segment(self.run(node) or mystery(text, f"command substitution {text}"), not quoted)
+        elif kind == "process_substitution":
+            yield _Segment(mystery(text, f"process substitution {text}"), False)
+        else:
+            yield _Segment(literal(_unescape(text, quoted)), False)
+
+    def _range(self, children: list[Node], start: int, end: int, node: Node, quoted: bool) -> Iterator[_Segment]:
+        """Nodes and the text between them, which the grammar leaves out where it is blank."""
+        base, text = node.start_byte, node.text or b""
+        for child in children:
+            if child.type == "string_content" or not child.is_named or child.start_byte < start:
+                continue
+            if child.type in ("word", "number") or (child.type == "raw_string" and quoted):
+                continue  # part of the text between
+            yield from self._gap(text[start - base : child.start_byte - base], quoted)
+            if child.type == "concatenation":
+                yield from self._range(child.children, child.start_byte, child.end_byte, child, quoted)
+            else:
+                yield from self.segments(child, quoted)
+            start = child.end_byte
+        yield from self._gap(text[start - base : end - base], quoted)
+
+    def _gap(self, text: bytes, quoted: bool) -> Iterator[_Segment]:
+        if text:
+            yield _Segment(literal(_unescape(text.decode(errors="replace"), quoted)), not quoted)
+
+    # ── parameters ──
+
+    def _parameter(self, name: str, index: str | None, quoted: bool, written: str) -> Iterator[_Segment]:
+        value = self._lookup(name, index)
+        if isinstance(value, list):
+            if quoted and (name == "*" or index == "*"):
+                yield _Segment(_join_list(value), False)
+                return
+            for position, element in enumerate(value):
+                if position:
+                    yield _BREAK
+                yield _Segment(element or literal(""), not quoted)
+            if quoted and not value:
+                return
+        elif value is None:
+            why = f"{written} is set neither in the container's env nor in the script"
+            yield _Segment(mystery(written, why), not quoted)
+        else:
+            yield _Segment(value, not quoted)
+
+    def _lookup(self, name: str, index: str | None = None) -> Value | Array | None:
+        state = self.state
+        if name in ("@", "*"):
+            return state.positional
+        if name == "#":
+            return literal(str(len(state.positional)))
+        if name == "0":
+            return state.zero
+        if name.isdigit():
+            position = int(name)
+            return state.positional[position - 1] if position <= len(state.positional) else None
+        if not (name[:1].isalpha() or name[:1] == "_"):
+            return mystery(f"${name}", f"${name} is known only when the script runs")
+        value = state.get(name)
+        if isinstance(value, list):
+            if index in ("@", "*"):
+                return value
+            position = int(index) if index and index.lstrip("-").isdigit() else 0
+            if index and not index.lstrip("-").isdigit():
+                return mystery(f"${{{name}[{index}]}}", f"element {index} of {name}")
+            return value[position] if -len(value) <= position < len(value) else None
+        return value
+
+    def _expansion(self, node: Node, written: str, quoted: bool) -> Iterator[_Segment]:
+        """`${…}` with everything that can stand in it."""
+        match = re.match(r"\$\{([#!]?)(\w+|[@*#?$!-])(?:\[([^\]]*)\])?", written)
+        if match is None:
+            yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
+            return
+        prefix, name, index = match.groups()
+        if index is not None:
+            index = index.strip("'\"")
+        rest = written[match.end() : -1]
+        operator = next((o for o in _OPERATORS if rest.startswith(o)), "")
+        start = node.end_byte - len(written[match.end() + len(operator) :].encode())
+        if prefix == "!" or (operator == "" and rest):
+            inner = self._lookup(name, index) if prefix == "!" and not rest and index is None else None
+            target = known(inner) if isinstance(inner, tuple) else None
+            if target and target.isidentifier():
+                yield from self._parameter(target, None, quoted, written)
+            else:
+                yield _Segment(mystery(written, f"{written} is known only when the script runs"), not quoted)
+            return
+        value = self._lookup(name, index)
+        if prefix == "#":
+            yield _Segment(_length(value, written), not quoted)
+            return
+        if operator in ("", ":-", ":=", "-", "=", ":?", "?", ":+", "+"):
+            empty = _is_empty(value, colon=operator.startswith(":"))
+            default = list(self._range(node.children, start, node.end_byte - 1, node, quoted))
+            if operator in (":+", "+"):
+                if empty is None:
+                    why = f"{written} depends on a value that is not known"
+                    yield _Segment(mystery(written, why), not quoted)
+                elif not empty:
+                    yield from default
+                else:
+                    yield _Segment((), not quoted)
+                return
+            if operator in ("", ":?", "?") or not empty:
+                yield from self._parameter(name, index, quoted, written)
+                return
+            if operator in (":=", "=") and name.isidentifier():
+                self.state.variables[name] = tuple(p for s in default for p in s.value)
+            yield from default
+            return
+        if isinstance(value, list) and operator == ":":
+            yield from self._slice(value, rest[1:], quoted, written)
+            return
+        if value is None:
+            value = mystery(written, f"{written}: {name} is not set in the manifest")
+        if isinstance(value, list):
+            value = _join_list(value)
+        pattern = "".join(
+            text_of(s.value) if reason_of(s.value) is None else "\0"
+            for s in self._range(node.children, start, node.end_byte - 1, node, True)
+        )
+        text = known(value)
+        if text is None or "\0" in pattern:
+            yield _Segment(mystery(written, reason_of(value) or f"{written} is not known"), not quoted)
+            return
+        changed = _transform(text, operator, pattern)
+        if changed is None:
+            yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
+        else:
+            yield _Segment(literal(changed), not quoted)
+
+    def _slice(self, value: Array, rest: str, quoted: bool, written: str) -> Iterator[_Segment]:
+        offset, _, length = rest.partition(":")
+        if not offset.strip().isdigit() or (length.strip() and not length.strip().isdigit()):
+            yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
+            return
+        start = int(offset)
+        elements = value if value is not self.state.positional else [self.state.zero, *value]
+        chosen = elements[start : start + int(length) if length.strip() else None]
+        for position, element in enumerate(chosen):
+            if position:
+                yield _BREAK
+            yield _Segment(element, not quoted)
+
+    # ── arithmetic ──
+
+    def arithmetic(self, node: Node, depth: int = 0) -> int | None:
+        """The value of an arithmetic expression, None where a part of it is not known."""
+        kind = node.type
+        if depth > 32:
+            return None
+        if kind in ("number", "word", "variable_name"):
+            return self._number(source(node), depth)
+        if kind in ("simple_expansion", "expansion", "string", "concatenation", "command_substitution"):
+            text = known(self.scalar(node))
+            return self._number(text, depth) if text is not None else None
+        named = [child for child in node.children if child.is_named]
+        if kind == "parenthesized_expression" and len(named) == 1:
+            return self.arithmetic(named[0], depth + 1)
+        if kind == "unary_expression" and len(node.children) == 2:
+            value = self.arithmetic(node.children[1], depth + 1)
+            operator = source(node.children[0])
+            if value is None or operator not in ("-", "+", "!", "~"):
+                return None
+            return {"-": -value, "+": value, "!": int(not value), "~": ~value}[operator]
+        if kind == "ternary_expression" and len(named) == 3:
+            condition = self.arithmetic(named[0], depth + 1)
+            return None if condition is None else self.arithmetic(named[1 if condition else 2], depth + 1)
+        if kind == "binary_expression" and len(node.children) == 3:
+            left, right = (self.arithmetic(node.children[i], depth + 1) for i in (0, 2))
+            return None if left is None or right is None else _calculate(left, source(node.children[1]), right)
+        return None
+
+    def _number(self, text: str, depth: int) -> int | None:
+        text = text.strip()
+        if re.fullmatch(r"[+-]?(0[xX][0-9a-fA-F]{1,16}|\d{1,18})", text):
+            sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.lstrip("+"))
+            octal = len(digits) > 1 and digits.startswith("0") and digits[1] not in "xX"
+            try:
+                return sign * int(digits, 8 if octal else 0)
+            except ValueError:
+                return None
+        if text.isidentifier() and depth < 32:
+            value = self._lookup(text)
+            inner = known(value) if isinstance(value, tuple) else None
+            return self._number(inner, depth + 8) if inner is not None else None
+        return None
+
+
+def source(node: Node) -> str:
+    """The text of a node."""
+    return (node.text or b"").decode(errors="replace")
+
+
+def _calculate(left: int, operator: str, right: int) -> int | None:
+    if operator in ("/", "%"):
+        if right == 0:
+            return None
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        return quotient if operator == "/" else left - quotient * right
+    if operator in ("**", "<<", ">>"):
+        if not 0 <= right < 64:
+            return None
+        value = left**right if operator == "**" else left << right if operator == "<<" else left >> right
+        return value if value.bit_length() < 64 else None
+    table: dict[str, Callable[[], int]] = {
+        "+": lambda: left + right,
+        "-": lambda: left - right,
+        "*": lambda: left * right,
+        "==": lambda: int(left == right),
+        "!=": lambda: int(left != right),
+        "<": lambda: int(left < right),
+        "<=": lambda: int(left <= right),
+        ">": lambda: int(left > right),
+        ">=": lambda: int(left >= right),
+        "&&": lambda: int(bool(left and right)),
+        "||": lambda: int(bool(left or right)),
+        "&": lambda: left & right,
+        "|": lambda: left | right,
+        "^": lambda: left ^ right,
+    }
+    return table[operator]() if operator in table else None
+
+
+def _fields(segments: Iterator[_Segment]) -> list[Value]:
+    done: list[Value] = []
+    current: list[Piece] = []
+    started = False
+
+    def end() -> None:
+        nonlocal started
+        if started:
+            done.append(_cut(_join(current)))
+        current.clear()
+        started = False
+
+    for segment in segments:
+        if segment is _BREAK:
+            end()
+        elif not segment.split:
+            current += segment.value
+            started = True
+        else:
+            for piece in segment.value:
+                if piece.unknown is not None:
+                    current.append(piece)
+                    started = True
+                    continue
+                for part in re.findall(r"[ \t\n]+|[^ \t\n]+", piece.text):
+                    if part[0] in " \t\n":
+                        end()
+                    else:
+                        current.append(Piece(part, None, piece.path))
+                        started = True
+    end()
+    return done
+
+
+def _join(pieces: list[Piece]) -> Value:
+    """Neighbouring known pieces of one origin become one."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        if not piece.text and piece.unknown is None:
+            continue
+        last = joined[-1] if joined else None
+        if last is not None and last.unknown is None and piece.unknown is None and last.path == piece.path:
+            joined[-1] = Piece(last.text + piece.text, None, last.path)
+        else:
+            joined.append(piece)
+    return tuple(joined) or literal("")
+
+
+def _join_list(values: Array) -> Value:
+    pieces: list[Piece] = []
+    for position, value in enumerate(values):
+        pieces += [Piece(" "), *value] if position else value
+    return _join(pieces)
+
+
+def _cut(value: Value) -> Value:
+    if sum(len(piece.text) for piece in value) <= LIMIT and len(value) < 4096:
+        return value
+    return mystery(value[0].text[:64], "the text grows too long")
+
+
+def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
+    """Whether `-` (or `:-` with `colon`) would take its word; None where that is not known."""
+    if value is None:
+        return True
+    if isinstance(value, list):
+        return not value
+    text = known(value)
+    if text is None:
+        # A word with a known part is not empty, whatever the rest is.
+        return False if any(p.unknown is None and p.text for p in value) else None
+    return colon and not text
+
+
+def _length(value: Value | Array | None, written: str) -> Value:
+    if isinstance(value, list):
+        return literal(str(len(value)))
+    text = known(value) if value is not None else None
+    return literal(str(len(text))) if text is not None else mystery(written, f"{written}: its value is not known")
+
+
+def _transform(text: str, operator: str, argument: str) -> str | None:
+    """`${X#…}`, `${X%…}`, `${X/…/…}`, `${X^^}`, `${X:1:2}` of a known text; None where it is not understood."""
+    if len(text) > 1024 or len(argument) > 64:
+        return None
+    if operator in ("#", "##", "%", "%%"):
+        pattern = re.compile(fnmatch.translate(argument), re.DOTALL)
+        cuts = range(len(text) + 1)
+        if operator in ("#", "##"):
+            order = cuts if operator == "#" else reversed(cuts)
+            return next((text[i:] for i in order if pattern.match(text[:i])), text)
+        order = reversed(cuts) if operator == "%" else cuts
+        return next((text[:i] for i in order if pattern.match(text[i:])), text)
+    if operator in ("/", "//"):
+        find, _, replacement = argument.partition("/")
+        if any(c in find for c in "*?["):
+            return None
+        return text.replace(find, replacement, -1 if operator == "//" else 1) if find else text
+    if operator in ("^^", ",,") and not argument:
+        return text.upper() if operator == "^^" else text.lower()
+    if operator in ("^", ",") and not argument:
+        return (text[:1].upper() if operator == "^" else text[:1].lower()) + text[1:]
+    if operator == ":":
+        match = re.fullmatch(r"\s*(\d+|\s-\d+)\s*(?::\s*(-?\d+)\s*)?", argument)
+        if match is None:
+            return None
+        rest = text[int(match[1]) :]
+        return rest if match[2] is None else rest[: int(match[2])]
+    return None
+
+
+def _unescape(text: str, quoted: bool) -> str:
+    """Backslashes outside of quotes, or between double ones."""
+    if "\\" not in text:
+        return text
+    return re.sub(r'\\([$`"\\\n])' if quoted else r"\\(.|\n)", lambda m: "" if m[1] == "\n" else m[1], text)
+
+
+def _ansi_c(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        body = match[1]
+        if body[0] in "xuU":
+            code = int(body[1:], 16)
+            return chr(code) if code < 0x110000 else match[0]
+        if body[0].isdigit():
+            return chr(int(body, 8) & 0xFF)
+        return _ESCAPES.get(body, body)
+
+    pattern = r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.|\n)"
+    return re.sub(pattern, one, text)

@@ -1,0 +1,354 @@
+"""The walk from a container to vLLM's command line: what runs first decides, the image second."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from webhook import workload as workloads
+from webhook.command import entry, images, kserve
+from webhook.command.entry import Join, Script, Serve
+from webhook.command.expand import Environment, environment, expand, items, mounts, string
+from webhook.command.script import GiveUp, Shell, shell
+from webhook.command.word import Command, Piece, Value, known, literal, mystery, reason_of, text_of, words_of
+from webhook.path import FieldPath
+from webhook.workload import JSON, Container, Workload
+
+_MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH", "VLLM_MODEL_NAME")
+"""How wrappers around vLLM call the variable that names the model; the first that is set counts."""
+
+_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^}]*\}|(?<![\w$])\$[A-Za-z_]\w*")
+
+
+def resolve(workload: Workload, container: Container, config_maps: Mapping[str, JSON] | None = None) -> Command | None:
+    """How `container` starts vLLM, or None where it does not run vLLM.
+
+    `config_maps`: name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef`, `--config` and
+    mounted scripts.
+    """
+    return _Resolver(workload, container, config_maps or {}).resolve()
+
+
+class _Found(Exception):  # noqa: N818 - a way out of the walk through a script
+    """A server was found."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+
+
+@dataclass
+class _Seen:
+    """What a script ran besides servers."""
+
+    joined: bool = False
+    guess: Command | None = None
+
+
+class _Resolver:
+    def __init__(self, workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> None:
+        self.workload = workload
+        self.container = container
+        self.config_maps = config_maps
+        self.image = string(container.spec.get("image"))
+        self.env = environment(workload, container, config_maps)
+        self.files = mounts(workload, container, config_maps)
+        self.commands = self._list("command")
+        self.args = self._list("args")
+        given = "command" if self.commands else "args" if self.args else "image"
+        self.path = self._place(given) if self.container.spec.get(given) else container.path
+        self.script_path = self.path
+
+    def resolve(self) -> Command | None:
+        if self.commands:
+            line = text_of(self.commands[0])
+            if re.match(r"(\S*/)?(vllm|python[\d.]*)\s", line) and "\n" not in line.strip():
+                # A whole line as one word: no program is called that, and it is clear what is meant.
+                words = [literal(word, self.commands[0][0].path) for word in line.split()]
+                found = self._started([*words, *self.commands[1:], *self.args])
+                why = "the whole command line is one word, and no program is called that"
+                return replace(found, guessed=why) if found is not None else None
+            return self._started([*self.commands, *self.args])
+        return self._without_command()
+
+    # ── the manifest's own words ──
+
+    def _place(self, name: str) -> FieldPath:
+        return self.container.places.get(name, self.container.path / name)
+
+    def _list(self, name: str) -> list[Value]:
+        """`command` or `args`, expanded as Kubernetes does."""
+        place = self._place(name)
+        # A synthetic container's words stand at one place, unless that place is such a list itself.
+        one = name in self.container.places and place.parts[-1:] != (name,)
+        values = []
+        for index, item in enumerate(items(self.container.spec.get(name))):
+            path = place if one else place / index
+            value = expand(string(item), self.env, path)
+            values.append(tuple(Piece(p.text, p.unknown, p.path or path) for p in value))
+        return values
+
+    # ── no command ──
+
+    def _without_command(self) -> Command | None:
+        """The image's entrypoint with the args."""
+        started = entry.start(self.args) if self.args else None
+        if isinstance(started, Serve | Join | Script):
+            return self._started(self.args)
+        runs = images.runs(self.image)
+        if runs == "other":
+            return None
+        if len(self.args) == 1 and runs != "serve" and " " in text_of(self.args[0]).strip():
+            # One whole shell line, for an entrypoint that runs it.
+            line = text_of(self.args[0])
+            if not line.lstrip().startswith("-"):
+                self.script_path = self.args[0][0].path or self.path
+                return self._script(line, [], None)
+        if self.container.init:
+            return None
+        if runs == "huggingface":
+            return self._serve(Serve("module", "huggingfaceserver", tuple(self.args), own_flags=True), self.env.values)
+        if runs in ("serve", "module"):
+            old = runs == "module" or images.before_serve(self.image)
+            words = tuple(self.args)
+            if old:
+                return self._serve(Serve("module", "vllm.entrypoints.openai.api_server", words), self.env.values)
+            return self._serve(Serve("serve", "vllm serve", words), self.env.values)
+        if runs is None and images.named_vllm(self.image):
+            return self._guess(self.args, f"the image's name, {self.image}, says vLLM", complete=bool(self.args))
+        if entry.looks_like_vllm(self.image, self.args) and (entry.names_model(self.args) or self.args):
+            return self._guess(self.args, "the arguments are vLLM's")
+        return None
+
+    # ── a command ──
+
+    def _started(self, argv: Sequence[Value]) -> Command | None:
+        started = entry.start(argv)
+        if isinstance(started, Serve):
+            env = {**self.env.values, **entry.assignments(argv)}
+            return self._serve(self._with_additional(started), env)
+        if isinstance(started, Join):
+            return self._worker(scripted=False)
+        if isinstance(started, Script):
+            text, positional = self._text(started), list(started.positional)
+            if text is None:
+                return self._opaque(text_of(started.file or literal("")), started.positional)
+            if started.text is not None:
+                self.script_path = next((p.path for p in started.text if p.path is not None), self.path)
+            return self._script(text, positional, started.zero, inline=started.text is not None)
+        text = self._file(started.program)
+        if text is not None and re.match(r"#!.*\b(ba|da|a|z|k)?sh\b", text):
+            return self._script(text, list(started.words), literal(started.program), inline=False)
+        return self._opaque(started.program, started.words)
+
+    def _with_additional(self, started: Serve) -> Serve:
+        """KServe's presets bring the command and append VLLM_ADDITIONAL_ARGS."""
+        llm = self.workload.kind in ("LLMInferenceService", "LLMInferenceServiceConfig")
+        if not llm or "command" not in self.container.places:
+            return started
+        return Serve(started.entry, started.program, (*started.words, *kserve.additional(self.env)))
+
+    def _opaque(self, program: str, words: Sequence[Value]) -> Command | None:
+        """A program that we know nothing of, in an image that says vLLM or with vLLM's arguments."""
+        if self.container.init:
+            return None
+        if entry.looks_like_vllm(program, words):
+            return self._guess(words, f"{program} takes vLLM's arguments", program=program)
+        image = images.named_vllm(self.image) and images.runs(self.image) != "other"
+        if image and entry.is_server_file(program):
+            return self._guess(words, f"{program} runs in an image that says vLLM", program=program, complete=False)
+        return None
+
+    def _guess(self, words: Sequence[Value], why: str, program: str = "", *, complete: bool = True) -> Command | None:
+        words = list(words)
+        if words and text_of(words[0]) == "serve":
+            words = words[1:]  # the image's entrypoint is `vllm`
+        if not complete and not entry.names_model(words):
+            name = next((n for n in _MODEL_VARIABLES if n in self.env.values), None)
+            if name is not None and not (words and not text_of(words[0]).startswith("-")):
+                value = self.env.values[name]
+                words = [(*literal("--model=", value[0].path), *value), *words]
+        first = Serve("serve", program or "the image's entrypoint", tuple(words), own_flags=True)
+        return self._serve(first, self.env.values, guessed=why, complete=complete)
+
+    # ── scripts ──
+
+    def _text(self, started: Script) -> str | None:
+        if started.text is not None:
+            return "".join(self._raw(piece) for piece in started.text)
+        file = known(started.file) if started.file is not None else None
+        return self._file(file) if file is not None else None
+
+    def _raw(self, piece: Piece) -> str:
+        """An unknown `$(VAR)` goes into the script as it is: the shell's rooms find out what it stands for."""
+        if piece.unknown is None:
+            return piece.text
+        name = re.fullmatch(r"\$[({]?(\w+)[)}]?", piece.text)
+        return f"$({name[1]})" if name else piece.text
+
+    def _file(self, path: str) -> str | None:
+        return shell(self.env, self.files, lambda argv, sh: None).file(path) if self.files and path else None
+
+    def _script(self, text: str, positional: list[Value], zero: Value | None, *, inline: bool = True) -> Command | None:
+        seen = _Seen()
+
+        def visit(argv: list[Value], sh: Shell) -> None:
+            self._visit(argv, sh, seen)
+
+        runner = shell(self.env, self.files, visit)
+        runner.state.positional = positional
+        runner.state.zero = zero or literal("sh")
+        try:
+            runner.run(text)
+        except _Found as found:
+            return _finish(found.command, self._lost(text, positional, zero) if inline else ())
+        except (GiveUp, RecursionError):
+            pass
+        if seen.guess is not None:
+            return seen.guess
+        return self._worker(scripted=True) if seen.joined else None
+
+    def _visit(self, argv: list[Value], sh: Shell, seen: _Seen) -> None:
+        """One command of a script."""
+        started = entry.start(argv)
+        if isinstance(started, Serve):
+            env = {**sh.environment, **entry.assignments(argv)}
+            command = self._serve(started, env, shell_exec=sh.exec)
+            if command is not None:
+                raise _Found(command)
+        elif isinstance(started, Join):
+            seen.joined = True
+        elif isinstance(started, Script):
+            text = "".join(p.text for p in started.text) if started.text is not None else None
+            if text is None and started.file is not None:
+                name = known(started.file)
+                text = sh.file(name) if name else None
+            if text is not None:
+                sh.child(started.positional, started.zero).run(text)
+            elif started.file is not None:
+                self._maybe(text_of(started.file), started.positional, sh, seen)
+        else:
+            text = sh.file(started.program) if started.program else None
+            if text is not None and not started.program.endswith(".py"):
+                sh.child(started.words, literal(started.program)).run(text)
+            else:
+                self._maybe(started.program, started.words, sh, seen)
+
+    def _maybe(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
+        if seen.guess is None and not self.container.init and entry.looks_like_vllm(program, words):
+            own = Serve("serve", program, tuple(words), own_flags=True)
+            seen.guess = self._serve(
+                own, sh.environment, shell_exec=sh.exec, guessed=f"{program} takes vLLM's arguments"
+            )
+
+    def _lost(self, text: str, positional: list[Value], zero: Value | None) -> tuple[Value, ...]:
+        """Items after the script of `sh -c` that the script never uses."""
+        uses_rest = re.search(r"\$[@*1-9]|\$\{[@*1-9]", text) is not None
+        uses_zero = re.search(r"\$0|\$\{0", text) is not None
+        lost: list[Value] = []
+        if zero is not None and not uses_zero:
+            name = text_of(zero)
+            # By convention $0 is a name ("sh", "--", "_"), which nobody misses.
+            if (positional and not uses_rest and name not in ("--", "_")) or re.match(r"--?\w", name):
+                lost.append(zero)
+        return (*lost, *positional) if not uses_rest else tuple(lost)
+
+    # ── what is found ──
+
+    def _worker(self, *, scripted: bool) -> Command | None:
+        """A Ray worker, if what it joins runs vLLM."""
+        if not (images.named_vllm(self.image) or images.runs(self.image) == "huggingface" or self._leader()):
+            return None
+        return Command(
+            "worker", (), self.path, self.env.known(), scripted, not scripted, program="ray start", complete=False
+        )
+
+    def _leader(self) -> bool:
+        """Another container of the same object serves."""
+        for workload in workloads.find(self.workload.object):
+            for other in workload.containers:
+                if other.init or other.path == self.container.path:
+                    continue
+                command = _Sibling(workload, other, self.config_maps).resolve()
+                if command is not None and command.entry != "worker":
+                    return True
+        return False
+
+    def _serve(
+        self,
+        started: Serve,
+        env: Mapping[str, Value],
+        *,
+        shell_exec: bool | None = None,
+        guessed: str | None = None,
+        complete: bool = True,
+    ) -> Command | None:
+        words: list[Value] | None = list(started.words)
+        if started.program == "dynamo serve":
+            if not images.named_vllm(self.image):
+                return None
+            complete = False  # its arguments are in a configuration file or in DYN_DEPLOYMENT_CONFIG
+        if started.program == "huggingfaceserver":
+            words = kserve.huggingface(started.words, Environment(dict(env)), self.workload.model_uri)
+        elif words is not None:
+            words = kserve.substitute(words, self.workload.model_uri)
+        if words is None:
+            return None
+        values = [_honest(word, shell=shell_exec is not None) for word in words]
+        texts = {name: text for name, value in env.items() if (text := known(value)) is not None}
+        return Command(
+            started.entry,
+            words_of(values, self.script_path),
+            self.path,
+            texts,
+            shell=shell_exec is not None,
+            exec=shell_exec is not False,
+            config=self._config(values),
+            program=started.program,
+            own_flags=started.own_flags,
+            guessed=guessed,
+            complete=complete and not self.workload.completes & {"args"},
+        )
+
+    def _config(self, words: Sequence[Value]) -> dict[str, str]:
+        """The texts of the files that `--config` names."""
+        found = {}
+        for index, word in enumerate(words):
+            flag, equals, path = text_of(word).partition("=")
+            if flag != "--config":
+                continue
+            if not equals and index + 1 < len(words):
+                path = text_of(words[index + 1])
+            text = self._file(path)
+            if text is not None:
+                found[path] = text
+        return found
+
+
+class _Sibling(_Resolver):
+    def _leader(self) -> bool:
+        return False
+
+
+def _finish(command: Command, lost: Sequence[Value]) -> Command:
+    if not lost:
+        return command
+    return replace(command, lost=words_of(lost, command.path))
+
+
+def _honest(word: Value, *, shell: bool) -> Value:
+    """A word with placeholders that something else fills in before Kubernetes sees it is not known."""
+    if reason_of(word) is not None:
+        return word
+    text = text_of(word)
+    match = _TEMPLATE.search(text)
+    if match is not None:
+        return mystery(text, f"{match[0]} is filled in by a template", word[0].path)
+    match = None if shell else _SHELL_ONLY.search(text)
+    if match is not None:
+        return mystery(text, f"{match[0]} is not expanded outside of a shell", word[0].path)
+    return word
+
+
+__all__ = ["resolve"]

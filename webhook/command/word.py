@@ -1,0 +1,99 @@
+"""Text that is known in part: what the rooms of this package hand to each other, and what they hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from webhook.path import FieldPath
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of text with one origin."""
+
+    text: str
+    """The text; where it can't be known, as it was written (`$MODEL`)."""
+    unknown: str | None = None
+    """Why it can't be known, else None."""
+    path: FieldPath | None = None
+    """The field it came from; None: the field that is being read."""
+
+
+Value = tuple[Piece, ...]
+"""A string in pieces: `--model=$MODEL` is a known piece and an unknown one."""
+
+
+def literal(text: str, path: FieldPath | None = None) -> Value:
+    """A value that is known."""
+    return (Piece(text, None, path),)
+
+
+def mystery(text: str, why: str, path: FieldPath | None = None) -> Value:
+    """A value that is not known, and why."""
+    return (Piece(text, why, path),)
+
+
+def text_of(value: Value) -> str:
+    """The whole text, unknown pieces as written."""
+    return "".join(piece.text for piece in value)
+
+
+def reason_of(value: Value) -> str | None:
+    """Why the value is not known, None where it is."""
+    return next((piece.unknown for piece in value if piece.unknown is not None), None)
+
+
+def known(value: Value) -> str | None:
+    """The text where all of it is known, else None."""
+    return None if reason_of(value) is not None else text_of(value)
+
+
+@dataclass(frozen=True)
+class Word:
+    """One argument, as vLLM's process receives it."""
+
+    text: str
+    path: FieldPath
+    """The field it came from (`…containers[0].args[3]`; the whole script's field for a word of a script)."""
+    unknown: str | None = None
+    """Why the text can't be known ("command substitution $(cat /model)"), else None. `text` is then as written."""
+
+
+def words_of(values: Iterable[Value], path: FieldPath) -> tuple[Word, ...]:
+    """Values as words; `path` is the field of those that do not know their own."""
+    return tuple(
+        Word(text_of(value), next((p.path for p in value if p.path is not None), path), reason_of(value))
+        for value in values
+    )
+
+
+@dataclass(frozen=True)
+class Command:
+    """How a container starts vLLM."""
+
+    entry: str
+    """"serve" (`vllm serve …`, also the image's own entrypoint), "module" (`python -m vllm.entrypoints…`, whose model
+    is `--model`), or "worker" (a Ray or LWS worker that joins a leader, whose argv is empty)."""
+    words: tuple[Word, ...]
+    """The arguments after `vllm serve` or after the module's name."""
+    path: FieldPath
+    """The field that holds the command: where a finding about the whole command points."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The process's environment as far as it is known."""
+    shell: bool = False
+    """Started by a shell script."""
+    exec: bool = True
+    """vLLM replaces the shell (PID 1 gets SIGTERM)."""
+    lost: tuple[Word, ...] = ()
+    """Words of the manifest that never reach vLLM (`sh -c 'vllm serve' --flag`)."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Path in the container → text, of the mounted files that `--config` names."""
+    program: str = "vllm serve"
+    """What is started: "vllm serve", a module ("vllm.entrypoints.openai.api_server", "dynamo.vllm"), or a file."""
+    own_flags: bool = False
+    """`program` wraps vLLM and takes flags of its own, so one that vLLM does not know is no error (dynamo.vllm)."""
+    guessed: str | None = None
+    """Why this is taken for vLLM although nothing in the manifest says so with certainty, else None."""
+    complete: bool = True
+    """False: more arguments may come from where the manifest does not show (a wrapper, an operator's preset)."""

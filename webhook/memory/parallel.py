@@ -1,0 +1,119 @@
+"""How one engine is cut over GPUs: tensor, pipeline, data, expert and context parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.args import EngineArgs
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Sizes of the parallel groups; 1 where a dimension is not used."""
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    dp_local: int = 1
+    """Data-parallel engines in this container."""
+    pcp: int = 1
+    dcp: int = 1
+    """Decode context parallelism reuses tensor-parallel ranks: it adds no GPUs."""
+    nnodes: int = 1
+    expert: bool = False
+    api_servers: int | None = None
+    partition: tuple[int, ...] = ()
+    """VLLM_PP_LAYER_PARTITION: layers of each stage."""
+
+    @property
+    def world_size(self) -> int:
+        """GPUs (= ranks) of one engine: TP × PP × PCP (vLLM 0.33 config/parallel.py)."""
+        return self.tp * self.pp * self.pcp
+
+    @property
+    def experts(self) -> int:
+        """Ranks that share the routed experts: TP × DP × PCP, with and without expert parallelism.
+
+        vLLM 0.33 layers/fused_moe/config.py, flatten_tp_across_dp_and_pcp.
+        """
+        return self.tp * self.dp * self.pcp
+
+    def stages(self, layers: int) -> tuple[tuple[int, int], ...]:
+        """First and past-the-last layer of each pipeline stage.
+
+        layers // PP each; the remainder goes to the stages before the last, from the back (vLLM 0.33
+        distributed/utils.py, get_pp_indices).
+        """
+        if sum(self.partition) == layers and len(self.partition) == self.pp:
+            sizes = list(self.partition)
+        else:
+            sizes = [layers // self.pp] * self.pp
+            for i in range(2, layers % self.pp + 2):
+                sizes[-i] += 1
+        edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+        return tuple(zip(edges, edges[1:], strict=False))
+
+
+def size(args: EngineArgs, dest: str) -> int:
+    """A parallel size as given, 1 where it is absent or no positive number."""
+    value = args.given.get(dest)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 1
+
+
+def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
+    """The parallel sizes of a command line."""
+    dp = size(args, "data_parallel_size")
+    local = args.given.get("data_parallel_size_local")
+    servers = args.given.get("api_server_count")
+    return Parallel(
+        tp=size(args, "tensor_parallel_size"),
+        pp=size(args, "pipeline_parallel_size"),
+        dp=dp,
+        dp_local=min(dp, local) if isinstance(local, int) and local > 0 else dp,
+        pcp=size(args, "prefill_context_parallel_size"),
+        dcp=size(args, "decode_context_parallel_size"),
+        nnodes=size(args, "nnodes"),
+        expert=bool(args.given.get("enable_expert_parallel")),
+        api_servers=servers if isinstance(servers, int) and servers >= 0 else None,
+        partition=_partition(str((env or {}).get("VLLM_PP_LAYER_PARTITION", ""))),
+    )
+
+
+def _partition(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    return tuple(int(part) for part in parts) if all(part.isascii() and part.isdigit() for part in parts) else ()
+
+
+def world_size(args: EngineArgs) -> int:
+    """GPUs of one engine: TP × PP × PCP."""
+    return read(args).world_size
+
+
+def gpus_needed(args: EngineArgs) -> int | None:
+    """GPUs this container needs: TP × PP × PCP × (data-parallel engines in it); None where a size can't be known or
+    the engine spans several nodes in a way the command line does not tell.
+
+    One data-parallel rank a process (`--data-parallel-rank`, external load balancing) counts for itself.
+    """
+    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_size_local",
+             "prefill_context_parallel_size", "nnodes")  # fmt: skip
+    if any(dest in args.unresolved for dest in sizes):
+        return None
+    parallel = read(args)
+    if args.given.get("data_parallel_rank") is not None:
+        local = 1
+    elif args.given.get("data_parallel_size_local") == 0:
+        return None
+    else:
+        local = parallel.dp_local
+    if parallel.nnodes > 1:
+        whole = parallel.world_size * local
+        return whole // parallel.nnodes if whole % parallel.nnodes == 0 else None
+    return parallel.world_size * local
+
+
+def key_value_heads(heads: int, tp: int) -> int:
+    """KV heads of one rank: replicated where there are fewer than ranks (vLLM 0.33 linear.py QKVParallelLinear)."""
+    return max(1, heads // tp)

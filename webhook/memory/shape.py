@@ -1,0 +1,311 @@
+"""A model's tensors, counted from its config.json: what each layer holds, and how each part is cut over ranks.
+
+Counts are elements. Formulas follow the modules in vLLM's model_executor/models; a model whose layers are not
+described here is left with `known = False`, and its layers share what is left of the checkpoint evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from webhook.model import Model
+
+Cut = Literal["column", "key-value", "whole", "experts"]
+"""`column`: divided by TP. `key-value`: by min(TP, KV heads). `whole`: on every rank. `experts`: by TP × DP."""
+Group = Literal["attention", "linear", "mlp", "experts", "shared", "rest"]
+"""For quantisation: checkpoints leave whole groups in the model's dtype. `rest` is never quantised."""
+
+
+class Part(NamedTuple):
+    """Some tensors of one layer."""
+
+    elements: int
+    cut: Cut
+    group: Group
+
+
+Layer = tuple[Part, ...]
+
+NOT_GATED = frozenset({
+    "bert", "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "nemotron",
+    "nemotron_h", "opt", "phi", "phi-msft", "roberta", "starcoder2", "whisper", "xlm-roberta",
+})  # fmt: skip
+"""Families whose MLP has two matrices instead of gate, up and down."""
+STATELESS = ("mlp", "moe")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The language model of a checkpoint."""
+
+    layers: tuple[Layer, ...]
+    embedding: int
+    head: int
+    """0 where it is tied to the embedding."""
+    extra: int
+    """Multi-token-prediction layers: in the checkpoint, loaded only for speculative decoding."""
+    known: bool
+    """False where a size is missing or the kind of layer is not described."""
+
+    @property
+    def elements(self) -> int:
+        """All but `extra`."""
+        return self.embedding + self.head + sum(part.elements for layer in self.layers for part in layer)
+
+
+def number(config: Mapping[str, Any], *keys: str) -> int | None:
+    """The first of `keys` that holds a positive whole number."""
+    for key in keys:
+        value = config.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def numbers(config: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    """A list of whole numbers, () where there is none."""
+    value = config.get(key)
+    return tuple(value) if isinstance(value, list) and all(isinstance(one, int) for one in value) else ()
+
+
+def of(model: Model) -> Shape | None:
+    """The shape; None where not even layers, hidden size and vocabulary are known."""
+    layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
+    if not layers or not hidden or not vocab:
+        return None
+    made: dict[tuple[str, bool], Layer | None] = {}
+    found: list[Layer] = []
+    known = True
+    for index in range(layers):
+        key = (kind(model, index), is_moe(model, index))
+        if key not in made:
+            made[key] = _layer(model, hidden, *key)
+        layer = made[key]
+        known = known and layer is not None
+        found.append(layer or ())
+    extra = 0
+    if model.num_nextn_predict_layers and found:
+        extra = model.num_nextn_predict_layers * (sum(part.elements for part in found[-1]) + 2 * hidden * hidden)
+    embedding = vocab * hidden
+    if per_layer := number(model.config, "hidden_size_per_layer_input"):  # Gemma 3n, Gemma 4 E
+        embedding += (number(model.config, "vocab_size_per_layer_input") or vocab) * layers * per_layer
+    return Shape(
+        layers=tuple(found),
+        embedding=embedding,
+        head=0 if model.tie_word_embeddings else vocab * hidden,
+        extra=extra,
+        known=known,
+    )
+
+
+def kind(model: Model, index: int) -> str:
+    """What the layer is: one of the words of `Model.layer_types`."""
+    if index < len(model.layer_types):
+        return model.layer_types[index]
+    return "sliding_attention" if model.sliding_window and not model.layer_types else "full_attention"
+
+
+def is_moe(model: Model, index: int) -> bool:
+    """Whether the layer has routed experts.
+
+    DeepSeek `first_k_dense_replace` and `moe_layer_freq`, Qwen `decoder_sparse_step` and `mlp_only_layers`, Llama 4
+    `interleave_moe_layer_step`, Jamba `expert_layer_period`.
+    """
+    if not model.num_experts:
+        return False
+    config = model.config
+    if index in numbers(config, "mlp_only_layers"):
+        return False
+    if (frequencies := numbers(config, "moe_layer_freq")) and index < len(frequencies):
+        return bool(frequencies[index])
+    if chosen := numbers(config, "moe_layers"):
+        return index in chosen
+    if index < model.first_k_dense_replace:
+        return False
+    if step := number(config, "expert_layer_period"):
+        return index % step == (number(config, "expert_layer_offset") or 0)
+    step = number(config, "decoder_sparse_step", "interleave_moe_layer_step")
+    if step and step > 1:
+        return (index + 1) % step == 0
+    step = number(config, "moe_layer_freq")
+    return not step or index % step == 0
+
+
+def _layer(model: Model, hidden: int, kind: str, moe: bool) -> Layer | None:
+    mixer = _mixer(model, hidden, kind)
+    if mixer is None:
+        return None
+    if kind in STATELESS:
+        return _mlp(model, hidden, moe=kind == "moe")
+    if model.layer_types and any(one in STATELESS for one in model.layer_types):
+        return mixer  # Nemotron-H: a layer is either
+    mlp = _mlp(model, hidden, moe=moe)
+    return None if mlp is None else (*mixer, *mlp)
+
+
+def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:  # noqa: C901 - one branch a kind
+    if kind in STATELESS:
+        return ()
+    if kind in ("full_attention", "sliding_attention", "chunked_attention"):
+        return _latent(model, hidden) if model.kv_lora_rank else _attention(model, hidden, kind)
+    config = model.config
+    if kind == "linear_attention":
+        if (sizes := delta_net(model)) is not None:
+            keys, values, heads, kernel = sizes
+            return (
+                Part(hidden * (2 * keys + 2 * values) + values * hidden, "column", "linear"),
+                Part(hidden * 2 * heads + (2 * keys + values) * kernel, "column", "rest"),
+            )
+        if model.kv_lora_rank is None and model.num_attention_heads and model.head_dim:  # lightning attention
+            return (Part(5 * hidden * model.num_attention_heads * model.head_dim, "column", "linear"),)
+        return None
+    if kind == "mamba":
+        return _mamba(model, hidden)
+    if kind == "conv":
+        kernel = number(config, "conv_L_cache") or 3
+        return (Part(4 * hidden * hidden, "column", "linear"), Part(hidden * kernel, "column", "rest"))
+    return None
+
+
+def head_dims(model: Model, kind: str) -> tuple[int, int, int] | None:
+    """(KV heads, key width, value width) of one attention layer; Gemma 4's full layers have sizes of their own."""
+    config, heads, width = model.config, model.num_key_value_heads, model.head_dim
+    if kind == "full_attention" and "sliding_attention" in model.layer_types:
+        heads = number(config, "num_global_key_value_heads") or heads
+        width = number(config, "global_head_dim") or width
+    if kind == "sliding_attention":
+        heads = number(config, "swa_num_key_value_heads") or heads
+        width = number(config, "swa_head_dim") or width
+    if not heads or not width:
+        return None
+    values = model.v_head_dim if model.v_head_dim and not model.kv_lora_rank else width
+    if kind == "sliding_attention":
+        values = number(config, "swa_v_head_dim") or values
+    return heads, width, values
+
+
+def _attention(model: Model, hidden: int, kind: str) -> Layer | None:
+    sizes, heads = head_dims(model, kind), model.num_attention_heads
+    if sizes is None or not heads:
+        return None
+    groups, width, value_width = sizes
+    if kind == "sliding_attention":
+        heads = number(model.config, "swa_num_attention_heads") or heads
+    queries = hidden * heads * width * (2 if model.config.get("attn_output_gate") else 1)
+    shared = kind == "full_attention" and bool(model.config.get("attention_k_eq_v"))
+    values = 0 if shared and number(model.config, "num_global_key_value_heads") else hidden * groups * value_width
+    return (
+        Part(queries + heads * value_width * hidden, "column", "attention"),
+        Part(hidden * groups * width + values, "key-value", "attention"),
+    )
+
+
+def _latent(model: Model, hidden: int) -> Layer | None:
+    """Multi-head latent attention: down-projections whole on every rank, up-projections by heads."""
+    latent, rope, nope = model.kv_lora_rank, model.qk_rope_head_dim, model.qk_nope_head_dim
+    values, heads = model.v_head_dim, model.num_attention_heads
+    if not latent or rope is None or nope is None or not values or not heads:
+        return None
+    whole = hidden * (latent + rope)
+    column = latent * heads * (nope + values) + heads * values * hidden
+    if model.q_lora_rank:
+        whole += hidden * model.q_lora_rank
+        column += model.q_lora_rank * heads * (nope + rope)
+    else:
+        column += hidden * heads * (nope + rope)
+    if model.index_head_dim:  # DeepSeek sparse attention's indexer
+        indexers = number(model.config, "index_n_heads") or 64
+        whole += (model.q_lora_rank or hidden) * indexers * model.index_head_dim + hidden * model.index_head_dim
+    return (Part(column, "column", "attention"), Part(whole, "whole", "attention"))
+
+
+def delta_net(model: Model) -> tuple[int, int, int, int] | None:
+    """Gated DeltaNet: (key width, value width, value heads, convolution kernel), widths over all heads."""
+    config = model.config
+    key_heads, key = number(config, "linear_num_key_heads"), number(config, "linear_key_head_dim")
+    value_heads, value = number(config, "linear_num_value_heads"), number(config, "linear_value_head_dim")
+    if not key_heads or not key or not value_heads or not value:
+        return None
+    return key_heads * key, value_heads * value, value_heads, number(config, "linear_conv_kernel_dim") or 4
+
+
+class Mamba(NamedTuple):
+    """Sizes of a Mamba mixer; `heads` is 0 for Mamba 1."""
+
+    inner: int
+    state: int
+    kernel: int
+    groups: int
+    heads: int
+    head_dim: int
+
+
+def mamba(model: Model) -> Mamba | None:
+    """Nemotron-H, Bamba, Granite 4, Falcon-H1 and Jamba name the sizes differently."""
+    config = model.config
+    state = number(config, "ssm_state_size", "mamba_d_state", "state_size")
+    kernel = number(config, "conv_kernel", "mamba_d_conv", "conv_kernel_size") or 4
+    heads = number(config, "mamba_num_heads", "mamba_n_heads", "num_heads") or 0
+    width = number(config, "mamba_head_dim", "mamba_d_head") or 0
+    inner = number(config, "mamba_d_ssm", "intermediate_size" if model.model_type == "falcon_mamba" else "mamba_inner")
+    if not inner:
+        expand = number(config, "mamba_expand", "expand") or 2
+        inner = heads * width or expand * (model.hidden_size or 0)
+    if not state or not inner:
+        return None
+    if heads and not width:
+        width = inner // heads
+    return Mamba(inner, state, kernel, number(config, "n_groups", "mamba_n_groups") or 1, heads, width)
+
+
+def _mamba(model: Model, hidden: int) -> Layer | None:
+    sizes = mamba(model)
+    if sizes is None:
+        return None
+    if sizes.heads:
+        convolved = sizes.inner + 2 * sizes.groups * sizes.state
+        return (
+            Part(hidden * (sizes.inner + convolved + sizes.heads) + sizes.inner * hidden, "column", "linear"),
+            Part(convolved * sizes.kernel, "column", "rest"),
+        )
+    rank = number(model.config, "mamba_dt_rank", "time_step_rank") or -(-hidden // 16)
+    return (
+        Part(3 * hidden * sizes.inner + sizes.inner * (2 * rank + 2 * sizes.state), "column", "linear"),
+        Part(sizes.inner * (sizes.state + sizes.kernel), "column", "rest"),
+    )
+
+
+def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
+    config, inner = model.config, model.intermediate_size
+    matrices = 2 if _family(model) & NOT_GATED else 3
+    dense = inner
+    if not moe:
+        dense = number(config, "intermediate_size_mlp") or inner
+    if not moe or config.get("enable_moe_block"):
+        if not dense:
+            return None if not moe else ()
+        plain: Layer = (Part(matrices * hidden * dense, "column", "mlp"),)
+        if not moe:
+            return plain
+    else:
+        plain = ()
+    experts, width = model.num_experts, model.moe_intermediate_size or inner
+    if not experts or not width:
+        return None
+    found = [*plain, Part(experts * matrices * hidden * width, "experts", "experts"), Part(hidden * experts, "whole", "rest")]
+    shared = number(config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
+                    "shared_intermediate_size")  # fmt: skip
+    if model.n_shared_experts:
+        shared = model.n_shared_experts * (shared or width)
+    elif model.model_type and model.model_type.startswith("llama4"):
+        shared = width
+    if shared:
+        found.append(Part(matrices * hidden * shared, "column", "shared"))
+    return tuple(found)
+
+
+def _family(model: Model) -> set[str]:
+    own = model.config.get("model_type")
+    return {model.model_type or "", own if isinstance(own, str) else ""}

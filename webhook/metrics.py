@@ -1,0 +1,86 @@
+"""What Prometheus may read: one registry a server, no label whose values a user can invent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from webhook.review import Decision, Webhook
+from webhook.workload.table import TABLE
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
+"""Seconds. The API server's own histogram of webhooks starts at 0.005 (k8s.io/apiserver pkg/admission/metrics)."""
+
+KINDS = frozenset(kind for _, kind in TABLE)
+"""Kinds that get a label value of their own; all others are "other"."""
+
+
+class Metrics:
+    """The server's metrics."""
+
+    def __init__(self, version: str, policy: str, facts: str) -> None:
+        self._registry = CollectorRegistry()
+        self._reviews = Counter(
+            "podfit_reviews",
+            "Answered AdmissionReviews; failed: an error in podfit, allowed",
+            ("webhook", "operation", "kind", "decision", "dry_run"),
+            registry=self._registry,
+        )
+        self._bad_requests = Counter(
+            "podfit_bad_requests", "Requests refused with an HTTP error", ("code",), registry=self._registry
+        )
+        self._findings = Counter(
+            "podfit_findings", "Findings of the validating webhook", ("rule", "mode"), registry=self._registry
+        )
+        self._errors = Counter(
+            "podfit_rule_errors", "Errors in podfit itself, by the rule that raised", ("rule",), registry=self._registry
+        )
+        self._patches = Counter("podfit_patches", "Answers that carried a patch", registry=self._registry)
+        self._seconds = Histogram(
+            "podfit_review_duration_seconds",
+            "Time to answer a review, without HTTP and TLS",
+            ("webhook",),
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        info = Gauge(
+            "podfit_build_info", "Always 1", ("version", "policy_version", "facts_version"), registry=self._registry
+        )
+        info.labels(version, policy, facts).set(1)
+
+    def watch_certificate(self, not_after: Callable[[], float]) -> None:
+        """Exports the end of the serving certificate (seconds since the epoch), read anew at each scrape."""
+        gauge = Gauge(
+            "podfit_certificate_expiry_timestamp_seconds",
+            "When the serving certificate ends; 0: it can't be read",
+            registry=self._registry,
+        )
+        gauge.set_function(not_after)
+
+    def observe(self, webhook: Webhook, decision: Decision, seconds: float) -> None:
+        """Counts one answered review."""
+        request = decision.request
+        kind = request.kind if request.kind in KINDS else "other"
+        dry_run = "true" if request.dry_run else "false"
+        self._reviews.labels(webhook, request.operation, kind, decision.outcome, dry_run).inc()
+        self._seconds.labels(webhook).observe(seconds)
+        if decision.patch:
+            self._patches.inc()
+        if decision.error is not None:
+            self._errors.labels("review").inc()
+        if decision.report is None:
+            return
+        for error in decision.report.errors:
+            self._errors.labels(error.rule).inc()
+        if webhook == "validate":
+            for judged in decision.report.findings:
+                self._findings.labels(judged.rule, judged.mode).inc()
+
+    def bad_request(self, code: int) -> None:
+        """Counts a request that was answered with an HTTP error."""
+        self._bad_requests.labels(str(code)).inc()
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self._registry)

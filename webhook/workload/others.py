@@ -1,0 +1,175 @@
+"""Dynamo, KAITO, kubeai and llmaz: kinds that keep what a container needs in places of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from webhook.path import FieldPath
+from webhook.workload.kserve import EVERYTHING, hub_name
+from webhook.workload.template import JSON, PROBES, Container, Workload, containers_of, listing, mapping, number
+
+DYNAMO = PROBES | {"shm"}
+"""The Dynamo operator mounts 8Gi of /dev/shm and gives workers a start-up probe of two hours."""
+
+
+def job_set(obj: JSON, found: list[Workload]) -> list[Workload]:
+    """The Pods of a JobSet work together in ways that only they know; a single one serves alone."""
+    pods = 0
+    for job in map(mapping, listing(mapping(obj.get("spec")).get("replicatedJobs"))):
+        parallelism = FieldPath(("template", "spec", "parallelism")).get(job)
+        counts = [1 if said is None else number(said) or 0 for said in (job.get("replicas"), parallelism)]
+        pods += counts[0] * counts[1]
+    return [replace(one, pods_per_replica=1 if pods == 1 else None) for one in found]
+
+
+def dynamo(obj: JSON, found: list[Workload]) -> list[Workload]:
+    """A service's Pod is its `extraPodSpec`, whose `mainContainer` gets the service's own resources (`gpu` for
+    `nvidia.com/gpu`), environment and probes, and is called by the service's key here (`main` in the Pod)."""
+    services = FieldPath(("spec", "services"))
+    made = []
+    for name, service in mapping(services.get(obj)).items():
+        if not isinstance(service, Mapping):
+            continue
+        at = services / str(name)
+        pod = mapping(service.get("extraPodSpec"))
+        main = mapping(pod.get("mainContainer"))
+        path = at.join("extraPodSpec", "mainContainer") if main else at
+        spec: dict[str, Any] = {"name": str(name), **main}
+        places = {}
+        for key in ("resources", "livenessProbe", "readinessProbe", "volumeMounts"):
+            if isinstance(service.get(key), Mapping | list) and key not in main:
+                spec[key] = service[key]
+            if key not in main:
+                places[key] = at / key
+        # The nearest wins; the container's own come first so that they keep their places.
+        spec["env"] = _first_of_a_name(main.get("env"), service.get("envs"), mapping(obj.get("spec")).get("envs"))
+        spec["resources"] = _dynamo_resources(mapping(spec.get("resources")))
+        container = Container(str(name), path, spec, synthetic=not main, places=places)
+        nodes = number(mapping(service.get("multinode")).get("nodeCount"))
+        metadata = mapping(obj.get("metadata"))
+        made.append(
+            Workload(
+                object=obj,
+                path=at / "extraPodSpec",
+                metadata=mapping(service.get("extraPodMetadata")) or metadata,
+                spec=pod,
+                containers=(container, *containers_of(pod, at / "extraPodSpec")),
+                completes=DYNAMO - ({"shm"} if mapping(service.get("sharedMemory")).get("disabled") else set()),
+                pods_per_replica=nodes or 1,
+                replicas=number(service.get("replicas")),
+            )
+        )
+    return made
+
+
+def _first_of_a_name(*lists: object) -> list[Any]:
+    """The variables of several lists, without those whose name was there before."""
+    found: dict[str, Any] = {}
+    for one in lists:
+        for variable in listing(one):
+            found.setdefault(str(mapping(variable).get("name")), variable)
+    return list(found.values())
+
+
+def _dynamo_resources(resources: JSON) -> JSON:
+    """Dynamo's `gpu` is `nvidia.com/gpu` (another vendor's by `gpuType`), `custom` holds other resources by name."""
+    out = {}
+    for key in ("limits", "requests"):
+        side = dict(mapping(resources.get(key)))
+        custom = mapping(side.pop("custom", None))
+        vendor = str(side.pop("gpuType", None) or "nvidia.com/gpu")
+        if (count := side.pop("gpu", None)) is not None:
+            side[vendor] = count
+        out[key] = {**side, **custom}
+    return {**resources, **{key: side for key, side in out.items() if side}}
+
+
+def kaito(obj: JSON, found: list[Workload]) -> list[Workload]:
+    """`inference.template` is a Pod template, `inference.preset` a name out of KAITO's list (or, in later versions, a
+    Hub name) whose image, command and resources KAITO writes. The GPU is `resource.instanceType`."""
+    resource = mapping(obj.get("resource"))
+    instance = resource.get("instanceType")
+    preset = FieldPath(("inference", "preset", "name"))
+    name = preset.get(obj)
+    if not found and isinstance(name, str):
+        spec = {"name": "preset", "command": ["vllm", "serve", name]}
+        own = mapping(obj.get("metadata"))
+        container = Container(
+            str(own.get("name") or "preset"), preset, spec, synthetic=True, places={"command": preset}
+        )
+        found = [Workload(obj, FieldPath(("inference",)), own, {}, (container,), completes=EVERYTHING)]
+    size = 1 if resource.get("count") is None else number(resource.get("count"))
+    label = {"node.kubernetes.io/instance-type": instance} if isinstance(instance, str) else {}
+    return [
+        replace(
+            one,
+            spec={**one.spec, "nodeSelector": {**label, **mapping(one.spec.get("nodeSelector"))}},
+            pods_per_replica=size,
+        )
+        for one in found
+    ]
+
+
+def kubeai(obj: JSON, found: list[Workload]) -> list[Workload]:
+    """A kubeai Model is a URL, an engine and arguments; its resourceProfile stands in the operator's configuration."""
+    at = FieldPath(("spec",))
+    spec = mapping(obj.get("spec"))
+    url = spec.get("url")
+    if spec.get("engine") != "VLLM" or not isinstance(url, str):
+        return found
+    env = [{"name": str(key), "value": str(value)} for key, value in mapping(spec.get("env")).items()]
+    said = {
+        "name": "server",
+        "command": ["vllm", "serve", hub_name(url) or url],
+        "args": listing(spec.get("args")),
+        "env": env,
+    }
+    if isinstance(spec.get("image"), str):
+        said["image"] = spec["image"]
+    places = {"command": at / "url", "args": at / "args", "env": at / "env", "image": at / "image"}
+    container = Container("server", at, said, synthetic=True, places=places)
+    return [
+        Workload(
+            object=obj,
+            path=at,
+            metadata=mapping(obj.get("metadata")),
+            spec={},
+            containers=(container,),
+            completes=EVERYTHING,
+            replicas=number(spec.get("replicas")),
+            model_uri=url,
+        )
+    ]
+
+
+def playground(obj: JSON, found: list[Workload]) -> list[Workload]:
+    """An llmaz Playground names an OpenModel and a backend (vllm where it names none); the model itself is another
+    object's business."""
+    at = FieldPath(("spec", "backendRuntimeConfig"))
+    spec = mapping(obj.get("spec"))
+    said = mapping(at.get(obj))
+    if str(said.get("backendName") or "vllm") != "vllm" or not ("modelClaim" in spec or "modelClaims" in spec):
+        return found
+    container = {
+        "name": "model-runner",
+        "command": ["vllm", "serve"],
+        "args": listing(said.get("args")),
+        "env": listing(said.get("envs")),
+        "resources": mapping(said.get("resources")),
+    }
+    places = {"command": at, "args": at / "args", "env": at / "envs", "resources": at / "resources"}
+    main = Container("model-runner", at if said else FieldPath(("spec",)), container, synthetic=True, places=places)
+    return [
+        Workload(
+            object=obj,
+            path=FieldPath(("spec",)),
+            metadata=mapping(obj.get("metadata")),
+            spec={},
+            containers=(main,),
+            completes=EVERYTHING,
+            pods_per_replica=None,
+            replicas=number(spec.get("replicas")),
+        )
+    ]
