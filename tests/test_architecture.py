@@ -11,7 +11,8 @@ import webhook
 
 PACKAGE = Path(webhook.__file__).parent
 ORDER = [
-    {"path", "quantity", "patch", "data"},
+    {"path", "quantity", "data"},
+    {"patch"},
     {"manifest"},
     {"workload"},
     {"command"},
@@ -35,7 +36,7 @@ ORDER = [
 """docs/design.md, "The straight line": a room imports only rooms before it, and itself."""
 EDGE = {"certs", "metrics", "cluster", "app", "cli"}
 IO_MODULES = {
-    "os", "sys", "io", "subprocess", "socket", "ssl", "logging", "time", "random", "tempfile", "threading", "urllib",
+    "os", "sys", "subprocess", "socket", "ssl", "logging", "time", "random", "tempfile", "threading", "urllib",
     "http", "pathlib", "flask", "gunicorn", "kubernetes", "prometheus_client", "cryptography", "requests",
 }  # fmt: skip
 IO_CALLS = {"open", "print", "input", "exec", "eval"}

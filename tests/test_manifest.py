@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from webhook.manifest import MAX_DEPTH, MAX_ERRORS, items, load, read
 from webhook.path import FieldPath
+
+PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def objects(text: str | bytes) -> list[dict[str, Any]]:
@@ -144,7 +146,13 @@ def test_an_alias_bomb_is_counted_at_its_full_size(kind: str) -> None:
     lines += [f"a{i}: &a{i} {use.format(', '.join([f'*a{i - 1}'] * 10))}" for i in range(1, 12)]
     (error,) = errors("\n".join(lines))
 
-    assert "more than 1,000,000 values, aliases expanded" in error
+    assert "more than 1,000,000 values (or 61 MiB of text), aliases expanded" in error
+
+
+def test_a_long_text_repeated_by_aliases_is_counted_by_its_length() -> None:
+    (error,) = errors("a: &a " + "x" * 100_000 + "\nb: [" + "*a, " * 1000 + "]")
+
+    assert "MiB of text" in error
 
 
 def test_honest_aliases_are_read() -> None:
@@ -268,11 +276,13 @@ JSON = st.recursive(
 )
 
 
+@PROPERTY
 @given(st.dictionaries(st.text(), JSON, max_size=4))
 def test_json_is_read_as_json_reads_it(obj: dict[str, Any]) -> None:
     assert objects(json.dumps(obj)) == [obj]
 
 
+@PROPERTY
 @given(st.dictionaries(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"])), JSON))
 def test_what_yaml_writes_is_read_back(obj: dict[str, Any]) -> None:
     text = "---\n" + yaml.safe_dump(obj, allow_unicode=False)
@@ -280,6 +290,7 @@ def test_what_yaml_writes_is_read_back(obj: dict[str, Any]) -> None:
     assert json.dumps(objects(text)) == json.dumps([yaml.safe_load(text)])
 
 
+@PROPERTY
 @given(st.text(st.sampled_from("ab:-[]{},&*!|>'\"#%@\n\t \\?<~1.\x00\u2028{")) | st.text() | st.binary())
 def test_read_never_raises(text: str | bytes) -> None:
     found = read(text, "f.yaml")

@@ -6,11 +6,13 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from webhook.patch import Edit, apply, json_patch
 from webhook.path import FieldPath
+
+PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def at(text: str) -> FieldPath:
@@ -97,6 +99,7 @@ PATHS = st.lists(st.sampled_from(PARTS), min_size=1, max_size=4).map(lambda part
 EDITS = st.lists(st.builds(Edit, PATHS, VALUES, st.sampled_from(["set", "append", "remove"])), max_size=4)
 
 
+@PROPERTY
 @given(VALUES, EDITS)
 def test_the_patch_applies_and_the_object_stays_as_it_was(obj: Any, edits: list[Edit]) -> None:
     before = deepcopy(obj)
@@ -114,6 +117,7 @@ def test_the_patch_applies_and_the_object_stays_as_it_was(obj: Any, edits: list[
     assert after == step
 
 
+@PROPERTY
 @given(VALUES, PATHS, VALUES)
 def test_a_field_that_was_set_has_the_value(obj: Any, path: FieldPath, value: Any) -> None:
     try:
@@ -124,6 +128,7 @@ def test_a_field_that_was_set_has_the_value(obj: Any, path: FieldPath, value: An
         assert path.get(after) == value
 
 
+@PROPERTY
 @given(VALUES, PATHS, VALUES, st.sampled_from(["set", "append", "remove"]))
 def test_an_edit_made_twice_changes_nothing_more(obj: Any, path: FieldPath, value: Any, op: Any) -> None:
     if op == "remove" and isinstance(path.parts[-1], int):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from webhook.path import FieldPath
+
+PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 OBJECT = {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 2}}, "name": "vllm"}], "none": None}}
 KEYS = st.one_of(
@@ -34,6 +36,7 @@ def test_a_path_has_two_spellings(parts: tuple[str | int, ...], spelling: str, p
     assert (str(path), path.pointer()) == (spelling, pointer)
 
 
+@PROPERTY
 @given(st.lists(KEYS).map(tuple))
 def test_parse_reads_back_what_str_writes(parts: tuple[str | int, ...]) -> None:
     assert FieldPath.parse(str(FieldPath(parts))) == FieldPath(parts)

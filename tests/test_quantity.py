@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from webhook import quantity
+
+PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,7 @@ def test_parse_refuses_what_is_no_quantity(value: object) -> None:
     assert quantity.try_parse(value) is None
 
 
+@PROPERTY
 @given(st.one_of(st.text(), st.integers(), st.floats(), st.from_regex(r"-?[0-9.]{1,30}([eE]-?\d+|[kKMGTPE]i?)?")))
 def test_try_parse_never_raises(value: Any) -> None:
     size = quantity.try_parse(value)
@@ -51,6 +54,7 @@ def test_try_parse_never_raises(value: Any) -> None:
     assert size is None or abs(size) < 2**63
 
 
+@PROPERTY
 @given(st.integers(min_value=0, max_value=2**60))
 def test_a_quantity_that_we_write_means_the_same_bytes(size: int) -> None:
     assert quantity.parse(quantity.quantity(size)) == size
@@ -64,6 +68,7 @@ def test_human_sizes(size: int, text: str) -> None:
     assert quantity.human(size) == text
 
 
+@PROPERTY
 @given(st.integers(min_value=1, max_value=2**50))
 def test_rounding_up_gives_whole_gibibytes_and_less_than_one_more(size: int) -> None:
     rounded = quantity.round_up_gi(size)

@@ -12,7 +12,7 @@ from webhook.args import EngineArgs
 from webhook.command import Command
 from webhook.facts import Fact, Facts
 from webhook.gpu import Accelerator
-from webhook.memory import plan, solve
+from webhook.memory import parallel, plan, solve
 from webhook.memory.ledger import MemoryPlan
 from webhook.model import Model
 from webhook.path import FieldPath
@@ -66,7 +66,7 @@ class Engine:
     @property
     def world_size(self) -> int:
         """GPUs that one engine of this command line spans: TP × PP × PCP."""
-        return plan.world_size(self.args)
+        return parallel.world_size(self.args)
 
     @property
     def memory_limit(self) -> int | None:

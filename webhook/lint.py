@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from webhook import engine, workload
 from webhook.engine import Engine
-from webhook.facts import Facts
+from webhook.facts import Fact, Facts
 from webhook.patch import Edit
 from webhook.policy import Policy, Setting
 from webhook.rule import Finding, Mode, Place
@@ -128,9 +128,10 @@ def _judge(found: Engine, setting: Setting, policy: Policy, where: Place, errors
     except Exception as error:
         errors.append(_error(rule.id(), error))
         return
-    informing = [fact.source for fact in needed if isinstance(fact, engine.Fact) and not fact.may_deny]
+    informing = [fact.source for fact in needed if isinstance(fact, Fact) and not fact.may_deny]
     for finding in findings:
-        mode, why = setting.mode, None
+        mode: Mode = setting.mode
+        why: str | None = None
         if mode == "deny":
             mode, why = _soften(finding, informing, found, policy, where)
         applies = bool(finding.fix) and (
@@ -147,6 +148,10 @@ def _soften(
     """A denial rests only on certain findings and on facts that may deny."""
     if finding.certainty != "certain":
         return "warn", f"{finding.certainty}, not certain"
+    if found.command.guessed:
+        return "warn", f"that this is vLLM is a guess: {found.command.guessed}"
+    if not found.command.complete:
+        return "warn", "vLLM may get more arguments than can be seen here"
     if informing:
         return "warn", f"rests on {informing[0]}, which may inform but not deny"
     if where == "admission" and found.workload.owned and policy.enforce.owned_pods != "deny":

@@ -16,7 +16,7 @@ from typing import Any
 from webhook.path import FieldPath
 
 MAX_NODES = 1_000_000
-"""Scalars, lists and objects of one document, aliases expanded."""
+"""Scalars, lists and objects of one document, aliases expanded; each 64 characters of a text count as one more."""
 MAX_DEPTH = 256
 """Lists and objects in each other. Kubernetes' own objects stay below 50; Python's recursion limit is 1000."""
 MAX_ERRORS = 20
@@ -249,7 +249,7 @@ def _parse_json(text: str) -> Iterator[_Part]:
 
 
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
-_TOO_MANY = f"more than {MAX_NODES:,} values, aliases expanded"
+_TOO_MANY = f"more than {MAX_NODES:,} values (or {MAX_NODES >> 14} MiB of text), aliases expanded"
 
 
 def _measure(value: object) -> None:
@@ -331,7 +331,7 @@ def _lines(text: str) -> Mapping[int, Mapping[tuple[str | int, ...], int]]:
 class _Frame:
     """A list or an object that is being read."""
 
-    __slots__ = ("anchor", "key", "line", "merges", "nodes", "own", "value", "waits")
+    __slots__ = ("anchor", "key", "line", "merges", "merging", "nodes", "own", "value", "waits")
 
     def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, line: int) -> None:
         self.value = value
@@ -341,12 +341,10 @@ class _Frame:
         self.key: str = ""
         self.waits = False
         """An object that has read a key and waits for its value."""
+        self.merging = False
+        """The key was `<<`, unquoted: the value's own fields go in here."""
         self.merges: list[Any] = []
         self.own: set[str] = set()
-
-
-_MERGE = "\0<<"
-"""Stands for a merge key: no key of a document can be this."""
 
 
 class _Builder:
@@ -376,7 +374,7 @@ class _Builder:
         for event in events:
             kind = type(event)
             if kind is ScalarEvent:
-                self._add(scalar(event), 1, event)
+                self._add(scalar(event), 1 + (len(event.value) >> 6), event)
             elif kind is MappingStartEvent:
                 self._open({}, event)
             elif kind is SequenceStartEvent:
@@ -455,8 +453,8 @@ class _Builder:
             value = "true" if value else "false"
         top.key = "null" if value is None else str(value)
         top.waits = True
-        if top.key == "<<" and not getattr(event, "style", None):
-            top.key = _MERGE
+        top.merging = top.key == "<<" and not getattr(event, "style", None)
+        if top.merging:
             return
         path = self._path()
         if top.key in top.own:
@@ -476,7 +474,7 @@ class _Builder:
             raise _BrokenError(event.start_mark.line, _TOO_MANY)
         if isinstance(top.value, list):
             top.value.append(value)
-        elif top.key == _MERGE:
+        elif top.merging:
             top.merges.append(value)
             top.waits = False
         else:

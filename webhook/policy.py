@@ -110,6 +110,11 @@ class _Setting(_Strict):
     fix: Fix | None = None
 
 
+_Rules = dict[str, tuple[dict[str, Any], _Setting]]
+"""Rule id → its parameters as given, and its mode and fix."""
+_Found = tuple[_Document, _Rules]
+
+
 @cache
 def builtin() -> Policy:
     """What no policy at all means: every rule with its own defaults."""
@@ -124,7 +129,7 @@ def load(texts: Iterable[tuple[str, str]]) -> Policy:
     parameter. Raises PolicyError with every problem of every file.
     """
     problems: list[str] = []
-    documents: list[tuple[_Document, dict[str, tuple[dict[str, Any], _Setting]]]] = []
+    documents: list[_Found] = []
     for name, text in texts:
         read = manifest.read(text, name)
         problems += [f"{name}:{error.line or 1}: {error.message}" for error in read.errors]
@@ -139,12 +144,9 @@ def load(texts: Iterable[tuple[str, str]]) -> Policy:
     if problems:
         raise PolicyError(problems)
     policy = builtin()
-    for document, rules in sorted(documents, key=lambda pair: (pair[0].spec.order, pair[0].metadata.name)):
-        policy = _apply(policy, document, rules)
+    for said, rules in sorted(documents, key=lambda pair: (pair[0].spec.order, pair[0].metadata.name)):
+        policy = _apply(policy, said, rules)
     return policy
-
-
-_Found = tuple[_Document, dict[str, tuple[dict[str, Any], _Setting]]]
 
 
 def _document(obj: Mapping[str, Any]) -> tuple[_Found | None, list[tuple[FieldPath, str]]]:
@@ -153,7 +155,7 @@ def _document(obj: Mapping[str, Any]) -> tuple[_Found | None, list[tuple[FieldPa
         document = _Document.model_validate(obj)
     except ValidationError as error:
         return None, _problems(error, FieldPath())
-    rules: dict[str, tuple[dict[str, Any], _Setting]] = {}
+    rules: _Rules = {}
     wrong: list[tuple[FieldPath, str]] = []
     known = all_rules()
     for rule_id, said in document.spec.rules.items():
@@ -211,7 +213,7 @@ def _problems(error: ValidationError, at: FieldPath, allowed: Iterable[str] = ()
     return out
 
 
-def _apply(policy: Policy, document: _Document, rules: dict[str, tuple[dict[str, Any], _Setting]]) -> Policy:
+def _apply(policy: Policy, document: _Document, rules: _Rules) -> Policy:
     settings = dict(policy.settings)
     for rule_id, (own, setting) in rules.items():
         before = settings[rule_id]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from webhook.args.flags import lives, parser
+from webhook.args.flags import elsewhere, parser
 from webhook.args.grammar import Problem, Reading, read
 from webhook.args.tokens import prepare
 from webhook.command import Command
@@ -29,7 +29,8 @@ class UnknownFlag:
     """The nearest flag that this release knows ("did you mean"), None where none is near."""
     first: str | None
     last: str | None
-    """The first and last release of the table that know it; both None where none does."""
+    """The first and last release of the table that know it, of the run nearest to this release (the one before it,
+    where there is one); both None where none does."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class EngineArgs:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """dest → that release's default (of the newest release of the table where the release is unknown)."""
     conflicts: tuple[ArgumentError, ...] = ()
-    """What vLLM refuses right after parsing, before it loads anything (`validate_parsed_serve_args`)."""
+    """What vLLM refuses right after parsing, before it loads anything (`validate_parsed_serve_args`), beyond what is
+    in `errors`."""
     open: str | None = None
     """Why there may be arguments beyond these (`$EXTRA_ARGS`, a config file nobody showed us), else None: then what
     is not given may be given all the same."""
@@ -84,8 +86,10 @@ def parse(command: Command, release: Release | None) -> EngineArgs:
         return EngineArgs(release, defaults=parser(nearest, entry).defaults)
     candidates = known()[::-1] if release is None else tuple(dict.fromkeys(r for r in (lower, upper) if r is not None))
     used, reading, problems = _agree(command, entry, candidates)
+    conflicts = tuple(_conflicts(reading, command, used))
     if lower is None or upper is None:
-        problems = ()  # beyond the table, nothing is certain
+        problems, conflicts = (), ()  # beyond the table, nothing is certain
+    messages = {problem.message for problem in problems}
     return EngineArgs(
         release=release,
         given=reading.given,
@@ -94,7 +98,7 @@ def parse(command: Command, release: Release | None) -> EngineArgs:
         unknown=tuple(_unknown_flag(p, p.flag, used, entry) for p in problems if p.flag),
         errors=tuple(ArgumentError(p.message, p.path, p.dest) for p in problems if not p.flag),
         defaults=parser(nearest, entry).defaults,
-        conflicts=tuple(_conflicts(reading, command, used)),
+        conflicts=tuple(conflict for conflict in conflicts if conflict.message not in messages),
         open=reading.open,
     )
 
@@ -116,13 +120,13 @@ def _agree(command: Command, entry: str, candidates: Iterable[Release]) -> tuple
 
 
 _WHOLE = -1
+"""The index of a problem that is about no word."""
 
 
 def _read(command: Command, entry: str, release: Release) -> Reading:
     of_release = parser(release, entry)
     words = prepare(command, of_release)
     reading = read(of_release, words.tokens)
-    named = reading.tagged
     incomplete = None if command.complete else "the manifest does not show every argument"
     reading.open = reading.open or words.open or incomplete
     reading.problems[:0] = [Problem(token.index, message, token.path) for message, token in words.errors]
@@ -131,7 +135,7 @@ def _read(command: Command, entry: str, release: Release) -> Reading:
     if reading.open:
         return reading
     positional = of_release.positional
-    if positional is not None and positional.nargs is None and not named:
+    if positional is not None and positional.nargs is None and not reading.tagged:
         message = f"the following arguments are required: {positional.dest}"
         reading.problems.append(Problem(_WHOLE, message, command.path, "model"))
     if entry == "serve" and release >= _CHECKED and not reading.problems:
@@ -143,6 +147,7 @@ def _read(command: Command, entry: str, release: Release) -> Reading:
 
 
 _CHECKED = Release(0, 11, 1)
+"""`vllm serve` was seen to end with these since here; for what came before, and for the module, they are conflicts."""
 
 
 def _conflicts(reading: Reading, command: Command, release: Release) -> Iterable[ArgumentError]:
@@ -163,7 +168,7 @@ def _conflicts(reading: Reading, command: Command, release: Release) -> Iterable
         yield error("--enable-log-outputs requires --enable-log-requests", "enable_log_outputs")
     if (
         given.get("data_parallel_multi_port_external_lb")
-        and given.get("data_parallel_size", 1) <= 1
+        and (given.get("data_parallel_size") or 1) <= 1
         and ("data_parallel_size" in given or off("data_parallel_size"))
     ):
         yield error(
@@ -186,11 +191,11 @@ def _unknown_flag(problem: Problem, flag: str, release: Release, entry: str) -> 
     from difflib import get_close_matches  # here, because most commands have no unknown flag
 
     near = get_close_matches(flag, _spellings(release, entry), n=1, cutoff=0.75)
-    life = lives().get(flag)
+    life = elsewhere(flag, release)
     return UnknownFlag(
         flag=flag,
         path=problem.path,
         suggestion=near[0] if near else None,
-        first=str(known()[life[0]]) if life else None,
-        last=str(known()[life[1]]) if life else None,
+        first=str(life[0]) if life else None,
+        last=str(life[1]) if life else None,
     )

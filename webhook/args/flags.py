@@ -96,13 +96,35 @@ def parser(release: Release, entry: str) -> Parser:
 
 
 @cache
-def lives() -> Mapping[str, tuple[int, int, Option]]:
-    """Flag → the first and the last release of the table (as indices) that know it, and its latest definition."""
-    found: dict[str, tuple[int, int, Option]] = {}
+def _lives() -> Mapping[str, list[tuple[int, int, Option]]]:
+    found: dict[str, list[tuple[int, int, Option]]] = {}
     for dest, spans in load("flags")["options"].items():
         for first, last, index in spans:
             option = _definition(dest, index)
             for flag in (*option.flags, *option.negative):
-                begun, ended, latest = found.get(flag, (first, last, option))
-                found[flag] = (min(begun, first), max(ended, last), option if last >= ended else latest)
+                found.setdefault(flag, []).append((first, last, option))
     return found
+
+
+def elsewhere(flag: str, release: Release) -> tuple[Release, Release, Option] | None:
+    """The nearest unbroken run of releases that know `flag`, which `release` does not, and how it is read there.
+
+    An earlier run comes first, since a flag that was removed is what people still write. None: no release knows it.
+    """
+    spans = sorted(_lives().get(flag, ()), key=lambda span: span[0])
+    at = known().index(release)
+    before = [span for span in spans if span[1] < at]
+    after = [span for span in spans if span[0] > at]
+    if before:
+        first, last, option = before[-1]
+        for earlier, ended, _ in reversed(before[:-1]):
+            if ended >= first - 1:
+                first = min(first, earlier)
+    elif after:
+        first, last, option = after[0]
+        for begun, later, _ in after[1:]:
+            if begun <= last + 1:
+                last = max(last, later)
+    else:
+        return None
+    return known()[first], known()[last], option

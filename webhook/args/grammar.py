@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.args.flags import Option, Parser, lives
+from webhook.args.flags import Option, Parser, elsewhere
 from webhook.args.tokens import Token
 from webhook.args.values import InvalidValueError, convert, from_json
 from webhook.path import FieldPath
@@ -183,13 +183,14 @@ class _Reader:
     def _unknown(self, at: int, flag: _Flag) -> int:
         """A flag of no option; its likely values are passed over, so that they don't count as one too many."""
         token = self.tokens[at]
-        if token.why and not _CLEAN_FLAG.fullmatch(flag.spelling):
+        whole = token.unknown is None or flag.explicit is not None
+        if token.why and not (whole and _CLEAN_FLAG.fullmatch(flag.spelling)):
             self.reading.open = self.reading.open or token.why
         else:
             self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling)
         if flag.explicit is not None:
             return at + 1
-        life = lives().get(flag.spelling)
+        life = elsewhere(flag.spelling, self.parser.release)
         nargs = life[2].nargs if life else None
         return at + 1 + len(self._values(at + 1, 0 if nargs == 0 else None if nargs == "+" else 1))
 
@@ -204,7 +205,10 @@ class _Reader:
         before = reading.given.pop(dest, None)
         reading.unresolved.pop(dest, None)
         reading.places[dest] = tokens[0].path if tokens else flag.path
-        if why := next((token.unknown for token in tokens if token.unknown), None):
+        why = next((token.unknown for token in tokens if token.unknown), None)
+        if dest in ("model", "model_tag"):
+            why = why or tokens[0].doubtful  # no model is called ${MODEL}, whatever text arrives
+        if why:
             reading.unresolved[dest] = why
             if option.nargs in ("+", "?"):  # the last of them may be something else than a value
                 reading.open = reading.open or tokens[-1].open
@@ -233,7 +237,7 @@ class _Reader:
 def _true_or_false(text: str) -> bool:
     """vLLM 0.8.0 utils.py StoreBoolean."""
     if text.lower() not in ("true", "false"):
-        raise InvalidValueError(f"InvalidValueError boolean value: {text}. Expected 'true' or 'false'.")
+        raise InvalidValueError(f"Invalid boolean value: {text}. Expected 'true' or 'false'.")
     return text.lower() == "true"
 
 
@@ -249,7 +253,7 @@ def _module(text: str, option: Option) -> dict[str, Any]:
     try:
         module = from_json(text)
     except ValueError:
-        raise InvalidValueError(f"InvalidValueError JSON format for {option.name}: {text}", complete=True) from None
+        raise InvalidValueError(f"Invalid JSON format for {option.name}: {text}", complete=True) from None
     if not isinstance(module, dict) or not {"name", "path"} <= module.keys():
-        raise InvalidValueError(f"InvalidValueError fields for {option.name}: {text}", complete=True)
+        raise InvalidValueError(f"Invalid fields for {option.name}: {text}", complete=True)
     return module

@@ -25,7 +25,10 @@ _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def human_int(text: str) -> int:
-    """ "8k" → 8000, "8K" → 8192, "25.6k" → 25600 (vLLM 0.33 utils/argparse_utils.py); raises ValueError or InvalidValueError."""
+    """ "8k" → 8000, "8K" → 8192, "25.6k" → 25600 (vLLM 0.33 utils/argparse_utils.py).
+
+    Raises ValueError where it is no number, InvalidValueError where vLLM has words of its own for what is wrong.
+    """
     text = text.strip()
     match = _HUMAN.fullmatch(text)
     if match is None:

@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
         for document in manifests.documents:
             report = lint(document.object, policy, with_maps, where="check")
             if report.edits:
-                edits.append((document.index, report.edits))
+                rooted = (replace(edit, path=document.root.join(*edit.path.parts)) for edit in report.edits)
+                edits.append((document.index, tuple(rooted)))
         if not edits:
             continue
         before = edge.read_text(Path(name))

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.command.word import Piece, Value, known, literal, mystery, text_of
+from webhook.command.word import Piece, Value, known, literal, mystery
 from webhook.path import FieldPath
 from webhook.workload import JSON, Container, Workload
 
-LIMIT = 1 << 20
-"""Longest text in characters that an expansion may grow to; etcd takes no object above 1.5 MiB."""
+LIMIT = 1 << 16
+"""Characters that the references in one text may expand to: doubling a variable must not fill our memory."""
 
 _LWS = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
 _RAY = ("KUBERAY_GEN_RAY_START_CMD", "RAY_ADDRESS", "RAY_IP", "FQ_RAY_IP", "RAY_PORT", "RAY_CLUSTER_NAME")
@@ -197,7 +197,7 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
                 why = env.rest or f"$({name}) is not in this container's env"
                 pieces.append(Piece(f"$({name})", why, path))
                 continue
-            size += len(text_of(value))
+            size += sum(len(piece.text) + 256 for piece in value)
             if size > LIMIT:
                 flush()
                 pieces.append(Piece(f"$({name})", "the text grows too long", path))

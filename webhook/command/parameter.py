@@ -9,15 +9,14 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from webhook.command.state import Array, State
 from webhook.command.word import Piece, Value, known, literal, mystery, reason_of, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
-
-Array = list[Value]
 
 LIMIT = 1 << 16
 """Longest value of a variable in characters: a script that doubles one over and over must not fill our memory."""
@@ -29,38 +28,6 @@ _OPERATORS = (
 _EXPANSIONS = ("simple_expansion", "expansion", "arithmetic_expansion", "command_substitution")
 _LEAD = re.compile(r"(?:\s|\\\n)+")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
-
-
-@dataclass
-class State:
-    """A shell's variables, parameters and the files that are known."""
-
-    variables: dict[str, Value | Array] = field(default_factory=dict)
-    exported: set[str] = field(default_factory=set)
-    positional: Array = field(default_factory=list)
-    zero: Value = field(default_factory=lambda: literal("sh"))
-    files: dict[str, str] = field(default_factory=dict)
-    functions: dict[str, Node] = field(default_factory=dict)
-    rest: str | None = None
-    """Why variables may be set that are not here."""
-
-    def copy(self) -> State:
-        """A copy that can be changed on its own."""
-        return State(
-            {k: list(v) if isinstance(v, list) else v for k, v in self.variables.items()},
-            set(self.exported),
-            list(self.positional),
-            self.zero,
-            dict(self.files),
-            dict(self.functions),
-            self.rest,
-        )
-
-    def get(self, name: str) -> Value | Array | None:
-        """A variable's value; None where it is certainly unset in the manifest and the script."""
-        if name in self.variables:
-            return self.variables[name]
-        return mystery(f"${name}", self.rest) if self.rest else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +44,20 @@ _BREAK = _Segment((), False)
 class Words:
     """Expands the words of one script in a `State`."""
 
-    def __init__(self, state: State, run: Callable[[Node], Value | None]) -> None:
+    def __init__(
+        self, state: State, run: Callable[[Node], Value | None], spend: Callable[[int], None] = lambda work: None
+    ) -> None:
         self.state = state
         self.run = run
         """A command substitution's output where it is plain, else None."""
+        self.spend = spend
+        """Told of the work done, so that a script that grows over and over comes to an end."""
 
     def fields(self, node: Node) -> list[Value]:
         """The fields that a word becomes: none, one or more."""
-        return _fields(self.segments(node, False))
+        fields = _fields(self.segments(node, False))
+        self.spend(sum(1 + len(piece.text) // 256 for field in fields for piece in field))
+        return fields
 
     def scalar(self, node: Node | None) -> Value:
         """The value of an assignment: no field splitting."""
@@ -93,6 +66,7 @@ class Words:
         pieces: list[Piece] = []
         for segment in self.segments(node, False):
             pieces += (Piece(" "),) if segment is _BREAK else segment.value
+        self.spend(sum(1 + len(piece.text) // 256 for piece in pieces))
         return _cut(_join(pieces))
 
     # ── the parts of a word ──

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import itertools
 import posixpath
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from webhook.command.expand import Environment
-from webhook.command.parameter import Array, State, Words, source
+from webhook.command.parameter import Words, source
+from webhook.command.state import Array, State, merge
 from webhook.command.word import Piece, Value, known, literal, mystery, text_of
 
 if TYPE_CHECKING:
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
 Status = Literal["yes", "no", "likely", "maybe"]
 """How a command ends: certainly well or badly; an ordinary one "likely" well; a question "maybe"."""
 
-STEPS = 5_000
-"""Commands followed in one script; a start script has a few dozen."""
+WORK = 100_000
+"""How far one script is followed: a command costs 10, each of its words 1. A start script has a few dozen commands."""
+SIZE = 1 << 17
+"""Characters of a script; larger ones are not read, for every one costs an admission request its time."""
+WORDS = 1 << 14
+"""Words of one command."""
 _ITERATIONS = 64
 _DEPTH = 40
 
@@ -74,7 +80,7 @@ class Shell:
         self.exec = False
         """The command that is being visited replaces the shell."""
         self.depth: int = parent.depth + 1 if parent else 0
-        self._steps: list[int] = parent._steps if parent else [0]
+        self._work: list[int] = parent._work if parent else [0]
         self._detached = 0
         """In the background, a pipe, or a subshell."""
 
@@ -100,9 +106,11 @@ class Shell:
 
     def _parse(self, script: str) -> Node:
         """The tree of a script, without what something else fills in before a shell sees it."""
+        if len(script) > SIZE:
+            raise GiveUp
         text = raw = script.encode(errors="replace")
         root = _parser().parse(raw).root_node
-        for match in reversed(list(_BLANKS.finditer(raw))):
+        for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), 1000))):
             node = root.descendant_for_byte_range(match.start(), match.start() + 1)
             kind = node.type if node is not None else ""
             if match[0].startswith(b"<"):
@@ -150,9 +158,7 @@ class Shell:
             self.state.files = files
 
     def _statement(self, node: Node, alone: bool = False) -> Status:
-        self._steps[0] += 1
-        if self._steps[0] > STEPS:
-            raise GiveUp
+        self._spend(10)
         method = getattr(self, f"_{node.type}", None)
         if method is not None:
             result: Status = method(node, alone) if node.type in ("command", "redirected_statement") else method(node)
@@ -245,6 +251,7 @@ class Shell:
         before, ends = self.state, []
         for branch in branches:
             self.state = before.copy()
+            self._spend(sum(len(v) for v in (before.positional, *before.variables.values())))
             try:
                 branch()
                 ends.append(self.state)
@@ -253,7 +260,7 @@ class Shell:
         self.state = before
         if not ends:
             raise Exit
-        merged = functools.reduce(functools.partial(_merge, why=_SPACE.sub(" ", why)[:80]), ends)
+        merged = functools.reduce(functools.partial(merge, why=_SPACE.sub(" ", why)[:80]), ends)
         before.__dict__.update(merged.__dict__)
         return "maybe"
 
@@ -447,7 +454,12 @@ class Shell:
 
     @property
     def _words(self) -> Words:
-        return Words(self.state, self._substitute)
+        return Words(self.state, self._substitute, self._spend)
+
+    def _spend(self, work: int) -> None:
+        self._work[0] += work
+        if self._work[0] > WORK:
+            raise GiveUp
 
     def _redirected_statement(self, node: Node, alone: bool = False) -> Status:
         body = node.child_by_field_name("body")
@@ -528,6 +540,8 @@ class Shell:
         for position, child in enumerate(node.children):
             if node.field_name_for_child(position) in ("name", "argument"):
                 argv += words.fields(child)
+                if len(argv) > WORDS:
+                    raise GiveUp
         return argv
 
     def _command(self, node: Node, alone: bool = False, more: Sequence[Node] = ()) -> Status:
@@ -546,9 +560,7 @@ class Shell:
 
     def invoke(self, argv: list[Value], prefix: dict[str, Value], alone: bool = False) -> Status:
         """One simple command: a function, a builtin, or a program."""
-        self._steps[0] += 1
-        if self._steps[0] > STEPS:
-            raise GiveUp
+        self._spend(10)
         name = text_of(argv[0])
         if name in self.state.functions:
             return self._call(self.state.functions[name], argv)
@@ -806,61 +818,3 @@ def _echo(argv: list[str]) -> str:
     if name == "printf":
         return "\n".join(r.replace("\\n", "\n") for r in rest if r != "%s\\n") + "\n"
     return " ".join(rest) + "\n"
-
-
-def _merge(one: State, two: State, why: str) -> State:
-    """What two branches leave behind; `why` is the condition that chose between them."""
-    merged = one.copy()
-    for name in {**one.variables, **two.variables}:
-        a, b = one.variables.get(name), two.variables.get(name)
-        if a == b:
-            continue
-        if isinstance(a, list) or isinstance(b, list):
-            merged.variables[name] = _merge_lists(_as_list(a), _as_list(b), why)
-        else:
-            merged.variables[name] = _merge_values(name, a, b, why)
-    if one.positional != two.positional:
-        merged.positional = _merge_lists(one.positional, two.positional, why)
-    merged.exported |= two.exported
-    merged.files.update(two.files)
-    merged.functions.update(two.functions)
-    return merged
-
-
-def _as_list(value: Value | Array | None) -> Array:
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _merge_values(name: str, a: Value | None, b: Value | None, why: str) -> Value:
-    short, long = sorted((text_of(a or ()), text_of(b or ())), key=len)
-    base, more = (a, b) if text_of(a or ()) == short else (b, a)
-    added = long[len(short) :]
-    certain = base is not None and more is not None and known(base) is not None and known(more) is not None
-    # `ARGS="$ARGS --more"` in one branch: what was there before stays known.
-    if certain and long.startswith(short) and (not short or added[:1].isspace() or short[-1:].isspace()):
-        pieces = list(base or ())
-        for word in re.findall(r"\s+|\S+", added):
-            pieces.append(Piece(word) if word.isspace() else Piece(word, f"only if {why}"))
-        return tuple(pieces)
-    return mystery(f"${name}", f"{name} depends on {why}")
-
-
-def _merge_lists(a: Array, b: Array, why: str) -> Array:
-    short, long = (a, b) if len(a) <= len(b) else (b, a)
-    if long[: len(short)] != short:
-        same = sum(1 for _ in _common(short, long))
-        return long[:same] + [_doubtful(v, f"depends on {why}") for v in long[same:]]
-    return long[: len(short)] + [_doubtful(v, f"only if {why}") for v in long[len(short) :]]
-
-
-def _common(a: Array, b: Array) -> list[Value]:
-    same: list[Value] = []
-    for one, two in zip(a, b, strict=False):
-        if one != two:
-            break
-        same.append(one)
-    return same
-
-
-def _doubtful(value: Value, why: str) -> Value:
-    return mystery(text_of(value), why, next((p.path for p in value if p.path is not None), None))

@@ -278,7 +278,7 @@ def _mamba(model: Model, hidden: int) -> Layer | None:
 
 
 def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
-    config, inner = model.config, model.intermediate_size
+    config, inner = model.config, _intermediate(model)
     matrices = 2 if _family(model) & NOT_GATED else 3
     dense = inner
     if not moe:
@@ -304,6 +304,17 @@ def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
     if shared:
         found.append(Part(matrices * hidden * shared, "column", "shared"))
     return tuple(found)
+
+
+def _intermediate(model: Model) -> int | None:
+    """Width of the dense MLP. Qwen 1 states twice of it; LFM2 takes two thirds, rounded up to `block_multiple_of`."""
+    inner = model.intermediate_size
+    if inner and model.model_type == "qwen":
+        return inner // 2
+    if inner and model.model_type == "lfm2" and model.config.get("block_auto_adjust_ff_dim"):
+        multiple = number(model.config, "block_multiple_of") or 256
+        return -(-(2 * inner // 3) // multiple) * multiple
+    return inner
 
 
 def _family(model: Model) -> set[str]:

@@ -22,7 +22,7 @@ def yaml(text: str, edits: Iterable[tuple[int, Sequence[Edit]]]) -> str:
     round_trip = YAML(typ="rt")
     round_trip.preserve_quotes = True
     round_trip.width = 1 << 16
-    round_trip.explicit_start = text.lstrip().startswith("---")  # type: ignore[assignment]  # ruamel declares None only
+    round_trip.explicit_start = text.lstrip().startswith("---")
     if indent is not None:
         round_trip.indent(mapping=2, sequence=indent, offset=offset or 0)
     documents = list(round_trip.load_all(text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
-from webhook.memory import plan
+from webhook.memory import parallel
 from webhook.rule import Finding, Rule
 
 
@@ -29,7 +29,7 @@ class GpuCountMismatch(Rule):
         if engine.requested is None or engine.command.entry == "worker" or spans_pods(engine):
             return
         resource, count = engine.requested
-        needed = plan.gpus_needed(engine.args)
+        needed = parallel.gpus_needed(engine.args)
         if count is None or needed is None or count == needed:
             return
         sizes = " × ".join(
@@ -61,7 +61,7 @@ def _tp(engine: Engine) -> int:
 
 
 def _smaller(engine: Engine, count: int) -> tuple[str, ...]:
-    rest = (plan.gpus_needed(engine.args) or 1) // _tp(engine)
+    rest = (parallel.gpus_needed(engine.args) or 1) // _tp(engine)
     return (f"--tensor-parallel-size {count // rest}",) if count >= rest and count % rest == 0 else ()
 
 

@@ -1,8 +1,8 @@
 """Any Kubernetes object → the Pod templates in it, and the containers of each.
 
 A table: kind → where its Pod templates are, and what its operator fills in later. Nothing here plans memory or reads
-vLLM's flags; where a kind has no container of its own (a KServe model, a KAITO preset), one is written here as that
-kind's operator would write it.
+vLLM's flags; where a kind has no container of its own (a KServe model, a RayService's engine), one is written here as
+that kind's operator would write it.
 """
 
 from __future__ import annotations

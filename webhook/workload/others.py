@@ -1,4 +1,4 @@
-"""Dynamo, KAITO, kubeai and llmaz: kinds that keep what a container needs in places of their own."""
+"""JobSet, Dynamo and KAITO: kinds that keep what a container needs in places of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.path import FieldPath
-from webhook.workload.kserve import EVERYTHING, hub_name
 from webhook.workload.template import JSON, PROBES, Container, Workload, containers_of, listing, mapping, number
 
 DYNAMO = PROBES | {"shm"}
@@ -87,19 +86,13 @@ def _dynamo_resources(resources: JSON) -> JSON:
 
 
 def kaito(obj: JSON, found: list[Workload]) -> list[Workload]:
-    """`inference.template` is a Pod template, `inference.preset` a name out of KAITO's list (or, in later versions, a
-    Hub name) whose image, command and resources KAITO writes. The GPU is `resource.instanceType`."""
+    """`inference.template` is a Pod template; the GPU is `resource.instanceType`, on `resource.count` nodes.
+
+    A Workspace with `inference.preset` has no template here: KAITO writes the command and looks for the longest
+    context that fits by itself, so there is nothing to judge before the Pod comes.
+    """
     resource = mapping(obj.get("resource"))
     instance = resource.get("instanceType")
-    preset = FieldPath(("inference", "preset", "name"))
-    name = preset.get(obj)
-    if not found and isinstance(name, str):
-        spec = {"name": "preset", "command": ["vllm", "serve", name]}
-        own = mapping(obj.get("metadata"))
-        container = Container(
-            str(own.get("name") or "preset"), preset, spec, synthetic=True, places={"command": preset}
-        )
-        found = [Workload(obj, FieldPath(("inference",)), own, {}, (container,), completes=EVERYTHING)]
     size = 1 if resource.get("count") is None else number(resource.get("count"))
     label = {"node.kubernetes.io/instance-type": instance} if isinstance(instance, str) else {}
     return [
@@ -109,67 +102,4 @@ def kaito(obj: JSON, found: list[Workload]) -> list[Workload]:
             pods_per_replica=size,
         )
         for one in found
-    ]
-
-
-def kubeai(obj: JSON, found: list[Workload]) -> list[Workload]:
-    """A kubeai Model is a URL, an engine and arguments; its resourceProfile stands in the operator's configuration."""
-    at = FieldPath(("spec",))
-    spec = mapping(obj.get("spec"))
-    url = spec.get("url")
-    if spec.get("engine") != "VLLM" or not isinstance(url, str):
-        return found
-    env = [{"name": str(key), "value": str(value)} for key, value in mapping(spec.get("env")).items()]
-    said = {
-        "name": "server",
-        "command": ["vllm", "serve", hub_name(url) or url],
-        "args": listing(spec.get("args")),
-        "env": env,
-    }
-    if isinstance(spec.get("image"), str):
-        said["image"] = spec["image"]
-    places = {"command": at / "url", "args": at / "args", "env": at / "env", "image": at / "image"}
-    container = Container("server", at, said, synthetic=True, places=places)
-    return [
-        Workload(
-            object=obj,
-            path=at,
-            metadata=mapping(obj.get("metadata")),
-            spec={},
-            containers=(container,),
-            completes=EVERYTHING,
-            replicas=number(spec.get("replicas")),
-            model_uri=url,
-        )
-    ]
-
-
-def playground(obj: JSON, found: list[Workload]) -> list[Workload]:
-    """An llmaz Playground names an OpenModel and a backend (vllm where it names none); the model itself is another
-    object's business."""
-    at = FieldPath(("spec", "backendRuntimeConfig"))
-    spec = mapping(obj.get("spec"))
-    said = mapping(at.get(obj))
-    if str(said.get("backendName") or "vllm") != "vllm" or not ("modelClaim" in spec or "modelClaims" in spec):
-        return found
-    container = {
-        "name": "model-runner",
-        "command": ["vllm", "serve"],
-        "args": listing(said.get("args")),
-        "env": listing(said.get("envs")),
-        "resources": mapping(said.get("resources")),
-    }
-    places = {"command": at, "args": at / "args", "env": at / "envs", "resources": at / "resources"}
-    main = Container("model-runner", at if said else FieldPath(("spec",)), container, synthetic=True, places=places)
-    return [
-        Workload(
-            object=obj,
-            path=FieldPath(("spec",)),
-            metadata=mapping(obj.get("metadata")),
-            spec={},
-            containers=(main,),
-            completes=EVERYTHING,
-            pods_per_replica=None,
-            replicas=number(spec.get("replicas")),
-        )
     ]

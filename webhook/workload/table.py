@@ -126,8 +126,6 @@ TABLE: Mapping[tuple[str, str], Row] = {
     ),
     ("nvidia.com", "DynamoGraphDeployment"): Row((), refine=others.dynamo),
     ("kaito.sh", "Workspace"): Row((Pods("inference.template.spec"),), refine=others.kaito),
-    ("kubeai.org", "Model"): Row((), refine=others.kubeai),
-    ("inference.llmaz.io", "Playground"): Row((), refine=others.playground),
     ("inference.llmaz.io", "Service"): _group_row("spec.workloadTemplate"),
 }
 """(API group, kind) → how it makes Pods; a kind's versions have the same shape."""

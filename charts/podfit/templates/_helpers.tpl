@@ -176,10 +176,9 @@ namespaceSelector:
 {{- $kinds := dict
   "apps.openshift.io" (list "deploymentconfigs")
   "argoproj.io" (list "rollouts")
-  "inference.llmaz.io" (list "playgrounds" "services")
+  "inference.llmaz.io" (list "services")
   "jobset.x-k8s.io" (list "jobsets")
   "kaito.sh" (list "workspaces")
-  "kubeai.org" (list "models")
   "leaderworkerset.x-k8s.io" (list "leaderworkersets")
   "nvidia.com" (list "dynamographdeployments")
   "orchestration.aibrix.ai" (list "rayclusterfleets" "rayclusterreplicasets" "rolesets" "stormservices")

@@ -1,0 +1,139 @@
+"""Every row of the packaged tables is usable: properties that hold for all of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from webhook import data, gpu, model
+from webhook.release import Release
+
+MODELS = data.load("models")["models"]
+ALIASES = data.load("models")["aliases"]
+SOURCES = data.load("models")["sources"]
+PRODUCTS = {row["name"]: row for row in data.load("gpus")["products"]}
+AMBIGUOUS = data.load("gpus")["ambiguous"]
+INSTANCES = data.load("instances")["instance_types"]
+RELEASES = [None, Release(0, 6, 3), Release(0, 11), Release(0, 29), Release(0, 33)]
+
+
+def known(name: str) -> model.Model:
+    found = model.by_id(name)
+    assert found is not None, name
+    return found.value
+
+
+def test_every_row_is_a_model_of_positive_sizes_with_a_source() -> None:
+    for name, row in MODELS.items():
+        found = model.by_id(name)
+        assert found is not None, name
+        shape = found.value
+        assert shape.id == name
+        assert found.may_deny == row["trusted"]
+        assert found.source
+        assert SOURCES[row["source"]]
+        assert model.source(name) == SOURCES[row["source"]]
+        sizes = [shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads, shape.num_key_value_heads,
+                 shape.head_dim, shape.intermediate_size, shape.vocab_size, shape.max_position_embeddings,
+                 shape.sliding_window, shape.num_experts, shape.parameters, shape.weights_bytes]  # fmt: skip
+        assert all(size is None or size > 0 for size in sizes), (name, sizes)
+        assert len(shape.layer_types) in (0, shape.num_hidden_layers), name
+        assert row["trusted"] or row.get("doubts"), name
+
+
+def test_a_trusted_row_has_the_whole_shape() -> None:
+    for name, row in MODELS.items():
+        shape = known(name)
+        if row["trusted"]:
+            wanted = (shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads, shape.head_dim,
+                      shape.num_key_value_heads, shape.vocab_size, shape.max_position_embeddings)  # fmt: skip
+            assert None not in wanted, (name, wanted)
+
+
+def test_every_length_that_vllm_would_derive_is_plausible() -> None:
+    for name in MODELS:
+        for release in RELEASES:
+            length = model.derived_max_model_len(known(name), release)
+            longest = model.longest_max_model_len(known(name), release)
+            assert length is None or 64 <= length <= 1 << 26, (name, release, length)
+            assert length is None or longest is None or length <= longest, (name, release)
+
+
+def test_no_language_model_has_a_length_that_a_compiler_cut_to_its_own() -> None:
+    encoders = {"bert", "roberta", "xlm-roberta", "whisper", "gpt2"}
+    for name in MODELS:
+        length = model.derived_max_model_len(known(name), Release(0, 33))
+        assert length is None or length >= 2048 or known(name).model_type in encoders, (name, length)
+
+
+def test_every_alias_names_a_row_and_no_row() -> None:
+    rows = {name.lower() for name in MODELS}
+    for alias, name in ALIASES.items():
+        assert name in MODELS
+        assert alias == alias.lower()
+        assert alias not in rows
+        assert known(alias.upper()).id == name
+
+
+def test_the_catalogue_holds_what_people_serve_most() -> None:
+    for name in ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen2.5-7B-Instruct", "deepseek-ai/DeepSeek-R1",
+                 "openai/gpt-oss-120b", "mistralai/Mistral-7B-Instruct-v0.3", "Qwen/Qwen3-30B-A3B"):  # fmt: skip
+        found = model.by_id(name)
+        assert found is not None
+        assert found.may_deny
+
+
+def test_memory_is_never_above_the_largest_ever_seen() -> None:
+    for product in gpu.all_products():
+        assert 0 < product.memory <= product.memory_high, product.name
+        for profile in PRODUCTS[product.name].get("mig", ()):
+            assert 0 < profile["memory"] <= profile["memory_high"] <= product.memory_high, (product.name, profile)
+
+
+def test_every_product_has_a_source_a_confidence_and_a_name() -> None:
+    for name, row in PRODUCTS.items():
+        assert row["source"], name
+        assert row["confidence"] in ("high", "medium", "low"), name
+        assert any(row["names"].values()), name
+
+
+@pytest.mark.parametrize("place", sorted({place for row in PRODUCTS.values() for place in row["names"]}))
+def test_every_name_means_its_product_where_it_is_used(place: str) -> None:
+    for product, row in PRODUCTS.items():
+        for name in row["names"].get(place, ()):
+            found = [one.name for one in gpu.by_name(name, (place,))]
+            assert product in found, (name, found)
+            assert len(found) == 1 or name.lower() in AMBIGUOUS or place == "other", (name, found)
+
+
+@pytest.mark.parametrize("suffix", ["", "-SHARED"])
+def test_every_gfd_label_means_the_products_that_carry_it_and_no_others(suffix: str) -> None:
+    owners: dict[str, set[str]] = {}
+    for product, row in PRODUCTS.items():
+        for label in row["names"].get("gfd", ()):
+            owners.setdefault(label, set()).add(product)
+    for label, products in owners.items():
+        assert {one.name for one in gpu.by_name(label + suffix, ("gfd",))} == products, label
+        assert len(products) == 1 or set(AMBIGUOUS[label.lower()]) == products, label
+
+
+def test_every_mig_profile_is_a_slice_of_its_card() -> None:
+    for product, row in PRODUCTS.items():
+        for label in row["names"].get("gfd", ())[:1] if row.get("mig") else ():
+            for profile in row["mig"]:
+                found = gpu.by_name(f"{label}-MIG-{profile['profile']}", ("gfd",))
+                assert [one.name for one in found] == [f"{product} MIG {profile['profile']}"]
+                assert found[0].memory == profile["memory"]
+
+
+def test_every_machine_type_has_a_known_card_or_none() -> None:
+    unknown = {row["gpu"] for row in INSTANCES.values()} - set(PRODUCTS)
+    assert unknown <= {"Qualcomm AI100"}
+    assert all(row.get("host_ram_gib", 1) > 0 and row["source"] for row in INSTANCES.values())
+
+
+def test_defaults_are_of_language_models_and_never_of_lengths_by_themselves() -> None:
+    for model_type, row in data.load("model_defaults")["model_types"].items():
+        assert re.fullmatch(r"[\w.-]+", model_type)
+        assert {"hidden_size", "d_model", "n_embd"} & set(row), model_type

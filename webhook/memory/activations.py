@@ -1,0 +1,108 @@
+"""The activation peak of the profile run: one batch of max_num_batched_tokens, then the sampler for max_num_seqs rows.
+
+vLLM profiles with dummy inputs before it sizes the KV cache (v1/worker/gpu_model_runner.py profile_run). What counts
+is the larger of the two peaks, plus the hidden states that stay alive. The sampler works on the whole vocabulary of
+every sequence and is not divided by TP: bytes for each (sequence × vocabulary entry) by release below, read from
+v1/sample/sampler.py and v1/sample/ops/topk_topp_sampler.py and compared with printed peaks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from webhook.memory.ledger import Line
+from webhook.memory.settings import Settings
+from webhook.model import Model
+from webhook.quantity import GI, MI, human
+from webhook.release import Release
+
+SOURCE = "vLLM 0.33 v1/worker/gpu_model_runner.py, profile_run"
+
+
+class Sampler(NamedTuple):
+    """Bytes for each sequence and vocabulary entry alive at the peak."""
+
+    low: float
+    likely: float
+    high: float
+
+
+LOGITS_AT_LEAST = 6.0
+"""Logits in 16 bits and one float32 copy: no release samples from less."""
+TRITON = Sampler(13.0, 14.0, 16.0)
+"""0.17 … 0.20: float32 copy, top-k/top-p in place, softmax, noise. Printed on an H100: 0.66 of 0.75 GiB (granite,
+49,155 entries), 1.71 of 1.89 (Llama 3.1), 2.03 of 2.21 (Qwen 3), 3.50 of 3.89 (Gemma 3)."""
+SORT = Sampler(14.0, 38.0, 40.0)
+"""PyTorch's sort of the whole vocabulary with its scratch: 5.64 GiB for 1,024 × 151,936 on 0.15 and 0.16, 1.26 GiB for
+256 × 128,256 on V0."""
+
+
+def sampler(settings: Settings) -> Sampler:
+    """The sampler of this release."""
+    release = settings.release
+    if not settings.v1:
+        return SORT
+    if release < Release(0, 11):
+        return SORT
+    if release < Release(0, 11, 1):
+        return Sampler(14.0, 15.0, 38.0)  # FlashInfer where it was installed
+    if release < Release(0, 17):
+        return Sampler(30.0, 38.0, 39.0)
+    if release < Release(0, 21):
+        return TRITON
+    return Sampler(6.0, 14.0, 26.0)
+
+
+def multiprocessors(settings: Settings) -> int:
+    """Streaming multiprocessors: the Triton sampler has a row of the vocabulary for each."""
+    return 132 if settings.capability and settings.capability >= (9, 0) else 108
+
+
+def forward(model: Model, settings: Settings) -> float:
+    """Peak of one layer on a full batch: gate, up and their product over TP, the hidden states and the residual."""
+    hidden, inner = model.hidden_size or 0, model.intermediate_size or 0
+    routed = 0
+    if model.num_experts:
+        width = model.moe_intermediate_size or inner
+        routed = (model.num_experts_per_tok or 1) * (hidden + 3 * width // settings.parallel.tp)
+        inner = 0 if model.moe_intermediate_size else inner
+    heads = (model.num_attention_heads or 0) * (model.head_dim or 0)
+    widest = max(3 * inner, 3 * heads) // settings.parallel.tp
+    return settings.max_num_batched_tokens * (widest + routed + 2 * hidden) * settings.dtype
+
+
+HUGE_IMAGES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
+"""Families whose largest image is profiled at 16,384 tokens (65,536 patches)."""
+
+
+def vision(model: Model, settings: Settings) -> tuple[float, float, float]:
+    """(low, likely, high) of the vision tower's profile: one item of the largest size."""
+    if not model.vision_config or not settings.vision_profiled:
+        return 0.0, 0.0, 0.0
+    if model.model_type in HUGE_IMAGES:
+        return 0.1 * GI, 1.5 * GI, 4.0 * GI
+    return 0.0, 0.15 * GI, 1.2 * GI
+
+
+def line(model: Model, settings: Settings, stage: int) -> Line:
+    """The peak on one rank of a pipeline stage: only the last one samples, only the first one sees images."""
+    hidden, vocab = model.hidden_size or 0, model.vocab_size or 0
+    kept = settings.max_num_batched_tokens * hidden * settings.dtype
+    passed = forward(model, settings)
+    last = stage == settings.parallel.pp - 1
+    rows = min(settings.max_num_seqs, settings.max_num_batched_tokens) * vocab
+    if settings.pooling or not last:
+        rows = 0
+    bytes_ = sampler(settings)
+    scratch = multiprocessors(settings) * vocab * 4 if rows and Release(0, 17) <= settings.release < Release(0, 21) else 0
+    low_seen, seen, high_seen = vision(model, settings) if stage == 0 else (0.0, 0.0, 0.0)
+    likely = max(passed, rows * bytes_.likely + scratch + kept) + seen + 50 * MI
+    low = max(0.5 * passed, rows * bytes_.low + scratch + kept) + low_seen
+    high = max(2.0 * passed, rows * bytes_.high + scratch + kept) + high_seen + 400 * MI
+    floor = max(rows * LOGITS_AT_LEAST * 0.9, kept * 0.5)
+    note = f"{settings.max_num_seqs} sequences × {vocab:,} vocabulary entries × {bytes_.likely:g} B"
+    if not rows or passed > rows * bytes_.likely:
+        note = f"one batch of {settings.max_num_batched_tokens:,} tokens"
+    if seen:
+        note += f", vision tower about {human(seen)}"
+    return Line(int(min(floor, low)), int(min(low, likely)), int(likely), int(max(high, likely)), note, SOURCE)

@@ -1,0 +1,37 @@
+"""What vLLM may use of a GPU: `--gpu-memory-utilization` × the total that the process sees."""
+
+from __future__ import annotations
+
+from webhook.gpu import Gpu
+from webhook.memory.ledger import Line
+from webhook.memory.settings import Settings
+from webhook.quantity import GI, human
+
+SOURCE = "vLLM 0.33 v1/worker/gpu_worker.py, request_memory"
+
+
+def total(gpu: Gpu | None, measured: int | None) -> Line | None:
+    """Memory of one GPU. `floor` is the largest total ever seen for the product: what a denial must reckon with."""
+    if measured:
+        return Line(measured, measured, measured, measured, "as given")
+    if gpu is None or gpu.memory <= 0:
+        return None
+    high = max(gpu.memory, gpu.memory_high)
+    return Line(gpu.memory, gpu.memory, gpu.memory, high, f"{gpu.name}, as CUDA reports it")
+
+
+def line(whole: Line, settings: Settings) -> Line:
+    """total × utilisation."""
+    share = settings.utilization
+    sizes = (int(size * share) for size in (whole.floor, whole.low, whole.likely, whole.high))
+    return Line(*sizes, f"{share:g} × {human(whole.likely)}", SOURCE)
+
+
+def context(settings: Settings) -> Line:
+    """What the CUDA context and (from 0.11) NCCL take of the card outside the budget.
+
+    From 0.9.1 vLLM compares free memory with the budget after both were made, and refuses to start where it is less.
+    Least context seen: 0.3 GiB (T4); on an H100 0.5 … 0.7 GiB, NCCL 0.2 … 2 GiB with several ranks.
+    """
+    ranks = settings.parallel.world_size > 1
+    return Line(int(0.15 * GI), int(0.3 * GI), int((1.0 if ranks else 0.5) * GI), int((3.0 if ranks else 1.0) * GI))

@@ -1,0 +1,50 @@
+"""CUDA graphs: inside the budget as an estimate from 0.20, outside of it before.
+
+vLLM captures a set of batch sizes after it has sized the KV cache; from 0.20 profile_cudagraph_memory estimates what
+that will take and subtracts it (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, on by default).
+"""
+
+from __future__ import annotations
+
+from webhook.memory.ledger import Line
+from webhook.memory.settings import Settings
+from webhook.model import Model
+from webhook.quantity import GI, MI
+from webhook.release import Release
+
+SOURCE = "vLLM 0.33 v1/worker/gpu_model_runner.py, profile_cudagraph_memory"
+NONE = Line(0, 0, 0, 0, "none: --enforce-eager", SOURCE)
+
+
+def line(model: Model, settings: Settings) -> Line:
+    """What the graphs take of a GPU, whether it is charged to the budget or not (see `charged`)."""
+    if settings.eager:
+        return NONE
+    sizes = captured(settings)
+    layers = (model.num_hidden_layers or 32) / settings.parallel.pp
+    likely = (0.1 * GI + sizes * layers * 0.4 * MI) * (1.5 if model.num_experts else 1.0)
+    where = "charged to the budget" if charged(settings) else "outside the budget"
+    return Line(0, int(0.2 * likely), int(likely), int(3 * likely), f"{sizes} batch sizes, {where}", SOURCE)
+
+
+def charged(settings: Settings) -> bool:
+    """Whether the budget pays for them."""
+    estimate = settings.env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
+    if settings.release >= Release(0, 20):
+        return estimate != "0"
+    return settings.release >= Release(0, 18) and estimate == "1"
+
+
+def captured(settings: Settings) -> int:
+    """How many batch sizes are captured: 1, 2, 4, then every 8 up to 256, every 16 up to the largest.
+
+    The largest is min(2 × max_num_seqs, 512) from 0.10, 512 before (V0: 256, limited by max_num_seqs).
+    """
+    if not settings.v1:
+        most = min(256, settings.max_num_seqs)
+    elif settings.release < Release(0, 10):
+        most = 512
+    else:
+        most = min(512, 2 * settings.max_num_seqs)
+    sizes = sum(size <= most for size in (1, 2, 4)) + min(most, 248) // 8
+    return sizes + max(0, (most - 256) // 16 + 1)

@@ -1,0 +1,3 @@
+"""stub"""
+from typing import Any
+def ledger(*a: Any) -> Any: return None

@@ -1,0 +1,277 @@
+"""The KV cache: bytes of a token and of a request, blocks, and what vLLM logs of them.
+
+vLLM 0.33 v1/kv_cache_interface.py and v1/core/kv_cache_utils.py. Layers of one kind form groups; every group has its
+own blocks from one pool, and a block id costs one page in each of a group's layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from webhook.memory import parallel, shape, weights
+from webhook.memory.settings import Settings
+from webhook.model import Model
+from webhook.release import Release
+
+SOURCE = "vLLM 0.33 v1/kv_cache_interface.py, v1/core/kv_cache_utils.py"
+HYBRID_SINCE = Release(0, 9, 1)
+"""The hybrid KV cache manager: before, layers with a window are stored like the others."""
+ATTENTION = ("full_attention", "sliding_attention", "chunked_attention")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers of one kind that share block ids."""
+
+    kind: str
+    block_tokens: int
+    """Tokens of one block; 0: a block holds a whole state."""
+    window: int = 0
+    states: int = 1
+    """Blocks of a request in a group that holds states."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one rank's KV cache is laid out."""
+
+    groups: tuple[Group, ...]
+    bytes_per_block: int
+    block_size: int
+    bytes_per_token: int
+    """Of a long request: what each further token takes."""
+    known: bool
+    """False: some layer's cache is not described here, so only a part is counted."""
+
+    def blocks(self, tokens: int, settings: Settings) -> int:
+        """Block ids that one request of `tokens` takes."""
+        return sum(_blocks(group, tokens, settings) for group in self.groups)
+
+    def bytes(self, tokens: int, settings: Settings) -> int:
+        """Bytes that one request of `tokens` takes on this rank."""
+        return self.blocks(tokens, settings) * self.bytes_per_block
+
+
+def _blocks(group: Group, tokens: int, settings: Settings) -> int:
+    if not group.block_tokens:
+        return group.states
+    tokens = max(1, tokens)
+    if group.kind == "full_attention":
+        tokens = ceil(tokens / settings.parallel.dcp)
+        return ceil(tokens / group.block_tokens)
+    flight = settings.max_num_batched_tokens
+    if settings.release >= Release(0, 28):
+        flight *= 2  # async scheduling: two batches are under way
+    if group.kind == "sliding_attention":
+        return ceil(min(group.window - 1 + flight, tokens) / group.block_tokens) + 1
+    return ceil(min(group.window + flight, tokens) / group.block_tokens)
+
+
+KV_BYTES = {"auto": 2.0, "bfloat16": 2.0, "float16": 2.0, "half": 2.0, "float32": 4.0, "float": 4.0}
+PER_HEAD = {  # --kv-cache-dtype → (bytes for each element, bytes for each key or value vector)
+    "int8_per_token_head": (1.0, 4.0), "fp8_per_token_head": (1.0, 4.0), "int4_per_token_head": (0.5, 4.0),
+    "nvfp4": (0.5 + 1 / 16, 0.0), "nvfp4_4over6": (0.5 + 1 / 16, 0.0),
+    "turboquant_k8v4": (0.75, 2.0), "turboquant_4bit_nc": (0.5, 3.0), "turboquant_k3v4_nc": (0.4375, 3.0),
+    "turboquant_3bit_nc": (0.375, 3.0), "ultraquant_4bit": (0.5 + 1 / 32, 0.0),
+}  # fmt: skip
+
+
+def element_bytes(model: Model, settings: Settings) -> tuple[float, float]:
+    """(bytes for each element, bytes for each key or value vector) of the cache.
+
+    Under `auto` checkpoints that carry a KV scheme choose for themselves: ModelOpt from 0.11.1, compressed-tensors
+    from 0.17; DeepSeek-V3.2-like models take fp8.
+    """
+    dtype = settings.kv_cache_dtype
+    if dtype == "auto":
+        dtype = _stored_dtype(model, settings) or "auto"
+    if dtype in PER_HEAD:
+        return PER_HEAD[dtype]
+    if dtype.startswith("fp8") or dtype in ("int8",):
+        return 1.0, 0.0
+    if dtype == "auto":
+        return float(settings.dtype), 0.0
+    return KV_BYTES.get(dtype, 2.0), 0.0
+
+
+def _stored_dtype(model: Model, settings: Settings) -> str | None:
+    config = model.quantization_config or {}
+    scheme = config.get("kv_cache_scheme")
+    method = str(config.get("quant_method") or "")
+    algorithm = str(config.get("kv_cache_quant_algo") or "").lower()
+    nested = config.get("quantization")
+    if not algorithm and isinstance(nested, dict):
+        algorithm = str(nested.get("kv_cache_quant_algo") or "").lower()
+    since = Release(0, 11, 1) if method.startswith("modelopt") else Release(0, 17)
+    if settings.release < since:
+        return None
+    if algorithm in ("fp8", "nvfp4"):
+        return algorithm
+    if isinstance(scheme, dict):
+        return "fp8" if scheme.get("num_bits") == 8 else "nvfp4" if scheme.get("num_bits") == 4 else None
+    return None
+
+
+def attention_bytes(model: Model, settings: Settings, kind: str) -> int | None:
+    """Bytes of one token in one attention layer of a rank; None where a size is missing."""
+    each, vector = element_bytes(model, settings)
+    if model.kv_lora_rank and not weights.uses_mla(settings):
+        # before MLA: whole heads, keys and values padded to 256 (vLLM 0.6 models/deepseek_v2.py)
+        heads = max(1, (model.num_attention_heads or 1) // settings.parallel.tp)
+        return int(heads * 2 * 256 * each)
+    if model.kv_lora_rank:
+        row = model.kv_lora_rank + (model.qk_rope_head_dim or 0)
+        if model.index_head_dim:
+            quantised = settings.kv_cache_dtype == "auto" or settings.kv_cache_dtype.startswith("fp8")
+            return (656 if quantised else int(row * each)) + model.index_head_dim + model.index_head_dim // 128 * 4
+        if settings.kv_cache_dtype == "fp8_ds_mla":
+            return 656
+        if settings.kv_cache_dtype == "nvfp4_ds_mla":
+            return 352
+        size = int(row * each + vector)
+        return -(-size // 256) * 256 if settings.release < Release(0, 8) else size
+    sizes = shape.head_dims(model, kind)
+    if sizes is None:
+        return None
+    heads, keys, values = sizes
+    heads = parallel.key_value_heads(heads, settings.parallel.tp)
+    return int(heads * ((keys + values) * each + 2 * vector))
+
+
+def state_bytes(model: Model, settings: Settings, kind: str) -> int | None:
+    """Bytes of one sequence's state in one layer of a rank (vLLM 0.33 layers/mamba/mamba_utils.py)."""
+    tp = settings.parallel.tp
+    draft = settings.speculative.tokens if settings.speculative and settings.speculative.layers else 0
+    wide = 4 if model.config.get("mamba_ssm_dtype", model.config.get("mamba_ssm_cache_dtype")) == "float32" else None
+    if kind == "linear_attention":
+        if (sizes := shape.delta_net(model)) is not None:
+            keys, values, heads, kernel = sizes
+            key = shape.number(model.config, "linear_key_head_dim") or 128
+            convolution = (2 * keys + values) // tp * (kernel - 1 + draft) * settings.dtype
+            return convolution + values // tp * key * (wide or settings.dtype)
+        if model.num_attention_heads and model.head_dim and not model.kv_lora_rank:
+            return model.num_attention_heads // tp * model.head_dim**2 * 4
+        return None
+    if kind == "mamba":
+        mixer = shape.mamba(model)
+        if mixer is None:
+            return None
+        if not mixer.heads:
+            return mixer.inner // tp * (mixer.kernel - 1) * settings.dtype + mixer.inner // tp * mixer.state * (wide or settings.dtype)
+        groups = max(mixer.groups, tp)
+        convolved = (mixer.inner + 2 * groups * mixer.state) // tp
+        return convolved * (mixer.kernel - 1 + draft) * settings.dtype + mixer.inner // tp * mixer.state * (wide or settings.dtype)
+    if kind == "conv":
+        kernel = shape.number(model.config, "conv_L_cache") or 3
+        return (model.hidden_size or 0) // tp * (kernel - 1) * settings.dtype
+    return None
+
+
+def layout(model: Model, settings: Settings, first: int = 0, last: int | None = None) -> Layout | None:
+    """The layout of the layers `first … last` of one rank; None where nothing is known of them."""
+    layers = model.num_hidden_layers
+    if not layers:
+        return None
+    last = layers if last is None else last
+    shared = shape.number(model.config, "num_kv_shared_layers") or 0
+    kinds: dict[str, int] = {}
+    for index in range(first, min(last, layers - shared)):
+        kind = shape.kind(model, index)
+        if kind not in shape.STATELESS:
+            kinds[kind] = kinds.get(kind, 0) + 1
+    if last == layers and settings.speculative and settings.speculative.layers:
+        kinds["full_attention"] = kinds.get("full_attention", 0) + settings.speculative.layers
+    known = settings.speculative is None or settings.speculative.known
+    if model.model_type == "falcon_h1":  # each layer has both
+        kinds["mamba"] = kinds.get("full_attention", 0)
+    kinds, known = _described(model, settings, kinds, known)
+    if not kinds:
+        return None
+    return _grouped(model, settings, kinds, known)
+
+
+def _described(
+    model: Model, settings: Settings, kinds: dict[str, int], known: bool
+) -> tuple[dict[str, int], bool]:
+    """Without the kinds whose cache is not described here, and with windows as this release stores them."""
+    found: dict[str, int] = {}
+    windows = settings.v1 and (settings.release >= HYBRID_SINCE or len(kinds) == 1)
+    for kind, count in kinds.items():
+        stored = kind
+        if kind in ("sliding_attention", "chunked_attention") and not windows:
+            stored = "full_attention"
+        size = attention_bytes(model, settings, kind) if kind in ATTENTION else state_bytes(model, settings, kind)
+        if size is None or (kind not in ATTENTION and not settings.v1):
+            known = False
+            continue
+        found[stored] = found.get(stored, 0) + count
+    if "compress_ratios" in model.config or model.model_type in ("deepseek_v4", "deepseek_v41", "mllama", "whisper"):
+        known = False
+    return found, known
+
+
+def _grouped(model: Model, settings: Settings, kinds: dict[str, int], known: bool) -> Layout:
+    per_token = {kind: attention_bytes(model, settings, kind) or 1 for kind in kinds if kind in ATTENTION}
+    states = {kind: state_bytes(model, settings, kind) or 1 for kind in kinds if kind not in ATTENTION}
+    size = settings.block_size or 16
+    if states:
+        step = 128 if model.kv_lora_rank else 16
+        largest = max(states.values())
+        if per_token:
+            size = max(size, ceil(largest / min(per_token.values()) / step) * step)
+    widest = max(per_token.values(), default=0)
+    page = max(size * widest, max(states.values(), default=0))
+    # layers with smaller pages take more tokens a block where the sizes divide
+    tokens = {kind: size * (widest // each if widest % each == 0 else 1) for kind, each in per_token.items()}
+    if len(kinds) == 1:
+        (kind,) = kinds
+        members = {kind: (kinds[kind], 1)}
+        depth = kinds[kind]
+    else:
+        least, most = min(kinds.values()), max(kinds.values())
+        threshold = 1.5 if settings.release >= Release(0, 20) else 1.25
+        depth = most if most < least * threshold else least
+        members = {kind: (count, ceil(count / depth)) for kind, count in kinds.items()}
+    keep = 1 + (1 if settings.prefix_caching else 0)
+    if settings.speculative and settings.speculative.layers:
+        keep += settings.speculative.tokens
+    groups = tuple(
+        Group(
+            kind,
+            tokens.get(kind, 0),
+            (model.sliding_window if kind == "sliding_attention" else shape.number(model.config, "attention_chunk_size"))
+            or 0
+            if kind in ("sliding_attention", "chunked_attention")
+            else 0,
+            keep,
+        )
+        for kind, (_, count) in members.items()
+        for _ in range(count)
+    )
+    full = sum(
+        ceil(depth * page / tokens[group.kind]) for group in groups if group.kind == "full_attention"
+    )
+    return Layout(groups, depth * page, size, full, known)
+
+
+def tokens(available: int, found: Layout, length: int, settings: Settings) -> int:
+    """ "GPU KV cache size: N tokens": blocks × block size over the groups; from 0.21 for several groups concurrency ×
+    max_model_len."""
+    count = max(0, available) // found.bytes_per_block
+    if len(found.groups) == 1 and found.groups[0].block_tokens:
+        return count * found.groups[0].block_tokens * settings.parallel.dcp
+    if settings.release >= Release(0, 21) or any(not group.block_tokens for group in found.groups):
+        return int(count / found.blocks(length, settings) * length)
+    return count // len(found.groups) * found.block_size
+
+
+def longest(available: int, found: Layout, ceiling: int, settings: Settings) -> int:
+    """ "the estimated maximum model length is N": the longest single request that fits, by bisection."""
+    if found.bytes(ceiling, settings) <= available:
+        return ceiling
+    low, high = 0, ceiling
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if found.bytes(middle, settings) <= available else (low, middle - 1)
+    return low

@@ -1,0 +1,162 @@
+"""How many bytes an element of a quantised checkpoint takes on the GPU, and which tensors stay in the model's dtype."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.model import Model
+from webhook.release import Release
+
+DTYPE_BYTES = {
+    "auto": 2, "half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4, "float64": 8,
+}  # fmt: skip
+STORED_BYTES = {
+    "F64": 8, "I64": 8, "F32": 4, "I32": 4, "U32": 4, "BF16": 2, "F16": 2, "I16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
+    "F8_E8M0": 1, "I8": 1, "U8": 1, "BOOL": 1, "F4": 1,
+}  # fmt: skip
+"""safetensors dtypes; packed 4-bit weights are I32 or U8 words."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A way to store linear layers."""
+
+    name: str
+    bytes: float
+    """For each element of a quantised linear layer, scales included."""
+    experts_only: bool = False
+    head: bool = False
+    """lm_head is quantised too (ModelOpt and GGUF; others leave it in the model's dtype)."""
+    embedding: bool = False
+    kept: Mapping[str, float] | None = None
+    """Group of tensors → share that stays in the model's dtype. None: the checkpoint does not say."""
+    online: bool = False
+    """Quantised while it loads: the checkpoint is not."""
+
+    def share_kept(self, group: str) -> float:
+        """How much of a group (`shape.Group`, "vision") stays in the model's dtype."""
+        if group == "rest" or (self.experts_only and group != "experts"):
+            return 1.0
+        if self.kept is not None:
+            return self.kept.get(group, 0.0)
+        return 1.0 if group == "vision" else 0.0
+
+
+def scheme(model: Model, given: str | None, release: Release) -> Scheme | None:
+    """The scheme vLLM serves with: the checkpoint's own, else what `--quantization` makes of a plain one."""
+    config = model.quantization_config
+    if config:
+        return _stored(model, config, release)
+    if given in ("fp8", "fp8_per_tensor", "fp8_per_block", "ptpc_fp8"):
+        return Scheme("online fp8", 1.0, kept={"vision": 1.0}, online=True)
+    if given in ("experts_int8", "int8_per_channel"):
+        return Scheme(given, 1.0, experts_only=given == "experts_int8", kept=None, online=True)
+    if given in ("bitsandbytes", "inflight_bnb"):
+        return Scheme("online bitsandbytes", 0.5 + 4 / 64, kept={"vision": 1.0}, online=True)
+    if given == "mxfp8":
+        return Scheme("online mxfp8", 1 + 1 / 32, kept={"vision": 1.0}, online=True)
+    if given in ("awq", "awq_marlin", "gptq", "gptq_marlin", "modelopt_fp4"):
+        return Scheme(given, _integer(4, 128, zero_points=given.startswith("awq")))
+    if given in ("compressed-tensors", "modelopt", "auto_round", "gguf"):
+        return Scheme(given, 1.0)  # the config that would say is not here
+    return None
+
+
+def _stored(model: Model, config: Mapping[str, Any], release: Release) -> Scheme | None:
+    method = str(config.get("quant_method") or config.get("quant_algo") or "").lower().replace("_", "-")
+    hint = f"{config.get('_scheme', '')} {config.get('format', '')} {config.get('quant_algo', '')}".upper()
+    kept = _kept(model, config)
+    bits, group = _int(config.get("bits") or config.get("w_bit")), _int(config.get("group_size") or config.get("q_group_size"))
+    weights = _weights_of(config)
+    if weights:
+        bits = _int(weights.get("num_bits")) or bits
+        group = _int(weights.get("group_size")) or group
+    if method == "mxfp4" or "MXFP4" in hint:
+        return Scheme("MXFP4", 0.5 + 1 / 32, experts_only=True, kept=kept)
+    if "NVFP4" in hint or "W4A4" in hint or (weights and weights.get("type") == "float" and bits == 4):
+        return Scheme("NVFP4", 0.5 + 1 / 16, kept=kept, experts_only="EXPERTS" in hint)
+    if method == "bitsandbytes":
+        eight = config.get("load_in_8bit") is True
+        return Scheme("bitsandbytes", 1.0 if eight else 0.5 + 1 / 64 * (1 if config.get("bnb_4bit_use_double_quant") else 4),
+                      kept=kept)  # fmt: skip
+    if method in ("fp8", "fbgemm-fp8", "ptpc-fp8") or "FP8" in hint or (weights and weights.get("type") == "float"):
+        block = config.get("weight_block_size")
+        square = block[0] * block[1] if isinstance(block, list) and len(block) == 2 and all(map(_int, block)) else 0
+        return Scheme("FP8", 1.0 + (4 / square if square else 0.0), kept=kept, experts_only="EXPERTS" in hint)
+    if "W8A8" in hint or "W8A16" in hint or "INT-QUANTIZED" in hint or bits == 8:
+        return Scheme("INT8", 1.0 + (2 / group if group and group > 0 else 0.0), kept=kept)
+    if method in ("awq", "gptq", "auto-round", "auto-gptq", "gptq-marlin", "awq-marlin") or bits in (2, 3, 4) or "W4A16" in hint:
+        points = method in ("awq", "gptq", "awq-marlin", "gptq-marlin") or config.get("zero_point") is True
+        return Scheme(f"INT{bits or 4}", _integer(bits or 4, group or 128, zero_points=points), kept=kept,
+                      experts_only="EXPERTS" in hint)  # fmt: skip
+    if method in ("modelopt", "compressed-tensors", "quark", "gguf", "torchao", "experts-int8", "hqq", "aqlm"):
+        return Scheme(method, 1.0, kept=kept)
+    return None
+
+
+def _integer(bits: int, group: int, *, zero_points: bool) -> float:
+    """Packed integers with a half-precision scale, and perhaps a zero point, a group."""
+    per_group = 2 + (bits / 8 if zero_points else 0.0)
+    return bits / 8 + (per_group / group if group > 0 else 0.0)
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _weights_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """compressed-tensors and newer ModelOpt: the weights of the first config group."""
+    groups = config.get("config_groups")
+    if isinstance(groups, Mapping):
+        for one in groups.values():
+            weights = one.get("weights") if isinstance(one, Mapping) else None
+            if isinstance(weights, Mapping):
+                return weights
+    return None
+
+
+_GROUPS = (
+    ("vision", ("visual", "vision", "multi_modal", "mm_proj", "audio", "embed_vision", "projector")),
+    ("head", ("lm_head",)),
+    ("linear", ("linear_attn", "mamba", "mixer", "conv")),
+    ("shared", ("shared_expert",)),
+    ("experts", ("experts",)),
+    ("attention", ("attn", "attention", "q_proj", "o_proj", "kv_b_proj")),
+    ("mlp", ("mlp.(gate|up", r"mlp\.(gate|up", "up_proj", "down_proj", "gate_up", "mlp.*", "mlp$")),
+)
+_LAYER = re.compile(r"layers?[.\\]+(\d+)")
+
+
+def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None:
+    """Which share of each group the checkpoint leaves alone, by `ignore` or `modules_to_not_convert`."""
+    names: list[str] = []
+    said = False
+    for key in ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_modules", "llm_int8_skip_modules"):
+        value = config.get(key)
+        if isinstance(value, str):
+            value = [value]
+        if isinstance(value, list):
+            said = True
+            names += [one for one in value if isinstance(one, str)]
+    if not said:
+        return None
+    layers = model.num_hidden_layers or 1
+    seen: dict[str, set[str]] = {}
+    for name in names:
+        group = next((group for group, words in _GROUPS if any(word in name for word in words)), None)
+        if group is None:
+            continue
+        if group == "experts" and "gate" in name and "gate_" not in name:
+            continue  # a router
+        match = _LAYER.search(name)
+        seen.setdefault(group, set()).add(match[1] if match else "*")
+    kept: dict[str, float] = {}
+    for group, places in seen.items():
+        there = layers if group != "linear" or not model.layer_types else (
+            sum(one not in ("full_attention", "sliding_attention", "mlp", "moe") for one in model.layer_types) or 1
+        )  # fmt: skip
+        kept[group] = 1.0 if "*" in places or group in ("vision", "head") else min(1.0, len(places) / there)
+    return kept

@@ -1,0 +1,285 @@
+"""What this release makes of the arguments: its defaults for everything that costs memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.args import EngineArgs
+from webhook.gpu import Gpu
+from webhook.memory import parallel, quantisation
+from webhook.memory.parallel import Parallel
+from webhook.memory.quantisation import Scheme
+from webhook.model import Model, derived_max_model_len
+from webhook.quantity import GI
+from webhook.release import Release
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of one engine, resolved for one release and one GPU."""
+
+    release: Release
+    v1: bool
+    """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, alone from 0.11.0)."""
+    v2_runner: bool
+    parallel: Parallel
+    utilization: float
+    max_model_len: int | None
+    """Tokens; None where it can't be known."""
+    auto_len: bool
+    """`--max-model-len auto`: vLLM takes what fits."""
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    eager: bool
+    dtype: int
+    """Bytes of an activation and of an unquantised weight."""
+    scheme: Scheme | None
+    kv_cache_dtype: str
+    block_size: int | None
+    kv_cache_memory: int | None
+    """`--kv-cache-memory-bytes`: then the utilisation is not used."""
+    cpu_offload: int
+    prefix_caching: bool | None
+    chunked: bool
+    pooling: bool
+    speculative: Speculative | None
+    lora: Lora | None
+    vision: bool
+    """The vision tower is loaded, and profiled."""
+    vision_profiled: bool
+    vision_replicated: bool
+    """`--mm-encoder-tp-mode data`: every tensor-parallel rank holds the whole tower."""
+    capability: tuple[int, int] | None
+    vendor: str
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Speculative:
+    """`--speculative-config`."""
+
+    method: str
+    tokens: int
+    layers: int
+    """Attention layers that the drafter adds to the KV cache."""
+    known: bool
+    """False where the drafter's size is not known here."""
+
+
+@dataclass(frozen=True)
+class Lora:
+    """`--enable-lora`: slots that are allocated when the model is loaded."""
+
+    slots: int
+    rank: int
+    sharded: bool
+
+
+def resolve(
+    args: EngineArgs, model: Model, gpu: Gpu | None, memory: int, release: Release, env: Mapping[str, str]
+) -> Settings:
+    """The settings of `release` on a GPU of `memory` bytes."""
+    given = args.given
+    capability = gpu.compute_capability if gpu else None
+    v1 = is_v1(release, capability, env, given)
+    speculative = _speculative(given, model)
+    lora = _lora(given)
+    cut = parallel.read(args, env)
+    length, auto = max_model_len(args, model, release)
+    pooling = _is_pooling(given, model)
+    chunked = _chunked(given, release, v1, length, lora is not None, model, pooling)
+    tokens = _whole(given.get("max_num_batched_tokens"))
+    usual = default_max_num_batched_tokens(release, v1, gpu, memory, chunked, length, model)
+    seqs = _whole(given.get("max_num_seqs"))
+    if seqs is None:
+        seqs = default_max_num_seqs(release, v1, gpu, memory)
+        if given.get("performance_mode") == "throughput":
+            seqs, usual = 2 * seqs, 2 * usual
+        if release >= Release(0, 11, 1):
+            seqs = min(seqs, tokens or usual)
+    if tokens is None:
+        tokens = usual
+        if v1 and length and not auto and release >= Release(0, 11, 1):
+            tokens = min(tokens, max(seqs, 1) * length)
+    utilization = given.get("gpu_memory_utilization")
+    if not isinstance(utilization, int | float) or isinstance(utilization, bool):
+        utilization = default_utilization(release)
+    multimodal = not bool(given.get("language_model_only")) and not _no_images(given)
+    dtype = given.get("dtype")
+    quantization = given.get("quantization")
+    kv_dtype = given.get("kv_cache_dtype")
+    return Settings(
+        release=release,
+        v1=v1,
+        v2_runner=release >= Release(0, 29) and env.get("VLLM_USE_V2_MODEL_RUNNER") != "0",
+        parallel=cut,
+        utilization=float(utilization),
+        max_model_len=length,
+        auto_len=auto,
+        max_num_seqs=max(1, seqs),
+        max_num_batched_tokens=max(1, tokens),
+        eager=bool(given.get("enforce_eager")),
+        dtype=quantisation.DTYPE_BYTES.get(str(dtype), 2) if dtype else 2,
+        scheme=quantisation.scheme(model, quantization if isinstance(quantization, str) else None, release),
+        kv_cache_dtype=kv_dtype if isinstance(kv_dtype, str) else "auto",
+        block_size=_whole(given.get("block_size")),
+        kv_cache_memory=_whole(given.get("kv_cache_memory_bytes")) or _whole(given.get("kv_cache_memory")),
+        cpu_offload=int(_float(given.get("cpu_offload_gb")) * GI),
+        prefix_caching=_flag(given.get("enable_prefix_caching")),
+        chunked=chunked,
+        pooling=pooling,
+        speculative=speculative,
+        lora=lora,
+        vision=multimodal or release < Release(0, 11),
+        vision_profiled=multimodal and not given.get("skip_mm_profiling"),
+        vision_replicated=given.get("mm_encoder_tp_mode") == "data",
+        capability=capability,
+        vendor=(gpu.vendor if gpu else "nvidia").lower(),
+        env=env,
+    )
+
+
+def is_v1(
+    release: Release, capability: tuple[int, int] | None, env: Mapping[str, str], given: Mapping[str, Any]
+) -> bool:
+    """Whether the V1 engine runs: opt-in 0.6.6–0.7, default from 0.8.0 (V0 on GPUs before Ampere), alone from 0.11."""
+    if release >= Release(0, 11):
+        return True
+    wish = env.get("VLLM_USE_V1")
+    if release < Release(0, 8):
+        return wish == "1" and release >= Release(0, 6, 6)
+    if wish == "0":
+        return False
+    return capability is None or capability >= (8, 0) or wish == "1"
+
+
+def default_utilization(release: Release) -> float:
+    """`--gpu-memory-utilization`: 0.9, from 0.20.0 0.92."""
+    return 0.92 if release >= Release(0, 20) else 0.9
+
+
+def default_max_num_seqs(release: Release, v1: bool, gpu: Gpu | None, memory: int) -> int:
+    """The API server's default: 256; V1 on a GPU of 70 GiB and more 1024, from 0.9 not on an A100."""
+    if not v1:
+        return 256
+    if release < Release(0, 8, 5):
+        return 1024
+    return 1024 if memory >= 70 * GI and not (release >= Release(0, 9) and _is_a100(gpu)) else 256
+
+
+def default_max_num_batched_tokens(
+    release: Release, v1: bool, gpu: Gpu | None, memory: int, chunked: bool, length: int | None, model: Model
+) -> int:
+    """The API server's default (vLLM engine/arg_utils.py of each release)."""
+    length = length or 2048
+    if not v1:
+        if chunked:
+            return 512 if release < Release(0, 6, 6) else 2048
+        return max(length, 4096 if model.vision_config else 2048)
+    if release < Release(0, 8, 5):
+        name = gpu.name.lower() if gpu else ""
+        usual = 8192 if "h100" in name or "h200" in name else 2048
+    elif release >= Release(0, 28) and memory >= 160 * GI:
+        usual = 16384
+    else:
+        usual = 8192 if memory >= 70 * GI and not (release >= Release(0, 9) and _is_a100(gpu)) else 2048
+        if gpu is not None and gpu.unified_memory and release >= Release(0, 33):
+            usual = 2048
+    return usual if chunked else max(length, usual)
+
+
+def _is_a100(gpu: Gpu | None) -> bool:
+    return gpu is not None and "a100" in gpu.name.lower()
+
+
+def max_model_len(args: EngineArgs, model: Model, release: Release) -> tuple[int | None, bool]:
+    """(tokens, whether vLLM fits the length itself); None where it can't be known."""
+    if "max_model_len" in args.unresolved:
+        return None, False
+    given = args.given.get("max_model_len")
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return given, False
+    derived = derived_max_model_len(model, release)
+    auto = given in (-1, "auto") and release >= Release(0, 14)
+    if given is not None and not auto:
+        return None, False
+    return derived, auto
+
+
+def _chunked(
+    given: Mapping[str, Any], release: Release, v1: bool, length: int | None, lora: bool, model: Model, pooling: bool
+) -> bool:
+    """V1: on where text is generated. V0: off, except for contexts above 32,768 without a vision tower or LoRA."""
+    wish = _flag(given.get("enable_chunked_prefill"))
+    if wish is not None:
+        return wish
+    if v1:
+        return not pooling or release >= Release(0, 11)
+    return (
+        release >= Release(0, 5, 4)
+        and (length or 0) > 32768
+        and not lora
+        and not model.vision_config
+        and not model.sliding_window
+        and not model.kv_lora_rank
+        and not given.get("speculative_model")
+    )
+
+
+def _is_pooling(given: Mapping[str, Any], model: Model) -> bool:
+    if given.get("runner") == "pooling" or given.get("task") in ("embed", "embedding", "classify", "score", "reward"):
+        return True
+    endings = ("ForSequenceClassification", "EmbeddingModel", "ForTokenClassification", "ForRewardModel")
+    return any(one.endswith((*endings, "Model")) for one in model.architectures) or "embedding" in model.id.lower()
+
+
+def _no_images(given: Mapping[str, Any]) -> bool:
+    limits = given.get("limit_mm_per_prompt")
+    return (
+        isinstance(limits, Mapping)
+        and bool(limits)
+        and limits.get("image") == 0
+        and all(value == 0 for value in limits.values())
+    )
+
+
+def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
+    config = given.get("speculative_config")
+    if not isinstance(config, Mapping):
+        tokens = _whole(given.get("num_speculative_tokens"))
+        if not given.get("speculative_model"):
+            return None
+        config = {"model": given.get("speculative_model"), "num_speculative_tokens": tokens or 1}
+    tokens = _whole(config.get("num_speculative_tokens")) or 1
+    method = str(config.get("method") or "")
+    if config.get("model") in ("ngram", "[ngram]") or method in ("ngram", "suffix", "ngram_gpu"):
+        return Speculative(method or "ngram", tokens, 0, True)
+    if method.endswith("mtp") or (not config.get("model") and model.num_nextn_predict_layers):
+        return Speculative("mtp", tokens, max(1, model.num_nextn_predict_layers), True)
+    if method in ("eagle", "eagle3"):
+        return Speculative(method, tokens, 1, False)
+    return Speculative(method or "draft_model", tokens, 0, False)
+
+
+def _lora(given: Mapping[str, Any]) -> Lora | None:
+    if not given.get("enable_lora"):
+        return None
+    return Lora(
+        slots=_whole(given.get("max_loras")) or 1,
+        rank=_whole(given.get("max_lora_rank")) or 16,
+        sharded=bool(given.get("fully_sharded_loras")),
+    )
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _float(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e6 else 0.0
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,154 @@
+"""EngineArgs + facts → Model: which model is served, and its shape in config.json's words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from webhook.facts import Fact, Facts
+from webhook.model.catalogue import by_id, source
+from webhook.model.config import flat, from_config
+from webhook.model.length import derived_max_model_len, longest_max_model_len
+from webhook.model.name import named, shape
+from webhook.model.shape import Model
+
+if TYPE_CHECKING:
+    from webhook.args import EngineArgs
+    from webhook.workload import Container, Workload
+
+__all__ = [
+    "ANNOTATION", "Model", "by_id", "derived_max_model_len", "find", "from_config", "longest_max_model_len", "named",
+    "source",
+]  # fmt: skip
+
+ANNOTATION = "podfit.dev/model"
+"""On a workload or its Pod: the id of a published model of the same shape."""
+
+MOUNTS = re.compile(
+    r"(/(mnt|data|opt|opt/ml|var|root|workspace|home/\w+))*"
+    r"/(models?|model[-_]?(cache|store|dir|repo)|weights|checkpoints?|huggingface|data|mnt|pvc|repository|llm)/?(\d+/?)?"
+)
+"""Paths where an operator or an image puts whatever model it was told elsewhere (KServe: /mnt/models)."""
+ENVIRONMENT = ("HF_MODEL_ID", "MODEL_ID", "MODEL_NAME", "HF_MODEL", "MODEL", "VLLM_MODEL", "MODEL_REPO", "HF_REPO_ID",
+               "STORAGE_URI", "MODEL_URI")  # fmt: skip
+"""Variables in which images and operators are told the model."""
+URI_FIELDS = (
+    ("spec", "predictor", "model", "storageUri"),
+    ("spec", "predictor", "storageUri"),
+    ("spec", "predictor", "model", "storage", "path"),
+    ("spec", "model", "uri"),
+    ("spec", "model", "name"),
+    ("spec", "modelUri"),
+)
+"""Where KServe's InferenceService and LLMInferenceService name the model."""
+
+
+def find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
+    """The served model, by the order in `webhook.facts`; None where nothing names one that is known."""
+    found = _find(args, workload, container, facts)
+    if found is None:
+        return None
+    changed = _overridden(found.value, args)
+    if facts.weights_bytes is not None:
+        changed = replace(changed, weights_bytes=facts.weights_bytes)
+    return replace(found, value=changed)
+
+
+def _find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
+    annotation = workload.annotations.get(ANNOTATION)
+    if isinstance(annotation, str) and (row := by_id(annotation)):
+        return replace(row, source=f"annotation {ANNOTATION}: {row.source}")
+    name = args.model or ""
+    config: object = facts.model_configs.get(name or "*", facts.model_configs.get("*"))
+    if isinstance(config, Mapping):
+        return Fact(_handed_in(name or "model", config), "config.json handed in", True)
+    if name and not _elsewhere(name) and ((found := named(name)) or not _is_path(name)):
+        return found
+    if not name and "model" not in args.unresolved and "args" not in workload.completes:
+        return None  # vLLM would serve its own default model
+    for hint in _hints(args, workload, container):
+        if found := named(hint):
+            return Fact(found.value, f"{found.source}, from {hint!r}", may_deny=False)
+    return None
+
+
+def _elsewhere(name: str) -> bool:
+    """The name is a mount point or a template's hole: something else says which model is there."""
+    return MOUNTS.fullmatch(name) is not None or "{{" in name
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(("/", ".", "~")) or "://" in name
+
+
+def _hints(args: EngineArgs, workload: Workload, container: Container) -> Iterator[str]:
+    """What else of the object names a model, the most telling first."""
+    for parts in URI_FIELDS:
+        value: object = workload.object
+        for part in parts:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, str):
+            yield value
+    served = args.given.get("served_model_name")
+    yield from (one for one in (served if isinstance(served, list) else [served]) if isinstance(one, str))
+    env = container.spec.get("env")
+    told = {
+        str(one.get("name")): one.get("value")
+        for one in (env if isinstance(env, list) else ())
+        if isinstance(one, Mapping)
+    }
+    yield from (value for name in ENVIRONMENT if isinstance(value := told.get(name), str))
+    yield workload.name
+
+
+def _handed_in(name: str, config: Mapping[str, Any]) -> Model:
+    """The model of a config.json, with the parameters of its row in the catalogue where the shapes agree."""
+    model = from_config(name, config)
+    row = by_id(name)
+    if row is None or shape(row.value) != shape(model):
+        return model
+    known = row.value
+    return replace(
+        model, parameters=known.parameters, weights_bytes=known.weights_bytes, gated=known.gated,
+        dtype_parameters=known.dtype_parameters, expert_bytes=known.expert_bytes,
+        replicated_bytes=known.replicated_bytes,
+    )  # fmt: skip
+
+
+def _overridden(model: Model, args: EngineArgs) -> Model:
+    """The model with what --hf-overrides (and, before 0.14, --rope-scaling) changes of its config."""
+    overrides = {**_json(args.given.get("hf_overrides"))}
+    if "rope_scaling" not in overrides and (scaling := _json(args.given.get("rope_scaling"))):
+        overrides["rope_scaling"] = scaling
+    if not overrides:
+        return model
+    whole = {"model_type": model.model_type, "architectures": list(model.architectures)}
+    changed = from_config(model.id, {**model.config, **whole, **flat(overrides)}, complete=False)
+    same_shape = shape(changed)[:-1] == shape(model)[:-1]
+    return replace(
+        changed,
+        torch_dtype=changed.torch_dtype or model.torch_dtype,
+        tie_word_embeddings=model.tie_word_embeddings if same_shape else changed.tie_word_embeddings,
+        quantization_config=changed.quantization_config or model.quantization_config,
+        vision_config=changed.vision_config or model.vision_config,
+        parameters=model.parameters if same_shape else None,
+        weights_bytes=model.weights_bytes if same_shape else None,
+        gated=model.gated,
+        config={**changed.config, "model_type": model.config.get("model_type")},
+        dtype_parameters=model.dtype_parameters if same_shape else {},
+        expert_bytes=model.expert_bytes if same_shape else None,
+        replicated_bytes=model.replicated_bytes if same_shape else None,
+    )
+
+
+def _json(value: object) -> Mapping[str, Any]:
+    """An option's JSON object, parsed or not; empty for anything else (a Python function's name, say)."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,32 @@
+"""Reading a config.json that may hold anything: odd values count as absent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def first(config: Mapping[str, Any], keys: Sequence[str]) -> int | None:
+    """The first of `keys` that holds a positive number."""
+    return next((value for key in keys if (value := integer(config.get(key)))), None)
+
+
+def text_of(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def strings(value: object) -> tuple[str, ...]:
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
+def mapping(value: object) -> Mapping[str, Any] | None:
+    return value if isinstance(value, Mapping) and value else None
+
+
+def attention_of(block: object) -> Mapping[str, Any]:
+    found = block.get("attention") if isinstance(block, Mapping) else None
+    return found if isinstance(found, Mapping) else {}

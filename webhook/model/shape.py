@@ -1,0 +1,64 @@
+"""A model's shape in config.json's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model's shape. Field names are config.json's; None means config.json (and transformers' default) is silent."""
+
+    id: str
+    model_type: str | None
+    """The whole model's; the language model's own, where it has one, is `config["model_type"]`."""
+    architectures: tuple[str, ...]
+    torch_dtype: str | None
+    """As in config.json ("bfloat16", "float16", "float32"); vLLM serves float32 checkpoints in half under auto."""
+    num_hidden_layers: int | None
+    hidden_size: int | None
+    num_attention_heads: int | None
+    num_key_value_heads: int | None
+    head_dim: int | None
+    intermediate_size: int | None
+    vocab_size: int | None
+    tie_word_embeddings: bool
+    max_position_embeddings: int | None
+    """The context length that vLLM derives when --max-model-len is not given (0.33 config/model.py), before release
+    dependent rope rules; see `derived_max_model_len`."""
+    sliding_window: int | None = None
+    """Tokens; None where the model has no window or does not use it. With `layer_types` empty, every layer has it."""
+    layer_types: tuple[str, ...] = ()
+    """One of "full_attention", "sliding_attention", "chunked_attention", "linear_attention", "mamba", "conv" a layer;
+    "mlp" and "moe" are layers that hold no state. Empty: all alike, or nothing says."""
+    # mixture of experts
+    num_experts: int | None = None
+    num_experts_per_tok: int | None = None
+    moe_intermediate_size: int | None = None
+    n_shared_experts: int | None = None
+    first_k_dense_replace: int = 0
+    # multi-head latent attention
+    kv_lora_rank: int | None = None
+    q_lora_rank: int | None = None
+    qk_rope_head_dim: int | None = None
+    qk_nope_head_dim: int | None = None
+    v_head_dim: int | None = None
+    index_head_dim: int | None = None
+    num_nextn_predict_layers: int = 0
+    quantization_config: Mapping[str, Any] | None = None
+    vision_config: Mapping[str, Any] | None = None
+    parameters: int | None = None
+    """All parameters of the checkpoint, unpacked."""
+    weights_bytes: int | None = None
+    """Bytes of the checkpoint's tensors, where known exactly."""
+    gated: bool = False
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The whole text config with transformers' defaults beneath, for what has no field here."""
+    dtype_parameters: Mapping[str, int] = field(default_factory=dict)
+    """Stored elements by safetensors dtype ("BF16", "F8_E4M3", "I32"), where the checkpoint's index was read."""
+    expert_bytes: int | None = None
+    """Bytes of the routed experts' tensors, where the checkpoint's index was read."""
+    replicated_bytes: int | None = None
+    """Bytes of the tensors that every rank holds whole, where the checkpoint's index was read."""
