@@ -24,10 +24,10 @@ MIB = 1 << 20
 
 IRRELEVANT = re.compile(
     r"(^_|_token_ids?$|_token_index$|token_id_|dropout|drop_path|_pdrop$|_eps$|eps_|epsilon|^hidden_act|_act$|_act_fn$"
-    r"|activation|^use_cache$|initializer|^init|_init_|time_step|_bias$|^bias|^no_bias$|aux_loss|router_aux|router_jitter"
+    r"|activation|^use_cache$|initializer|^init|_init_|time_step_(?!rank)|_bias$|^bias|^no_bias$|aux_loss|router_aux|router_jitter"
     r"|routed_scaling|scoring_func|norm_topk|topk_method|topk_group|^n_group$|_softcapping$|_multiplier$|logits_scaling"
     r"|logit_scale|summary_|label2id|id2label|task_specific|transformers|pretraining_tp|attn_implementation|_placeholder$"
-    r"|rope_interleave|output_router_logits|swiglu_|query_pre_attn|cache_implementation|mrope|partial_rotary|rotary_pct"
+    r"|rope_interleave|output_router_logits|swiglu_|query_pre_attn|cache_implementation|mrope"
     r"|rotary_emb_base|rope_theta|hc_|position_embedding_type|classifier|problem_type|torchscript|finetuning|^mup_|scale_"
     r"|_scale$|_scale_factor$|gradient_checkpointing|chunk_size_feed|rms_norm$|rmsnorm|norm_type|^use_qk_norm|qk_norm"
     r"|use_bias|use_logn|^image_|^video_|^vision_(start|end|token|feature)|^template$|ps_version|select_layer|indexer_types"
@@ -83,7 +83,7 @@ CORRECTIONS: Mapping[str, Mapping[str, Any]] = {
         "sliding_window": 2047,
     },
 }  # fmt: skip
-"""Lengths that a copy made for a compiler cut to its own, or that a row took from a sibling: as published, or unknown."""
+"""Lengths that a copy cut to a compiler's, or that a row took from a sibling: as published, or unknown."""
 GEMMA3_WINDOW = {640: 512, 1152: 512, 2560: 1024, 3840: 1024, 5376: 1024}
 """hidden_size → sliding_window of the Gemma 3 sizes; tables leave it out."""
 INHERITED = ("sliding_window", "layer_types", "torch_dtype", "dtype", "use_sliding_window")
@@ -148,10 +148,10 @@ def _rope(parameters: Mapping[str, Any]) -> dict[str, Any] | None:
         inner = {key: _rope(value) for key, value in parameters.items() if isinstance(value, dict)}
         return {key: value for key, value in inner.items() if value} or {}
     kind = parameters.get("rope_type") or parameters.get("type")
-    if kind in (None, "default") and "factor" not in parameters:
+    if kind in (None, "default") and not {"factor", "partial_rotary_factor"} & set(parameters):
         return {}
-    keep = ("rope_type", "type", "factor", "original_max_position_embeddings", "long_factor", "short_factor")
-    return {key: value for key, value in parameters.items() if key in keep[:4]}
+    keep = ("rope_type", "type", "factor", "original_max_position_embeddings", "partial_rotary_factor")
+    return {key: value for key, value in parameters.items() if key in keep}
 
 
 def _quantization(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,6 +202,8 @@ def _model(
         "base": row["base"],
     }
     if exact:
+        if set(exact["dtype_params"]) <= {"BF16", "F16", "F32"}:
+            out["parameters"] = exact["param_count"]  # the index counts, where nothing is packed
         out["dtype_parameters"] = exact["dtype_params"]
         out["expert_bytes"] = exact.get("expert_bytes")
         out["replicated_bytes"] = exact.get("replicated_bytes")

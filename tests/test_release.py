@@ -77,6 +77,8 @@ def test_a_release_reads_back_what_it_writes(one: Release) -> None:
         ("lmcache/vllm-openai:v0.3.1", None),
         ("lmcache/vllm-openai:2025-05-05-v1", None),
         ("example/vllm-router:v0.11.0", None),
+        ("example/vllm-openai:v0.6.1-edb07092-20250118", None),  # some commit's build
+        ("example/vllm-openai:v0.6.1-20250118", "0.6.1"),
         ("example/vllm:v0.1.0", None),
         ("example/llm:v0.11.0", None),
     ],

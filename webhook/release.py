@@ -54,6 +54,8 @@ _NAMED = re.compile(
     r"(?:^|[-_.])vllm[-_.]?v?(\d+\.\d+(?:\.\d+){1,2}(?:rc\d+)?(?:\.?post\d+)?)(?![0-9a-z.])", re.IGNORECASE
 )
 _LEADING = re.compile(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:\.?rc\d+)?(?:\.post\d+)?)(?:[-_+].*)?", re.IGNORECASE)
+_COMMIT = re.compile(r"-g?(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?![0-9a-z])")
+"""v0.6.1-edb07092: a build of some commit after (or before) the release."""
 _OWN_NUMBERS = re.compile(
     r"(?:^|/)(?:nvcr\.io|registry[\w.]*\.redhat\.io|ai-dynamo)/|(?<![a-z])(?:llm-d|lmcache|rhaiis|dynamo)(?![a-z])",
     re.IGNORECASE,
@@ -80,7 +82,9 @@ def from_image(image: str) -> Release | None:
     if _OWN_NUMBERS.search(head) or _NOT_VLLM.search(last):
         return None
     match = _NAMED.search(tag) or (_LEADING.fullmatch(tag) if "vllm" in last else None)
-    release = parse(match[1]) if match else None
+    if match is None or _COMMIT.search(tag):
+        return None
+    release = parse(match[1])
     # vLLM's releases are 0.x so far: 25.09 and 3.2.1 are somebody else's numbers. So is a private vllm:v0.1.0, since
     # nobody builds images of the releases before 0.4 any more.
     oldest = Release(0, 1) if "vllm-openai" in last else Release(0, 4)

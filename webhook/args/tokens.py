@@ -60,12 +60,12 @@ _REFERENCE = re.compile(r"\$\((?P<pod>\w+)\)|\$\{\w+[^}]*\}|\$\w+|\{\{[-\s]*[.$(
 def tokens_of(command: Command) -> list[Token]:
     """The command's words as tokens."""
     return [
-        Token(word.text, word.path, index, word.unknown, None if word.unknown else _doubt(word.text))
+        Token(word.text, word.path, index, word.unknown, None if word.unknown else _doubt(word.text, command.shell))
         for index, word in enumerate(command.words)
     ]
 
 
-def _doubt(text: str) -> str | None:
+def _doubt(text: str, shell: bool) -> str | None:
     match = _REFERENCE.search(text)
     if match is None:
         return None
@@ -74,7 +74,7 @@ def _doubt(text: str) -> str | None:
         return f"{found} names no variable that is defined here"
     if found.startswith(("{{", "<")):
         return f"{found} is a placeholder"
-    return f"{found} is not expanded in exec form"
+    return f"{found} is not expanded" + ("" if shell else " in exec form")
 
 
 _MODEL_BEFORE_ALL = Release(0, 8, 1), Release(0, 11, 1)
