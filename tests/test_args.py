@@ -434,6 +434,13 @@ def test_a_later_value_settles_an_unresolved_one() -> None:
     assert ("max_model_len" in read.given, list(read.unresolved)) == (False, ["max_model_len"])
 
 
+def test_a_command_without_end_is_not_read() -> None:
+    """Nothing is held against it, and nothing is known of it."""
+    read = serve(["m", *["--x"] * 100_000])
+    assert (problems(read), read.given) == ([], {})
+    assert read.open
+
+
 def test_a_worker_has_no_arguments() -> None:
     """It joins a leader, which has them."""
     read = serve("", entry="worker")

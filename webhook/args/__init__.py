@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from webhook.args.flags import elsewhere, parser
@@ -77,11 +76,18 @@ class EngineArgs:
         return str(model) if model and "model" not in self.unresolved else None
 
 
+_MOST_WORDS = 500
+"""More than anybody writes; a longer command is not read, so that no manifest can keep the server busy."""
+_MOST_SUGGESTIONS = 20
+
+
 def parse(command: Command, release: Release | None) -> EngineArgs:
     """Reads `command.words` as the release's parser does; never raises: what vLLM would refuse is in `errors`."""
     entry = "module" if command.entry == "module" else "serve"
     lower, upper = (known()[-1],) * 2 if release is None else neighbours(release)
     nearest = lower or upper or known()[-1]
+    if len(command.words) > _MOST_WORDS:
+        return EngineArgs(release, defaults=parser(nearest, entry).defaults, open=f"{len(command.words)} words")
     if command.entry == "worker":
         return EngineArgs(release, defaults=parser(nearest, entry).defaults)
     candidates = known()[::-1] if release is None else tuple(dict.fromkeys(r for r in (lower, upper) if r is not None))
@@ -95,7 +101,7 @@ def parse(command: Command, release: Release | None) -> EngineArgs:
         given=reading.given,
         places=reading.places,
         unresolved=reading.unresolved,
-        unknown=tuple(_unknown_flag(p, p.flag, used, entry) for p in problems if p.flag),
+        unknown=tuple(_unknown_flags(problems, used, entry)),
         errors=tuple(ArgumentError(p.message, p.path, p.dest) for p in problems if not p.flag),
         defaults=parser(nearest, entry).defaults,
         conflicts=tuple(conflict for conflict in conflicts if conflict.message not in messages),
@@ -182,20 +188,20 @@ def _conflicts(reading: Reading, command: Command, release: Release) -> Iterable
         )
 
 
-@cache
-def _spellings(release: Release, entry: str) -> tuple[str, ...]:
-    return tuple(parser(release, entry).spellings)
-
-
-def _unknown_flag(problem: Problem, flag: str, release: Release, entry: str) -> UnknownFlag:
+def _unknown_flags(problems: Iterable[Problem], release: Release, entry: str) -> Iterable[UnknownFlag]:
+    flags = [(problem, problem.flag) for problem in problems if problem.flag]
+    if not flags:
+        return
     from difflib import get_close_matches  # here, because most commands have no unknown flag
 
-    near = get_close_matches(flag, _spellings(release, entry), n=1, cutoff=0.75)
-    life = elsewhere(flag, release)
-    return UnknownFlag(
-        flag=flag,
-        path=problem.path,
-        suggestion=near[0] if near else None,
-        first=str(life[0]) if life else None,
-        last=str(life[1]) if life else None,
-    )
+    spellings = tuple(parser(release, entry).spellings)
+    for number, (problem, flag) in enumerate(flags):
+        near = get_close_matches(flag, spellings, n=1, cutoff=0.75) if number < _MOST_SUGGESTIONS else ()
+        life = elsewhere(flag, release)
+        yield UnknownFlag(
+            flag=flag,
+            path=problem.path,
+            suggestion=near[0] if near else None,
+            first=str(life[0]) if life else None,
+            last=str(life[1]) if life else None,
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -44,10 +46,17 @@ class Parser:
     entry: str
     spellings: Mapping[str, tuple[Option, bool]]
     """Flag → its option, and whether this spelling switches it on."""
+    ordered: tuple[str, ...]
+    """The spellings in order, so that those with one beginning stand together."""
     positional: Option | None
     underscores: bool
     """`--some_flag` is `--some-flag`."""
     defaults: Mapping[str, Any]
+
+    def beginning(self, text: str) -> list[str]:
+        """The flags that begin with `text`."""
+        found = itertools.islice(self.ordered, bisect_left(self.ordered, text), None)
+        return list(itertools.takewhile(lambda flag: flag.startswith(text), found))
 
 
 HELP = Option("help", ("-h", "--help"), nargs=0, action="help")
@@ -89,6 +98,7 @@ def parser(release: Release, entry: str) -> Parser:
         release=release,
         entry=entry,
         spellings=spellings,
+        ordered=tuple(sorted(spellings)),
         positional=positional,
         underscores=number >= load("flags")["underscores"],
         defaults={option.dest: option.default for option in options if option.default is not None},

@@ -73,10 +73,10 @@ def _flag(token: Token, parser: Parser) -> _Flag | None:
     if equals and name in known:
         return _Flag(name, *known[name], explicit=value)
     if text.startswith("--"):
-        matches = [(flag, value if equals else None) for flag in known if flag.startswith(name)]
+        matches = [(flag, value if equals else None) for flag in parser.beginning(name)]
     else:
-        matches = [(flag, text[2:]) for flag in known if flag == text[:2]]
-        matches += [(flag, None) for flag in known if flag.startswith(text)]
+        matches = [(text[:2], text[2:])] if text[:2] in known else []
+        matches += [(flag, None) for flag in parser.beginning(text)]
     if len(matches) > 1:
         return _Flag(name, None, candidates=tuple(flag for flag, _ in matches))
     if matches:
@@ -183,8 +183,7 @@ class _Reader:
     def _unknown(self, at: int, flag: _Flag) -> int:
         """A flag of no option; its likely values are passed over, so that they don't count as one too many."""
         token = self.tokens[at]
-        whole = token.unknown is None or flag.explicit is not None
-        if token.why and not (whole and _CLEAN_FLAG.fullmatch(flag.spelling)):
+        if token.why and not _CLEAN_FLAG.fullmatch(flag.spelling):
             self.reading.open = self.reading.open or token.why
         else:
             self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling)

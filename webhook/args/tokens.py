@@ -41,7 +41,10 @@ class Token:
     @property
     def open(self) -> str | None:
         """Why it may turn out to be any number of words, of any kind: `$EXTRA_ARGS`. None where it is one word."""
-        return self.why if not self.text or self.text.startswith(("$", "`", "{{")) else None
+        text = self.text
+        if self.unknown and (not text or (text.startswith("-") and "=" not in text)):
+            return self.unknown
+        return self.why if text.startswith(("$", "`", "{{")) else None
 
 
 @dataclass
@@ -54,7 +57,9 @@ class Words:
     """Why there may be more arguments than these."""
 
 
-_REFERENCE = re.compile(r"\$\((?P<pod>\w+)\)|\$\{\w+[^}]*\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`")
+_REFERENCE = re.compile(
+    r"\$\((?P<pod>\w+)\)|\$\{\w{1,100}[^}]{0,100}\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`"
+)
 
 
 def tokens_of(command: Command) -> list[Token]:
@@ -115,7 +120,7 @@ def _model_first(words: Words, parser: Parser) -> None:
         return
     if release < _MODEL_BEFORE_ALL[1]:
         for token in tokens:
-            if token.text == "--model":
+            if token.text == "--model" and not token.open:
                 words.errors.append((
                     "With `vllm serve`, you should provide the model as a positional argument or in a config file "
                     "instead of via the `--model` option.",
@@ -123,7 +128,7 @@ def _model_first(words: Words, parser: Parser) -> None:
                 ))  # fmt: skip
                 return
         return
-    at = next((n for n, t in enumerate(tokens) if t.text == "--model" or re.match(r"--model=.", t.text)), None)
+    at = next((n for n, t in enumerate(tokens) if re.match(r"--model(=.|$)", t.text) and not t.open), None)
     if at is not None:
         flag = tokens[at]
         if flag.text != "--model":
@@ -135,8 +140,8 @@ def _model_first(words: Words, parser: Parser) -> None:
             words.tokens = tokens[:at] + tokens[at + 1 :]
             return
         words.tokens = tokens = [model, *tokens[:at], *rest]
-    if release >= _NAME_NEEDS_MODEL and tokens and tokens[0].text.startswith("-"):
-        name = next((t for t in tokens if re.match(r"--served[-_]model[-_]name(=.|$)", t.text)), None)
+    if release >= _NAME_NEEDS_MODEL and tokens and tokens[0].text.startswith("-") and not tokens[0].open:
+        name = next((t for t in tokens if re.match(r"--served[-_]model[-_]name(=.|$)", t.text) and not t.open), None)
         if name is not None and not any(re.match(r"--config(=.|$)", t.text) for t in tokens):
             words.errors.append((
                 "`model` should be provided as the first positional argument when using `vllm serve`. "
@@ -148,7 +153,7 @@ def _model_first(words: Words, parser: Parser) -> None:
 def _config(words: Words, command: Command, parser: Parser) -> None:
     """Replaces `--config FILE` (these two words exactly) by what the file says, before the other flags."""
     tokens = words.tokens
-    places = [n for n, token in enumerate(tokens) if token.text == "--config"]
+    places = [n for n, token in enumerate(tokens) if token.text == "--config" and not token.open]
     if not places or parser.release < Release(0, 6):
         return
     at, flag = places[0], tokens[places[0]]

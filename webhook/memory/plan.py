@@ -69,8 +69,9 @@ def plan(
     smallest = min(gpus, key=lambda gpu: gpu.memory if gpu else 0, default=None)
     memory = gpu_memory or (smallest.memory if smallest else 0)
     resolved = settings.resolve(args, model, smallest, memory, release, env) if model else None
-    hosted = host.ledger(args, model, resolved, release, env)
-    starting = startup.estimate(model, resolved, download=download) if model and resolved else None
+    found = weights.checkpoint(model, resolved) if model and resolved else None
+    hosted = host.ledger(args, model, resolved, release, env, found)
+    starting = startup.estimate(model, resolved, found, download=download) if model and resolved else None
     if model is None or not gpus:
         missing = " and ".join(
             what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent
@@ -217,9 +218,15 @@ def _verdict(
     certain = layout.bytes(least, resolved) if layout.known else layout.bytes_per_block
     if left.floor < certain * 0.999:
         return "does-not-fit", f"{why}; one request of {least:,} tokens needs {human(certain)}"
-    free = ledger.total.likely - int(0.3 * 2**30)
-    if resolved.utilization > 0.99 and ledger.budget.likely > free:
-        return "unsure", f"--gpu-memory-utilization {resolved.utilization:g} leaves nothing for the CUDA context; {why}"
+    outside = budget.context(resolved).likely
+    if not cuda_graphs.charged(resolved):
+        outside += ledger.cuda_graphs.likely
+    if not resolved.kv_cache_memory and ledger.total.likely - ledger.budget.likely < outside:
+        rest = human(ledger.total.likely - ledger.budget.likely)
+        return "unsure", (
+            f"--gpu-memory-utilization {resolved.utilization:g} leaves {rest} of the GPU to the CUDA context, NCCL and "
+            f"graphs, which may take {human(outside)}; {why}"
+        )
     if needed is None:
         return "unsure", f"{why}; the context length is not known"
     wanted = layout.bytes(1, resolved) if resolved.auto_len else needed

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.model import Model
-from webhook.release import Release
 
 DTYPE_BYTES = {
     "auto": 2, "half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4, "float64": 8,
@@ -35,6 +34,8 @@ class Scheme:
     """Group of tensors → share that stays in the model's dtype. None: the checkpoint does not say."""
     online: bool = False
     """Quantised while it loads: the checkpoint is not."""
+    said: bool = True
+    """The checkpoint's config says which layers are left alone; else that is what checkpoints of its kind do."""
 
     def share_kept(self, group: str) -> float:
         """How much of a group (`shape.Group`, "vision") stays in the model's dtype."""
@@ -45,11 +46,12 @@ class Scheme:
         return 1.0 if group == "vision" else 0.0
 
 
-def scheme(model: Model, given: str | None, release: Release) -> Scheme | None:
+def scheme(model: Model, given: str | None) -> Scheme | None:
     """The scheme vLLM serves with: the checkpoint's own, else what `--quantization` makes of a plain one."""
-    config = model.quantization_config
+    config = model.quantization_config or _named(model)
     if config:
-        return _stored(model, config, release)
+        found = _stored(model, config, given)
+        return replace(found, said=_kept(model, config) is not None) if found else None
     if given in ("fp8", "fp8_per_tensor", "fp8_per_block", "ptpc_fp8"):
         return Scheme("online fp8", 1.0, kept={"vision": 1.0}, online=True)
     if given in ("experts_int8", "int8_per_channel"):
@@ -65,7 +67,30 @@ def scheme(model: Model, given: str | None, release: Release) -> Scheme | None:
     return None
 
 
-def _stored(model: Model, config: Mapping[str, Any], release: Release) -> Scheme | None:
+_NAMED = (
+    (re.compile(r"nvfp4|fp4", re.I), {"quant_method": "compressed-tensors", "_scheme": "NVFP4"}),
+    (re.compile(r"w4a16|int4|4[-_]?bit|autoround|auto-round", re.I), {"quant_method": "compressed-tensors", "bits": 4}),
+    (re.compile(r"(?<![a-z])awq", re.I), {"quant_method": "awq", "bits": 4}),
+    (re.compile(r"gptq", re.I), {"quant_method": "gptq", "bits": 4}),
+    (re.compile(r"(?<![a-z])(bnb|nf4)", re.I), {"quant_method": "bitsandbytes"}),
+    (re.compile(r"(?<![a-z])fp8", re.I), {"quant_method": "fp8"}),
+    (re.compile(r"w8a8|w8a16|int8|8[-_]?bit", re.I), {"bits": 8}),
+)
+
+
+def _named(model: Model) -> Mapping[str, Any] | None:
+    """What the id says where config.json does not: a table's row may lack the key, and half of a checkpoint's size
+    hangs on it. The bytes, where they were counted, overrule a name ("…-unquantized", a file in 16 bits)."""
+    name = model.id.rpartition("/")[2]
+    if "unquantized" in name.lower():
+        return None
+    found = next((config for pattern, config in _NAMED if pattern.search(name)), None)
+    if found and model.weights_bytes and model.parameters and model.weights_bytes > 1.7 * model.parameters:
+        return None
+    return found
+
+
+def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Scheme | None:
     method = str(config.get("quant_method") or config.get("quant_algo") or "").lower().replace("_", "-")
     hint = f"{config.get('_scheme', '')} {config.get('format', '')} {config.get('quant_algo', '')}".upper()
     kept = _kept(model, config)
@@ -74,6 +99,9 @@ def _stored(model: Model, config: Mapping[str, Any], release: Release) -> Scheme
     if weights:
         bits = _int(weights.get("num_bits")) or bits
         group = _int(weights.get("group_size")) or group
+    if kept is None and model.num_experts and "linear_attention" in model.layer_types:
+        # Qwen 3.5 MoE checkpoints of all makers seen quantise the routed experts alone
+        kept = {"attention": 1.0, "linear": 1.0, "shared": 1.0, "mlp": 1.0, "vision": 1.0}
     if method == "mxfp4" or "MXFP4" in hint:
         return Scheme("MXFP4", 0.5 + 1 / 32, experts_only=True, kept=kept)
     if "NVFP4" in hint or "W4A4" in hint or (weights and weights.get("type") == "float" and bits == 4):
@@ -89,6 +117,8 @@ def _stored(model: Model, config: Mapping[str, Any], release: Release) -> Scheme
     if "W8A8" in hint or "W8A16" in hint or "INT-QUANTIZED" in hint or bits == 8:
         return Scheme("INT8", 1.0 + (2 / group if group and group > 0 else 0.0), kept=kept)
     if method in ("awq", "gptq", "auto-round", "auto-gptq", "gptq-marlin", "awq-marlin") or bits in (2, 3, 4) or "W4A16" in hint:
+        if given == "compressed-tensors" and method in ("awq", "auto-round") and group is None:
+            method, group = given, 32  # AWQ exported by llm-compressor: symmetric groups of 32
         points = method in ("awq", "gptq", "awq-marlin", "gptq-marlin") or config.get("zero_point") is True
         return Scheme(f"INT{bits or 4}", _integer(bits or 4, group or 128, zero_points=points), kept=kept,
                       experts_only="EXPERTS" in hint)  # fmt: skip

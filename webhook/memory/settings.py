@@ -106,7 +106,9 @@ def resolve(
     utilization = given.get("gpu_memory_utilization")
     if not isinstance(utilization, int | float) or isinstance(utilization, bool):
         utilization = default_utilization(release)
-    multimodal = not bool(given.get("language_model_only")) and not _no_images(given)
+    text_only = bool(given.get("language_model_only"))
+    images = not text_only and not _no_images(given)
+    dropped = text_only or (not images and (model.model_type or "").startswith("qwen") and release >= Release(0, 11))
     dtype = given.get("dtype")
     quantization = given.get("quantization")
     kv_dtype = given.get("kv_cache_dtype")
@@ -122,7 +124,7 @@ def resolve(
         max_num_batched_tokens=max(1, tokens),
         eager=bool(given.get("enforce_eager")),
         dtype=quantisation.DTYPE_BYTES.get(str(dtype), 2) if dtype else 2,
-        scheme=quantisation.scheme(model, quantization if isinstance(quantization, str) else None, release),
+        scheme=quantisation.scheme(model, quantization if isinstance(quantization, str) else None),
         kv_cache_dtype=kv_dtype if isinstance(kv_dtype, str) else "auto",
         block_size=_whole(given.get("block_size")),
         kv_cache_memory=_whole(given.get("kv_cache_memory_bytes")) or _whole(given.get("kv_cache_memory")),
@@ -132,8 +134,8 @@ def resolve(
         pooling=pooling,
         speculative=speculative,
         lora=lora,
-        vision=multimodal or release < Release(0, 11),
-        vision_profiled=multimodal and not given.get("skip_mm_profiling"),
+        vision=not dropped,
+        vision_profiled=images and not given.get("skip_mm_profiling"),
         vision_replicated=given.get("mm_encoder_tp_mode") == "data",
         capability=capability,
         vendor=(gpu.vendor if gpu else "nvidia").lower(),

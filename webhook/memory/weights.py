@@ -24,6 +24,10 @@ VOCABULARY_MULTIPLE = 64
 """vocab_parallel_embedding.py, DEFAULT_VOCAB_PADDING_SIZE."""
 
 
+THREE_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v")
+"""Families with M-RoPE, whose table covers four times the positions (layers/rotary_embedding/mrope.py)."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A model's tensors by where they go, in bytes on the GPU before they are cut over ranks."""
@@ -55,9 +59,9 @@ def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
     if not tied and total and model.config.get("tie_word_embeddings") is None:
         # a table's row may lack the key: the number of parameters tells
         tied = abs(total - (counted.elements - counted.head)) < 0.01 * total
-    head = 0 if tied else counted.head
+    head = 0 if tied or settings.pooling else counted.head
     body = sum(part.elements for layer in counted.layers for part in layer)
-    plain = counted.embedding + head + body
+    plain = counted.embedding + (0 if tied else counted.head) + body
     agrees = bool(total) and counted.known and abs(total - plain - _drafted(model, total, plain, counted)) <= 0.015 * plain
     stretch, vision = 1.0, 0
     if total:
@@ -69,7 +73,7 @@ def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
         elif counted.known and abs(rest) <= 0.02 * plain:
             stretch = 1 + rest / body if body else 1.0
         elif body and counted.embedding + head < total:
-            stretch = (total - counted.embedding - head) / body
+            stretch = (total - counted.embedding - (0 if tied else counted.head)) / body
     elif model.vision_config:
         vision = _vision_estimate(model)
     if not total and not counted.known:
@@ -118,7 +122,7 @@ def _in_bytes(
     model: Model, settings: Settings, counted: Shape, head: int, vision: int, stretch: float, agrees: bool, tied: bool
 ) -> Checkpoint:
     scheme, width = settings.scheme, settings.dtype
-    spread, least = (0.006, 0.985) if agrees else (0.03, 0.94)
+    spread, least = (0.006, 0.99) if agrees else (0.03, 0.94)
     if scheme is None:
         rates: dict[str, float] = {}
         quantised_vision = float(width)
@@ -148,12 +152,12 @@ def _in_bytes(
             left -= draft
         if loose > 0 and 0.6 < left / loose < 1.6:
             scale, exact = left / loose, True
-            spread, least = 0.012, 0.97
+            spread, least = 0.012, 0.985
         else:
             exact, spread, least = False, 0.08, 0.85
     elif scheme is not None and not scheme.online:
         # the scheme is named, its exceptions perhaps not: embeddings aside, at most all layers stay in 16 bit
-        spread, least = (0.04, 0.93) if scheme.kept is not None else (0.10, 0.88)
+        spread, least = (0.04, 0.93) if scheme.said else (0.10, 0.88)
     layers = []
     for layer in counted.layers:
         cuts = {"column": 0.0, "key-value": 0.0, "whole": 0.0, "experts": 0.0}
@@ -222,7 +226,7 @@ def rotary_cache(model: Model, settings: Settings) -> int:
         factor = scaling["factor"] if isinstance(scaling.get("factor"), int | float) else 1.0
     if kind in ("linear", "dynamic"):
         positions = int(positions * max(1.0, min(float(factor), 64.0)))
-    elif kind in ("mrope", "default") and isinstance(scaling, dict) and "mrope_section" in scaling:
+    elif model.model_type in THREE_AXES or (isinstance(scaling, dict) and "mrope_section" in scaling):
         positions *= 4
     table = positions * width * settings.dtype
     if "sliding_attention" in model.layer_types and model.model_type not in ("gpt_oss",):
