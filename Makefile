@@ -12,6 +12,7 @@ help:  ## what there is
 	$(PYTHON) -m venv --clear .venv
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@.venv/bin/python -m compileall -q webhook
 	@touch .venv
 
 demo: .venv  ## the real server over TLS, refusing and patching the manifests in examples/

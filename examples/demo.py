@@ -130,29 +130,31 @@ def admission_review(obj: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def apply(server: Server, path: Path) -> None:
-    """Prints what `kubectl apply -f path` would print; a patch is shown as a diff first."""
+def apply(server: Server, path: Path) -> str:
+    """What `kubectl apply -f path` would print; a patch is shown as a diff first."""
+    out: list[str] = []
     obj: dict[str, Any] = yaml.safe_load(path.read_text())
     mutated = server.post("/mutate", admission_review(obj))
     if mutated.get("patch"):
         changed = patch.apply(obj, json.loads(base64.b64decode(mutated["patch"])))
-        print(_diff(obj, changed))
+        out.append(_diff(obj, changed))
         obj = changed
     answer = server.post("/validate", admission_review(obj))
     warnings = [*mutated.get("warnings", ()), *answer.get("warnings", ())]
     for warning in dict.fromkeys(warnings):
-        print(f"{YELLOW}Warning:{END} {warning}")
+        out.append(f"{YELLOW}Warning:{END} {warning}")
     name = path.relative_to(ROOT)
     if answer["allowed"]:
         group = obj["apiVersion"].rpartition("/")[0]
         kind = obj["kind"].lower() + (f".{group}" if group else "")
-        print(f"{GREEN}{kind}/{obj['metadata']['name']} created{END}")
+        out.append(f"{GREEN}{kind}/{obj['metadata']['name']} created{END}")
     else:
         webhook = "pods.podfit.dev" if obj["kind"] == "Pod" else "workloads.podfit.dev"
-        print(
+        out.append(
             f'{RED}Error from server (Forbidden):{END} error when creating "{name}": admission webhook '
             f'"{webhook}" denied the request: {answer["status"]["message"]}'
         )
+    return "\n".join(out)
 
 
 def _diff(before: dict[str, Any], after: dict[str, Any]) -> str:
@@ -173,10 +175,11 @@ def main() -> None:
             name = path.relative_to(ROOT)
             print(f"{BOLD}━━ {name}{END}")
             print(f"{DIM}{path.read_text().splitlines()[0]}{END}")
-            for label, server, options in (("default policy", default, ""), ("autofix", autofix, "")):
-                print(f"\n{CYAN}$ kubectl apply -f {name}{options}{END}   {DIM}# {label}{END}")
-                apply(server, path)
-            print()
+            print(f"\n{CYAN}$ kubectl apply -f {name}{END}   {DIM}# default policy{END}\n{apply(default, path)}")
+            answer = apply(autofix, path)
+            same = answer == apply(default, path)
+            print(f"\n{CYAN}$ kubectl apply -f {name}{END}   {DIM}# autofix{END}")
+            print((f"{DIM}the same: there is nothing that podfit could repair{END}" if same else answer) + "\n")
     print(
         f"""{BOLD}Try next{END}
   .venv/bin/podfit check examples/                                  the same verdicts without a server, as in CI

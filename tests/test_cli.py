@@ -150,11 +150,11 @@ def test_the_json_of_a_plan_has_what_it_promises(run: Run) -> None:
 
     assert plan["verdict"] == "fits"
     assert plan["model"]["id"] == "meta-llama/Llama-3.1-8B-Instruct"
-    assert plan["engine"]["arguments"] | {"model_tag": None} == {
+    assert plan["engine"]["arguments"] == {
         "model": "meta-llama/Llama-3.1-8B-Instruct",
-        "model_tag": None,
         "tensor_parallel_size": 2,
         "max_model_len": 8000,
+        "bogus": True,
     }
     assert plan["engine"]["unknown"] == ["--bogus"]
     assert plan["accelerator"]["count"] == 2

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,16 @@ from webhook.facts import Facts
 from webhook.lint import Report, lint
 from webhook.patch import apply, json_patch
 from webhook.policy import builtin
+from webhook.report import rule_page
 from webhook.rules import all_rules
 
 
-def _cases(kind: str) -> Iterator[Any]:
-    for rule_id in all_rules():
-        for path in examples(rule_id, kind):
-            yield pytest.param(rule_id, path, id=f"{rule_id}/{path.stem}")
+def _cases(kind: str) -> list[Any]:
+    return [
+        pytest.param(rule_id, path, id=f"{rule_id}/{path.stem}")
+        for rule_id in all_rules()
+        for path in examples(rule_id, kind)
+    ]
 
 
 def _reports(path: Path) -> list[tuple[Any, Report]]:
@@ -39,7 +41,7 @@ def _found(report: Report) -> Counter[tuple[str, str]]:
     return Counter((judged.rule, str(judged.finding.path)) for judged in report.findings)
 
 
-@pytest.mark.parametrize("rule_id", all_rules())
+@pytest.mark.parametrize("rule_id", list(all_rules()))
 def test_a_rule_has_a_bad_and_a_good_example(rule_id: str) -> None:
     assert examples(rule_id, "bad")
     assert examples(rule_id, "good")
@@ -98,10 +100,10 @@ def test_a_fixed_example_is_what_the_fix_makes(rule_id: str, path: Path) -> None
         assert apply(obj, json_patch(obj, edits)) == wanted
 
 
-@pytest.mark.parametrize("rule_id", all_rules())
+@pytest.mark.parametrize("rule_id", list(all_rules()))
 def test_a_rule_documents_itself(rule_id: str) -> None:
     rule = all_rules()[rule_id]
 
     assert len(rule.title()) <= 100
     assert len((rule.__doc__ or "").splitlines()) > 3
-    assert all(info.description for info in rule.model_fields.values())
+    assert all(description for _, _, description in rule_page.parameters(rule))

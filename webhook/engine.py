@@ -17,7 +17,7 @@ from webhook.memory.ledger import MemoryPlan
 from webhook.model import Model
 from webhook.path import FieldPath
 from webhook.release import Release
-from webhook.workload import JSON, Container, Workload
+from webhook.workload import Container, Workload
 
 SHM = "/dev/shm"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from webhook import engine, workload
@@ -63,6 +63,12 @@ class Report:
     object: JSON
     results: tuple[Result, ...]
     errors: tuple[RuleError, ...]
+
+    @property
+    def metadata(self) -> JSON:
+        """The object's metadata; empty where it is no mapping."""
+        metadata = self.object.get("metadata")
+        return metadata if isinstance(metadata, Mapping) else {}
 
     @property
     def denied(self) -> bool:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
-
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from webhook.patch import Edit
 from webhook.path import FieldPath
@@ -36,7 +33,9 @@ class Finding:
     certainty: Certainty = "certain"
     """Only "certain" may deny; the engine turns the others into warnings."""
     suggestions: tuple[str, ...] = ()
-    """Changes that would fit, each enough by itself."""
+    """Changes, each enough by itself."""
+    computed: bool = False
+    """The planner that found the fault computed that each suggestion fits."""
     fix: tuple[Edit, ...] = ()
     """Edits that repair it. A claim with a proof: applied, the finding is gone and nothing new appears."""
 
@@ -46,10 +45,18 @@ def lines(*texts: str | None) -> tuple[str, ...]:
     return tuple(text for text in texts if text)
 
 
-class Rule(BaseModel):
-    """Base of every rule. Pydantic fields of a subclass are what a policy may set."""
+def parameter(default: Any, description: str, **bounds: float) -> Any:
+    """A field of a rule that a policy may set; `bounds` are pydantic's (`ge`, `gt`, `le`, `lt`)."""
+    return field(default=default, metadata={"description": description, **bounds})
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+@dataclass(frozen=True)
+class Rule:
+    """Base of every rule. The fields of a subclass are its parameters: what a policy may set.
+
+    A plain dataclass: pydantic reads the fields where a policy is loaded (`webhook.policy.document`), and the many
+    starts without a policy need not wait for it.
+    """
 
     plane: ClassVar[Plane]
     threatens: ClassVar[Threat] = "start"

@@ -56,6 +56,8 @@ class EngineArgs:
     """dest → why its value can't be known (a command substitution, an unset variable)."""
     unknown: tuple[UnknownFlag, ...] = ()
     errors: tuple[ArgumentError, ...] = ()
+    unread: Mapping[str, Any] = field(default_factory=dict)
+    """Flags that the release does not know → what is written behind them (True: nothing). They mean nothing to vLLM."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """dest → that release's default (of the newest release of the table where the release is unknown)."""
     conflicts: tuple[ArgumentError, ...] = ()
@@ -103,6 +105,7 @@ def parse(command: Command, release: Release | None) -> EngineArgs:
         unresolved=reading.unresolved,
         unknown=tuple(_unknown_flags(problems, used, entry)),
         errors=tuple(ArgumentError(p.message, p.path, p.dest) for p in problems if not p.flag),
+        unread=reading.unread,
         defaults=parser(nearest, entry).defaults,
         conflicts=tuple(conflict for conflict in conflicts if conflict.message not in messages),
         open=reading.open,

@@ -39,6 +39,8 @@ class Reading:
     places: dict[str, FieldPath] = field(default_factory=dict)
     unresolved: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    unread: dict[str, Any] = field(default_factory=dict)
+    """Flags that the release does not know, with what is written behind them; True where nothing is."""
     open: str | None = None
     tagged: bool = False
     """The model is named by the positional."""
@@ -188,10 +190,14 @@ class _Reader:
         else:
             self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling)
         if flag.explicit is not None:
+            self.reading.unread[flag.spelling] = flag.explicit
             return at + 1
         life = elsewhere(flag.spelling, self.parser.release)
         nargs = life[2].nargs if life else None
-        return at + 1 + len(self._values(at + 1, 0 if nargs == 0 else None if nargs == "+" else 1))
+        values = self._values(at + 1, 0 if nargs == 0 else None if nargs == "+" else 1)
+        texts = [value.text for value in values]
+        self.reading.unread[flag.spelling] = texts if len(texts) > 1 else texts[0] if texts else True
+        return at + 1 + len(values)
 
     def _switch(self, option: Option, on: bool, token: Token) -> None:
         if option.action != "help":

@@ -10,30 +10,32 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-from webhook.cli import certs, check, explain, fix, plan, policy, review, serve
 from webhook.cli.edge import UnusableError
 
 VERSION = "0.1.0"
+COMMANDS = ("check", "fix", "plan", "explain", "review", "policy", "serve", "certs")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The command line with these commands: a run imports only the one it needs, so that `podfit check` starts fast."""
     top = argparse.ArgumentParser(
         prog="podfit",
         description="Will this vLLM pod start, and will it stay up? Asked before it costs anybody a GPU hour.",
         epilog="exit codes: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 unreadable input",
     )
     top.add_argument("--version", action="version", version=f"podfit {VERSION}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (check, fix, plan, explain, review, policy, serve, certs):
-        module.add_parser(commands)
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in commands:
+        import_module(f"webhook.cli.{name}").add_parser(subparsers)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; what a user can mend is one line on standard error, never a traceback."""
-    args = parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    args = parser(argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS).parse_args(argv)
     try:
         code: int = args.run(args)
         sys.stdout.flush()

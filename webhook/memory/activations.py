@@ -33,19 +33,21 @@ LOGITS = 6.0
 TRITON = Sampler(12.5, 13.5, 14.0, 15.0)
 """0.17 … 0.20: float32 copy, top-k/top-p in place, softmax, noise. Printed on an H100: 0.66 of 0.75 GiB (granite,
 49,155 entries), 1.71 of 1.89 (Llama 3.1), 2.03 of 2.21 (Qwen 3), 3.50 of 3.89 (Gemma 3)."""
-EITHER = Sampler(12.0, 14.0, 38.0, 40.0)
+EITHER = Sampler(10.0, 12.0, 38.0, 40.0)
 """Before 0.11: the sort, or FlashInfer (14) where that was installed: 0.49 GiB in all for 256 × 152,064 on 0.10.1."""
 SORT = Sampler(30.0, 37.0, 38.0, 39.0)
 """PyTorch's sort of the whole vocabulary with its scratch: 5.64 GiB for 1,024 × 151,936 on 0.15 and 0.16, 1.26 GiB for
 256 × 128,256 on V0."""
-NEWER = Sampler(LOGITS, 10.0, 14.0, 27.0)
+NEWER = Sampler(3.0, 10.0, 14.0, 27.0)
 """0.21 and newer: FlashInfer by default, Model Runner V2 for more and more models; 1.04 GiB in all for 256 × 152,064
-on 0.28."""
+on 0.28. The floor: logits in 16 bits, and half as much again."""
 
 
 def sampler(settings: Settings) -> Sampler:
     """The sampler of this release."""
     release = settings.release
+    if settings.env.get("VLLM_USE_FLASHINFER_SAMPLER") == "1" and settings.v1 and release < Release(0, 17):
+        return Sampler(10.0, 13.0, 14.0, 38.0)
     if settings.vendor != "nvidia":
         return Sampler(LOGITS, 13.0, 14.0, 40.0)
     if not settings.v1:
@@ -90,7 +92,7 @@ def vision(model: Model, settings: Settings) -> tuple[float, float, float]:
     if model.model_type in HUGE_IMAGES:
         # 2.7 GiB with Qwen3-VL-30B on 0.12, 2.4 with 32B on 0.18; 0.4 with Qwen2.5-VL-7B on 0.9
         newer = settings.release >= Release(0, 11) and not str(model.model_type).startswith("qwen2")
-        return 0.1 * GI, (2.4 if newer else 0.5) * GI, 4.5 * GI
+        return 0.1 * GI, (2.4 if newer else 0.5) * GI, 5.0 * GI
     return 0.0, 0.1 * GI, 0.6 * GI
 
 
@@ -109,7 +111,9 @@ def line(model: Model, settings: Settings, stage: int) -> Line:
         kept *= 3  # what the stages hand on
     if model.kv_lora_rank:
         kept += int(0.4 * GI)  # workspace of chunked prefill: 1.93 printed for DeepSeek-V2-Lite, 2.92 for Kimi-VL
-    scratch = multiprocessors(settings) * vocab * 4 if rows and Release(0, 17) <= settings.release < Release(0, 21) else 0
+    scratch = (
+        multiprocessors(settings) * vocab * 4 if rows and Release(0, 17) <= settings.release < Release(0, 21) else 0
+    )
     low_seen, seen, high_seen = vision(model, settings) if stage == 0 else (0.0, 0.0, 0.0)
     likely = max(passed, rows * (bytes_.likely + wider) + scratch + kept) + seen + 50 * MI
     low = max(0.5 * passed, rows * (bytes_.low + wider) + scratch + kept) + low_seen

@@ -11,7 +11,7 @@ SOURCE = "vLLM 0.33 v1/worker/gpu_worker.py, request_memory"
 
 
 def total(gpu: Gpu | None, measured: int | None) -> Line | None:
-    """Memory of one GPU. `floor` is the largest total ever seen for the product: what a denial must reckon with."""
+    """Memory of one GPU. `high` is the largest total ever seen for the product: what a denial must reckon with."""
     if measured:
         return Line(measured, measured, measured, measured, "as given")
     if gpu is None or gpu.memory <= 0:
@@ -23,8 +23,8 @@ def total(gpu: Gpu | None, measured: int | None) -> Line | None:
 def line(whole: Line, settings: Settings) -> Line:
     """total × utilisation."""
     share = settings.utilization
-    sizes = (int(size * share) for size in (whole.floor, whole.low, whole.likely, whole.high))
-    return Line(*sizes, f"{share:g} × {human(whole.likely)}", SOURCE)
+    floor, low, likely, high = (int(size * share) for size in (whole.floor, whole.low, whole.likely, whole.high))
+    return Line(floor, low, likely, high, f"{share:g} × {human(whole.likely)}", SOURCE)
 
 
 def context(settings: Settings) -> Line:

@@ -24,7 +24,7 @@ def line(model: Model, settings: Settings) -> Line:
     layers = (model.num_hidden_layers or 32) / settings.parallel.pp
     likely = (0.1 * GI + sizes * layers * 0.4 * MI) * (1.5 if model.num_experts else 1.0)
     where = "charged to the budget" if charged(settings) else "outside the budget"
-    return Line(0, int(0.2 * likely), int(likely), int(2.2 * likely), f"{sizes} batch sizes, {where}", SOURCE)
+    return Line(0, int(0.45 * likely), int(likely), int(1.8 * likely), f"{sizes} batch sizes, {where}", SOURCE)
 
 
 def charged(settings: Settings) -> bool:

@@ -127,7 +127,9 @@ def _swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Line:
         return ZERO
     given = args.given.get("swap_space")
     size = int((given if isinstance(given, int | float) and not isinstance(given, bool) else 4) * GI) * ranks
-    return Line(size, size, size, size, f"{human(size // ranks)} × {ranks} GPUs, pinned", "vLLM 0.7 worker/cache_engine.py")
+    return Line(
+        size, size, size, size, f"{human(size // ranks)} × {ranks} GPUs, pinned", "vLLM 0.7 worker/cache_engine.py"
+    )
 
 
 def _cpu_offload(args: EngineArgs, ranks: int, per_rank: float | None) -> Line:
@@ -146,7 +148,7 @@ def _staged(
     args: EngineArgs, model: Model | None, checkpoint: Checkpoint | None, ranks: int, env: Mapping[str, str]
 ) -> Line:
     """What loading holds in anonymous memory, by load format. Memory-mapped safetensors hold none."""
-    size = (model.weights_bytes if model else None) or (int(weights.total(checkpoint)) if checkpoint else None)
+    size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
     if size is None:
         return ZERO
     form = str(args.given.get("load_format") or "auto")
@@ -163,7 +165,9 @@ def _staged(
         limit = extra.get("memory_limit", env.get("RUNAI_STREAMER_MEMORY_LIMIT"))
         bound = int(limit) if isinstance(limit, int) or (isinstance(limit, str) and limit.isdigit()) else 40 * 10**9
         each = min(size // ranks if form.endswith("sharded") else size, bound or SHARD)
-        return Line(0, each // 4, each * (1 if extra.get("distributed") else min(ranks, 4)), each * ranks, f"{form} buffers")
+        return Line(
+            0, each // 4, each * (1 if extra.get("distributed") else min(ranks, 4)), each * ranks, f"{form} buffers"
+        )
     if strategy == "eager":
         return Line(shard, shard * ranks, 2 * shard * ranks, 2 * shard * ranks, f"2 shards × {ranks} ranks (eager)")
     if extra.get("enable_multithread_load"):
@@ -241,7 +245,9 @@ def _shm(
         return Line(kv_in_shm if known else 0, need, need, max(need, 64 * MI), "one process a GPU: no rings")
     chunk = env.get("VLLM_MQ_MAX_CHUNK_BYTES_MB", "")
     ring = 10 * (int(chunk) if chunk.isascii() and chunk.isdigit() else 16) * MI
-    rings = max(ring, 240 * MI) if release >= RING_FLOOR and backend not in ("ray", "external_launcher") and known else 0
+    rings = (
+        max(ring, 240 * MI) if release >= RING_FLOOR and backend not in ("ray", "external_launcher") and known else 0
+    )
     gpus = ranks * cut.dp_local
     wide = 8 * GI if cut.dp > 1 and cut.expert and gpus >= 8 else 0
     likely = max(2 * GI, GI + gpus * GI // 2, wide) + kv_in_shm + cache

@@ -17,6 +17,8 @@ from webhook.release import Release
 SOURCE = "vLLM 0.33 v1/kv_cache_interface.py, v1/core/kv_cache_utils.py"
 HYBRID_SINCE = Release(0, 9, 1)
 """The hybrid KV cache manager: before, layers with a window are stored like the others."""
+ENCODERS = ("bert", "roberta", "xlm-roberta", "modernbert", "nomic_bert", "eurobert", "distilbert", "new", "gte")
+"""Encoder-only families: their attention stores nothing."""
 ATTENTION = ("full_attention", "sliding_attention", "chunked_attention")
 
 
@@ -146,7 +148,7 @@ def state_bytes(model: Model, settings: Settings, kind: str) -> int | None:
     wide = 4 if model.config.get("mamba_ssm_dtype", model.config.get("mamba_ssm_cache_dtype")) == "float32" else None
     if kind == "linear_attention":
         if (sizes := shape.delta_net(model)) is not None:
-            keys, values, heads, kernel = sizes
+            keys, values, _, kernel = sizes
             key = shape.number(model.config, "linear_key_head_dim") or 128
             convolution = (2 * keys + values) // tp * (kernel - 1 + draft) * settings.dtype
             return convolution + values // tp * key * (wide or settings.dtype)
@@ -158,10 +160,14 @@ def state_bytes(model: Model, settings: Settings, kind: str) -> int | None:
         if mixer is None:
             return None
         if not mixer.heads:
-            return mixer.inner // tp * (mixer.kernel - 1) * settings.dtype + mixer.inner // tp * mixer.state * (wide or settings.dtype)
+            return mixer.inner // tp * (mixer.kernel - 1) * settings.dtype + mixer.inner // tp * mixer.state * (
+                wide or settings.dtype
+            )
         groups = max(mixer.groups, tp)
         convolved = (mixer.inner + 2 * groups * mixer.state) // tp
-        return convolved * (mixer.kernel - 1 + draft) * settings.dtype + mixer.inner // tp * mixer.state * (wide or settings.dtype)
+        return convolved * (mixer.kernel - 1 + draft) * settings.dtype + mixer.inner // tp * mixer.state * (
+            wide or settings.dtype
+        )
     if kind == "conv":
         kernel = shape.number(model.config, "conv_L_cache") or 3
         return (model.hidden_size or 0) // tp * (kernel - 1) * settings.dtype
@@ -171,15 +177,11 @@ def state_bytes(model: Model, settings: Settings, kind: str) -> int | None:
 def layout(model: Model, settings: Settings, first: int = 0, last: int | None = None) -> Layout | None:
     """The layout of the layers `first … last` of one rank; None where nothing is known of them."""
     layers = model.num_hidden_layers
-    if not layers:
+    if not layers or model.model_type in ENCODERS:
         return None
     last = layers if last is None else last
     shared = shape.number(model.config, "num_kv_shared_layers") or 0
-    kinds: dict[str, int] = {}
-    for index in range(first, min(last, layers - shared)):
-        kind = shape.kind(model, index)
-        if kind not in shape.STATELESS:
-            kinds[kind] = kinds.get(kind, 0) + 1
+    kinds = _kinds(model, first, min(last, layers - shared))
     if last == layers and settings.speculative and settings.speculative.layers:
         kinds["full_attention"] = kinds.get("full_attention", 0) + settings.speculative.layers
     known = settings.speculative is None or settings.speculative.known
@@ -191,12 +193,20 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
     return _grouped(model, settings, kinds, known)
 
 
-def _described(
-    model: Model, settings: Settings, kinds: dict[str, int], known: bool
-) -> tuple[dict[str, int], bool]:
+def _kinds(model: Model, first: int, last: int) -> dict[str, int]:
+    """Kind of layer → how many of the layers `first … last` are of it; those without a cache left out."""
+    if last <= first:
+        return {}
+    if len(model.layer_types) < last:
+        return {shape.kind(model, first): last - first}
+    kinds = model.layer_types[first:last]
+    return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds) if kind not in shape.STATELESS}
+
+
+def _described(model: Model, settings: Settings, kinds: dict[str, int], known: bool) -> tuple[dict[str, int], bool]:
     """Without the kinds whose cache is not described here, and with windows as this release stores them."""
     found: dict[str, int] = {}
-    windows = settings.v1 and (settings.release >= HYBRID_SINCE or len(kinds) == 1)
+    windows = settings.windows and (settings.release >= HYBRID_SINCE or len(kinds) == 1)
     for kind, count in kinds.items():
         stored = kind
         if kind in ("sliding_attention", "chunked_attention") and not windows:
@@ -240,7 +250,11 @@ def _grouped(model: Model, settings: Settings, kinds: dict[str, int], known: boo
         Group(
             kind,
             tokens.get(kind, 0),
-            (model.sliding_window if kind == "sliding_attention" else shape.number(model.config, "attention_chunk_size"))
+            (
+                model.sliding_window
+                if kind == "sliding_attention"
+                else shape.number(model.config, "attention_chunk_size")
+            )
             or 0
             if kind in ("sliding_attention", "chunked_attention")
             else 0,
@@ -249,9 +263,7 @@ def _grouped(model: Model, settings: Settings, kinds: dict[str, int], known: boo
         for kind, (_, count) in members.items()
         for _ in range(count)
     )
-    full = sum(
-        ceil(depth * page / tokens[group.kind]) for group in groups if group.kind == "full_attention"
-    )
+    full = sum(ceil(depth * page / tokens[group.kind]) for group in groups if group.kind == "full_attention")
     return Layout(groups, depth * page, size, full, known)
 
 

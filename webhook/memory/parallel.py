@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 from webhook.args import EngineArgs
@@ -52,8 +53,7 @@ class Parallel:
             sizes = [layers // self.pp] * self.pp
             for i in range(2, layers % self.pp + 2):
                 sizes[-i] += 1
-        edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-        return tuple(zip(edges, edges[1:], strict=False))
+        return tuple(pairwise(accumulate(sizes, initial=0)))
 
 
 def size(args: EngineArgs, dest: str) -> int:

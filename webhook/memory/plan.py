@@ -12,11 +12,23 @@ from dataclasses import dataclass, replace
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu
-from webhook.memory import activations, budget, cuda_graphs, host, kv_cache, non_torch, settings, startup, weights
+from webhook.memory import (
+    activations,
+    budget,
+    cuda_graphs,
+    host,
+    kv_cache,
+    non_torch,
+    settings,
+    shape,
+    startup,
+    weights,
+)
 from webhook.memory.kv_cache import Layout
 from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict
 from webhook.memory.parallel import gpus_needed, world_size
 from webhook.memory.settings import Settings
+from webhook.memory.shape import Shape
 from webhook.model import Model
 from webhook.quantity import human
 from webhook.release import Release
@@ -34,7 +46,8 @@ SIZES = (
     "speculative_config", "hf_overrides", "model",
 )  # fmt: skip
 """Arguments that decide the sizes: where one can't be known, nothing about them is certain."""
-PLANNED_VENDORS = ("nvidia", "amd")
+OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
+"""Vendors whose vLLM plugin accounts for memory in ways of its own."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ class Judged:
 
     verdict: Verdict
     why: str
-    ledger: GpuLedger
+    ledger: GpuLedger | None
 
 
 def plan(
@@ -62,72 +75,118 @@ def plan(
     Never raises; what can't be known is None in the plan, and `why` says what is missing.
     """
     env = env or {}
-    gpus: Sequence[Gpu | None] = accelerator.gpus if accelerator and accelerator.gpus else ()
-    if not gpus and gpu_memory:
-        gpus = (None,)
     release = args.release or GENERATIONS[-1]
-    smallest = min(gpus, key=lambda gpu: gpu.memory if gpu else 0, default=None)
+    smallest = min(_gpus(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
     memory = gpu_memory or (smallest.memory if smallest else 0)
     resolved = settings.resolve(args, model, smallest, memory, release, env) if model else None
-    found = weights.checkpoint(model, resolved) if model and resolved else None
+    counted = shape.of(model) if model else None
+    found = weights.checkpoint(model, resolved, counted) if model and resolved else None
     hosted = host.ledger(args, model, resolved, release, env, found)
     starting = startup.estimate(model, resolved, found, download=download) if model and resolved else None
+    judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env, counted=counted)
+    return MemoryPlan(judged.verdict, judged.why, judged.ledger, hosted, starting)
+
+
+def judge(
+    args: EngineArgs,
+    model: Model | None,
+    accelerator: Accelerator | None,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+    counted: Shape | None = None,
+) -> Judged:
+    """The GPU's part of the plan: does it fit on every product that this may be, with every release that it may be?
+
+    `counted`: `shape.of(model)`, where it has been computed already.
+    """
+    gpus = _gpus(accelerator, gpu_memory)
     if model is None or not gpus:
-        missing = " and ".join(
-            what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent
-        )
-        return MemoryPlan("unsure", f"{missing} {'is' if ' and ' not in missing else 'are'} not known", None, hosted, starting)
-    planned = [one for gpu in gpus if (one := _on_gpu(args, model, gpu, gpu_memory, env)) is not None]
+        missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
+        return Judged("unsure", f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known", None)
+    counted = counted or shape.of(model)
+    planned = [one for gpu in gpus if (one := _on_gpu(args, model, counted, gpu, gpu_memory, env or {})) is not None]
     if not planned:
-        return MemoryPlan("unsure", "the model's sizes are not known", None, hosted, starting)
-    shown = min(planned, key=lambda one: one.ledger.total.likely)
-    verdicts = {one.verdict for one in planned}
-    verdict = shown.verdict if len(verdicts) == 1 and len(planned) == len(gpus) else "unsure"
-    why = shown.why
-    if verdict != shown.verdict:
-        why = f"it depends on which GPU it is: {shown.why}"
+        return Judged("unsure", "the sizes of the model or of the GPU are not known", None)
+    shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
+    verdict, why = shown.verdict, shown.why
+    if len({one.verdict for one in planned}) > 1 or len(planned) < len(gpus):
+        verdict, why = "unsure", f"it depends on which GPU it is: {why}"
     if accelerator and accelerator.shared and verdict == "fits":
         verdict, why = "unsure", f"{why}; other processes may use the same GPU"
-    return MemoryPlan(verdict, why, shown.ledger, hosted, starting)
+    return Judged(verdict, why, shown.ledger)
+
+
+def fits(
+    args: EngineArgs,
+    model: Model,
+    accelerator: Accelerator,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+    counted: Shape | None = None,
+) -> bool:
+    """Whether the verdict is `fits`: as `judge`, but it stops at the first product or release that does not."""
+    gpus = _gpus(accelerator, gpu_memory)
+    releases = (args.release,) if args.release else GENERATIONS
+    if not gpus or accelerator.shared or releases[-1] < OLDEST:
+        return False
+    return all(
+        (one := _judge(args, model, counted, gpu, gpu_memory, release, env or {})) is not None and one.verdict == "fits"
+        for gpu in gpus
+        for release in releases
+    )
+
+
+def _gpus(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu | None]:
+    if accelerator and accelerator.gpus:
+        return accelerator.gpus
+    return (None,) if measured else ()
 
 
 def _on_gpu(
-    args: EngineArgs, model: Model, gpu: Gpu | None, measured: int | None, env: Mapping[str, str]
+    args: EngineArgs, model: Model, counted: Shape | None, gpu: Gpu | None, measured: int | None, env: Mapping[str, str]
 ) -> Judged | None:
     """One GPU: the release's plan, or every generation's where it is not known."""
-    if gpu is not None and gpu.vendor.lower() not in PLANNED_VENDORS:
-        return None
-    releases = (args.release,) if args.release else GENERATIONS
-    judged = [one for release in releases if release and (one := _judge(args, model, gpu, measured, release, env))]
+    if args.release is not None:
+        one = _judge(args, model, counted, gpu, measured, args.release, env)
+        if one is not None and args.release < OLDEST:
+            return replace(one, verdict="unsure", why=f"vLLM {args.release} is older than what is known here")
+        return one
+    judged = [one for release in GENERATIONS if (one := _judge(args, model, counted, gpu, measured, release, env))]
     if not judged:
         return None
     newest = judged[-1]
-    if len(judged) == 1:
-        if args.release and args.release < OLDEST and newest.verdict != "unsure":
-            return replace(newest, verdict="unsure", why=f"vLLM {args.release} is older than what is known here")
-        return newest
-    verdicts = {one.verdict for one in judged}
-    if len(verdicts) == 1:
+    if len({one.verdict for one in judged}) == 1:
         return newest
     return replace(newest, verdict="unsure", why=f"it depends on vLLM's release, which is not known: {newest.why}")
 
 
 def _judge(
-    args: EngineArgs, model: Model, gpu: Gpu | None, measured: int | None, release: Release, env: Mapping[str, str]
+    args: EngineArgs,
+    model: Model,
+    counted: Shape | None,
+    gpu: Gpu | None,
+    measured: int | None,
+    release: Release,
+    env: Mapping[str, str],
 ) -> Judged | None:
+    """One GPU, one release: the worst of the pipeline's stages."""
     whole = budget.total(gpu, measured)
-    if whole is None:
+    if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
         return None
     resolved = settings.resolve(args, model, gpu, whole.likely, release, env)
-    found = weights.checkpoint(model, resolved)
+    found = weights.checkpoint(model, resolved, counted)
     if found is None:
         return None
     stages = [
         one
-        for stage in weights.heaviest(found, model, resolved)
+        for stage in weights.heaviest(found, resolved)
         if (one := _stage(args, model, resolved, whole, found, stage)) is not None
     ]
-    return min(stages, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely)) if stages else None
+    return min(
+        stages, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0), default=None
+    )
 
 
 RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
@@ -146,18 +205,21 @@ def _stage(
         fixed = resolved.kv_cache_memory
         left = Line(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
     else:
+        likely = allowed.likely - sum(one.likely for one in inside)
+        most = max(likely, allowed.high - sum(one.floor for one in inside))
         left = Line(
-            floor=allowed.high - sum(one.floor for one in inside),
-            low=allowed.low - sum(one.likely for one in inside) - _doubt([one.high - one.likely for one in inside]),
-            likely=allowed.likely - sum(one.likely for one in inside),
-            high=allowed.likely - sum(one.likely for one in inside) + _doubt([one.likely - one.low for one in inside]),
+            floor=most,
+            low=likely - (allowed.likely - allowed.low) - _doubt([one.high - one.likely for one in inside]),
+            likely=likely,
+            high=min(most, likely + _doubt([one.likely - one.low for one in inside])),
             note=f"{human(allowed.likely)} − {human(sum(one.likely for one in inside))}",
             source=kv_cache.SOURCE,
         )
-        left = replace(left, floor=max(left.floor, left.high), high=min(left.high, max(left.floor, left.likely)))
-    first, last = resolved.parallel.stages(len(found.layers))[stage]
+    first, last = resolved.parallel.stages(found.layers)[stage]
     layout = kv_cache.layout(model, resolved, first, last)
     length = resolved.max_model_len
+    if resolved.auto_len and layout and length:
+        length = kv_cache.longest(left.likely, layout, length, resolved)
     ledger = GpuLedger(
         total=whole, budget=allowed, weights=loaded, activations=peak, cuda_graphs=graphs, non_torch=other,
         kv_cache=left,
@@ -188,9 +250,7 @@ def _tokens(left: Line, layout: Layout | None, length: int | None, resolved: Set
     return low, likely, high
 
 
-def _verdict(
-    args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Layout | None
-) -> tuple[Verdict, str]:
+def _verdict(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Layout | None) -> tuple[Verdict, str]:
     """The verdict of one rank, and the arithmetic behind it."""
     left, loaded = ledger.kv_cache, ledger.weights
     if not 0 < resolved.utilization <= 1:
@@ -198,7 +258,8 @@ def _verdict(
     doubts = [f"--{dest.replace('_', '-')}" for dest in SIZES if dest in args.unresolved]
     why = (
         f"{human(ledger.budget.likely)} budget − {human(loaded.likely)} weights − "
-        f"{human(ledger.budget.likely - loaded.likely - left.likely)} for the rest leave {human(left.likely)} of KV cache"
+        f"{human(ledger.budget.likely - loaded.likely - left.likely)} for the rest "
+        f"leave {human(left.likely)} of KV cache"
     )
     if resolved.kv_cache_memory:
         why = f"--kv-cache-memory-bytes gives {human(resolved.kv_cache_memory)} of KV cache"
@@ -208,12 +269,14 @@ def _verdict(
         return "does-not-fit", f"weights {human(loaded.floor)} exceed the GPU's {human(ledger.total.high)}"
     if left.floor <= 0:
         return "does-not-fit", (
-            f"weights take {human(loaded.likely)} (at least {human(loaded.floor)}) of the {human(ledger.budget.likely)} "
-            "that vLLM may use: nothing is left for the KV cache"
+            f"weights take {human(loaded.likely)} (at least {human(loaded.floor)}) of the "
+            f"{human(ledger.budget.likely)} that vLLM may use: nothing is left for the KV cache"
         )
-    if layout is None:
+    if layout is None and resolved.pooling and left.low > 0:
+        return "fits", f"{why.replace('of KV cache', 'free')}; an encoder stores no KV cache"
+    if layout is None or args.given.get("num_gpu_blocks_override"):
         return "unsure", f"how this model's KV cache is laid out is not known here; {why}"
-    needed = ledger.kv_cache_bytes_per_request
+    needed = layout.bytes(1, resolved) if resolved.auto_len else ledger.kv_cache_bytes_per_request
     least = 1 if resolved.auto_len or ledger.max_model_len is None else ledger.max_model_len
     certain = layout.bytes(least, resolved) if layout.known else layout.bytes_per_block
     if left.floor < certain * 0.999:
@@ -229,11 +292,9 @@ def _verdict(
         )
     if needed is None:
         return "unsure", f"{why}; the context length is not known"
-    wanted = layout.bytes(1, resolved) if resolved.auto_len else needed
     if not layout.known:
         return "unsure", f"how this model's KV cache is laid out is only partly known here; {why}"
-    if left.low >= wanted:
-        return "fits", f"{why}; one request of {ledger.max_model_len:,} tokens needs {human(needed)}"
-    if left.likely >= wanted:
-        return "unsure", f"{why}; one request needs {human(needed)}: it is close"
-    return "unsure", f"{why}; one request of {ledger.max_model_len:,} tokens needs {human(needed)}"
+    why = f"{why}; one request of {1 if resolved.auto_len else ledger.max_model_len:,} tokens needs {human(needed)}"
+    if left.low >= needed:
+        return "fits", why
+    return "unsure", f"{why}: it is close" if left.likely >= needed else why

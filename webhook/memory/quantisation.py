@@ -94,7 +94,10 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
     method = str(config.get("quant_method") or config.get("quant_algo") or "").lower().replace("_", "-")
     hint = f"{config.get('_scheme', '')} {config.get('format', '')} {config.get('quant_algo', '')}".upper()
     kept = _kept(model, config)
-    bits, group = _int(config.get("bits") or config.get("w_bit")), _int(config.get("group_size") or config.get("q_group_size"))
+    bits, group = (
+        _int(config.get("bits") or config.get("w_bit")),
+        _int(config.get("group_size") or config.get("q_group_size")),
+    )
     weights = _weights_of(config)
     if weights:
         bits = _int(weights.get("num_bits")) or bits
@@ -116,7 +119,11 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
         return Scheme("FP8", 1.0 + (4 / square if square else 0.0), kept=kept, experts_only="EXPERTS" in hint)
     if "W8A8" in hint or "W8A16" in hint or "INT-QUANTIZED" in hint or bits == 8:
         return Scheme("INT8", 1.0 + (2 / group if group and group > 0 else 0.0), kept=kept)
-    if method in ("awq", "gptq", "auto-round", "auto-gptq", "gptq-marlin", "awq-marlin") or bits in (2, 3, 4) or "W4A16" in hint:
+    if (
+        method in ("awq", "gptq", "auto-round", "auto-gptq", "gptq-marlin", "awq-marlin")
+        or bits in (2, 3, 4)
+        or "W4A16" in hint
+    ):
         if given == "compressed-tensors" and method in ("awq", "auto-round") and group is None:
             method, group = given, 32  # AWQ exported by llm-compressor: symmetric groups of 32
         points = method in ("awq", "gptq", "awq-marlin", "gptq-marlin") or config.get("zero_point") is True

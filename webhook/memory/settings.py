@@ -44,6 +44,9 @@ class Settings:
     prefix_caching: bool | None
     chunked: bool
     pooling: bool
+    """No logits, no sampler, no LM head."""
+    windows: bool
+    """Layers with a sliding window keep only that much: the hybrid KV cache manager is on."""
     speculative: Speculative | None
     lora: Lora | None
     vision: bool
@@ -132,6 +135,7 @@ def resolve(
         prefix_caching=_flag(given.get("enable_prefix_caching")),
         chunked=chunked,
         pooling=pooling,
+        windows=v1 and not given.get("disable_hybrid_kv_cache_manager"),
         speculative=speculative,
         lora=lora,
         vision=not dropped,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from webhook.model import Model
@@ -40,7 +41,10 @@ STATELESS = ("mlp", "moe")
 class Shape:
     """The language model of a checkpoint."""
 
-    layers: tuple[Layer, ...]
+    variants: tuple[Layer, ...]
+    """The different layers there are."""
+    order: tuple[int, ...]
+    """For each layer which variant it is."""
     embedding: int
     head: int
     """0 where it is tied to the embedding."""
@@ -49,10 +53,23 @@ class Shape:
     known: bool
     """False where a size is missing or the kind of layer is not described."""
 
+    def count(self, first: int = 0, last: int | None = None) -> tuple[int, ...]:
+        """How many layers of each variant stand from `first` to before `last`."""
+        order = self.order[first:last]
+        return tuple(order.count(variant) for variant in range(len(self.variants)))
+
+    @cached_property
+    def body(self) -> int:
+        """Elements of all layers."""
+        return sum(
+            count * sum(part.elements for part in layer)
+            for layer, count in zip(self.variants, self.count(), strict=True)
+        )
+
     @property
     def elements(self) -> int:
         """All but `extra`."""
-        return self.embedding + self.head + sum(part.elements for layer in self.layers for part in layer)
+        return self.embedding + self.head + self.body
 
 
 def number(config: Mapping[str, Any], *keys: str) -> int | None:
@@ -75,28 +92,27 @@ def of(model: Model) -> Shape | None:
     layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
     if not layers or not hidden or not vocab:
         return None
-    made: dict[tuple[str, bool], Layer | None] = {}
-    found: list[Layer] = []
-    known = True
-    for index in range(layers):
-        key = (kind(model, index), is_moe(model, index))
-        if key not in made:
-            made[key] = _layer(model, hidden, *key)
-        layer = made[key]
-        known = known and layer is not None
-        found.append(layer or ())
+    numbered: dict[tuple[str, bool], int] = {}
+    order = tuple(
+        numbered.setdefault((kind(model, index), is_moe(model, index)), len(numbered)) for index in range(layers)
+    )
+    described = [_layer(model, hidden, *key) for key in numbered]
+    variants = tuple(layer or () for layer in described)
     extra = 0
-    if model.num_nextn_predict_layers and found:
-        extra = model.num_nextn_predict_layers * (sum(part.elements for part in found[-1]) + 2 * hidden * hidden)
+    if model.num_nextn_predict_layers:
+        extra = model.num_nextn_predict_layers * (
+            sum(part.elements for part in variants[order[-1]]) + 2 * hidden * hidden
+        )
     embedding = vocab * hidden
     if per_layer := number(model.config, "hidden_size_per_layer_input"):  # Gemma 3n, Gemma 4 E
         embedding += (number(model.config, "vocab_size_per_layer_input") or vocab) * layers * per_layer
     return Shape(
-        layers=tuple(found),
+        variants=variants,
+        order=order,
         embedding=embedding,
         head=0 if model.tie_word_embeddings else vocab * hidden,
         extra=extra,
-        known=known,
+        known=all(layer is not None for layer in described),
     )
 
 
@@ -145,7 +161,7 @@ def _layer(model: Model, hidden: int, kind: str, moe: bool) -> Layer | None:
     return None if mlp is None else (*mixer, *mlp)
 
 
-def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:  # noqa: C901 - one branch a kind
+def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
     if kind in STATELESS:
         return ()
     if kind in ("full_attention", "sliding_attention", "chunked_attention"):
@@ -294,7 +310,11 @@ def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
     experts, width = model.num_experts, model.moe_intermediate_size or inner
     if not experts or not width:
         return None
-    found = [*plain, Part(experts * matrices * hidden * width, "experts", "experts"), Part(hidden * experts, "whole", "rest")]
+    found = [
+        *plain,
+        Part(experts * matrices * hidden * width, "experts", "experts"),
+        Part(hidden * experts, "whole", "rest"),
+    ]
     shared = number(config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
                     "shared_intermediate_size")  # fmt: skip
     if model.n_shared_experts:

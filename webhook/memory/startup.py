@@ -7,7 +7,7 @@ graph 0.1 … 0.5 s.
 
 from __future__ import annotations
 
-from webhook.memory import cuda_graphs, weights
+from webhook.memory import cuda_graphs
 from webhook.memory.ledger import Startup
 from webhook.memory.settings import Settings
 from webhook.memory.weights import Checkpoint
@@ -30,7 +30,7 @@ def estimate(
     `download`: the weights are fetched first (True), are there (False), or that is not known (None): then only `high`
     includes it.
     """
-    size = model.weights_bytes or (weights.total(checkpoint) if checkpoint else None)
+    size = model.weights_bytes or (checkpoint.total if checkpoint else None)
     if size is None:
         return None
     amount = size / GB

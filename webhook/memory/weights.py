@@ -1,18 +1,18 @@
 """The model's tensors on one rank, as vLLM's "Model loading took N GiB" counts them.
 
 Elements come from `shape`, their total from the checkpoint (safetensors index) where that was read: what the formulas
-do not name (a vision tower, scales) is the difference. Checked on 100 start-ups of releases 0.8 … 0.27: exact to 0.3 %
-for 16-bit checkpoints.
+do not name (a vision tower, scales) is the difference. Compared with 65 printed values of releases 0.6 … 0.27: off by
+0.1 % in the median, by 2 % for one in twenty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from webhook.memory import parallel, shape
+from webhook.memory import shape
 from webhook.memory.ledger import Line
-from webhook.memory.quantisation import DTYPE_BYTES, STORED_BYTES
+from webhook.memory.quantisation import DTYPE_BYTES, STORED_BYTES, Scheme
 from webhook.memory.settings import Settings
 from webhook.memory.shape import Shape
 from webhook.model import Model
@@ -20,95 +20,122 @@ from webhook.quantity import GI, human
 from webhook.release import Release
 
 SOURCE = "vLLM 0.33 model_executor/layers/linear.py, vocab_parallel_embedding.py, fused_moe/config.py"
-VOCABULARY_MULTIPLE = 64
-"""vocab_parallel_embedding.py, DEFAULT_VOCAB_PADDING_SIZE."""
 
 
-THREE_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v")
-"""Families with M-RoPE, whose table covers four times the positions (layers/rotary_embedding/mrope.py)."""
+@dataclass(frozen=True)
+class Doubt:
+    """How far the likely bytes may be off."""
+
+    spread: float
+    """The 95 % interval, relative."""
+    least: float
+    """The share of the likely bytes that is certainly there."""
+
+
+COUNTED = Doubt(0.006, 0.99)
+"""16-bit checkpoints whose formulas agree with the number of parameters."""
+WITH_TOWER = Doubt(0.012, 0.985)
+"""The same with a vision tower, some of whose layers are not cut by TP."""
+COUNTED_BYTES = Doubt(0.012, 0.985)
+"""Quantised checkpoints whose bytes were counted: kernels repack a little."""
+ONLINE = Doubt(0.012, 0.97)
+"""Quantised while they load: Llama 3.1 8B in FP8 as predicted to 0.1 %."""
+DISAGREE = Doubt(0.03, 0.94)
+"""The formulas miss the number of parameters, which is used."""
+SCHEME = Doubt(0.04, 0.93)
+"""Quantised as the config says, bytes not counted."""
+NAMED = Doubt(0.12, 0.86)
+"""Quantised as the id says: which layers are left in 16 bits is not known."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model's tensors by where they go, in bytes on the GPU before they are cut over ranks."""
+    """A model's tensors in bytes on the GPU, before they are cut over ranks."""
 
-    layers: tuple[tuple[float, float, float, float], ...]
-    """For each layer: bytes cut by TP, by KV heads, whole on each rank, and of routed experts."""
+    counted: Shape
+    variants: tuple[Mapping[shape.Cut, float], ...]
+    """For each variant of a layer: bytes by how they are cut."""
     embedding: float
     head: float
+    tied: bool
     vision: float
     absorbed: float
     """MLA: copies of kv_b in the model's dtype, a layer (vLLM keeps W_UK and W_UV beside it from 0.7.1)."""
     draft: float
-    tied: bool
-    exact: bool
-    """The checkpoint's bytes were counted, or the formulas agree with the number of its parameters."""
-    spread: float
-    """Relative doubt of the total."""
-    least: float
-    """Share of the likely bytes that are certainly there."""
+    """Multi-token-prediction layers."""
+    doubt: Doubt
+
+    @property
+    def layers(self) -> int:
+        """How many layers."""
+        return len(self.counted.order)
+
+    @property
+    def total(self) -> float:
+        """Bytes of the whole model, once."""
+        body = sum(count * sum(cuts.values()) for cuts, count in zip(self.variants, self.counted.count(), strict=True))
+        return self.embedding + self.head + self.vision + body
 
 
-def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
-    """The checkpoint as this engine loads it; None where not even its size can be known."""
-    counted = shape.of(model)
+def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Checkpoint | None:
+    """The checkpoint as this engine loads it; `counted` is `shape.of(model)`. None where its size can't be known."""
     if counted is None:
         return None
     total = total_elements(model)
-    tied = counted.head == 0
-    if not tied and total and model.config.get("tie_word_embeddings") is None:
-        # a table's row may lack the key: the number of parameters tells
-        tied = abs(total - (counted.elements - counted.head)) < 0.01 * total
-    head = 0 if tied or settings.pooling else counted.head
-    body = sum(part.elements for layer in counted.layers for part in layer)
-    plain = counted.embedding + (0 if tied else counted.head) + body
-    agrees = bool(total) and counted.known and abs(total - plain - _drafted(model, total, plain, counted)) <= 0.015 * plain
-    stretch, vision = 1.0, 0
+    tied = _is_tied(model, counted, total)
+    plain = counted.elements - (counted.head if tied else 0)
+    ends = plain - counted.body
+    agrees, stretch, vision = False, 1.0, 0
     if total:
         rest = total - plain
-        if rest > 0 and counted.extra and rest >= 0.8 * counted.extra + 0.5 * _vision_estimate(model):
-            rest -= counted.extra
+        drafted = counted.extra and rest >= 0.8 * counted.extra + 0.5 * _vision_estimate(model)
+        rest -= counted.extra if drafted else 0
         if model.vision_config and rest > 0:
             vision, agrees = rest, counted.known and rest < 0.6 * plain
-        elif counted.known and abs(rest) <= 0.02 * plain:
-            stretch = 1 + rest / body if body else 1.0
-        elif body and counted.embedding + head < total:
-            stretch = (total - counted.embedding - (0 if tied else counted.head)) / body
-    elif model.vision_config:
+        elif counted.body and ends < total:
+            stretch = (counted.body + rest) / counted.body
+            agrees = counted.known and abs(rest) <= 0.015 * plain
+    elif counted.known:
         vision = _vision_estimate(model)
-    if not total and not counted.known:
+    else:
         return None
-    if not body and total:  # no layer is described: the checkpoint's bytes are spread evenly over them
-        each = (total - counted.embedding - head) / max(1, len(counted.layers))
-        counted = Shape((((shape.Part(int(each), "column", "mlp")),),) * len(counted.layers), counted.embedding, head, 0, False)
+    if not counted.body:
+        if total is None or total <= ends:
+            return None
+        each = (total - ends) // len(counted.order)
+        counted = Shape(((shape.Part(each, "column", "mlp"),),), (0,) * len(counted.order), counted.embedding,
+                        counted.head, 0, False)  # fmt: skip
         stretch = 1.0
-    return _in_bytes(model, settings, counted, head, vision, stretch, agrees, tied)
+    return _in_bytes(model, settings, counted, stretch=stretch, vision=vision, tied=tied, agrees=agrees)
 
 
 def total_elements(model: Model) -> int | None:
     """Parameters of the checkpoint, from the surest source: its bytes where it is not quantised, else the number that
     its owner states. None where neither is known."""
-    if not model.quantization_config and model.weights_bytes:
-        stored = model.dtype_parameters
-        width = DTYPE_BYTES.get(model.torch_dtype or "", 2)
-        if stored and abs(sum(STORED_BYTES.get(k, 2) * n for k, n in stored.items()) / model.weights_bytes - 1) < 0.005:
-            return sum(stored.values())
-        if model.parameters and abs(model.weights_bytes / model.parameters / width - 1) < 0.01:
-            return model.parameters
-        return model.weights_bytes // width
-    if model.parameters and model.quantization_config and model.dtype_parameters and model.weights_bytes:
-        # some tables state packed words as parameters
-        if model.parameters < 0.9 * model.weights_bytes / 2:
-            return None
-    return model.parameters
+    if model.quantization_config:
+        if model.parameters and model.weights_bytes and model.parameters < 0.45 * model.weights_bytes:
+            return None  # some tables state packed words as parameters
+        return model.parameters
+    if model.weights_bytes is None:
+        return model.parameters
+    stored = model.dtype_parameters
+    if stored and abs(sum(STORED_BYTES.get(k, 2) * n for k, n in stored.items()) / model.weights_bytes - 1) < 0.005:
+        return sum(stored.values())
+    width = DTYPE_BYTES.get(model.torch_dtype or "", 2)
+    if model.parameters and abs(model.weights_bytes / model.parameters / width - 1) < 0.01:
+        return model.parameters
+    return model.weights_bytes // width
 
 
-def _drafted(model: Model, total: int | None, plain: int, counted: Shape) -> int:
-    return counted.extra if total and total - plain >= 0.8 * counted.extra else 0
+def _is_tied(model: Model, counted: Shape, total: int | None) -> bool:
+    """As config.json says; a table's row may lack the key, and then the number of parameters tells."""
+    if not counted.head or not total or model.config.get("tie_word_embeddings") is not None:
+        return counted.head == 0
+    return abs(total - (counted.elements - counted.head)) < 0.01 * total
 
 
 def _vision_estimate(model: Model) -> int:
-    """Parameters of a vision transformer: 12 hidden² a layer where its MLP is 4 times as wide."""
+    """Parameters of a vision transformer, for where the checkpoint's total does not tell."""
     config = model.vision_config or {}
     depth = shape.number(config, "depth", "num_hidden_layers", "layers")
     hidden = shape.number(config, "hidden_size", "width", "embed_dim")
@@ -118,82 +145,93 @@ def _vision_estimate(model: Model) -> int:
     return depth * (4 * hidden * hidden + 2 * hidden * inner) + 4 * hidden * (model.hidden_size or hidden)
 
 
+GROUPS: tuple[shape.Group, ...] = ("attention", "linear", "mlp", "experts", "shared", "rest")
+
+
 def _in_bytes(
-    model: Model, settings: Settings, counted: Shape, head: int, vision: int, stretch: float, agrees: bool, tied: bool
+    model: Model, settings: Settings, counted: Shape, *, stretch: float, vision: int, tied: bool, agrees: bool
 ) -> Checkpoint:
     scheme, width = settings.scheme, settings.dtype
-    spread, least = (0.006, 0.99) if agrees else (0.03, 0.94)
-    if scheme is None:
-        rates: dict[str, float] = {}
-        quantised_vision = float(width)
-        head_bytes = head * width
-    else:
-        rates = {
-            group: scheme.share_kept(group) * width + (1 - scheme.share_kept(group)) * scheme.bytes * _padding(model, settings, group)
-            for group in ("attention", "linear", "mlp", "experts", "shared", "rest")
-        }
-        quantised_vision = scheme.share_kept("vision") * width + (1 - scheme.share_kept("vision")) * scheme.bytes
-        head_bytes = head * width
-        spread, least = max(spread, 0.02), min(least, 0.95)
-    vision_bytes = vision * quantised_vision
-
-    def rate(group: str) -> float:
-        return rates.get(group, float(width))
-
-    draft = counted.extra * (rate("experts") if model.num_experts else rate("mlp"))
-    exact = agrees
-    scale = 1.0
-    if scheme is not None and not scheme.online and model.weights_bytes:
-        # the bytes are counted: what is quantised takes what the rest leaves
-        firm = (counted.embedding + head) * width + vision_bytes
-        loose = sum(part.elements * stretch * _unpadded(rate, model, settings, part.group) for layer in counted.layers for part in layer)
-        left = model.weights_bytes - firm
-        if counted.extra and left - draft > 0.97 * loose:
-            left -= draft
-        if loose > 0 and 0.6 < left / loose < 1.6:
-            scale, exact = left / loose, True
-            spread, least = 0.012, 0.985
-        else:
-            exact, spread, least = False, 0.08, 0.85
-    elif scheme is not None and not scheme.online:
-        # the scheme is named, its exceptions perhaps not: embeddings aside, at most all layers stay in 16 bit
-        spread, least = (0.04, 0.93) if scheme.said else (0.10, 0.88)
-    layers = []
-    for layer in counted.layers:
-        cuts = {"column": 0.0, "key-value": 0.0, "whole": 0.0, "experts": 0.0}
+    rates = {group: stretch * _rate(scheme, group, width) for group in GROUPS}
+    vision_bytes = vision * _rate(scheme, "vision", width)
+    draft = counted.extra * _rate(scheme, "experts" if model.num_experts else "mlp", width)
+    doubt = DISAGREE if not agrees else WITH_TOWER if vision else COUNTED
+    if scheme is not None and scheme.online:
+        doubt = ONLINE if agrees else DISAGREE
+    elif scheme is not None:
+        doubt = SCHEME if scheme.said else NAMED
+        scale = _scale(model, counted, rates, vision_bytes, draft, width, tied=tied)
+        if scale is not None:
+            doubt = COUNTED_BYTES
+            rates = {group: rate * scale for group, rate in rates.items()}
+    rates["experts"] *= padding(model, settings)
+    variants: list[Mapping[shape.Cut, float]] = []
+    for layer in counted.variants:
+        cuts: dict[shape.Cut, float] = {}
         for part in layer:
-            cuts[part.cut] += part.elements * stretch * scale * rate(part.group)
-        layers.append((cuts["column"], cuts["key-value"], cuts["whole"], cuts["experts"]))
+            cuts[part.cut] = cuts.get(part.cut, 0.0) + part.elements * rates[part.group]
+        variants.append(cuts)
     return Checkpoint(
-        layers=tuple(layers),
+        counted=counted,
+        variants=tuple(variants),
         embedding=counted.embedding * width,
-        head=head_bytes,
+        head=0 if tied or settings.pooling else counted.head * width,
+        tied=tied,
         vision=vision_bytes,
         absorbed=_absorbed(model, settings),
         draft=draft,
-        tied=tied,
-        exact=exact,
-        spread=spread,
-        least=least,
+        doubt=doubt,
     )
 
 
-def _unpadded(rate: object, model: Model, settings: Settings, group: str) -> float:
-    assert callable(rate)
-    return float(rate(group)) / _padding(model, settings, group)
+def _rate(scheme: Scheme | None, group: str, width: int) -> float:
+    """Bytes for each element of a group of tensors."""
+    if scheme is None:
+        return width
+    kept = scheme.share_kept(group)
+    return kept * width + (1 - kept) * scheme.bytes
 
 
-def _padding(model: Model, settings: Settings, group: str) -> float:
+def _scale(
+    model: Model,
+    counted: Shape,
+    rates: Mapping[shape.Group, float],
+    vision: float,
+    draft: float,
+    width: int,
+    *,
+    tied: bool,
+) -> float | None:
+    """What a quantised checkpoint's counted bytes are of the formulas', for its layers; None where they do not match
+    or were not counted."""
+    if not model.weights_bytes:
+        return None
+    body = sum(
+        count * sum(part.elements * rates[part.group] for part in layer)
+        for layer, count in zip(counted.variants, counted.count(), strict=True)
+    )
+    left = model.weights_bytes - vision - (counted.embedding + (0 if tied else counted.head)) * width
+    if counted.extra and left - draft > 0.97 * body:
+        left -= draft
+    return left / body if body and 0.6 < left / body < 1.6 else None
+
+
+def padding(model: Model, settings: Settings) -> float:
     """MXFP4 experts are padded when they are loaded (vLLM quantization/mxfp4.py): the hidden size to a multiple of
     256, and on Marlin (before Hopper) each rank's width to a multiple of 128."""
-    if group != "experts" or settings.scheme is None or settings.scheme.name != "MXFP4" or not model.hidden_size:
+    if settings.scheme is None or settings.scheme.name != "MXFP4" or not model.hidden_size:
         return 1.0
     factor = -(-model.hidden_size // 256) * 256 / model.hidden_size
     width = model.moe_intermediate_size or model.intermediate_size or 0
-    each = max(1, width // settings.parallel.experts)
+    each = width // settings.parallel.experts
     if settings.capability and settings.capability < (9, 0) and not settings.parallel.expert and each > 1:
         factor *= -(-each // 128) * 128 / each
     return factor
+
+
+def uses_mla(settings: Settings) -> bool:
+    """Multi-head latent attention stores latents from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
+    return settings.release >= Release(0, 7, 1) and settings.env.get("VLLM_MLA_DISABLE") != "1"
 
 
 def _absorbed(model: Model, settings: Settings) -> float:
@@ -203,59 +241,31 @@ def _absorbed(model: Model, settings: Settings) -> float:
     return model.kv_lora_rank * model.num_attention_heads * width * settings.dtype
 
 
-def uses_mla(settings: Settings) -> bool:
-    """Multi-head latent attention stores latents from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
-    return settings.release >= Release(0, 7, 1) and settings.env.get("VLLM_MLA_DISABLE") != "1"
+THREE_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v")
+"""Families with M-RoPE, whose table covers four times the positions (layers/rotary_embedding/mrope.py)."""
 
 
 def rotary_cache(model: Model, settings: Settings) -> int:
     """The table of cosines and sines: positions × rotated width in the model's dtype, once for each kind of layer
-    (vLLM 0.33 layers/rotary_embedding). Linear and dynamic scaling multiply the positions, M-RoPE takes four times."""
+    (vLLM 0.33 layers/rotary_embedding). Linear and dynamic scaling multiply the positions, M-RoPE takes four times:
+    32 MiB for Llama 3.1, 0.5 GiB for Gemma 3 4B."""
     positions = model.max_position_embeddings or 0
-    width = model.qk_rope_head_dim if model.kv_lora_rank else model.head_dim
-    if not positions or not width:
-        return 0
+    width = (model.qk_rope_head_dim if model.kv_lora_rank else model.head_dim) or 0
     config = model.config
     partial = config.get("partial_rotary_factor")
     if isinstance(partial, int | float) and 0 < partial < 1:
         width = int(width * partial)
+    plain = positions * width * settings.dtype
     scaling = config.get("rope_scaling")
-    kind, factor = None, 1.0
-    if isinstance(scaling, dict):
-        kind = scaling.get("rope_type") or scaling.get("type")
-        factor = scaling["factor"] if isinstance(scaling.get("factor"), int | float) else 1.0
-    if kind in ("linear", "dynamic"):
-        positions = int(positions * max(1.0, min(float(factor), 64.0)))
-    elif model.model_type in THREE_AXES or (isinstance(scaling, dict) and "mrope_section" in scaling):
-        positions *= 4
-    table = positions * width * settings.dtype
-    if "sliding_attention" in model.layer_types and model.model_type not in ("gpt_oss",):
-        table += (model.max_position_embeddings or 0) * width * settings.dtype
-    return table
-
-
-def of_stage(found: Checkpoint, model: Model, settings: Settings, stage: int) -> float:
-    """Bytes on one rank of a pipeline stage."""
-    cut = settings.parallel
-    first, last = cut.stages(len(found.layers))[stage]
-    heads = min(cut.tp, model.num_key_value_heads or cut.tp)
-    column = key_value = whole = experts = 0.0
-    for layer in found.layers[first:last]:
-        column += layer[0]
-        key_value += layer[1]
-        whole += layer[2]
-        experts += layer[3]
-    total = column / cut.tp + key_value / heads + whole + experts / cut.experts + (last - first) * found.absorbed / cut.tp
-    ends = stage == cut.pp - 1
-    if stage == 0 or (found.tied and ends):
-        total += found.embedding / cut.tp
-    if ends:
-        total += found.head / cut.tp
-        if settings.speculative and settings.speculative.method == "mtp":
-            total += found.draft / (cut.experts if model.num_experts else cut.tp)
-    if stage == 0:
-        total += vision_on_rank(found, settings)
-    return total + rotary_cache(model, settings)
+    scaling = scaling if isinstance(scaling, Mapping) else {}
+    factor = scaling.get("factor")
+    times = 1.0
+    if (scaling.get("rope_type") or scaling.get("type")) in ("linear", "dynamic") and isinstance(factor, int | float):
+        times = max(1.0, min(float(factor), 64.0))
+    elif model.model_type in THREE_AXES or "mrope_section" in scaling:
+        times = 4.0
+    local = plain if "sliding_attention" in model.layer_types and "rope_local_base_freq" in config else 0
+    return int(plain * times) + local
 
 
 def vision_on_rank(found: Checkpoint, settings: Settings) -> float:
@@ -265,34 +275,55 @@ def vision_on_rank(found: Checkpoint, settings: Settings) -> float:
     return found.vision / (1 if settings.vision_replicated else settings.parallel.tp)
 
 
+def of_stage(found: Checkpoint, model: Model, settings: Settings, stage: int) -> float:
+    """Bytes on one rank of a pipeline stage."""
+    cut = settings.parallel
+    first, last = cut.stages(found.layers)[stage]
+    ranks: Mapping[shape.Cut, int] = {
+        "column": cut.tp,
+        "key-value": min(cut.tp, model.num_key_value_heads or cut.tp),
+        "whole": 1,
+        "experts": cut.experts,
+    }
+    total = (last - first) * found.absorbed / cut.tp
+    for cuts, count in zip(found.variants, found.counted.count(first, last), strict=True):
+        total += count * sum(size / ranks[how] for how, size in cuts.items())
+    at_end = stage == cut.pp - 1
+    if stage == 0:
+        total += found.embedding / cut.tp + vision_on_rank(found, settings)
+    elif at_end and found.tied:
+        total += found.embedding / cut.tp
+    if at_end:
+        total += found.head / cut.tp
+        if settings.speculative and settings.speculative.method == "mtp":
+            total += found.draft / (cut.experts if model.num_experts else cut.tp)
+    return total + rotary_cache(model, settings)
+
+
 def lora(model: Model, settings: Settings) -> float:
     """LoRA slots: for each adapted linear layer max_loras × rank × (inputs + outputs); A whole, B cut by TP unless
     `--fully-sharded-loras` (vLLM 0.33 lora/layers)."""
     if settings.lora is None or not model.hidden_size or not model.num_hidden_layers:
         return 0.0
-    hidden, inner = model.hidden_size, model.intermediate_size or 4 * model.hidden_size
+    hidden, inner, tp = model.hidden_size, model.intermediate_size or 4 * model.hidden_size, settings.parallel.tp
     heads = (model.num_attention_heads or 1) * (model.head_dim or 0)
     groups = (model.num_key_value_heads or 1) * (model.head_dim or 0)
-    tp = settings.parallel.tp
-    inputs = 3 * hidden + heads / tp + 2 * hidden + inner / tp
-    outputs = (heads + 2 * groups) / tp + hidden + 2 * inner / tp + hidden
+    inputs = 5 * hidden + (heads + inner) / tp
+    outputs = 2 * hidden + (heads + 2 * groups + 2 * inner) / tp
     if settings.lora.sharded:
         inputs /= tp
-    per_layer = settings.lora.rank * (inputs + outputs) * 2
-    slots = settings.lora.slots + (1 if settings.release < Release(0, 6) else 0)
-    return slots * per_layer * model.num_hidden_layers / settings.parallel.pp
+    layers = model.num_hidden_layers / settings.parallel.pp
+    return settings.lora.slots * settings.lora.rank * (inputs + outputs) * settings.dtype * layers
 
 
 def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Line:
     """Weights of one rank of `stage`. `floor`: what is certainly loaded."""
     cut = settings.parallel
-    bytes_ = of_stage(found, model, settings, stage)
-    vision = vision_on_rank(found, settings) if stage == 0 else 0.0
-    sure = bytes_ - vision
+    loaded = of_stage(found, model, settings, stage)
     slots = lora(model, settings)
-    likely = bytes_ + slots
-    floor = found.least * sure
-    note = human(total(found))
+    likely = loaded + slots
+    floor = found.doubt.least * (loaded - (vision_on_rank(found, settings) if stage == 0 else 0))
+    note = human(found.total)
     if cut.tp * cut.pp > 1:
         note += f" over {cut.tp * cut.pp} GPUs"
     if settings.scheme:
@@ -300,29 +331,19 @@ def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Lin
     if slots:
         note += f", {human(slots)} LoRA slots"
     if settings.cpu_offload:
-        offloaded = min(settings.cpu_offload, max(0.0, likely - (found.embedding + found.head) / cut.tp))
-        likely -= offloaded
+        likely = max(0.0, likely - settings.cpu_offload)
         floor = max(0.0, floor - settings.cpu_offload)
-        note += f", {human(offloaded)} offloaded to the host"
-    low, high = likely * (1 - found.spread), likely * (1 + found.spread)
+        note += f", up to {human(settings.cpu_offload)} offloaded to the host"
+    spread = found.doubt.spread * loaded
+    low, high = max(0.0, likely - spread - 0.3 * slots), likely + spread + 0.3 * slots
     if settings.speculative and not settings.speculative.known:
         high += 2 * GI
         note += ", and a draft model of unknown size"
     return Line(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
 
 
-def total(found: Checkpoint) -> float:
-    """Bytes of the whole model on the GPU, once."""
-    return found.embedding + found.head + found.vision + sum(sum(layer) for layer in found.layers)
-
-
-def key_value_heads(model: Model, settings: Settings) -> int:
-    """KV heads on one rank."""
-    return parallel.key_value_heads(model.num_key_value_heads or 1, settings.parallel.tp)
-
-
-def heaviest(found: Checkpoint, model: Model, settings: Settings) -> Sequence[int]:
+def heaviest(found: Checkpoint, settings: Settings) -> Sequence[int]:
     """The pipeline stages that may have the least room: the first, the last and the one with the most layers."""
-    stages = settings.parallel.stages(len(found.layers))
-    most = max(range(len(stages)), key=lambda i: stages[i][1] - stages[i][0])
+    stages = settings.parallel.stages(found.layers)
+    most = max(range(len(stages)), key=lambda stage: stages[stage][1] - stages[stage][0])
     return sorted({0, most, len(stages) - 1})

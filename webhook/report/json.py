@@ -11,7 +11,7 @@ from webhook.report import plan
 
 def result(file: str, report: Report, one: Result) -> dict[str, Any]:
     """One vLLM container."""
-    metadata = report.object.get("metadata") or {}
+    metadata = report.metadata
     findings = [finding(report, judged) for judged in one.findings if judged.mode != "ignore"]
     return {
         "file": file,

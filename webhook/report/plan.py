@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from webhook.args import EngineArgs
 from webhook.engine import Engine
 from webhook.lint import Judged
 from webhook.memory.ledger import GpuLedger, HostLedger, Line
@@ -22,7 +23,7 @@ def tree(engine: Engine) -> dict[str, Any]:
         "model": _model(engine),
         "engine": {
             "version": str(engine.release) if engine.release else None,
-            "arguments": dict(args.given),
+            "arguments": {**_unread(args), **args.given},
             "unresolved": dict(args.unresolved),
             "unknown": [flag.flag for flag in args.unknown],
             "errors": [error.message for error in args.errors],
@@ -43,6 +44,11 @@ def tree(engine: Engine) -> dict[str, Any]:
             "parts": dict(plan.startup.parts),
         },
     }
+
+
+def _unread(args: EngineArgs) -> dict[str, Any]:
+    """Flags that this release does not know are arguments all the same: as written, under the name they would have."""
+    return {flag.lstrip("-").replace("-", "_"): value for flag, value in args.unread.items()}
 
 
 def _model(engine: Engine) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 
 from webhook.report.text import PLANES
 from webhook.rule import Rule
@@ -18,7 +19,13 @@ def body(rule: type[Rule]) -> str:
 
 def parameters(rule: type[Rule]) -> list[tuple[str, str, str]]:
     """Name as in a policy, default, meaning of each parameter."""
-    return [(info.alias or name, str(info.default), info.description or "") for name, info in rule.model_fields.items()]
+    return [(camel(one.name), str(one.default), one.metadata["description"]) for one in fields(rule)]
+
+
+def camel(name: str) -> str:
+    """`shared_maximum` as a policy spells it: `sharedMaximum`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
 
 
 def text(rule: type[Rule]) -> str:

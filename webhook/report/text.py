@@ -41,7 +41,7 @@ def one_line(text: str) -> str:
 
 def subject(report: Report) -> str:
     """ "Deployment prod/llama-70b"."""
-    metadata = report.object.get("metadata") or {}
+    metadata = report.metadata
     name = metadata.get("name") or metadata.get("generateName") or "(no name)"
     namespace = metadata.get("namespace")
     return f"{report.object.get('kind') or 'object'} {f'{namespace}/' if namespace else ''}{name}"
@@ -80,17 +80,18 @@ def block(judged: Judged, mark: str = "") -> str:
 
 
 def _suggestions(judged: Judged) -> list[str]:
+    """The changes, each enough by itself; "fits" is said only where the planner computed it."""
     suggestions = [clean(text) for text in judged.finding.suggestions]
     if not suggestions:
         return []
+    fits = judged.finding.computed
     if len(suggestions) == 1:
-        return _wrap(f"this fits: {suggestions[0]}", "  ")
-    first = "  any one of these fits:  "
+        return _wrap(f"{'this fits' if fits else 'change'}: {suggestions[0]}", "  ", "    ")
+    first = f"  any one of these{' fits' if fits else ''}:  "
     out = []
     for index, text in enumerate(suggestions):
-        lead = first if index == 0 else " " * len(first)
         end = " ·" if index < len(suggestions) - 1 else ""
-        out += _wrap(text + end, lead, " " * len(first))
+        out += _wrap(text + end, first if index == 0 else " " * len(first), " " * len(first))
     return out
 
 
@@ -113,7 +114,10 @@ def warnings(report: Report) -> list[str]:
         key=lambda judged: order[judged.finding.certainty],
     )
     lines = [f"podfit {judged.rule}: {judged.finding.message} ({judged.finding.path})" for judged in warned]
-    lines += [f"podfit: {error.rule} could not be checked ({error.error}); allowed" for error in report.errors]
+    lines += [
+        f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed"
+        for error in report.errors
+    ]
     return [_cut(one_line(line)) for line in lines]
 
 

@@ -21,7 +21,7 @@ class GpuCountMismatch(Rule):
     Engines that span Pods (Ray, `--nnodes`, LeaderWorkerSet) are not judged by one container.
     """
 
-    plane = "gpu"
+    plane = "config"
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

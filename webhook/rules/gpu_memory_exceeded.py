@@ -32,11 +32,12 @@ class GpuMemoryExceeded(Rule):
         ledger = engine.plan.gpu
         if ledger is None or ledger.kv_cache.likely > 0:
             return
+        name = engine.gpu.value.name if engine.gpu else "GPU"
         certain = engine.plan.verdict == "does-not-fit" and ledger.kv_cache.floor <= 0
         yield Finding(
             path=engine.command.path,
             message=f"weights take {human(ledger.weights.likely)} of each GPU; "
-            f"vLLM may use {human(ledger.budget.likely)} of {_gpu(engine)}",
+            f"vLLM may use {human(ledger.budget.likely)} of the {name}'s {human(ledger.total.likely)}",
             details=(
                 f"weights: {ledger.weights.note or human(ledger.weights.likely)}",
                 f"budget: {ledger.budget.note}",
@@ -45,10 +46,5 @@ class GpuMemoryExceeded(Rule):
             ),
             certainty="certain" if certain else "likely",
             suggestions=engine.alternatives,
+            computed=True,
         )
-
-
-def _gpu(engine: Engine) -> str:
-    return f"an {engine.gpu.value.name}" if engine.gpu and engine.gpu.value.name[:1] in "AEIO" else (
-        f"a {engine.gpu.value.name}" if engine.gpu else "the GPU"
-    )  # fmt: skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from pydantic import Field
+from dataclasses import dataclass
 
 from webhook.engine import Engine
-from webhook.rule import Finding, Rule
+from webhook.rule import Finding, Rule, parameter
 
 
+@dataclass(frozen=True)
 class GpuMemoryUtilizationTooHigh(Rule):
     """The share of GPU memory that vLLM may use is out of range or leaves nothing to others.
 
@@ -25,8 +25,8 @@ class GpuMemoryUtilizationTooHigh(Rule):
     plane = "gpu"
     mode = "deny"
 
-    maximum: float = Field(default=0.95, gt=0, le=1, description="a higher share is warned about")
-    shared_maximum: float = Field(default=0.8, gt=0, le=1, description="the same on a GPU shared with other processes")
+    maximum: float = parameter(0.95, "a higher share is warned about", gt=0, le=1)
+    shared_maximum: float = parameter(0.8, "the same on a GPU shared with other processes", gt=0, le=1)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Out of (0, 1] is certain; above the maximum is possible trouble."""

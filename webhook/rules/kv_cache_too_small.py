@@ -35,7 +35,6 @@ class KvCacheTooSmall(Rule):
         if needed <= there:
             return
         given = "max_model_len" in engine.args.given
-        fits = ledger.estimated_max_model_len
         yield Finding(
             path=engine.argument("max_model_len"),
             message=f"one request of {ledger.max_model_len:,} tokens needs {human(needed)} of KV cache, "
@@ -45,8 +44,8 @@ class KvCacheTooSmall(Rule):
                 f"{human(ledger.budget.likely)} budget − {human(ledger.weights.likely)} weights − "
                 f"{human(ledger.activations.likely)} activations − "
                 f"{human(ledger.cuda_graphs.likely + ledger.non_torch.likely)} CUDA graphs and runtime",
-                f"a request of about {fits:,} tokens would fit" if fits else "",
             ),
             certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
             suggestions=engine.alternatives,
+            computed=True,
         )

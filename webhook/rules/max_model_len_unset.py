@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from pydantic import Field
+from dataclasses import dataclass
 
 from webhook.engine import Engine
 from webhook.quantity import human
-from webhook.rule import Finding, Rule
+from webhook.rule import Finding, Rule, parameter
 
 
+@dataclass(frozen=True)
 class MaxModelLenUnset(Rule):
     """The context length is left at the model's own, very long one.
 
@@ -25,7 +25,7 @@ class MaxModelLenUnset(Rule):
     mode = "warn"
     needs = ("model", "plan.gpu")
 
-    above: int = Field(default=32_768, ge=0, description="tokens; a model's own length up to this is not reported")
+    above: int = parameter(32_768, "tokens; a model's own length up to this is not reported", ge=0)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, where it is certain which length holds."""

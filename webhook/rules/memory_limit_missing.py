@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.patch import Edit
-from webhook.quantity import human, quantity, round_up_gi, try_parse
+from webhook.quantity import human, quantity, try_parse
 from webhook.rule import Finding, Rule
+from webhook.rules._memory import advised_limit
 
 
 class MemoryLimitMissing(Rule):
@@ -29,7 +30,7 @@ class MemoryLimitMissing(Rule):
         if engine.memory_limit is not None or not _absent(engine):
             return
         host = engine.plan.host
-        advice = round_up_gi(max(host.peak.high, host.steady.high)) if host else None
+        advice = advised_limit(engine)
         yield Finding(
             path=engine.at("resources", "limits", "memory"),
             message="no host memory limit"

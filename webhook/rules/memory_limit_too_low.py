@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
-from webhook.quantity import human, quantity, round_up_gi
+from webhook.quantity import human, quantity
 from webhook.rule import Finding, Rule
+from webhook.rules._memory import advised_limit
 
 
 class MemoryLimitTooLow(Rule):
@@ -32,11 +33,13 @@ class MemoryLimitTooLow(Rule):
             return
         unified = engine.gpu is not None and any(gpu.unified_memory for gpu in engine.gpu.value.gpus)
         need = max(host.peak.likely, host.steady.likely)
-        advice = f"resources.limits.memory: {quantity(round_up_gi(max(host.peak.high, host.steady.high)))}"
+        advice = f"resources.limits.memory: {quantity(advised_limit(engine) or 0)}"
         where = engine.at("resources", "limits", "memory")
         given = engine.field("resources", "limits", "memory")
         parts = tuple(
-            f"{name}: {human(line.likely)} {f'({line.note})' if line.note else ''}" for name, line in host.lines
+            f"{name}: {human(line.likely)} {f'({line.note})' if line.note else ''}"
+            for name, line in host.lines
+            if line.likely
         )
         if limit < need:
             yield Finding(
@@ -55,5 +58,5 @@ class MemoryLimitTooLow(Rule):
                 message=f"limit {given} is below the checkpoint's {human(weights)}: memory-mapped weights are "
                 "page cache and give way, but every rank reads the files again and loading gets slow",
                 certainty="possible",
-                suggestions=(f"resources.limits.memory: {quantity(round_up_gi(weights + need))}",),
+                suggestions=(advice,),
             )

@@ -27,7 +27,7 @@ class UnknownFlag(Rule):
             if flag.first is None:
                 yield Finding(
                     path=flag.path,
-                    message=f"no vLLM release knows {flag.flag!r}",
+                    message=f"no vLLM release knows {flag.flag!r}"
+                    + (f"; did you mean {flag.suggestion}?" if flag.suggestion else ""),
                     details=("vLLM ends with exit code 2: unrecognized arguments",),
-                    suggestions=(flag.suggestion,) if flag.suggestion else (),
                 )

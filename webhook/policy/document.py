@@ -1,73 +1,21 @@
-"""Policies: which rules, in which mode, with what parameters. Kubernetes-shaped YAML in, `Policy` out."""
+"""Policy documents: YAML → checked with pydantic → applied over a Policy. Every mistake has its file, line and path."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, Literal
+from dataclasses import fields, replace
+from typing import Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 
 from webhook import manifest
 from webhook.path import FieldPath
+from webhook.policy import Enforce, Policy, PolicyError, Setting
 from webhook.rule import Fix, Mode, Rule
 from webhook.rules import all_rules
 
 API_VERSION = "podfit.dev/v1alpha1"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a policy says of one rule."""
-
-    rule: Rule
-    """The rule with its parameters."""
-    mode: Mode
-    fix: Fix
-
-
-@dataclass(frozen=True)
-class Enforce:
-    """Whom a denial may hit."""
-
-    owned_pods: Literal["warn", "deny"] = "warn"
-    """A Pod that a controller made: denied only where a policy wants a node drain to be able to become an outage."""
-
-
-@dataclass(frozen=True)
-class Policy:
-    """All that the rules are judged by."""
-
-    name: str
-    settings: Mapping[str, Setting]
-    """Rule id → setting; every rule is there."""
-    enforce: Enforce = field(default_factory=Enforce)
-    mutate_workloads: bool = False
-    """Patch workloads too, not only Pods (GitOps tools compare workloads with their source)."""
-    trust_mutation: bool = False
-    """A workload whose Pods the mutating webhook would repair is not denied."""
-
-    @property
-    def version(self) -> str:
-        """A short hash of everything the policy says, for audit annotations and metrics."""
-        import hashlib
-
-        said = [
-            (rule_id, setting.mode, str(setting.fix), setting.rule.model_dump_json())
-            for rule_id, setting in sorted(self.settings.items())
-        ]
-        rest = (self.enforce, self.mutate_workloads, self.trust_mutation)
-        return hashlib.sha256(repr((said, rest)).encode()).hexdigest()[:12]
-
-
-class PolicyError(ValueError):
-    """A policy that can't be used; `problems` are lines `file:line: path: message`."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
 
 
 class _Strict(BaseModel):
@@ -110,24 +58,22 @@ class _Setting(_Strict):
     fix: Fix | None = None
 
 
+def parameters(rule: type[Rule]) -> type[BaseModel]:
+    """The rule's parameters as a policy spells them (camelCase), with their bounds."""
+    hints = get_type_hints(rule)
+    found: dict[str, Any] = {
+        one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(rule)
+    }
+    return create_model(rule.__name__, __base__=_Strict, **found)
+
+
 _Rules = dict[str, tuple[dict[str, Any], _Setting]]
 """Rule id → its parameters as given, and its mode and fix."""
 _Found = tuple[_Document, _Rules]
 
 
-@cache
-def builtin() -> Policy:
-    """What no policy at all means: every rule with its own defaults."""
-    settings = {rule_id: Setting(rule(), rule.mode, rule.fix) for rule_id, rule in all_rules().items()}
-    return Policy("default", settings)
-
-
-def load(texts: Iterable[tuple[str, str]]) -> Policy:
-    """The policies in `texts` (name of the file, its text) over the built-in one.
-
-    They apply in ascending `spec.order`, then by name; a later one overrides an earlier one rule by rule, parameter by
-    parameter. Raises PolicyError with every problem of every file.
-    """
+def load(texts: Iterable[tuple[str, str]], policy: Policy) -> Policy:
+    """The policies in `texts` over `policy`; see `webhook.policy.load`."""
     problems: list[str] = []
     documents: list[_Found] = []
     for name, text in texts:
@@ -143,7 +89,6 @@ def load(texts: Iterable[tuple[str, str]]) -> Policy:
                 documents.append(found)
     if problems:
         raise PolicyError(problems)
-    policy = builtin()
     for said, rules in sorted(documents, key=lambda pair: (pair[0].spec.order, pair[0].metadata.name)):
         policy = _apply(policy, said, rules)
     return policy
@@ -167,9 +112,9 @@ def _document(obj: Mapping[str, Any]) -> tuple[_Found | None, list[tuple[FieldPa
         own = {key: value for key, value in said.items() if key not in common}
         try:
             setting = _Setting.model_validate(common)
-            known[rule_id].model_validate(own)
+            parameters(known[rule_id]).model_validate(own)
         except ValidationError as error:
-            wrong += _problems(error, place, ("mode", "fix", *_names(known[rule_id])))
+            wrong += _problems(error, place, ("mode", "fix", *_names(parameters(known[rule_id]))))
         else:
             rules[rule_id] = (own, setting)
     return (document, rules) if not wrong else None, wrong
@@ -217,9 +162,9 @@ def _apply(policy: Policy, document: _Document, rules: _Rules) -> Policy:
     settings = dict(policy.settings)
     for rule_id, (own, setting) in rules.items():
         before = settings[rule_id]
-        parameters = {**before.rule.model_dump(by_alias=True), **own}
+        said = parameters(type(before.rule)).model_validate(own).model_dump(exclude_unset=True)
         settings[rule_id] = Setting(
-            rule=type(before.rule).model_validate(parameters),
+            rule=replace(before.rule, **said),
             mode=setting.mode or before.mode,
             fix=before.fix if setting.fix is None else setting.fix,
         )
