@@ -87,6 +87,18 @@ def test_a_folder_a_list_and_standard_input_are_read_alike(run: Run, tmp_path: P
         assert [result["denied"] for result in json.loads(out)["results"]] == [False, True]
 
 
+def test_a_folder_is_read_from_wherever_one_stands_and_hidden_files_are_not(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("manifests", "manifests/.git", "elsewhere"):
+        (tmp_path / place).mkdir()
+    for place in ("manifests", "manifests/.git"):
+        (tmp_path / place / "pod.yaml").write_text((ROOT / GOOD).read_text())
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    assert "1 file, 1 vLLM container" in run("check", "../manifests")[1]
+
+
 def test_the_json_of_a_check_has_what_it_promises(run: Run) -> None:
     (result,) = json.loads(run("check", "--format", "json", BAD)[1])["results"]
 

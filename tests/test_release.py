@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook import release
-from webhook.release import Release
+from webhook.release import Release, is_official
 
 
 @pytest.mark.parametrize(
@@ -123,3 +123,19 @@ def test_nothing_is_known_of_a_release_after_the_last() -> None:
     newest = release.known()[-1]
     assert release.neighbours(Release(newest.major, newest.minor + 1)) == (newest, None)
     assert release.neighbours(Release(newest.major, newest.minor, newest.patch + 1)) == (newest, newest)
+
+
+@pytest.mark.parametrize(
+    ("image", "official"),
+    [
+        ("vllm/vllm-openai:v0.21.0", True),
+        ("docker.io/vllm/vllm-openai:v0.21.0@sha256:0123", True),
+        ("registry.example.com:5000/mirror/vllm/vllm-openai:v0.21.0", True),
+        ("vllm/vllm-openai-rocm:v0.21.0", True),
+        ("someone/vllm-openai:v0.21.0", False),
+        ("vllm/vllm-omni:v0.21.0", False),
+        ("registry.example.com/ml/vllm:v0.21.0", False),
+    ],
+)
+def test_only_vllms_own_image_and_its_mirrors_are_official(image: str, official: bool) -> None:
+    assert is_official(image) is official

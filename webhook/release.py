@@ -114,3 +114,14 @@ def neighbours(release: Release) -> tuple[Release | None, Release | None]:
     if release > newest:
         return newest, newest if (release.major, release.minor) == (newest.major, newest.minor) else None
     return next((lower, upper) for lower, upper in pairwise(table) if lower < release < upper)
+
+
+_OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai(?:-(?:cpu|rocm|xpu|tpu))?$", re.IGNORECASE)
+
+
+def is_official(image: str) -> bool:
+    """The image is vLLM's own build or a mirror of it (`…/vllm/vllm-openai:TAG`): its flags are the release's.
+
+    Others build on vLLM under the same numbers and add flags of their own (AIBrix' vllm-openai, vLLM-Omni).
+    """
+    return _OFFICIAL.search(image.strip().partition("@")[0].rpartition(":")[0]) is not None

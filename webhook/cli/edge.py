@@ -94,10 +94,14 @@ def files(names: Sequence[str]) -> Iterator[str]:
             yield from (
                 str(file)
                 for file in sorted(path.rglob("*"))
-                if file.suffix in SUFFIXES and file.is_file() and not any(part.startswith(".") for part in file.parts)
+                if file.suffix in SUFFIXES and file.is_file() and not _hidden(file.relative_to(path))
             )
         else:
             yield name
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def read_manifests(name: str) -> manifest.Manifests:

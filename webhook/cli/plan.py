@@ -13,14 +13,14 @@ from webhook import release
 from webhook.cli import edge
 from webhook.engine import Engine
 from webhook.facts import Facts
-from webhook.lint import Report, lint
+from webhook.lint import Judged, Report, lint
 from webhook.policy import Policy, builtin
 from webhook.report import json as as_json
 from webhook.report import plan as as_plan
 from webhook.report import text
 
-PLANNED = ("gpu", "config")
-"""Planes that a command line alone speaks of; a plan says nothing of probes and volumes."""
+SPOKEN_OF = ("command", "args", "resources")
+"""Fields of the made-up container that a command line speaks of; a plan says nothing of probes, volumes and limits."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(as_plan.table(result.engine), end="")
     for judged in result.findings:
-        if judged.plane in PLANNED:
+        if _planned(judged):
             print("\n" + text.block(judged, f"{judged.mode}  "))
     return 0
 
@@ -90,10 +90,14 @@ def _report(argv: list[str], version: str | None, facts: Facts, policy: Policy) 
     return lint(pod, policy, facts, where="check")
 
 
+def _planned(judged: Judged) -> bool:
+    return judged.plane != "host" and any(part in SPOKEN_OF for part in judged.finding.path.parts)
+
+
 def _tree(report: Report) -> dict[str, Any]:
     (result,) = report.results
     engine: Engine = result.engine
-    findings = [as_json.finding(report, judged) for judged in result.findings if judged.plane in PLANNED]
+    findings = [as_json.finding(report, judged) for judged in result.findings if _planned(judged)]
     return {**as_plan.tree(engine), "findings": findings}
 
 

@@ -89,13 +89,22 @@ def ledger(
     steady = _sum(working, swap, offload, kv_offload, caches, rings, asleep)
     loading = _sum(working, offload, staged, rings)
     peak = Line(
-        max(loading.floor, steady.floor), max(loading.low, steady.low), max(loading.likely, steady.likely),
-        max(loading.high, steady.high), "while loading" if loading.likely > steady.likely else "while serving",
-    )  # fmt: skip
+        max(loading.floor, steady.floor),
+        max(loading.low, steady.low),
+        max(loading.likely, steady.likely),
+        max(loading.high, steady.high),
+        "while loading" if loading.likely > steady.likely else "while serving",
+    )
     named = (
-        ("processes", working), ("staged weights", staged), ("swap space", swap), ("CPU offload", offload),
-        ("KV offload", kv_offload), ("caches", caches), ("sleep mode", asleep), ("in /dev/shm", rings),
-    )  # fmt: skip
+        ("processes", working),
+        ("staged weights", staged),
+        ("swap space", swap),
+        ("CPU offload", offload),
+        ("KV offload", kv_offload),
+        ("caches", caches),
+        ("sleep mode", asleep),
+        ("in /dev/shm", rings),
+    )
     if args.release is None:  # which lines there are hangs on the release
         least = running.count if not v1 else 2
         working_floor = min(working.floor, least * IMPORTED)
@@ -116,9 +125,13 @@ def _processes(running: Processes) -> Line:
         if count
     ]
     return Line(
-        running.count * IMPORTED, int(low * GI), int(likely * GI), int(high * GI), ", ".join(parts),
+        running.count * IMPORTED,
+        int(low * GI),
+        int(likely * GI),
+        int(high * GI),
+        ", ".join(parts),
         "measured: 0.39 GiB anonymous after imports; estimates for CUDA, NCCL and compiled code",
-    )  # fmt: skip
+    )
 
 
 def _swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Line:
@@ -140,8 +153,14 @@ def _cpu_offload(args: EngineArgs, ranks: int, per_rank: float | None) -> Line:
     each = min(wished, int(0.95 * per_rank)) if per_rank else wished
     size = each * ranks
     floor = size if per_rank else 0
-    return Line(floor, size, int(1.3 * size), 2 * size, f"{human(each)} × {ranks} ranks, pinned",
-                "vLLM 0.33 model_executor/offloader/uva.py")  # fmt: skip
+    return Line(
+        floor,
+        size,
+        int(1.3 * size),
+        2 * size,
+        f"{human(each)} × {ranks} ranks, pinned",
+        "vLLM 0.33 model_executor/offloader/uva.py",
+    )
 
 
 def _staged(
@@ -252,8 +271,14 @@ def _shm(
     wide = 8 * GI if cut.dp > 1 and cut.expert and gpus >= 8 else 0
     likely = max(2 * GI, GI + gpus * GI // 2, wide) + kv_in_shm + cache
     low = 256 * MI + kv_in_shm + cache
-    return Line(rings + (kv_in_shm if known else 0), low, likely, max(2 * likely, 8 * GI),
-                f"rings of {gpus} GPUs and NCCL", "vLLM 0.33 distributed/device_communicators/shm_broadcast.py")  # fmt: skip
+    return Line(
+        rings + (kv_in_shm if known else 0),
+        low,
+        likely,
+        max(2 * likely, 8 * GI),
+        f"rings of {gpus} GPUs and NCCL",
+        "vLLM 0.33 distributed/device_communicators/shm_broadcast.py",
+    )
 
 
 def _in_shm(running: Processes, shm: Line) -> Line:
@@ -266,9 +291,11 @@ def _in_shm(running: Processes, shm: Line) -> Line:
 
 def _sum(*lines: Line) -> Line:
     return Line(
-        sum(one.floor for one in lines), sum(one.low for one in lines), sum(one.likely for one in lines),
+        sum(one.floor for one in lines),
+        sum(one.low for one in lines),
+        sum(one.likely for one in lines),
         sum(one.high for one in lines),
-    )  # fmt: skip
+    )
 
 
 def _gib(value: Any) -> int:

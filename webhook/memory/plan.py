@@ -41,10 +41,21 @@ GENERATIONS = tuple(
 )
 """One release of each way to account for memory: what an unknown release is planned as."""
 SIZES = (
-    "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "quantization", "dtype", "kv_cache_dtype",
-    "gpu_memory_utilization", "cpu_offload_gb", "kv_cache_memory_bytes", "enable_expert_parallel", "load_format",
-    "speculative_config", "hf_overrides", "model",
-)  # fmt: skip
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "quantization",
+    "dtype",
+    "kv_cache_dtype",
+    "gpu_memory_utilization",
+    "cpu_offload_gb",
+    "kv_cache_memory_bytes",
+    "enable_expert_parallel",
+    "load_format",
+    "speculative_config",
+    "hf_overrides",
+    "model",
+)
 """Arguments that decide the sizes: where one can't be known, nothing about them is certain."""
 OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
 """Vendors whose vLLM plugin accounts for memory in ways of its own."""
@@ -221,7 +232,12 @@ def _stage(
     if resolved.auto_len and layout and length:
         length = kv_cache.longest(left.likely, layout, length, resolved)
     ledger = GpuLedger(
-        total=whole, budget=allowed, weights=loaded, activations=peak, cuda_graphs=graphs, non_torch=other,
+        total=whole,
+        budget=allowed,
+        weights=loaded,
+        activations=peak,
+        cuda_graphs=graphs,
+        non_torch=other,
         kv_cache=left,
         kv_cache_bytes_per_token=layout.bytes_per_token if layout else None,
         kv_cache_bytes_per_request=layout.bytes(length, resolved) if layout and length else None,
@@ -231,7 +247,7 @@ def _stage(
         max_concurrency=round(max(0, left.likely) // layout.bytes_per_block / layout.blocks(length, resolved), 2)
         if layout and length
         else None,
-    )  # fmt: skip
+    )
     verdict, why = _verdict(args, resolved, ledger, layout)
     return Judged(verdict, why, ledger)
 

@@ -110,9 +110,8 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
     if "NVFP4" in hint or "W4A4" in hint or (weights and weights.get("type") == "float" and bits == 4):
         return Scheme("NVFP4", 0.5 + 1 / 16, kept=kept, experts_only="EXPERTS" in hint)
     if method == "bitsandbytes":
-        eight = config.get("load_in_8bit") is True
-        return Scheme("bitsandbytes", 1.0 if eight else 0.5 + 1 / 64 * (1 if config.get("bnb_4bit_use_double_quant") else 4),
-                      kept=kept)  # fmt: skip
+        scales = 1 / 64 if config.get("bnb_4bit_use_double_quant") else 4 / 64
+        return Scheme("bitsandbytes", 1.0 if config.get("load_in_8bit") is True else 0.5 + scales, kept=kept)
     if method in ("fp8", "fbgemm-fp8", "ptpc-fp8") or "FP8" in hint or (weights and weights.get("type") == "float"):
         block = config.get("weight_block_size")
         square = block[0] * block[1] if isinstance(block, list) and len(block) == 2 and all(map(_int, block)) else 0
@@ -127,8 +126,12 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
         if given == "compressed-tensors" and method in ("awq", "auto-round") and group is None:
             method, group = given, 32  # AWQ exported by llm-compressor: symmetric groups of 32
         points = method in ("awq", "gptq", "awq-marlin", "gptq-marlin") or config.get("zero_point") is True
-        return Scheme(f"INT{bits or 4}", _integer(bits or 4, group or 128, zero_points=points), kept=kept,
-                      experts_only="EXPERTS" in hint)  # fmt: skip
+        return Scheme(
+            f"INT{bits or 4}",
+            _integer(bits or 4, group or 128, zero_points=points),
+            kept=kept,
+            experts_only="EXPERTS" in hint,
+        )
     if method in ("modelopt", "compressed-tensors", "quark", "gguf", "torchao", "experts-int8", "hqq", "aqlm"):
         return Scheme(method, 1.0, kept=kept)
     return None
@@ -192,8 +195,12 @@ def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None
         seen.setdefault(group, set()).add(match[1] if match else "*")
     kept: dict[str, float] = {}
     for group, places in seen.items():
-        there = layers if group != "linear" or not model.layer_types else (
-            sum(one not in ("full_attention", "sliding_attention", "mlp", "moe") for one in model.layer_types) or 1
-        )  # fmt: skip
+        there = (
+            layers
+            if group != "linear" or not model.layer_types
+            else (
+                sum(one not in ("full_attention", "sliding_attention", "mlp", "moe") for one in model.layer_types) or 1
+            )
+        )
         kept[group] = 1.0 if "*" in places or group in ("vision", "head") else min(1.0, len(places) / there)
     return kept

@@ -103,8 +103,14 @@ def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Check
         if total is None or total <= ends:
             return None
         each = (total - ends) // len(counted.order)
-        counted = Shape(((shape.Part(each, "column", "mlp"),),), (0,) * len(counted.order), counted.embedding,
-                        counted.head, 0, False)  # fmt: skip
+        counted = Shape(
+            ((shape.Part(each, "column", "mlp"),),),
+            (0,) * len(counted.order),
+            counted.embedding,
+            counted.head,
+            0,
+            False,
+        )
         stretch = 1.0
     return _in_bytes(model, settings, counted, stretch=stretch, vision=vision, tied=tied, agrees=agrees)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from webhook.args import EngineArgs
 from webhook.engine import Engine
-from webhook.lint import Judged
 from webhook.memory.ledger import GpuLedger, HostLedger, Line
 from webhook.quantity import human
 
@@ -86,14 +86,14 @@ def _host(ledger: HostLedger) -> dict[str, Any]:
     }
 
 
-def table(engine: Engine, findings: tuple[Judged, ...] = ()) -> str:
-    """The ledgers as text, line by line, with the arithmetic and its source."""
+def table(engine: Engine) -> str:
+    """The ledgers as text, line by line, with the arithmetic and where it comes from."""
     plan = engine.plan
     out = [f"{plan.verdict.upper()}: {plan.why}", ""]
     out += [f"  model        {_model_line(engine)}", f"  accelerator  {_accelerator_line(engine)}"]
     out += [f"  vLLM         {engine.release or 'release unknown'}"]
     if plan.gpu:
-        out += ["", *_gpu_table(engine, plan.gpu)]
+        out += ["", *_gpu_table(plan.gpu)]
     if plan.host:
         out += ["", *_host_table(plan.host)]
     if plan.startup:
@@ -118,24 +118,30 @@ def _accelerator_line(engine: Engine) -> str:
     return f"{f'{gpu.count} × ' if gpu.count else ''}{gpu.name}  ({engine.gpu.source})"
 
 
-HEAD = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic and source"
+HEAD = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic"
 
 
-def _row(name: str, line: Line, sign: str = " ") -> list[str]:
+def _row(name: str, line: Line, sign: str = " ") -> str:
     interval = "exact" if line.low == line.high else f"{human(line.low)} … {human(line.high)}"
-    notes = [note for note in (line.note, line.source) if note]
-    return [
-        f"{sign} {name:<20}{human(line.likely):>11}  {interval:<23}  {notes[0] if notes else ''}",
-        *(f"{'':<60}{note}" for note in notes[1:]),
+    return f"{sign} {name:<20}{human(line.likely):>11}  {interval:<23}  {line.note}"
+
+
+def _sources(lines: Iterable[tuple[str, Line]]) -> list[str]:
+    """Where each line's formula or measurement stands."""
+    return [f"  {name:<20} {line.source}" for name, line in lines if line.source]
+
+
+def _gpu_table(ledger: GpuLedger) -> list[str]:
+    lines = [
+        ("total", ledger.total, " "),
+        ("budget", ledger.budget, " "),
+        ("weights", ledger.weights, "-"),
+        ("activations", ledger.activations, "-"),
+        ("CUDA graphs", ledger.cuda_graphs, "-"),
+        ("non-torch", ledger.non_torch, "-"),
+        ("KV cache memory", ledger.kv_cache, "="),
     ]
-
-
-def _gpu_table(engine: Engine, ledger: GpuLedger) -> list[str]:
-    out = [f"GPU memory of one GPU{'':>1}", HEAD]
-    out += _row("total", ledger.total) + _row("budget", ledger.budget)
-    out += _row("weights", ledger.weights, "-") + _row("activations", ledger.activations, "-")
-    out += _row("CUDA graphs", ledger.cuda_graphs, "-") + _row("non-torch", ledger.non_torch, "-")
-    out += _row("KV cache memory", ledger.kv_cache, "=")
+    out = ["GPU memory of one GPU", HEAD, *(_row(name, line, sign) for name, line, sign in lines)]
     rows: list[tuple[str, str]] = []
     if ledger.kv_cache_bytes_per_token:
         rows.append(("per token", human(ledger.kv_cache_bytes_per_token)))
@@ -150,11 +156,12 @@ def _gpu_table(engine: Engine, ledger: GpuLedger) -> list[str]:
         )
     if ledger.estimated_max_model_len:
         rows.append(("longest that fits", f"{ledger.estimated_max_model_len:,} tokens in one request"))
-    return out + [f"  {name:<20}{value:>11}" if len(value) < 12 else f"  {name:<20} {value}" for name, value in rows]
+    out += [f"  {name:<20}{value:>11}" if len(value) < 12 else f"  {name:<20} {value}" for name, value in rows]
+    return [*out, "sources", *_sources((name, line) for name, line, _ in lines)]
 
 
 def _host_table(ledger: HostLedger) -> list[str]:
-    out = ["host memory of the container", HEAD]
-    for name, line in ledger.lines:
-        out += _row(name, line)
-    return out + _row("steady", ledger.steady, "=") + _row("peak", ledger.peak, "=") + _row("/dev/shm", ledger.shm)
+    rows = [_row(name, line) for name, line in ledger.lines]
+    rows += [_row("steady", ledger.steady, "="), _row("peak", ledger.peak, "="), _row("/dev/shm", ledger.shm)]
+    sources = _sources([*ledger.lines, ("/dev/shm", ledger.shm)])
+    return ["host memory of the container", HEAD, *rows, *(["sources", *sources] if sources else [])]

@@ -8,6 +8,10 @@ from webhook.engine import Engine
 from webhook.memory import parallel
 from webhook.rule import Finding, Rule
 
+_ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
+"""Where one of the resource is one device to vLLM. One `aws.amazon.com/neuron` is a chip of several cores that tensor
+parallelism counts; one Ascend or Gaudi card may be several too."""
+
 
 class GpuCountMismatch(Rule):
     """The container's GPUs are not what its parallelism needs.
@@ -29,6 +33,8 @@ class GpuCountMismatch(Rule):
         if engine.requested is None or engine.command.entry == "worker" or spans_pods(engine):
             return
         resource, count = engine.requested
+        if not resource.startswith(_ONE_RANK_EACH):
+            return
         needed = parallel.gpus_needed(engine.args)
         if count is None or needed is None or count == needed:
             return

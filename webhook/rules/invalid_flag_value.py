@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
+from webhook.rules._flags import certainty
 
 
 class InvalidFlagValue(Rule):
@@ -21,10 +22,11 @@ class InvalidFlagValue(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain: read with that release's own grammar."""
+        """Certain in vLLM's own image: read with that release's own grammar."""
         for error in engine.args.errors:
             yield Finding(
                 path=error.path,
+                certainty=certainty(engine),
                 message=error.message,
                 details=(f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",),
             )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webhook.engine import Engine
+from webhook.model import derived_max_model_len
 from webhook.quantity import human
 from webhook.rule import Finding, Rule, parameter
 
@@ -23,21 +24,21 @@ class MaxModelLenUnset(Rule):
     plane = "gpu"
     threatens = "practice"
     mode = "warn"
-    needs = ("model", "plan.gpu")
+    needs = ("model",)
 
     above: int = parameter(32_768, "tokens; a model's own length up to this is not reported", ge=0)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, where it is certain which length holds."""
-        ledger = engine.plan.gpu
-        if ledger is None or "max_model_len" in engine.args.given or "max_model_len" in engine.args.unresolved:
+        if engine.model is None or "max_model_len" in (*engine.args.given, *engine.args.unresolved) or engine.args.open:
             return
-        length = ledger.max_model_len
+        ledger = engine.plan.gpu
+        length = ledger.max_model_len if ledger else derived_max_model_len(engine.model.value, engine.release)
         if length is None or length <= self.above:
             return
-        one = ledger.kv_cache_bytes_per_request
+        one = ledger.kv_cache_bytes_per_request if ledger else None
         holds = f", {human(one)} of KV cache on each GPU for one request" if one else ""
-        many = f" ({ledger.max_concurrency:.1f} such requests fit at once)" if ledger.max_concurrency else ""
+        many = f" ({ledger.max_concurrency:.1f} such requests fit at once)" if ledger and ledger.max_concurrency else ""
         yield Finding(
             path=engine.command.path,
             message=f"--max-model-len is not given, so the model's own {length:,} tokens hold{holds}{many}",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
+from webhook.rules._flags import certainty
 
 REPLACED = {
     "--swap-space": "leave it out: the V1 engine (v0.8 and newer) never used it",
@@ -44,13 +45,14 @@ class RemovedFlag(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain: the table holds every flag of every release since 0.4."""
+        """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""
         for flag in engine.args.unknown:
             if flag.first is None or flag.last is None:
                 continue
             instead = REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
             yield Finding(
                 path=flag.path,
+                certainty=certainty(engine),
                 message=f"vLLM {engine.release or 'in the newest releases'} does not know {flag.flag!r}: "
                 f"it is known from {flag.first} to {flag.last}",
                 details=("vLLM ends with exit code 2: unrecognized arguments",),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
+from webhook.rules._flags import certainty
 
 
 class UnknownFlag(Rule):
@@ -22,11 +23,12 @@ class UnknownFlag(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain: the table holds every flag of every release since 0.4."""
+        """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""
         for flag in engine.args.unknown:
             if flag.first is None:
                 yield Finding(
                     path=flag.path,
+                    certainty=certainty(engine),
                     message=f"no vLLM release knows {flag.flag!r}"
                     + (f"; did you mean {flag.suggestion}?" if flag.suggestion else ""),
                     details=("vLLM ends with exit code 2: unrecognized arguments",),

@@ -1,0 +1,283 @@
+"""The verdict: what is certain is refused, what is likely fits, the rest is unsure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.memory.engines import (
+    DEEPSEEK_V3,
+    GEMMA3_27B,
+    GPT_OSS_120B,
+    LLAMA_8B,
+    LLAMA_70B,
+    QWEN35_35B,
+    engine,
+    gpu,
+    model,
+    on,
+)
+from webhook.gpu import Gpu
+from webhook.memory.ledger import GpuLedger, HostLedger, Line, MemoryPlan
+from webhook.memory.plan import gpus_needed, plan, world_size
+
+T4 = gpu(14.56, name="Tesla T4", capability=(7, 5), high=15.0)
+L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9), high=22.49)
+A100_40 = gpu(39.38, name="NVIDIA A100 40GB", capability=(8, 0), high=40.0)
+A100_80 = gpu(79.14, name="NVIDIA A100 80GB", capability=(8, 0), high=80.0)
+H100 = gpu(79.18, name="NVIDIA H100 80GB", high=79.65)
+
+
+@pytest.mark.parametrize(
+    ("config", "given_", "card", "verdict"),
+    [
+        pytest.param(LLAMA_8B, {}, T4, "does-not-fit", id="8B in 16 bits on a T4: the weights alone are too much"),
+        pytest.param(LLAMA_8B, {"max_model_len": 512}, T4, "does-not-fit", id="a shorter context does not help"),
+        pytest.param(LLAMA_8B, {}, L4, "does-not-fit", id="8B on an L4 with its own 131,072 tokens"),
+        pytest.param(LLAMA_8B, {"max_model_len": 8192}, L4, "fits", id="8B on an L4 with 8,192"),
+        pytest.param(LLAMA_8B, {"max_model_len": -1}, L4, "fits", id="8B on an L4, the length left to vLLM"),
+        pytest.param(LLAMA_8B, {}, H100, "fits", id="8B on an H100"),
+        pytest.param(LLAMA_70B, {"tensor_parallel_size": 4}, L4, "does-not-fit", id="70B over 4 L4"),
+        pytest.param(LLAMA_70B, {"tensor_parallel_size": 4}, H100, "fits", id="70B over 4 H100"),
+        pytest.param(DEEPSEEK_V3, {"tensor_parallel_size": 8}, H100, "does-not-fit", id="DeepSeek V3 over 8 H100"),
+        pytest.param(GPT_OSS_120B, {"max_model_len": 8192}, H100, "fits", id="gpt-oss 120B on an H100"),
+        pytest.param(QWEN35_35B, {"max_model_len": 8192}, A100_40, "does-not-fit", id="35B in 16 bits on 40 GB"),
+    ],
+)
+def test_verdicts(config: Mapping[str, Any], given_: Mapping[str, Any], card: Gpu, verdict: str) -> None:
+    assert plan(engine("0.20.0", **given_), model(**config), on(card)).verdict == verdict
+
+
+def test_a_weightless_answer_says_what_is_missing() -> None:
+    no_model, no_gpu = plan(engine(), None, on(H100)), plan(engine(), model(), None)
+    assert (no_model.verdict, no_model.gpu, no_model.why) == ("unsure", None, "the model's config is not known")
+    assert (no_gpu.verdict, no_gpu.gpu, no_gpu.why) == ("unsure", None, "the GPU is not known")
+    assert no_gpu.host is not None
+    assert no_gpu.startup is not None
+
+
+def test_memory_alone_is_enough_of_a_gpu() -> None:
+    """`--gpu` names nothing that is known, but the process's total was measured."""
+    assert plan(engine(), model(), None, gpu_memory=20 * 2**30).verdict == "does-not-fit"
+
+
+def test_an_ambiguous_gpu_is_refused_only_where_none_fits() -> None:
+    big = model(**{**LLAMA_8B, "num_hidden_layers": 128})
+    assert plan(engine(max_model_len=4096), big, on(A100_40, A100_80)).verdict == "unsure"
+    assert plan(engine(max_model_len=4096), big, on(T4, L4)).verdict == "does-not-fit"
+    assert plan(engine(max_model_len=4096), model(), on(A100_40, A100_80)).verdict == "fits"
+
+
+def test_an_unknown_release_is_refused_only_where_every_generation_fails() -> None:
+    assert plan(engine(None), model(), on(T4)).verdict == "does-not-fit"
+    assert plan(engine(None, max_model_len=4096), model(), on(H100)).verdict == "fits"
+    edge = {"max_model_len": 8192, "max_num_seqs": 1024}  # 16 bits of 60 GiB: it hangs on the sampler's peak
+    big = model(**{**LLAMA_8B, "num_hidden_layers": 148})
+    verdicts = {plan(engine(one, **edge), big, on(H100)).verdict for one in ("0.16.0", "0.19.0")}
+    assert len(verdicts) == 2
+    assert plan(engine(None, **edge), big, on(H100)).verdict == "unsure"
+
+
+def test_before_0_4_nothing_is_certain() -> None:
+    assert plan(engine("0.2.7"), model(), on(T4)).verdict == "unsure"
+
+
+def test_an_argument_that_cant_be_known_leaves_nothing_certain() -> None:
+    args = engine()
+    unknown = type(args)(release=args.release, unresolved={"tensor_parallel_size": "$GPUS is not set here"})
+    found = plan(unknown, model(), on(T4))
+    assert found.verdict == "unsure"
+    assert found.why.startswith("--tensor-parallel-size can't be known here")
+
+
+def test_a_shared_gpu_never_certainly_fits() -> None:
+    accelerator = on(H100)
+    shared = type(accelerator)(accelerator.gpus, 1, shared=True)
+    assert plan(engine(), model(), shared).verdict == "unsure"
+
+
+def test_utilisation_that_leaves_nothing_to_the_cuda_context_is_unsure() -> None:
+    assert plan(engine(gpu_memory_utilization=1.0), model(), on(H100)).verdict == "unsure"
+    assert plan(engine(gpu_memory_utilization=1.7), model(), on(H100)).verdict == "unsure"
+
+
+def test_kv_cache_memory_bytes_is_taken_as_given() -> None:
+    small = plan(engine(kv_cache_memory_bytes=2**30), model(), on(H100))
+    assert small.verdict == "does-not-fit"
+    large = plan(engine(kv_cache_memory_bytes=20 * 2**30), model(), on(H100))
+    assert large.gpu is not None
+    assert large.gpu.kv_cache_tokens == (163_840,) * 3
+    assert large.verdict == "fits"
+
+
+def test_cuda_graphs_are_charged_to_the_budget_from_0_20() -> None:
+    """The same start leaves less KV cache."""
+    fixed = {"max_model_len": 8192, "gpu_memory_utilization": 0.9}
+    before, after = (plan(engine(one, **fixed), model(), on(H100)).gpu for one in ("0.19.1", "0.20.0"))
+    assert before is not None
+    assert after is not None
+    assert before.kv_cache.likely - after.kv_cache.likely == after.cuda_graphs.likely
+    assert before.budget == after.budget
+
+
+def test_the_default_utilisation_grew_in_0_20() -> None:
+    before, after = (plan(engine(one), model(), on(H100)).gpu for one in ("0.19.1", "0.20.0"))
+    assert before is not None
+    assert after is not None
+    assert (before.budget.likely, after.budget.likely) == (int(H100.memory * 0.9), int(H100.memory * 0.92))
+
+
+@pytest.mark.parametrize(
+    ("release", "seqs", "vocabulary", "printed"),
+    [
+        ("0.15.0", 1024, 151_936, 5.64),
+        ("0.17.0", 1024, 151_936, 2.23),
+        ("0.19.0", 1024, 128_256, 1.89),
+        ("0.19.0", 1024, 49_155, 0.85),
+        ("0.6.6", 256, 128_256, 1.26),
+    ],
+)
+def test_the_activation_peak_is_the_samplers(release: str, seqs: int, vocabulary: int, printed: float) -> None:
+    """What vLLM printed as its peak for models of 8B to 14B on an H100, 8,192 batched tokens."""
+    args = engine(release, max_num_seqs=seqs, max_model_len=8192, max_num_batched_tokens=8192)
+    ledger = plan(args, model(vocab_size=vocabulary), on(H100)).gpu
+    assert ledger is not None
+    assert ledger.activations.likely / 2**30 == pytest.approx(printed, abs=0.12)
+
+
+@pytest.mark.parametrize(
+    ("given_", "needed"),
+    [
+        ({}, 1),
+        ({"tensor_parallel_size": 4}, 4),
+        ({"tensor_parallel_size": 4, "pipeline_parallel_size": 2}, 8),
+        ({"tensor_parallel_size": 2, "data_parallel_size": 4}, 8),
+        ({"tensor_parallel_size": 2, "data_parallel_size": 4, "data_parallel_size_local": 2}, 4),
+        ({"data_parallel_size": 4, "data_parallel_rank": 1}, 1),
+        ({"tensor_parallel_size": 8, "nnodes": 2}, 4),
+        ({"tensor_parallel_size": 8, "decode_context_parallel_size": 8}, 8),
+    ],
+)
+def test_gpus_of_one_container(given_: Mapping[str, Any], needed: int) -> None:
+    assert gpus_needed(engine(**given_)) == needed
+
+
+def test_world_size_is_tensor_times_pipeline() -> None:
+    assert world_size(engine(tensor_parallel_size=4, pipeline_parallel_size=2, data_parallel_size=3)) == 8
+
+
+# ---------------------------------------------------------------------------------------------------- properties
+
+CONFIGS = (LLAMA_8B, LLAMA_70B, DEEPSEEK_V3, GEMMA3_27B, QWEN35_35B, GPT_OSS_120B)
+RELEASES = (
+    None,
+    "0.4.2",
+    "0.6.3",
+    "0.8.5",
+    "0.9.1",
+    "0.10.2",
+    "0.11.0",
+    "0.15.0",
+    "0.19.0",
+    "0.20.0",
+    "0.27.1",
+    "0.33.0",
+)
+ARGUMENTS: Mapping[str, st.SearchStrategy[Any]] = {
+    "tensor_parallel_size": st.sampled_from([1, 2, 4, 8]),
+    "pipeline_parallel_size": st.sampled_from([1, 2, 3]),
+    "data_parallel_size": st.sampled_from([1, 2]),
+    "enable_expert_parallel": st.booleans(),
+    "max_model_len": st.sampled_from([-1, 1, 2048, 8192, 131072, 10**6]),
+    "max_num_seqs": st.sampled_from([1, 16, 256, 1024]),
+    "max_num_batched_tokens": st.sampled_from([512, 2048, 8192, 65536]),
+    "gpu_memory_utilization": st.floats(0.05, 1.2),
+    "kv_cache_dtype": st.sampled_from(["auto", "fp8", "bfloat16", "nvfp4", "int8_per_token_head"]),
+    "enforce_eager": st.booleans(),
+    "quantization": st.sampled_from(["fp8", "awq", "bitsandbytes"]),
+    "cpu_offload_gb": st.sampled_from([0.0, 4.0, 100.0]),
+    "enable_lora": st.booleans(),
+    "kv_cache_memory_bytes": st.sampled_from([2**28, 2**33]),
+    "speculative_config": st.sampled_from(
+        [{"method": "mtp", "num_speculative_tokens": 2}, {"model": "a/draft"}, {"method": "ngram"}, "odd"]
+    ),
+    "kv_offloading_size": st.sampled_from([8.0]),
+    "load_format": st.sampled_from(["auto", "pt", "runai_streamer", "dummy"]),
+}
+arguments = st.fixed_dictionaries({}, optional=dict(ARGUMENTS))
+
+
+def lines(found: MemoryPlan) -> list[tuple[str, Line]]:
+    """Every line of both ledgers."""
+    host = [] if found.host is None else [*found.host.lines, *_lines(found.host)]
+    return host + ([] if found.gpu is None else _lines(found.gpu))
+
+
+def _lines(ledger: GpuLedger | HostLedger) -> list[tuple[str, Line]]:
+    values = [(field.name, getattr(ledger, field.name)) for field in fields(ledger)]
+    return [(name, value) for name, value in values if isinstance(value, Line)]
+
+
+@given(st.sampled_from(CONFIGS), st.sampled_from(RELEASES), arguments, st.sampled_from([T4, L4, A100_80, H100]))
+def test_every_line_is_ordered(
+    config: Mapping[str, Any], release: str | None, given_: Mapping[str, Any], card: Gpu
+) -> None:
+    """floor ≤ low ≤ likely ≤ high; of the KV cache, which is what is left, the floor is the most."""
+    found = plan(engine(release, **given_), model(**config), on(card))
+    for name, line in lines(found):
+        assert line.low <= line.likely <= line.high, name
+        assert line.floor >= line.high if name == "kv_cache" else line.floor <= line.low, name
+    assert found.startup is not None
+    assert found.startup.floor <= found.startup.low <= found.startup.likely <= found.startup.high
+
+
+@given(st.sampled_from(CONFIGS), st.sampled_from(RELEASES), arguments, st.integers(8, 200), st.integers(1, 64))
+def test_more_memory_never_turns_a_fit_into_a_refusal(
+    config: Mapping[str, Any], release: str | None, given_: Mapping[str, Any], gib: int, more: int
+) -> None:
+    args = engine(release, **{"max_num_seqs": 256, "max_num_batched_tokens": 8192, **given_})
+    small, large = (plan(args, model(**config), on(gpu(size))).verdict for size in (gib, gib + more))
+    assert (small, large) != ("fits", "does-not-fit")
+
+
+@given(st.sampled_from(CONFIGS), st.sampled_from(RELEASES), arguments, st.integers(1, 300_000), st.integers(1, 300_000))
+def test_a_shorter_context_never_turns_a_fit_into_a_refusal(
+    config: Mapping[str, Any], release: str | None, given_: Mapping[str, Any], one: int, other: int
+) -> None:
+    short, long = sorted((one, other))
+    shorter = plan(engine(release, **{**given_, "max_model_len": short}), model(**config), on(H100)).verdict
+    longer = plan(engine(release, **{**given_, "max_model_len": long}), model(**config), on(H100)).verdict
+    assert (longer, shorter) != ("fits", "does-not-fit")
+
+
+@given(st.sampled_from(CONFIGS), st.sampled_from(RELEASES), arguments, st.integers(1, 2000), st.integers(1, 2000))
+def test_fewer_sequences_never_turn_a_fit_into_a_refusal(
+    config: Mapping[str, Any], release: str | None, given_: Mapping[str, Any], one: int, other: int
+) -> None:
+    few, many = sorted((one, other))
+    fewer = plan(engine(release, **{**given_, "max_num_seqs": few}), model(**config), on(L4)).verdict
+    more = plan(engine(release, **{**given_, "max_num_seqs": many}), model(**config), on(L4)).verdict
+    assert (more, fewer) != ("fits", "does-not-fit")
+
+
+odd = (
+    st.none() | st.booleans() | st.integers(-5, 200_000) | st.text(max_size=8) | st.lists(st.integers(0, 3), max_size=3)
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted({key for config in CONFIGS for key in config})), odd), st.data())
+def test_odd_configs_are_planned_or_unsure_but_never_raise(config: dict[str, Any], data: st.DataObject) -> None:
+    """A config.json from a stranger: any key may hold anything."""
+    base = data.draw(st.sampled_from([{}, *CONFIGS]))
+    release = data.draw(st.sampled_from(RELEASES))
+    assert plan(engine(release), model(**{**base, **config}), on(L4)).verdict in ("fits", "unsure", "does-not-fit")
+
+
+@given(st.dictionaries(st.sampled_from([*ARGUMENTS, "block_size", "nnodes", "dtype", "swap_space"]), odd))
+def test_odd_arguments_never_raise(given_: dict[str, Any]) -> None:
+    assert plan(engine("0.33.0", **given_), model(), on(L4)).verdict in ("fits", "unsure", "does-not-fit")
