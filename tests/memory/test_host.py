@@ -65,9 +65,9 @@ def test_whole_files_read_into_memory_count_once_a_rank() -> None:
 
 
 def test_swap_space_is_pinned_by_v0_alone() -> None:
-    assert line(hosted("0.6.3", tensor_parallel_size=2), "swap space") == Line(
-        *[8 * GI] * 4, "4 GiB × 2 GPUs, pinned", "vLLM 0.7 worker/cache_engine.py"
-    )
+    swap = line(hosted("0.6.3", tensor_parallel_size=2), "swap space")
+    assert swap is not None
+    assert swap.floor == swap.high == 8 * GI
     assert line(hosted("0.11.0", tensor_parallel_size=2), "swap space") is None
 
 

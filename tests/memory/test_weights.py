@@ -83,8 +83,8 @@ def test_experts_are_shared_over_tensor_and_data_parallel_ranks() -> None:
 
 def test_counted_bytes_win_over_the_formula() -> None:
     """A checkpoint of 9 GB whose scheme says 8.5: the 9 GB are believed."""
-    config = {"quantization_config": {"quant_method": "fp8"}}
-    found = plan(engine(), model(weights_bytes=9_400_000_000, **config), on(gpu(79.19)))
+    counted = model(weights_bytes=9_400_000_000, quantization_config={"quant_method": "fp8"})
+    found = plan(engine(), counted, on(gpu(79.19)))
     assert found.gpu is not None
     assert found.gpu.weights.likely / GI == pytest.approx(9.4e9 / GI + 0.03, rel=0.002)
 

@@ -38,6 +38,8 @@ class Processes:
     engines: int
     workers: int
     """GPU workers in processes of their own."""
+    ranks: int
+    """GPUs they work on together."""
 
     @property
     def count(self) -> int:
@@ -50,7 +52,7 @@ def processes(args: EngineArgs, cut: Parallel, release: Release, *, v1: bool) ->
     ranks = max(1, cut.world_size // cut.nnodes)
     if not v1:
         merged = bool(args.given.get("disable_frontend_multiprocessing"))
-        return Processes(0 if merged else 1, 1, ranks - 1)
+        return Processes(0 if merged else 1, 1, ranks - 1, ranks)
     engines = 1 if args.given.get("data_parallel_rank") is not None else cut.dp_local
     if args.given.get("headless"):
         servers = 0
@@ -60,7 +62,7 @@ def processes(args: EngineArgs, cut: Parallel, release: Release, *, v1: bool) ->
     own = ranks > 1 or (cut.dp > 1 and release >= Release(0, 11))
     coordinator = 1 if cut.dp > 1 else 0
     launcher = 1 if servers > 1 else 0
-    return Processes(servers + launcher + coordinator, engines, engines * ranks if own else 0)
+    return Processes(servers + launcher + coordinator, engines, engines * ranks if own else 0, engines * ranks)
 
 
 def ledger(
@@ -75,7 +77,7 @@ def ledger(
     cut = parallel.read(args, env)
     v1 = resolved.v1 if resolved else release >= Release(0, 8)
     running = processes(args, cut, release, v1=v1)
-    ranks = max(1, running.workers or running.engines)
+    ranks = running.ranks
     per_rank = weights.of_stage(checkpoint, model, resolved, 0) if checkpoint and model and resolved else None
     swap = _swap_space(args, ranks, v1=v1)
     offload = _cpu_offload(args, ranks, per_rank)
