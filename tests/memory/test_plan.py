@@ -23,6 +23,7 @@ from tests.memory.engines import (
     on,
 )
 from webhook.gpu import Gpu
+from webhook.memory import generations
 from webhook.memory.ledger import GpuLedger, HostLedger, Line, MemoryPlan
 from webhook.memory.plan import gpus_needed, plan, world_size
 
@@ -81,6 +82,18 @@ def test_an_unknown_release_is_refused_only_where_every_generation_fails() -> No
     verdicts = {plan(engine(one, **edge), big, on(H100)).verdict for one in ("0.16.0", "0.19.0")}
     assert len(verdicts) == 2
     assert plan(engine(None, **edge), big, on(H100)).verdict == "unsure"
+
+
+def test_releases_that_cant_serve_a_model_have_no_say() -> None:
+    """A Qwen 3.5 with an unknown release is not planned as V0, which never knew it."""
+    assert generations.possible(model(**QWEN35_35B))[0] == generations.GENERATIONS[4]
+    assert generations.possible(model()) == generations.GENERATIONS
+
+
+def test_a_cache_that_is_only_partly_known_is_never_refused_for_a_long_request() -> None:
+    partly = model(**{**LLAMA_8B, "compress_ratios": [4]})
+    assert plan(engine("0.33.0", max_model_len=10**7), partly, on(H100)).verdict == "unsure"
+    assert plan(engine("0.33.0", max_model_len=10**7), partly, on(T4)).verdict == "does-not-fit"
 
 
 def test_before_0_4_nothing_is_certain() -> None:

@@ -90,9 +90,10 @@ def vision(model: Model, settings: Settings) -> tuple[float, float, float]:
     if not model.vision_config or not settings.vision_profiled:
         return 0.0, 0.0, 0.0
     if model.model_type in HUGE_IMAGES:
-        # 2.7 GiB with Qwen3-VL-30B on 0.12, 2.4 with 32B on 0.18; 0.4 with Qwen2.5-VL-7B on 0.9
+        # 2.7 GiB with Qwen3-VL-30B on 0.12, 2.4 with 32B on 0.18; 0.4 with Qwen2.5-VL-7B on 0.9; 0.8 without video
         newer = settings.release >= Release(0, 11) and not str(model.model_type).startswith("qwen2")
-        return 0.1 * GI, (2.4 if newer else 0.5) * GI, 5.0 * GI
+        likely = 2.4 if newer and not settings.no_video else 0.7
+        return 0.1 * GI, likely * GI, 5.0 * GI
     return 0.0, 0.1 * GI, 0.6 * GI
 
 
@@ -118,6 +119,8 @@ def line(model: Model, settings: Settings, stage: int) -> Line:
     likely = max(passed, rows * (bytes_.likely + wider) + scratch + kept) + seen + 50 * MI
     low = max(0.5 * passed, rows * (bytes_.low + wider) + scratch + kept) + low_seen
     high = max(1.6 * passed, rows * (bytes_.high + wider) + scratch + kept) + high_seen + 150 * MI
+    if settings.vendor == "amd" and model.num_experts:
+        high += 30 * GI  # 0.28, MI300X, Qwen3-30B-A3B: 28 GiB less KV cache than all else explains
     floor = rows * bytes_.floor + settings.max_num_batched_tokens * hidden * settings.dtype
     note = f"{settings.max_num_seqs} sequences × {vocab:,} vocabulary entries × {bytes_.likely:g} B"
     if not rows or passed > rows * bytes_.likely:

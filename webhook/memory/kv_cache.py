@@ -216,9 +216,19 @@ def _described(model: Model, settings: Settings, kinds: dict[str, int], known: b
             known = False
             continue
         found[stored] = found.get(stored, 0) + count
-    if "compress_ratios" in model.config or model.model_type in ("deepseek_v4", "deepseek_v41", "mllama", "whisper"):
-        known = False
-    return found, known
+    return found, known and not _is_special(model)
+
+
+def _is_special(model: Model) -> bool:
+    """Caches that are not counted here: compressed states, cross attention, layers that share or differ in size."""
+    config = model.config
+    shared = shape.number(config, "cla_share_factor") or 1
+    return (
+        any(key in config for key in ("compress_ratios", "block_configs"))
+        or (shared > 1 and config.get("use_cla") is not False)
+        or config.get("is_encoder_decoder") is True
+        or model.model_type in ("deepseek_v4", "deepseek_v41", "mllama", "whisper", "phi4flash")
+    )
 
 
 def _grouped(model: Model, settings: Settings, kinds: dict[str, int], known: bool) -> Layout:
@@ -234,37 +244,24 @@ def _grouped(model: Model, settings: Settings, kinds: dict[str, int], known: boo
     page = max(size * widest, max(states.values(), default=0))
     # layers with smaller pages take more tokens a block where the sizes divide
     tokens = {kind: size * (widest // each if widest % each == 0 else 1) for kind, each in per_token.items()}
-    if len(kinds) == 1:
-        (kind,) = kinds
-        members = {kind: (kinds[kind], 1)}
-        depth = kinds[kind]
-    else:
-        least, most = min(kinds.values()), max(kinds.values())
-        threshold = 1.5 if settings.release >= Release(0, 20) else 1.25
-        depth = most if most < least * threshold else least
-        members = {kind: (count, ceil(count / depth)) for kind, count in kinds.items()}
-    keep = 1 + (1 if settings.prefix_caching else 0)
+    least, most = min(kinds.values()), max(kinds.values())
+    depth = most if most < least * (1.5 if settings.release >= Release(0, 20) else 1.25) else least
+    states_kept = 1 + (1 if settings.prefix_caching else 0)
     if settings.speculative and settings.speculative.layers:
-        keep += settings.speculative.tokens
+        states_kept += settings.speculative.tokens
     groups = tuple(
-        Group(
-            kind,
-            tokens.get(kind, 0),
-            (
-                model.sliding_window
-                if kind == "sliding_attention"
-                else shape.number(model.config, "attention_chunk_size")
-            )
-            or 0
-            if kind in ("sliding_attention", "chunked_attention")
-            else 0,
-            keep,
-        )
-        for kind, (_, count) in members.items()
-        for _ in range(count)
+        Group(kind, tokens.get(kind, 0), _window(model, kind), states_kept)
+        for kind, count in kinds.items()
+        for _ in range(ceil(count / depth))
     )
     full = sum(ceil(depth * page / tokens[group.kind]) for group in groups if group.kind == "full_attention")
     return Layout(groups, depth * page, size, full, known)
+
+
+def _window(model: Model, kind: str) -> int:
+    if kind == "sliding_attention":
+        return model.sliding_window or 0
+    return shape.number(model.config, "attention_chunk_size") or 0 if kind == "chunked_attention" else 0
 
 
 def tokens(available: int, found: Layout, length: int, settings: Settings) -> int:
@@ -282,6 +279,8 @@ def longest(available: int, found: Layout, ceiling: int, settings: Settings) -> 
     """ "the estimated maximum model length is N": the longest single request that fits, by bisection."""
     if found.bytes(ceiling, settings) <= available:
         return ceiling
+    if len(found.groups) == 1 and found.groups[0].kind == "full_attention":
+        return max(0, available) // found.bytes_per_block * found.groups[0].block_tokens * settings.parallel.dcp
     low, high = 0, ceiling
     while low < high:
         middle = (low + high + 1) // 2

@@ -21,6 +21,9 @@ def line(settings: Settings) -> Line:
     if settings.parallel.dp > 1 and settings.parallel.expert:
         likely, high = likely + 2.0, high + 4.0  # 0.10.1, 8 H20, 480B: 3.7 GiB that nothing else explains
         note += ", all-to-all buffers"
+    if settings.flashinfer:
+        likely, high = likely + 0.385, high + 0.4  # VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE: 394 MiB
+        note += ", FlashInfer's workspace"
     return Line(int(floor * GI), int(low * GI), int(likely * GI), int(high * GI), note, SOURCE)
 
 

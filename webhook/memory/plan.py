@@ -24,6 +24,7 @@ from webhook.memory import (
     startup,
     weights,
 )
+from webhook.memory.generations import GENERATIONS, OLDEST, possible
 from webhook.memory.kv_cache import Layout
 from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict
 from webhook.memory.parallel import gpus_needed, world_size
@@ -35,11 +36,6 @@ from webhook.release import Release
 
 __all__ = ["gpus_needed", "plan", "world_size"]
 
-OLDEST = Release(0, 4)
-GENERATIONS = tuple(
-    Release(*numbers) for numbers in ((0, 6, 3), (0, 7, 3), (0, 8, 5), (0, 10, 2), (0, 16), (0, 19), (0, 25), (0, 33))
-)
-"""One release of each way to account for memory: what an unknown release is planned as."""
 SIZES = (
     "tensor_parallel_size",
     "pipeline_parallel_size",
@@ -139,7 +135,7 @@ def fits(
 ) -> bool:
     """Whether the verdict is `fits`: as `judge`, but it stops at the first product or release that does not."""
     gpus = _gpus(accelerator, gpu_memory)
-    releases = (args.release,) if args.release else GENERATIONS
+    releases = (args.release,) if args.release else possible(model)
     if not gpus or accelerator.shared or releases[-1] < OLDEST:
         return False
     return all(
@@ -164,7 +160,7 @@ def _on_gpu(
         if one is not None and args.release < OLDEST:
             return replace(one, verdict="unsure", why=f"vLLM {args.release} is older than what is known here")
         return one
-    judged = [one for release in GENERATIONS if (one := _judge(args, model, counted, gpu, measured, release, env))]
+    judged = [one for release in possible(model) if (one := _judge(args, model, counted, gpu, measured, release, env))]
     if not judged:
         return None
     newest = judged[-1]

@@ -51,7 +51,11 @@ def scheme(model: Model, given: str | None) -> Scheme | None:
     config = model.quantization_config or _named(model)
     if config:
         found = _stored(model, config, given)
-        return replace(found, said=_kept(model, config) is not None) if found else None
+        if found is None:
+            return None
+        # plain FP8 and bitsandbytes checkpoints quantise every linear layer but the head
+        usual = model.quantization_config is not None and found.name in ("FP8", "bitsandbytes")
+        return replace(found, said=usual or _kept(model, config) is not None)
     if given in ("fp8", "fp8_per_tensor", "fp8_per_block", "ptpc_fp8"):
         return Scheme("online fp8", 1.0, kept={"vision": 1.0}, online=True)
     if given in ("experts_int8", "int8_per_channel"):

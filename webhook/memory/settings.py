@@ -23,7 +23,6 @@ class Settings:
     release: Release
     v1: bool
     """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, alone from 0.11.0)."""
-    v2_runner: bool
     parallel: Parallel
     utilization: float
     max_model_len: int | None
@@ -42,7 +41,6 @@ class Settings:
     """`--kv-cache-memory-bytes`: then the utilisation is not used."""
     cpu_offload: int
     prefix_caching: bool | None
-    chunked: bool
     pooling: bool
     """No logits, no sampler, no LM head."""
     windows: bool
@@ -52,6 +50,10 @@ class Settings:
     vision: bool
     """The vision tower is loaded, and profiled."""
     vision_profiled: bool
+    no_video: bool
+    """Videos are not accepted, so none is profiled."""
+    flashinfer: bool
+    """FlashInfer's attention, with its workspace."""
     vision_replicated: bool
     """`--mm-encoder-tp-mode data`: every tensor-parallel rank holds the whole tower."""
     capability: tuple[int, int] | None
@@ -118,7 +120,6 @@ def resolve(
     return Settings(
         release=release,
         v1=v1,
-        v2_runner=release >= Release(0, 29) and env.get("VLLM_USE_V2_MODEL_RUNNER") != "0",
         parallel=cut,
         utilization=float(utilization),
         max_model_len=length,
@@ -133,13 +134,14 @@ def resolve(
         kv_cache_memory=_whole(given.get("kv_cache_memory_bytes")) or _whole(given.get("kv_cache_memory")),
         cpu_offload=int(_float(given.get("cpu_offload_gb")) * GI),
         prefix_caching=_flag(given.get("enable_prefix_caching")),
-        chunked=chunked,
         pooling=pooling,
         windows=v1 and not given.get("disable_hybrid_kv_cache_manager"),
         speculative=speculative,
         lora=lora,
         vision=not dropped,
         vision_profiled=images and not given.get("skip_mm_profiling"),
+        no_video=_limit(given, "video") == 0,
+        flashinfer=_is_flashinfer(given, env, release, capability),
         vision_replicated=given.get("mm_encoder_tp_mode") == "data",
         capability=capability,
         vendor=(gpu.vendor if gpu else "nvidia").lower(),
@@ -208,6 +210,8 @@ def max_model_len(args: EngineArgs, model: Model, release: Release) -> tuple[int
     if isinstance(given, int) and not isinstance(given, bool) and given > 0:
         return given, False
     derived = derived_max_model_len(model, release)
+    if args.given.get("disable_sliding_window") and model.sliding_window and derived:
+        derived = min(derived, model.sliding_window)
     auto = given in (-1, "auto") and release >= Release(0, 14)
     if given is not None and not auto:
         return None, False
@@ -249,6 +253,20 @@ def _no_images(given: Mapping[str, Any]) -> bool:
         and limits.get("image") == 0
         and all(value == 0 for value in limits.values())
     )
+
+
+def _limit(given: Mapping[str, Any], modality: str) -> object:
+    limits = given.get("limit_mm_per_prompt")
+    return limits.get(modality) if isinstance(limits, Mapping) else None
+
+
+def _is_flashinfer(
+    given: Mapping[str, Any], env: Mapping[str, str], release: Release, capability: tuple[int, int] | None
+) -> bool:
+    backend = given.get("attention_backend") or env.get("VLLM_ATTENTION_BACKEND")
+    if backend:
+        return "FLASHINFER" in str(backend).upper()
+    return capability is not None and (10, 0) <= capability < (11, 0) and release >= Release(0, 11)
 
 
 def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:

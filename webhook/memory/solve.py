@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu, by_name
 from webhook.memory import parallel, plan, shape
+from webhook.memory.generations import possible
 from webhook.model import Model, derived_max_model_len
 
 MOST = 4
@@ -56,14 +57,19 @@ def alternatives(
 
     counted = shape.of(model)
 
+    releases = [args.release] if args.release else list(possible(model))
+
     def fits(changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> bool:
         # another product: what was measured on this one says nothing
         where = replace(accelerator, gpus=tuple(gpus)) if gpus else accelerator
         memory = None if gpus else gpu_memory
-        return (
-            plan.judge(_with(args, changes), model, where, gpu_memory=memory, env=env, counted=counted).verdict
-            == "fits"
-        )
+        changed = _with(args, changes)
+        for index, release in enumerate(releases):
+            one = replace(changed, release=release)
+            if not plan.fits(one, model, where, gpu_memory=memory, env=env, counted=counted):
+                releases.insert(0, releases.pop(index))  # the likeliest to fail again: asked first from now on
+                return False
+        return True
 
     same = [*_length(args, model, fits), *_batch(args, fits)]
     found = [*same[:2], *_more_gpus(args, model, accelerator, fits), *_product(accelerator, fits)]

@@ -42,7 +42,7 @@ ONLINE = Doubt(0.012, 0.97)
 """Quantised while they load: Llama 3.1 8B in FP8 as predicted to 0.1 %."""
 DISAGREE = Doubt(0.03, 0.94)
 """The formulas miss the number of parameters, which is used."""
-SCHEME = Doubt(0.04, 0.93)
+SCHEME = Doubt(0.03, 0.95)
 """Quantised as the config says, bytes not counted."""
 NAMED = Doubt(0.12, 0.86)
 """Quantised as the id says: which layers are left in 16 bits is not known."""
