@@ -202,7 +202,7 @@ def _model(
         "base": row["base"],
     }
     if exact:
-        if set(exact["dtype_params"]) <= {"BF16", "F16", "F32"}:
+        if set(exact["dtype_params"]) <= {"BF16", "F16", "F32", "F8_E4M3", "F8_E5M2"}:
             out["parameters"] = exact["param_count"]  # the index counts, where nothing is packed
         out["dtype_parameters"] = exact["dtype_params"]
         out["expert_bytes"] = exact.get("expert_bytes")
