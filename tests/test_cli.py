@@ -276,3 +276,43 @@ def test_review_answers_as_the_server_would(run: Run, tmp_path: Path) -> None:
     assert code == 1
     assert json.loads(out)["response"]["uid"] == "u-1"
     assert run("review", "-", stdin=b"{}")[0] == 3
+
+
+def test_fix_repairs_one_document_of_many_and_leaves_the_others_byte_for_byte(run: Run, tmp_path: Path) -> None:
+    other = "# first\napiVersion: v1\nkind:   ConfigMap   # odd spacing stays\nmetadata: {name: a}\n"
+    bad = (ROOT / "examples" / "llama-70b-without-shm.yaml").read_text()
+    manifest = tmp_path / "many.yaml"
+    manifest.write_text(f"{other}---\n{bad}---\n{other}")
+
+    assert run("fix", "--write", str(manifest))[0] == 0
+
+    text = manifest.read_text()
+    assert text.startswith(other)
+    assert text.endswith(other)
+    assert run("check", str(manifest))[0] == 0
+
+
+def test_fix_keeps_json_json(run: Run, tmp_path: Path) -> None:
+    bad = yaml.safe_load((ROOT / "examples" / "llama-70b-without-shm.yaml").read_text())
+    manifest = tmp_path / "list.json"
+    manifest.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"kind": "X"}, bad]}, indent=2) + "\n"
+    )
+
+    run("fix", "--write", str(manifest))
+
+    assert manifest.read_text() == json.dumps(json.loads(manifest.read_text()), indent=2) + "\n"
+    assert run("check", str(manifest))[0] == 0
+
+
+def test_fix_of_standard_input_writes_standard_output(run: Run) -> None:
+    bad = (ROOT / "examples" / "llama-70b-without-shm.yaml").read_bytes()
+
+    code, out, _ = run("fix", "-", stdin=bad)
+
+    assert code == 0
+    assert run("check", "-", stdin=out.encode())[0] == 0
+
+
+def test_a_folder_without_manifests_is_a_usage_error(run: Run, tmp_path: Path) -> None:
+    assert run("check", str(tmp_path))[0] == 2

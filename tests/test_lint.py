@@ -154,3 +154,35 @@ def test_odd_objects_never_raise(spec: Any, kind: str) -> None:
 
 def test_every_rule_is_in_the_default_policy() -> None:
     assert set(builtin().settings) == set(rules.all_rules())
+
+
+@pytest.mark.parametrize(
+    "extra",
+    ["$EXTRA_ARGS", "--max-model-len $(cat /etc/length)", "--config /etc/vllm/unseen.yaml"],
+    ids=["open", "computed", "config"],
+)
+def test_arguments_that_can_not_be_seen_never_lead_to_a_denial(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge, extra: str
+) -> None:
+    """131,072 tokens do not fit an L4, but who knows what the rest of the line says."""
+    del container["args"]
+    container["command"] = ["sh", "-c", f"exec vllm serve meta-llama/Llama-3.1-8B-Instruct {extra}"]
+    container["env"] = [{"name": "EXTRA_ARGS", "valueFrom": {"configMapKeyRef": {"name": "unseen", "key": "args"}}}]
+    pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+
+    assert not judge(pod).denied
+
+
+def test_a_batch_runner_gets_no_probe(pod: dict[str, Any], container: dict[str, Any], judge: Judge) -> None:
+    del container["args"], container["startupProbe"]
+    container["command"] = ["vllm", "run-batch", "-i", "in", "-o", "out", "--model", "Qwen/Qwen2.5-7B-Instruct"]
+
+    assert not {rule for rule in _modes(judge(pod)) if "probe" in rule or "flag" in rule}
+
+
+def test_a_restartable_init_container_is_a_server_too(pod: dict[str, Any], judge: Judge) -> None:
+    sidecar = {**pod["spec"]["containers"][0], "restartPolicy": "Always"}
+    pod["spec"]["initContainers"] = [sidecar]
+    pod["spec"]["containers"] = [{"name": "app", "image": "app:1"}]
+
+    assert len(judge(pod).results) == 1

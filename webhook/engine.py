@@ -61,7 +61,7 @@ class Engine:
     @property
     def served(self) -> bool:
         """The container answers HTTP on a port (a follower or a joining worker does not)."""
-        return self.command.entry != "worker" and not self.args.get("headless")
+        return self.command.serves and not self.args.get("headless")
 
     @property
     def world_size(self) -> int:
@@ -94,11 +94,20 @@ class Engine:
         if self.model is None or self.gpu is None:
             return ()
         return tuple(
-            alternative.text
+            alternative.text + self._also(alternative)
             for alternative in solve.alternatives(
                 self.args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env
             )
         )
+
+    def _also(self, alternative: solve.Alternative) -> str:
+        """What must change with it, so that following the advice leads to no other refusal."""
+        mig = self.requested is not None and "/mig-" in self.requested[0]
+        if "product" in alternative.changes and mig and self.requested:
+            return f" and nvidia.com/gpu instead of {self.requested[0]}"
+        if int(alternative.changes.get("gpus") or 1) > 1 and not self.shm.mounted and self.world_size == 1:
+            return " and a memory volume at /dev/shm"
+        return ""
 
 
 @dataclass(frozen=True)

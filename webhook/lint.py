@@ -156,8 +156,9 @@ def _soften(
         return "warn", f"{finding.certainty}, not certain"
     if found.command.guessed:
         return "warn", f"that this is vLLM is a guess: {found.command.guessed}"
-    if not found.command.complete:
-        return "warn", "vLLM may get more arguments than can be seen here"
+    if found.args.open or not found.command.complete:
+        why = f": {found.args.open}" if found.args.open else ""
+        return "warn", f"vLLM may get more arguments than can be seen here{why}"
     if informing:
         return "warn", f"rests on {informing[0]}, which may inform but not deny"
     if where == "admission" and found.workload.owned and policy.enforce.owned_pods != "deny":

@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         print(
             f"{_many(checked, 'file')}, {_many(containers, 'vLLM container')}: "
             f"{denied} denied, {warned} with warnings, {clean} clean"
+            + (f"; {_many(len(errors), 'error')}" if errors else "")
         )
     for error in errors:
         print(f"error: {text.one_line(error['message'])}", file=sys.stderr)

@@ -91,11 +91,14 @@ def files(names: Sequence[str]) -> Iterator[str]:
     for name in names:
         path = Path(name)
         if name != "-" and path.is_dir():
-            yield from (
+            found = [
                 str(file)
                 for file in sorted(path.rglob("*"))
                 if file.suffix in SUFFIXES and file.is_file() and not _hidden(file.relative_to(path))
-            )
+            ]
+            if not found:
+                raise UnusableError(f"{name}: no file in it ends in {', '.join(SUFFIXES)}")
+            yield from found
         else:
             yield name
 

@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from webhook.cli import edge
+from webhook.facts import Facts
 from webhook.lint import lint
+from webhook.manifest import Manifests
 from webhook.patch import Edit
-from webhook.report import rewrite
+from webhook.policy import Policy
+from webhook.report.rewrite import diff, rewrite
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,7 +23,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="show (or write) the repairs that the policy allows",
         description="Shows the repairs that the policy allows as a diff; --write makes them. Comments and order stay.",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE|DIR")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE|DIR|-", help="- is standard input, its repair standard output"
+    )
     edge.add_gpu(parser)
     edge.add_policy(parser)
     parser.add_argument("--write", action="store_true", help="change the files")
@@ -28,26 +33,41 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the diffs; 0 also where there is nothing to repair, 3 where a file can't be read."""
+    """Prints the diffs; 0 also where there is nothing to repair or something else is denied, 3 where a file can't be
+    read or rewritten. Nothing is written before every file has been worked out."""
     policy, facts = edge.policy(args.policy), edge.facts(args)
+    changed: list[tuple[str, str]] = []
     code = 0
     for name in edge.files(args.files):
         manifests = edge.read_manifests(name)
-        for error in manifests.errors:
-            print(f"error: {error}", file=sys.stderr)
+        for problem in manifests.errors:
+            print(f"error: {problem}", file=sys.stderr)
             code = 3
-        with_maps = replace(facts, config_maps=edge.config_maps(manifests.documents))
-        edits: list[tuple[int, tuple[Edit, ...]]] = []
-        for document in manifests.documents:
-            report = lint(document.object, policy, with_maps, where="check")
-            if report.edits:
-                rooted = (replace(edit, path=document.root.join(*edit.path.parts)) for edit in report.edits)
-                edits.append((document.index, tuple(rooted)))
-        if not edits:
+        before = next((document.text for document in manifests.documents), "")
+        try:
+            after = rewrite(before, _edits(manifests, policy, facts))
+        except ValueError as error:
+            print(f"error: {name}: can't be rewritten: {error}", file=sys.stderr)
+            code = 3
             continue
-        before = edge.read_text(Path(name))
-        after = rewrite.yaml(before, edits)
-        sys.stdout.write(rewrite.diff(before, after, name))
-        if args.write:
+        if name == "-":
+            sys.stdout.write(after)
+        elif after != before:
+            sys.stdout.write(diff(before, after, name))
+            changed.append((name, after))
+    if args.write:
+        for name, after in changed:
             Path(name).write_text(after, encoding="utf-8")
     return code
+
+
+def _edits(manifests: Manifests, policy: Policy, facts: Facts) -> list[tuple[int, tuple[Edit, ...]]]:
+    """The repairs of each document, their paths from the document's root (an item of a List is below `items`)."""
+    with_maps = replace(facts, config_maps=edge.config_maps(manifests.documents))
+    found: dict[int, tuple[Edit, ...]] = {}
+    for document in manifests.documents:
+        report = lint(document.object, policy, with_maps, where="check")
+        rooted = tuple(replace(edit, path=document.root.join(*edit.path.parts)) for edit in report.edits)
+        if rooted:
+            found[document.index] = (*found.get(document.index, ()), *rooted)
+    return list(found.items())

@@ -141,7 +141,7 @@ def _cli(argv: Argv) -> Start | None:
         return None
     subcommand = text_of(argv[1])
     if subcommand in _CLI:
-        return Serve(_CLI[subcommand], f"vllm {subcommand}", tuple(argv[2:]))
+        return Serve(_CLI[subcommand], f"vllm {subcommand}", tuple(argv[2:]), own_flags=subcommand == "run-batch")
     if subcommand == "server":  # a slip that vLLM refuses, and still a container that is meant to serve
         return Serve("serve", "vllm server", tuple(argv[2:]))
     return Unknown(f"vllm {subcommand}", ()) if subcommand in _NOT_SERVING or subcommand[:1] == "-" else None
@@ -176,7 +176,7 @@ def _module(argv: Argv) -> Start | None:
     if module in ("vllm.entrypoints.cli", "vllm.scripts", "vllm"):
         return _cli([literal("vllm"), *rest])
     if _MODULES.fullmatch(module):
-        return Serve("module", module, rest)
+        return Serve("module", module, rest, own_flags=module.endswith("run_batch"))
     if module in _WRAPPING_MODULES:
         return Serve("module", module, rest, own_flags=True)
     later = _module_later(rest)  # python -m torch.distributed.run … -m vllm.entrypoints…

@@ -94,9 +94,10 @@ class _Resolver:
     def _without_command(self) -> Command | None:
         """The image's entrypoint with the args."""
         started = entry.start(self.args) if self.args else None
-        if isinstance(started, Serve | Join | Script):
-            return self._started(self.args)
         runs = images.runs(self.image)
+        if isinstance(started, Serve | Join | Script):
+            found = self._started(self.args)
+            return replace(found, repeated=True) if found and runs in ("serve", "module") else found
         if runs == "other":
             return None
         if len(self.args) == 1 and runs != "serve" and " " in text_of(self.args[0]).strip():
@@ -105,8 +106,8 @@ class _Resolver:
             if not line.lstrip().startswith("-"):
                 self.script_path = self.args[0][0].path or self.path
                 return self._script(line, [], None)
-        if self.container.init:
-            return None
+        if self.container.init and self.container.spec.get("restartPolicy") != "Always":
+            return None  # an init container that ends; a sidecar serves
         if runs == "huggingface":
             return self._serve(Serve("module", "huggingfaceserver", tuple(self.args), own_flags=True), self.env.values)
         if runs in ("serve", "module"):

@@ -97,3 +97,10 @@ class Command:
     """Why this is taken for vLLM although nothing in the manifest says so with certainty, else None."""
     complete: bool = True
     """False: more arguments may come from where the manifest does not show (a wrapper, an operator's preset)."""
+    repeated: bool = False
+    """The image's entrypoint starts vLLM already, and the args start it once more: vLLM gets its own name as a word."""
+
+    @property
+    def serves(self) -> bool:
+        """Answers HTTP: a joining worker and the batch runner do not."""
+        return self.entry != "worker" and not self.program.replace("-", "_").endswith("run_batch")

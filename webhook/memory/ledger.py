@@ -92,3 +92,5 @@ class MemoryPlan:
     gpu: GpuLedger | None
     host: HostLedger | None
     startup: Startup | None
+    checkpoint: int | None = None
+    """Bytes of all weights, as the files hold them; None where that is not known."""

@@ -91,7 +91,8 @@ def plan(
     hosted = host.ledger(args, model, resolved, release, env, found)
     starting = startup.estimate(model, resolved, found, download=download) if model and resolved else None
     judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env, counted=counted)
-    return MemoryPlan(judged.verdict, judged.why, judged.ledger, hosted, starting)
+    size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
+    return MemoryPlan(judged.verdict, judged.why, judged.ledger, hosted, starting, size)
 
 
 def judge(

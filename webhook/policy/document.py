@@ -96,14 +96,18 @@ def load(texts: Iterable[tuple[str, str]], policy: Policy) -> Policy:
 
 def _document(obj: Mapping[str, Any]) -> tuple[_Found | None, list[tuple[FieldPath, str]]]:
     """One policy document and what is wrong with it."""
-    try:
-        document = _Document.model_validate(obj)
-    except ValidationError as error:
-        return None, _problems(error, FieldPath())
     rules: _Rules = {}
     wrong: list[tuple[FieldPath, str]] = []
     known = all_rules()
-    for rule_id, said in document.spec.rules.items():
+    document = None
+    try:
+        document = _Document.model_validate(obj)
+    except ValidationError as error:
+        wrong += _problems(error, FieldPath())
+    listed = FieldPath(("spec", "rules")).get(obj)
+    for rule_id, said in listed.items() if isinstance(listed, Mapping) else ():
+        if not isinstance(said, Mapping):
+            continue  # said above
         place = FieldPath(("spec", "rules", rule_id))
         if rule_id not in known:
             wrong.append((place, f"{rule_id!r} is no rule{_nearest(rule_id, known)}"))
@@ -117,7 +121,7 @@ def _document(obj: Mapping[str, Any]) -> tuple[_Found | None, list[tuple[FieldPa
             wrong += _problems(error, place, ("mode", "fix", *_names(parameters(known[rule_id]))))
         else:
             rules[rule_id] = (own, setting)
-    return (document, rules) if not wrong else None, wrong
+    return (document, rules) if document is not None and not wrong else None, wrong
 
 
 def _names(model: type[BaseModel]) -> list[str]:
@@ -154,6 +158,8 @@ def _problems(error: ValidationError, at: FieldPath, allowed: Iterable[str] = ()
             message = "required, but absent"
         else:
             message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {problem['input']!r}"
+            if place.parts[-1:] == ("mode",) and problem["input"] is False:
+                message += ": YAML reads an unquoted `off` as false; the word is `ignore`"
         out.append((place, message))
     return out
 

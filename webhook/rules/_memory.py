@@ -11,5 +11,4 @@ def advised_limit(engine: Engine) -> int | None:
     host = engine.plan.host
     if host is None:
         return None
-    weights = (engine.model.value.weights_bytes if engine.model else None) or 0
-    return round_up_gi(max(host.peak.high, host.steady.high, weights + host.peak.likely))
+    return round_up_gi(max(host.peak.high, host.steady.high, (engine.plan.checkpoint or 0) + host.peak.likely))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.memory import parallel
+from webhook.memory.solve import divisible
 from webhook.rule import Finding, Rule
 
 _ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
@@ -57,7 +58,7 @@ class GpuCountMismatch(Rule):
                 message=f"{count} × {resource} requested, {what} uses {needed}: "
                 f"{count - needed} stand{'s' if count - needed == 1 else ''} idle",
                 certainty="likely",
-                suggestions=(f"{resource}: {needed}", f"--tensor-parallel-size {count // (needed // _tp(engine))}"),
+                suggestions=(f"{resource}: {needed}", *_smaller(engine, count)),
             )
 
 
@@ -68,7 +69,10 @@ def _tp(engine: Engine) -> int:
 
 def _smaller(engine: Engine, count: int) -> tuple[str, ...]:
     rest = (parallel.gpus_needed(engine.args) or 1) // _tp(engine)
-    return (f"--tensor-parallel-size {count // rest}",) if count >= rest and count % rest == 0 else ()
+    if count < rest or count % rest:
+        return ()
+    size, model = count // rest, engine.model.value if engine.model else None
+    return (f"--tensor-parallel-size {size}",) if model is None or divisible(model, size) else ()
 
 
 def spans_pods(engine: Engine) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty
+from webhook.rules._flags import certainty, explained
 
 
 class InvalidFlagValue(Rule):
@@ -24,6 +24,8 @@ class InvalidFlagValue(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: read with that release's own grammar."""
         for error in engine.args.errors:
+            if error.path in explained(engine):
+                continue
             yield Finding(
                 path=error.path,
                 certainty=certainty(engine),

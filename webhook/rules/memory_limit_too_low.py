@@ -45,13 +45,13 @@ class MemoryLimitTooLow(Rule):
             yield Finding(
                 path=where,
                 message=f"limit {given}: vLLM needs about {human(need)} of host memory, "
-                f"at least {human(host.peak.floor)}",
+                f"at least {human(host.peak.floor)}, at most {human(max(host.peak.high, host.steady.high))}",
                 details=parts,
                 certainty="certain" if limit < host.peak.floor and not unified else "likely",
                 suggestions=(advice,),
             )
             return
-        weights = engine.model.value.weights_bytes if engine.model else None
+        weights = engine.plan.checkpoint
         if weights is not None and limit < weights:
             yield Finding(
                 path=where,

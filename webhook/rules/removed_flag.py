@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty
+from webhook.rules._flags import certainty, explained
 
 REPLACED = {
     "--swap-space": "leave it out: the V1 engine (v0.8 and newer) never used it",
@@ -47,6 +47,8 @@ class RemovedFlag(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""
         for flag in engine.args.unknown:
+            if flag.path in explained(engine):
+                continue
             if flag.first is None or flag.last is None:
                 continue
             instead = REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)

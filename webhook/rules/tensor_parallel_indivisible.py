@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
+from webhook.memory import parallel
 from webhook.rule import Finding, Rule
 
 
@@ -32,7 +33,12 @@ class TensorParallelIndivisible(Rule):
         heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
         fits = [n for n in range(1, 17) if heads and heads % n == 0 and _shares(kv_heads, n)]
         near = [n for n in (max((n for n in fits if n < size), default=0), *(n for n in fits if n > size)) if n][:2]
-        suggestions = tuple(f"--tensor-parallel-size {n}" for n in near)
+        rest = (parallel.gpus_needed(engine.args) or size) // size
+        count = engine.requested[1] if engine.requested else None
+        suggestions = tuple(
+            f"--tensor-parallel-size {n}" + (f" with {n * rest} GPUs" if count not in (None, n * rest) else "")
+            for n in near
+        )
         where = engine.argument("tensor_parallel_size")
         if heads and heads % size:
             yield Finding(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty
+from webhook.rules._flags import certainty, explained
 
 
 class UnknownFlag(Rule):
@@ -25,6 +25,8 @@ class UnknownFlag(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""
         for flag in engine.args.unknown:
+            if flag.path in explained(engine):
+                continue
             if flag.first is None:
                 yield Finding(
                     path=flag.path,

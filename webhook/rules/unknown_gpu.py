@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook import release
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
 
@@ -24,8 +25,11 @@ class UnknownGpu(Rule):
     mode = "warn"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """A fact about what podfit knows; mute where no accelerator is asked for."""
-        if engine.gpu is not None or engine.requested is None or engine.facts.gpu_memory is not None:
+        """A fact about what podfit knows."""
+        if engine.gpu is not None or engine.facts.gpu_memory is not None:
+            return
+        if engine.requested is None:
+            yield from self._nothing_requested(engine)
             return
         resource, count = engine.requested
         many = f"{count} × {resource}" if count else resource
@@ -33,4 +37,24 @@ class UnknownGpu(Rule):
             engine.workload.path / "nodeSelector",
             f"{many} of an unknown product: GPU memory is not judged",
             suggestions=("nodeSelector nvidia.com/gpu.product with the product's label",),
+        )
+
+    def _nothing_requested(self, engine: Engine) -> Iterator[Finding]:
+        """vLLM's CUDA image in a Pod that asks for no accelerator and names no runtime class that could bring one."""
+        image = engine.field("image")
+        if (
+            not isinstance(image, str)
+            or not release.is_official(image)
+            or "-cpu" in image
+            or "resources" in (engine.workload.completes)
+        ):
+            return
+        if engine.pod("runtimeClassName") or engine.pod("resourceClaims") or engine.field("resources", "claims"):
+            return
+        yield Finding(
+            engine.at("resources", "limits"),
+            "no GPU is requested: unless the node's runtime gives GPUs to every container, vLLM finds none and "
+            "ends with `Failed to infer device type`",
+            certainty="likely",
+            suggestions=('nvidia.com/gpu: "1" in resources.limits',),
         )

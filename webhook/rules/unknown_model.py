@@ -33,6 +33,10 @@ class UnknownModel(Rule):
         why = engine.args.unresolved.get("model")
         if why is not None:
             yield Finding(engine.argument("model"), f"which model is served can't be known: {why}", suggestions=(hint,))
+        elif engine.args.model is None and engine.args.open:
+            yield Finding(
+                engine.command.path, f"which model is served can't be seen: {engine.args.open}", suggestions=(hint,)
+            )
         elif engine.args.model is None and "args" not in engine.workload.completes:
             default = engine.args.defaults.get("model")
             yield Finding(
