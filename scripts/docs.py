@@ -1,6 +1,7 @@
 """Regenerates everything that is generated; `--check` only says what is stale (and exits 1).
 
 policies/default.yaml          every rule with its default mode, fix and parameters
+policies/schema.json           the JSON Schema of a policy, for editors; also inside the chart's values.schema.json
 docs/rules/<rule>.md           the rule's docstring and its examples with podfit's real output
 docs/rules/README.md           the table of rules
 tests/rules/<rule>/*.out       what `podfit check` prints of each example: the golden output of the tests
@@ -8,6 +9,7 @@ tests/rules/<rule>/*.out       what `podfit check` prints of each example: the g
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ from pathlib import Path
 from webhook import manifest
 from webhook.facts import Facts
 from webhook.lint import lint
-from webhook.policy import builtin
+from webhook.policy import builtin, document
 from webhook.report import rule_page, text
 from webhook.rule import Rule
 from webhook.rules import all_rules
@@ -85,8 +87,20 @@ def rule_markdown(rule: type[Rule]) -> str:
     return rule_page.markdown(rule, shown)
 
 
+def chart_schema() -> str:
+    """The chart's values schema with the policy's own in it."""
+    path = ROOT / "charts" / "podfit" / "values.schema.json"
+    values = json.loads(path.read_text())
+    policy = document.schema()
+    values["$defs"] = policy.pop("$defs")
+    values["properties"]["policy"] = policy
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+
+
 def generated() -> Iterator[tuple[Path, str]]:
     """Every generated file and what should stand in it."""
+    yield ROOT / "policies" / "schema.json", json.dumps(document.schema(), indent=2, ensure_ascii=False) + "\n"
+    yield ROOT / "charts" / "podfit" / "values.schema.json", chart_schema()
     yield ROOT / "policies" / "default.yaml", default_policy()
     yield ROOT / "docs" / "rules" / "README.md", rule_table()
     for rule_id, rule in all_rules().items():

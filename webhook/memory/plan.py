@@ -269,10 +269,10 @@ def _verdict(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: La
     if not 0 < resolved.utilization <= 1:
         return "unsure", f"--gpu-memory-utilization {resolved.utilization:g} is out of range"
     doubts = [f"--{dest.replace('_', '-')}" for dest in SIZES if dest in args.unresolved]
+    rest = f"{human(left.likely)} of KV cache" if left.likely > 0 else f"nothing, {human(-left.likely)} are missing"
     why = (
         f"{human(ledger.budget.likely)} budget − {human(loaded.likely)} weights − "
-        f"{human(ledger.budget.likely - loaded.likely - left.likely)} for the rest "
-        f"leave {human(left.likely)} of KV cache"
+        f"{human(ledger.budget.likely - loaded.likely - left.likely)} for the rest leave {rest}"
     )
     if resolved.kv_cache_memory:
         why = f"--kv-cache-memory-bytes gives {human(resolved.kv_cache_memory)} of KV cache"
@@ -307,7 +307,10 @@ def _verdict(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: La
         return "unsure", f"{why}; the context length is not known"
     if not layout.known:
         return "unsure", f"how this model's KV cache is laid out is only partly known here; {why}"
-    why = f"{why}; one request of {1 if resolved.auto_len else ledger.max_model_len:,} tokens needs {human(needed)}"
+    if resolved.auto_len:
+        why = f"{why}; --max-model-len auto takes the longest that fits, about {ledger.max_model_len:,} tokens"
+    else:
+        why = f"{why}; one request of {ledger.max_model_len:,} tokens needs {human(needed)}"
     if left.low >= needed:
         return "fits", why
     return "unsure", f"{why}: it is close" if left.likely >= needed else why

@@ -67,6 +67,27 @@ def parameters(rule: type[Rule]) -> type[BaseModel]:
     return create_model(rule.__name__, __base__=_Strict, **found)
 
 
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a policy, every rule with its parameters: for editors and for the chart's values."""
+    whole = _Document.model_json_schema(by_alias=True)
+    rules: dict[str, Any] = {}
+    for rule_id, rule in all_rules().items():
+        own = parameters(rule).model_json_schema(by_alias=True).get("properties", {})
+        common = _Setting.model_json_schema(by_alias=True)["properties"]
+        rules[rule_id] = {
+            "type": "object",
+            "description": rule.title(),
+            "properties": {**common, **own},
+            "additionalProperties": False,
+        }
+    whole["$defs"]["_Spec"]["properties"]["rules"] = {
+        "type": "object",
+        "properties": rules,
+        "additionalProperties": False,
+    }
+    return whole
+
+
 _Rules = dict[str, tuple[dict[str, Any], _Setting]]
 """Rule id → its parameters as given, and its mode and fix."""
 _Found = tuple[_Document, _Rules]

@@ -37,7 +37,7 @@ class GpuMemoryExceeded(Rule):
         yield Finding(
             path=engine.command.path,
             message=f"weights take {human(ledger.weights.likely)} of each GPU; "
-            f"vLLM may use {human(ledger.budget.likely)} of the {name}'s {human(ledger.total.likely)}",
+            f"vLLM may use {human(ledger.budget.likely)} of {human(ledger.total.likely)} ({name})",
             details=(
                 f"weights: {ledger.weights.note or human(ledger.weights.likely)}",
                 f"budget: {ledger.budget.note}",
