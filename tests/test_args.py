@@ -567,7 +567,8 @@ def test_the_grammar_is_argparses(release: str, entry: str, line: list[str]) -> 
     number = next(r for r in known() if str(r) == release)
     custom = {"middleware", "lora_modules", "enable_chunked_prefill", "help"}  # whose actions do more than store
     reading = read(parser(number, entry), [Token(text, ARGS, n) for n, text in enumerate(line)])
-    ours = None if reading.problems else {k: v for k, v in reading.given.items() if k not in custom}
+    stored = {k: v for k, v in reading.given.items() if v is not None and k not in custom}
+    ours = None if reading.problems else stored
     try:
         namespace = vars(_argparse(entry, number).parse_args(line))
         theirs = {k: v for k, v in namespace.items() if v is not None and k not in custom}

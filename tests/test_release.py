@@ -134,6 +134,9 @@ def test_nothing_is_known_of_a_release_after_the_last() -> None:
         ("vllm/vllm-openai-rocm:v0.21.0", True),
         ("someone/vllm-openai:v0.21.0", False),
         ("vllm/vllm-omni:v0.21.0", False),
+        ("vllm/vllm-openai:v0.21.0-cu129", True),
+        ("vllm/vllm-openai:v0.21.0rc1", False),
+        ("registry.example.com/vllm/vllm-openai:v0.21.0-ours", False),
         ("registry.example.com/ml/vllm:v0.21.0", False),
     ],
 )

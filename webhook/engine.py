@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +17,27 @@ from webhook.memory import parallel, plan, solve
 from webhook.memory.ledger import MemoryPlan
 from webhook.model import Model
 from webhook.path import FieldPath
-from webhook.release import Release
+from webhook.release import Release, is_official
 from webhook.workload import Container, Workload
 
 SHM = "/dev/shm"
+PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes")
+HARMLESS = frozenset(
+    {
+        "host", "port", "served_model_name", "api_key", "hf_token", "chat_template", "tokenizer", "download_dir",
+        "uvicorn_log_level", "root_path", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "allowed_origins",
+        "allowed_methods", "allowed_headers", "response_role", "tool_call_parser", "reasoning_parser",
+        "tool_parser_plugin", "seed", "revision", "code_revision", "tokenizer_revision", "otlp_traces_endpoint",
+        "log_config_file", "data_parallel_address", "data_parallel_rpc_port", "master_addr", "master_port",
+        "node_rank", "generation_config", "override_generation_config", "lora_modules", "middleware",
+    }
+)  # fmt: skip
+"""Arguments that change no size, no count and no file format: not to know them casts no doubt on a ledger."""
+UNPLANNED = (
+    "offload_backend", "offload_group_size", "offload_num_in_group", "offload_prefetch_step", "offload_params",
+    "cpu_offload_params", "hf_config_path",
+)  # fmt: skip
+"""Arguments that change the ledgers in a way that they do not compute (vLLM 0.33 config/offload.py)."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +100,44 @@ class Engine:
 
     @cached_property
     def port(self) -> int | None:
-        """The HTTP port; None where it can't be known or there is none (`--uds`, `--grpc`)."""
-        if "port" in self.args.unresolved or self.args.get("uds") or self.args.get("grpc") or not self.served:
+        """The HTTP port; None where it can't be known or there is none.
+
+        vLLM's default is only taken where vLLM itself is the program: a wrapper or a foreign image's entrypoint may
+        have a default of its own.
+        """
+        get = self.args.get
+        elsewhere = get("uds") or get("grpc") or get("data_parallel_multi_port_external_lb")
+        if not self.served or elsewhere or self.args.open or "port" in self.args.unresolved or self.command.own_flags:
             return None
-        port = self.args.get("port")
-        return port if isinstance(port, int) else 8000
+        port = self.args.given.get("port")
+        if port is None:
+            image = self.field("image")
+            ours = self.field("command") or (isinstance(image, str) and is_official(image))
+            return 8000 if ours else None
+        return port if isinstance(port, int) else None
+
+    @cached_property
+    def spans_pods(self) -> bool:
+        """The engine's processes are, or may be, in more than one Pod, or can't be counted from this command line."""
+        get = self.args.get
+        return (
+            self.workload.pods_per_replica != 1
+            or get("distributed_executor_backend") in ("ray", "external_launcher")
+            or get("data_parallel_backend") == "ray"
+            or (get("nnodes") or 1) != 1
+            or bool(get("headless") or get("worker_use_ray"))
+            or "RAY_ADDRESS" in self.command.env
+            or any(dest in self.args.unresolved for dest in PARALLEL)
+        )
+
+    @cached_property
+    def doubt(self) -> str | None:
+        """Why nothing that is computed from the arguments is certain, None where it is."""
+        unknown = [dest for dest in self.args.unresolved if dest not in HARMLESS]
+        if unknown:
+            return f"--{unknown[0].replace('_', '-')} can't be known: {self.args.unresolved[unknown[0]]}"
+        unplanned = [dest for dest in UNPLANNED if dest in self.args.given]
+        return f"--{unplanned[0].replace('_', '-')} is not in the ledger" if unplanned else None
 
     @cached_property
     def alternatives(self) -> tuple[str, ...]:
@@ -126,22 +177,32 @@ CONTAINER_RUNTIME_SHM = 64 * quantity.MI
 """What containerd and CRI-O mount at /dev/shm where the Pod mounts nothing (containerd oci/mounts.go `size=65536k`)."""
 
 
+_CRIO_SIZE = "io.kubernetes.cri-o.ShmSize"
+"""The annotation with which CRI-O sizes a Pod's /dev/shm (cri-o pkg/annotations)."""
+
+
 def _shm(engine: Engine) -> Shm:
     volumes_at = engine.workload.path / "volumes"
-    if engine.pod("hostIPC") is True:
-        return Shm(None, True, engine.workload.path / "hostIPC")
+    if engine.pod("hostIPC") is True or _CRIO_SIZE in engine.workload.annotations:
+        return Shm(None, True, engine.workload.path)
     mounts = engine.field("volumeMounts")
     for mount in mounts if isinstance(mounts, list) else ():
-        if not isinstance(mount, Mapping) or str(mount.get("mountPath", "")).rstrip("/") != SHM:
+        if not isinstance(mount, Mapping) or posixpath.normpath(str(mount.get("mountPath", ""))) not in (SHM, "/dev"):
             continue
         volumes = engine.pod("volumes")
         for index, volume in enumerate(volumes if isinstance(volumes, list) else ()):
             if isinstance(volume, Mapping) and volume.get("name") == mount.get("name"):
-                empty_dir = volume.get("emptyDir")
-                size = quantity.try_parse(empty_dir.get("sizeLimit")) if isinstance(empty_dir, Mapping) else None
-                return Shm(size, True, volumes_at / index)
+                return Shm(_file_system_size(volume), True, volumes_at / index)
         return Shm(None, True, volumes_at)
     return Shm(CONTAINER_RUNTIME_SHM, False, volumes_at)
+
+
+def _file_system_size(volume: Mapping[str, Any]) -> int | None:
+    """sizeLimit of a memory volume; on disk it is no size of the file system but a reason for an eviction."""
+    empty_dir = volume.get("emptyDir")
+    if not isinstance(empty_dir, Mapping) or empty_dir.get("medium") != "Memory":
+        return None
+    return quantity.try_parse(empty_dir.get("sizeLimit"))
 
 
 def read(

@@ -10,7 +10,7 @@ from webhook.engine import Engine
 from webhook.facts import Fact, Facts
 from webhook.patch import Edit
 from webhook.policy import Policy, Setting
-from webhook.rule import Finding, Mode, Place
+from webhook.rule import Finding, Mode, Place, Rule
 from webhook.workload import JSON, Workload
 
 
@@ -139,7 +139,7 @@ def _judge(found: Engine, setting: Setting, policy: Policy, where: Place, errors
         mode: Mode = setting.mode
         why: str | None = None
         if mode == "deny":
-            mode, why = _soften(finding, informing, found, policy, where)
+            mode, why = _soften(rule, finding, informing, found, policy, where)
         applies = bool(finding.fix) and (
             setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain")
         )
@@ -149,7 +149,7 @@ def _judge(found: Engine, setting: Setting, policy: Policy, where: Place, errors
 
 
 def _soften(
-    finding: Finding, informing: list[str], found: Engine, policy: Policy, where: Place
+    rule: Rule, finding: Finding, informing: list[str], found: Engine, policy: Policy, where: Place
 ) -> tuple[Mode, str | None]:
     """A denial rests only on certain findings and on facts that may deny."""
     if finding.certainty != "certain":
@@ -159,6 +159,11 @@ def _soften(
     if found.args.open or not found.command.complete:
         why = f": {found.args.open}" if found.args.open else ""
         return "warn", f"vLLM may get more arguments than can be seen here{why}"
+    computed = any(name.startswith("plan.") for name in rule.needs)
+    if computed and found.doubt:
+        return "warn", found.doubt
+    if "plan.host" in rule.needs and found.spans_pods:
+        return "warn", "the engine spans several Pods, and which of its processes run in this one can't be told"
     if informing:
         return "warn", f"rests on {informing[0]}, which may inform but not deny"
     if where == "admission" and found.workload.owned and policy.enforce.owned_pods != "deny":

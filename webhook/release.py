@@ -116,6 +116,10 @@ def neighbours(release: Release) -> tuple[Release | None, Release | None]:
     return next((lower, upper) for lower, upper in pairwise(table) if lower < release < upper)
 
 
+_PUBLISHED = re.compile(
+    r"latest|nightly|v?\d+\.\d+\.\d+(\.\d+)?(\.post\d+)?(-(cu\d+|x86_64|aarch64|arm64|ubuntu[\d.]+))*"
+)
+"""Tags as vLLM publishes them; a release candidate or a suffix of somebody's own may have other flags."""
 _OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai(?:-(?:cpu|rocm|xpu|tpu))?$", re.IGNORECASE)
 
 
@@ -124,4 +128,5 @@ def is_official(image: str) -> bool:
 
     Others build on vLLM under the same numbers and add flags of their own (AIBrix' vllm-openai, vLLM-Omni).
     """
-    return _OFFICIAL.search(image.strip().partition("@")[0].rpartition(":")[0]) is not None
+    name, _, tag = image.strip().partition("@")[0].rpartition(":")
+    return _OFFICIAL.search(name) is not None and _PUBLISHED.fullmatch(tag) is not None

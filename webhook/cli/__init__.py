@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from webhook import __version__
 from webhook.cli.edge import UnusableError
 
-VERSION = "0.1.0"
 COMMANDS = ("check", "fix", "plan", "explain", "review", "policy", "serve", "certs")
 
 
@@ -25,7 +25,7 @@ def parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
         description="Will this vLLM pod start, and will it stay up? Asked before it costs anybody a GPU hour.",
         epilog="exit codes: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 unreadable input",
     )
-    top.add_argument("--version", action="version", version=f"podfit {VERSION}")
+    top.add_argument("--version", action="version", version=f"podfit {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in commands:
         import_module(f"webhook.cli.{name}").add_parser(subparsers)

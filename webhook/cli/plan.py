@@ -13,6 +13,7 @@ from webhook import release
 from webhook.cli import edge
 from webhook.engine import Engine
 from webhook.facts import Facts
+from webhook.gpu import Accelerator
 from webhook.lint import Judged, Report, lint
 from webhook.policy import Policy, builtin
 from webhook.report import json as as_json
@@ -144,14 +145,14 @@ def _facts(case: Mapping[str, Any]) -> Facts:
         configs["*"] = case["model_config"]
     memory, weights = case.get("gpu_memory_bytes"), case.get("weights_bytes")
     return Facts(
-        gpu=_accelerator(case.get("gpu"), memory),
+        gpu=_accelerator(case.get("gpu")),
         gpu_memory=memory if isinstance(memory, int) else None,
         model_configs=configs,
         weights_bytes=weights if isinstance(weights, int) else None,
     )
 
 
-def _accelerator(name: Any, memory: Any) -> Any:
+def _accelerator(name: Any) -> Accelerator | None:
     """The GPU named; an unknown name is unknown, not an error: the memory given may still decide."""
     try:
         return edge.accelerator(name) if isinstance(name, str) else None

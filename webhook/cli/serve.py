@@ -13,6 +13,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from webhook import __version__
 from webhook.cli import edge
 from webhook.cli.edge import UnusableError
 
@@ -95,12 +96,11 @@ def model_configs(folder: Path) -> dict[str, dict[str, Any]]:
 
 def application(policy: Policy, facts: Facts, cert: Path, key: Path) -> Flask:
     """The Flask application with its metrics and its readiness."""
-    from importlib.metadata import version
 
     from webhook.app import create_app
     from webhook.metrics import Metrics
 
-    metrics = Metrics(version("podfit"), policy.version, facts.version)
+    metrics = Metrics(__version__, policy.version, facts.version)
     metrics.watch_certificate(lambda: _not_after(cert))
     return create_app(policy, facts, metrics, lambda: _certificate_problem(cert, key))
 

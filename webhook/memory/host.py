@@ -85,7 +85,7 @@ def ledger(
     kv_offload, kv_in_shm = _kv_offload(args, running.engines, ranks, release, env)
     caches = _caches(args, model, running, release)
     shm = _shm(args, cut, running, release, env, kv_in_shm)
-    rings = _in_shm(running, shm)
+    rings = _in_shm(running)
     working = _processes(running)
     asleep = _asleep(args, ranks, per_rank)
     steady = _sum(working, swap, offload, kv_offload, caches, rings, asleep)
@@ -267,7 +267,9 @@ def _shm(
     chunk = env.get("VLLM_MQ_MAX_CHUNK_BYTES_MB", "")
     ring = 10 * (int(chunk) if chunk.isascii() and chunk.isdigit() else 16) * MI
     rings = (
-        max(ring, 240 * MI) if release >= RING_FLOOR and backend not in ("ray", "external_launcher") and known else 0
+        max(ring, 240 * MI)
+        if release >= RING_FLOOR and backend not in ("ray", "external_launcher", "uni") and known
+        else 0
     )
     gpus = ranks * cut.dp_local
     wide = 8 * GI if cut.dp > 1 and cut.expert and gpus >= 8 else 0
@@ -283,7 +285,7 @@ def _shm(
     )
 
 
-def _in_shm(running: Processes, shm: Line) -> Line:
+def _in_shm(running: Processes) -> Line:
     """What is really in use there, offloaded KV aside: rings are sparse, NCCL takes some."""
     if not running.workers:
         return ZERO

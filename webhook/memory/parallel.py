@@ -98,7 +98,7 @@ def gpus_needed(args: EngineArgs) -> int | None:
     One data-parallel rank a process (`--data-parallel-rank`, external load balancing) counts for itself.
     """
     sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_size_local",
-             "prefill_context_parallel_size", "nnodes")  # fmt: skip
+             "data_parallel_rank", "prefill_context_parallel_size", "nnodes")  # fmt: skip
     if any(dest in args.unresolved for dest in sizes):
         return None
     parallel = read(args)

@@ -89,7 +89,10 @@ def plan(
     counted = shape.of(model) if model else None
     found = weights.checkpoint(model, resolved, counted) if model and resolved else None
     hosted = host.ledger(args, model, resolved, release, env, found)
-    starting = startup.estimate(model, resolved, found, download=download) if model and resolved else None
+    form = str(args.given.get("load_format") or "auto")
+    starting = None
+    if model and resolved:
+        starting = startup.estimate(model, resolved, found, load_format=form, download=download)
     judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env, counted=counted)
     size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
     return MemoryPlan(judged.verdict, judged.why, judged.ledger, hosted, starting, size)

@@ -88,7 +88,7 @@ def resolve(
     """The settings of `release` on a GPU of `memory` bytes."""
     given = args.given
     capability = gpu.compute_capability if gpu else None
-    v1 = is_v1(release, capability, env, given)
+    v1 = is_v1(release, capability, env)
     speculative = _speculative(given, model)
     lora = _lora(given)
     cut = parallel.read(args, env)
@@ -149,9 +149,7 @@ def resolve(
     )
 
 
-def is_v1(
-    release: Release, capability: tuple[int, int] | None, env: Mapping[str, str], given: Mapping[str, Any]
-) -> bool:
+def is_v1(release: Release, capability: tuple[int, int] | None, env: Mapping[str, str]) -> bool:
     """Whether the V1 engine runs: opt-in 0.6.6–0.7, default from 0.8.0 (V0 on GPUs before Ampere), alone from 0.11."""
     if release >= Release(0, 11):
         return True

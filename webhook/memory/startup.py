@@ -23,7 +23,12 @@ FETCH = (2.0, 0.5, 0.1)
 
 
 def estimate(
-    model: Model, settings: Settings, checkpoint: Checkpoint | None, *, download: bool | None = None
+    model: Model,
+    settings: Settings,
+    checkpoint: Checkpoint | None,
+    *,
+    load_format: str = "auto",
+    download: bool | None = None,
 ) -> Startup | None:
     """The start-up time; None where not even the checkpoint's size is known.
 
@@ -56,9 +61,16 @@ def estimate(
     }  # fmt: skip
     low, likely, high = (sum(part[i] for part in parts.values()) for i in range(3))
     return Startup(
-        floor=min(low, IMPORTS[0] + read[0]),
+        floor=min(low, IMPORTS[0] + _read_at_least(read[0], settings, load_format)),
         low=low,
         likely=likely,
         high=high,
         parts=tuple((name, round(part[1], 1)) for name, part in parts.items() if part[1]),
     )
+
+
+def _read_at_least(seconds: float, settings: Settings, load_format: str) -> float:
+    """Ranks read side by side, and other formats than files of weights need not be read at all."""
+    if load_format not in ("auto", "safetensors", "pt"):
+        return 0.0
+    return seconds / max(1, settings.parallel.world_size)

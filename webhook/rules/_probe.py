@@ -36,9 +36,26 @@ def probe(engine: Engine, name: str) -> Mapping[str, Any] | None:
 
 
 def kills(engine: Engine, name: str) -> Mapping[str, Any] | None:
-    """The probe, where it asks vLLM's own HTTP server over the network: an exec probe may know better."""
+    """The probe, where it asks vLLM's own port: what another container or host answers says nothing of vLLM, and an
+    exec probe may know better."""
     found = probe(engine, name)
-    return found if found and ("httpGet" in found or "tcpSocket" in found or "grpc" in found) else None
+    for action in ("httpGet", "tcpSocket", "grpc"):
+        asked = found.get(action) if found else None
+        if isinstance(asked, Mapping) and not asked.get("host") and engine.port is not None:
+            return found if number(engine, asked.get("port")) == engine.port else None
+    return None
+
+
+def number(engine: Engine, port: Any) -> int | None:
+    """A probe's port, a name looked up in the container's ports."""
+    if isinstance(port, str) and not port.isdigit():
+        ports = engine.field("ports")
+        listed = ports if isinstance(ports, list) else ()
+        named = (one for one in listed if isinstance(one, Mapping) and one.get("name") == port)
+        port = next((one.get("containerPort") for one in named), None)
+    if isinstance(port, str) and port.isascii() and port.isdigit() and len(port) < 6:
+        port = int(port)
+    return port if isinstance(port, int) and not isinstance(port, bool) else None
 
 
 def threshold(seconds: float) -> int:

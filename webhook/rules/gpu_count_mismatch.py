@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from webhook.engine import Engine
 from webhook.memory import parallel
 from webhook.memory.solve import divisible
-from webhook.rule import Finding, Rule
+from webhook.release import Release
+from webhook.rule import Certainty, Finding, Rule
 
 _ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
 """Where one of the resource is one device to vLLM. One `aws.amazon.com/neuron` is a chip of several cores that tensor
@@ -31,7 +32,7 @@ class GpuCountMismatch(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: both numbers stand in the manifest."""
-        if engine.requested is None or engine.command.entry == "worker" or spans_pods(engine):
+        if engine.requested is None or engine.command.entry == "worker" or engine.spans_pods:
             return
         resource, count = engine.requested
         if not resource.startswith(_ONE_RANK_EACH):
@@ -50,6 +51,7 @@ class GpuCountMismatch(Rule):
             yield Finding(
                 path=where,
                 message=f"{count} × {resource} requested, {what} needs {needed}",
+                certainty=_certainty(engine),
                 suggestions=(f"{resource}: {needed}", *_smaller(engine, count)),
             )
         else:
@@ -75,18 +77,10 @@ def _smaller(engine: Engine, count: int) -> tuple[str, ...]:
     return (f"--tensor-parallel-size {size}",) if model is None or divisible(model, size) else ()
 
 
-def spans_pods(engine: Engine) -> bool:
-    """The engine's GPUs are, or may be, in more than one Pod, or can't be counted from this command line."""
-    get = engine.args.get
-    return (
-        engine.workload.pods_per_replica != 1
-        or get("distributed_executor_backend") in ("ray", "external_launcher")
-        or get("data_parallel_backend") == "ray"
-        or (get("nnodes") or 1) != 1
-        or bool(get("headless"))
-        or bool(get("worker_use_ray"))
-        or any(
-            dest in engine.args.unresolved
-            for dest in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-        )
-    )
+RAY_FALLBACK = Release(0, 11, 1)
+"""Before it, too few GPUs make vLLM look for a Ray cluster, which a script may have started (CHANGES of 0.11.1)."""
+
+
+def _certainty(engine: Engine) -> Certainty:
+    refuses = engine.release is not None and engine.release >= RAY_FALLBACK
+    return "certain" if refuses or not engine.command.shell else "likely"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
@@ -28,14 +27,14 @@ class ProbeWrongPort(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where vLLM is alone in its Pod and no script could start something else."""
-        if engine.port is None or engine.args.open or engine.container.init:
+        if engine.port is None or engine.container.init:
             return
         alone = len(engine.workload.containers) == 1 and not engine.command.shell
         for name in ("startupProbe", "livenessProbe", "readinessProbe"):
             probe = _probe.probe(engine, name)
             for action in ("httpGet", "tcpSocket"):
                 asked = probe.get(action) if probe else None
-                port = _number(engine, asked.get("port")) if isinstance(asked, Mapping) else None
+                port = _probe.number(engine, asked.get("port")) if isinstance(asked, Mapping) else None
                 if port is not None and port != engine.port and not (isinstance(asked, Mapping) and asked.get("host")):
                     yield Finding(
                         path=engine.at(name, action, "port"),
@@ -43,17 +42,3 @@ class ProbeWrongPort(Rule):
                         certainty="certain" if alone and name != "readinessProbe" else "likely",
                         suggestions=(f"port: {engine.port}",),
                     )
-
-
-def _number(engine: Engine, port: Any) -> int | None:
-    """A probe's port, a name looked up in the container's ports."""
-    if isinstance(port, str) and not port.isdigit():
-        ports = engine.field("ports")
-        named = (
-            (one for one in ports if isinstance(one, Mapping) and one.get("name") == port)
-            if isinstance(ports, list)
-            else ()
-        )
-        port = next((one.get("containerPort") for one in named), None)
-    number = int(port) if isinstance(port, str) and port.isascii() and port.isdigit() and len(port) < 6 else port
-    return number if isinstance(number, int) and not isinstance(number, bool) else None

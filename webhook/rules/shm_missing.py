@@ -8,7 +8,6 @@ from webhook.engine import SHM, Engine
 from webhook.patch import Edit
 from webhook.quantity import human, quantity, round_up_gi
 from webhook.rule import Finding, Rule
-from webhook.rules.gpu_count_mismatch import spans_pods
 
 
 class ShmMissing(Rule):
@@ -47,7 +46,7 @@ class ShmMissing(Rule):
             path=engine.at("volumeMounts"),
             message=f"nothing is mounted at /dev/shm: it has {human(size)}, about {human(host.shm.likely)} are needed",
             details=(detail,),
-            certainty="certain" if refuses and not spans_pods(engine) else "possible",
+            certainty="certain" if refuses else "possible",
             suggestions=(f"an emptyDir volume with medium: Memory and sizeLimit: {advice}, mounted at /dev/shm",),
             fix=_fix(engine, advice),
         )

@@ -1,0 +1,31 @@
+"""Manifests that run, each of a kind that was once refused or nearly so: a false refusal is the worst bug."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from webhook import manifest
+from webhook.facts import Facts
+from webhook.lint import lint
+from webhook.policy import builtin
+
+FILES = sorted((Path(__file__).parent / "never_denied").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_it_is_not_denied(path: Path) -> None:
+    reports = [
+        lint(document.object, builtin(), Facts(), where="check")
+        for document in manifest.read(path.read_bytes(), path.name).documents
+    ]
+
+    assert any(report.results for report in reports)
+    assert not [error for report in reports for error in report.errors]
+    assert not [
+        (judged.rule, judged.finding.message)
+        for report in reports
+        for judged in report.findings
+        if judged.mode == "deny"
+    ]
