@@ -213,7 +213,7 @@ def read(
     if found is None:
         return None
     image = container.spec.get("image")
-    running = release.from_image(image) if isinstance(image, str) else None
+    running = release.from_image(image) if isinstance(image, str) and not found.installs else None
     engine_args = args.parse(found, running)
     its_model = model.find(engine_args, workload, container, facts)
     accelerator = gpu.find(workload, container, facts)

@@ -235,6 +235,20 @@ def _dynamo_serve(argv: Argv) -> Start:
     return Unknown("dynamo serve", ())
 
 
+_INSTALLERS = frozenset({"pip", "pip3", "uv", "conda", "mamba", "micromamba", "python", "python3", "poetry"})
+_VLLM_PACKAGE = re.compile(
+    r"vllm([\[=<>!~@ ].*)?|.*vllm[^/]*\.(whl|git.*|zip|tar\.gz)|git\+.*vllm.*|-r|--requirement|-e|--editable"
+)
+
+
+def installs_vllm(argv: Argv) -> bool:
+    """`pip install vllm==…` and its like: from then on the image's tag says nothing of the release."""
+    if not argv or _name(argv[0]) not in _INSTALLERS:
+        return False
+    texts = [text_of(word)[:500] for word in argv[1:_NEAR]]
+    return "install" in texts and any(_VLLM_PACKAGE.fullmatch(text) for text in texts)
+
+
 # ── telling an unknown program by its arguments ──
 
 _TELLING = frozenset(

@@ -21,7 +21,7 @@ from webhook.command.state import Array, State, merge
 from webhook.command.word import Piece, Value, known, literal, mystery, text_of
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Language, Node, Parser
 
 Status = Literal["yes", "no", "likely", "maybe"]
 """How a command ends: certainly well or badly; an ordinary one "likely" well; a question "maybe"."""
@@ -62,11 +62,18 @@ class GiveUp(Exception):  # noqa: N818
 
 
 @functools.cache
-def _parser() -> Parser:
+def _grammar() -> Language:
     import tree_sitter
     import tree_sitter_bash
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return tree_sitter.Language(tree_sitter_bash.language())
+
+
+def _parser() -> Parser:
+    """A parser of one's own: it holds state, and the server's threads parse at the same time."""
+    import tree_sitter
+
+    return tree_sitter.Parser(_grammar())
 
 
 class Shell:
@@ -83,6 +90,10 @@ class Shell:
         self._work: list[int] = parent._work if parent else [0]
         self._detached = 0
         """In the background, a pipe, or a subshell."""
+        self.conditional: int = parent.conditional if parent else 0
+        """Above 0: in a branch that may not be taken, or where a failure is caught (`… || true`)."""
+        self.installs: list[bool] = parent.installs if parent else [False]
+        """Whether the script installs vLLM; one list for the shell and its children."""
 
     def child(self, positional: Sequence[Value] = (), zero: Value | None = None) -> Shell:
         """Another shell, started by this one."""
@@ -171,7 +182,11 @@ class Shell:
         operator = next((c.type for c in node.children if c.type in ("&&", "||")), "&&")
         if len(named) != 2:
             return self._block(node.children)
-        left = self._statement(named[0])
+        self.conditional += operator == "||"
+        try:
+            left = self._statement(named[0])
+        finally:
+            self.conditional -= operator == "||"
         if operator == "&&":
             if left == "no":
                 return "no"
@@ -252,11 +267,14 @@ class Shell:
         for branch in branches:
             self.state = before.copy()
             self._spend(sum(len(v) for v in (before.positional, *before.variables.values())))
+            self.conditional += 1
             try:
                 branch()
                 ends.append(self.state)
             except (Exit, _Return, _Break):
                 before.files.update(self.state.files)
+            finally:
+                self.conditional -= 1
         self.state = before
         if not ends:
             raise Exit

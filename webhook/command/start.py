@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +19,10 @@ from webhook.workload import JSON, Container, Workload
 _MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH", "VLLM_MODEL_NAME")
 """How wrappers around vLLM call the variable that names the model; the first that is set counts."""
 
-_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-_SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^}]*\}|(?<![\w$])\$[A-Za-z_]\w*")
+_TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
+_SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
+_SIBLINGS = 8
+"""How many other containers are asked whether they lead: a leader is among the first, if there is one."""
 
 
 def resolve(workload: Workload, container: Container, config_maps: Mapping[str, JSON] | None = None) -> Command | None:
@@ -212,12 +215,14 @@ class _Resolver:
 
     def _visit(self, argv: list[Value], sh: Shell, seen: _Seen) -> None:
         """One command of a script."""
+        sh.installs[0] = sh.installs[0] or entry.installs_vllm(argv)
         started = entry.start(argv)
         if isinstance(started, Serve):
             env = {**sh.environment, **entry.assignments(argv)}
-            command = self._serve(started, env, shell_exec=sh.exec)
+            guessed = "it is in a branch of the script that may not run" if sh.conditional else None
+            command = self._serve(started, env, shell_exec=sh.exec, guessed=guessed)
             if command is not None:
-                raise _Found(command)
+                raise _Found(replace(command, installs=sh.installs[0]))
         elif isinstance(started, Join):
             seen.joined = True
         elif isinstance(started, Script):
@@ -267,13 +272,16 @@ class _Resolver:
 
     def _leader(self) -> bool:
         """Another container of the same object serves."""
-        for workload in workloads.find(self.workload.object):
-            for other in workload.containers:
-                if other.init or other.path == self.container.path:
-                    continue
-                command = _Sibling(workload, other, self.config_maps).resolve()
-                if command is not None and command.entry != "worker":
-                    return True
+        others = (
+            (workload, other)
+            for workload in workloads.find(self.workload.object)
+            for other in workload.containers
+            if not other.init and other.path != self.container.path
+        )
+        for workload, other in itertools.islice(others, _SIBLINGS):
+            command = _Sibling(workload, other, self.config_maps).resolve()
+            if command is not None and command.entry != "worker":
+                return True
         return False
 
     def _serve(

@@ -97,6 +97,8 @@ class Command:
     """Why this is taken for vLLM although nothing in the manifest says so with certainty, else None."""
     complete: bool = True
     """False: more arguments may come from where the manifest does not show (a wrapper, an operator's preset)."""
+    installs: bool = False
+    """The script installs vLLM itself, so that the image's tag says nothing of the release."""
     repeated: bool = False
     """The image's entrypoint starts vLLM already, and the args start it once more: vLLM gets its own name as a word."""
 

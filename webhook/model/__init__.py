@@ -12,7 +12,7 @@ from webhook.facts import Fact, Facts
 from webhook.model.catalogue import by_id, source
 from webhook.model.config import flat, from_config
 from webhook.model.length import derived_max_model_len, longest_max_model_len
-from webhook.model.name import named, shape
+from webhook.model.name import named, shape, tells_quantisation
 from webhook.model.shape import Model
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def find(args: EngineArgs, workload: Workload, container: Container, facts: Fact
 def _find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
     annotation = workload.annotations.get(ANNOTATION)
     if isinstance(annotation, str) and (row := by_id(annotation)):
-        return replace(row, source=f"annotation {ANNOTATION}: {row.source}")
+        # the annotation tells the shape; a served name that tells a quantisation has other bytes
+        copy = tells_quantisation(args.model or "") and not row.value.quantization_config
+        return replace(row, source=f"annotation {ANNOTATION}: {row.source}", may_deny=row.may_deny and not copy)
     name = args.model or ""
     config: object = facts.model_configs.get(name or "*", facts.model_configs.get("*"))
     if isinstance(config, Mapping):
@@ -149,6 +151,6 @@ def _json(value: object) -> Mapping[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
     return value if isinstance(value, Mapping) else {}

@@ -12,9 +12,14 @@ from webhook.facts import Fact
 from webhook.model.catalogue import aliases, by_id, catalogued, ids, row_of
 from webhook.model.shape import Model
 
+_LONGEST_NAME = 256
+"""A hub's names have at most 96 characters a part; a longer text is no name."""
+
 
 def named(name: str) -> Fact[Model] | None:
     """The model that a name tells: an id, a path or URI that ends in one, or one with a quantisation added."""
+    if len(name) > _LONGEST_NAME:
+        return None
     if row := by_id(name):
         return row
     parts = _parts(name)
@@ -92,9 +97,18 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
 SIZE = re.compile(r"(?:^|-)((?:\d+x|[ea])?\d+(?:-\d+)?[bm])(?=-|$)")
 
 
+def tells_quantisation(name: str) -> bool:
+    """The name says that the weights are quantised (`llama-8b-awq`)."""
+    return len(name) <= _LONGEST_NAME and QUANTISED.search(_key(name)) is not None
+
+
+_MOST_WORDS = 24
+"""No published name has more."""
+
+
 def _by_beginning(name: str) -> Fact[Model] | None:
     """A published model's name, with its size in it, and then more words: a quantised copy or a fine-tune of it."""
-    words = _key(name).split("-")
+    words = _key(name).split("-")[:_MOST_WORDS]
     for end in range(len(words) - 1, 1, -1):
         beginning, rest = "-".join(words[:end]), "-".join(words[end:])
         sizes = SIZE.findall(beginning)
