@@ -21,7 +21,6 @@ Everything else (preferred affinity, tolerations) is no fact.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,6 +63,8 @@ class Facts:
     @cached_property
     def version(self) -> str:
         """A short hash of the packaged tables and of what was given: two equal versions decide alike."""
+        import hashlib  # here: `podfit check` asks for no version
+
         packaged = str(data.load("facts")["version"])
         given = [self.gpu, self.gpu_memory, self.model_configs, self.weights_bytes, self.config_maps]
         if not any(given):

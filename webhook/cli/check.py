@@ -10,7 +10,6 @@ from typing import Any
 
 from webhook.cli import edge
 from webhook.lint import lint
-from webhook.report import json as as_json
 from webhook.report import text
 
 
@@ -30,6 +29,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Checks and prints; the exit code of the module's head."""
+    from webhook.report import json as as_json
+
     policy, facts = edge.policy(args.policy), edge.facts(args)
     results: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []

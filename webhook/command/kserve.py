@@ -6,7 +6,6 @@ python/huggingfaceserver/huggingfaceserver/__main__.py.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from webhook.command.expand import Environment
@@ -25,6 +24,8 @@ def additional(env: Environment) -> list[Value]:
     text = known(value)
     if text is None:
         return [value]
+    import shlex  # here, because few commands need it
+
     try:
         return [literal(word, value[0].path) for word in shlex.split(text)]
     except ValueError:

@@ -6,15 +6,18 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from webhook import workload as workloads
 from webhook.command import entry, images, kserve
 from webhook.command.entry import Join, Script, Serve
 from webhook.command.expand import Environment, environment, expand, items, mounts, string
-from webhook.command.script import GiveUp, Shell, shell
 from webhook.command.word import Command, Piece, Value, known, literal, mystery, reason_of, text_of, words_of
 from webhook.path import FieldPath
 from webhook.workload import JSON, Container, Workload
+
+if TYPE_CHECKING:
+    from webhook.command.script import Shell
 
 _MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH", "VLLM_MODEL_NAME")
 """How wrappers around vLLM call the variable that names the model; the first that is set counts."""
@@ -192,10 +195,16 @@ class _Resolver:
         return f"$({name[1]})" if name else piece.text
 
     def _file(self, path: str) -> str | None:
-        return shell(self.env, self.files, lambda argv, sh: None).file(path) if self.files and path else None
+        if not self.files or not path:
+            return None
+        from webhook.command.script import shell
+
+        return shell(self.env, self.files, lambda argv, sh: None).file(path)
 
     def _script(self, text: str, positional: list[Value], zero: Value | None, *, inline: bool = True) -> Command | None:
         seen = _Seen()
+
+        from webhook.command.script import GiveUp, shell  # here, because most containers have no script
 
         def visit(argv: list[Value], sh: Shell) -> None:
             self._visit(argv, sh, seen)

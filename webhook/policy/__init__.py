@@ -6,7 +6,6 @@ only where there is some.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -50,6 +49,8 @@ class Policy:
     @property
     def version(self) -> str:
         """A short hash of everything the policy says, for audit annotations and metrics."""
+        import hashlib  # here: `podfit check` asks for no version
+
         said = [
             (rule_id, setting.mode, str(setting.fix), asdict(setting.rule))
             for rule_id, setting in sorted(self.settings.items())
