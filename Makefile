@@ -2,10 +2,10 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lint docs lock clean
+.PHONY: help demo test e2e lint docs lock clean
 
 help:  ## what there is
-	@grep -hE '^[a-z.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
 
 .venv: requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"podfit needs Python 3.11 or newer, {sys.executable} is {sys.version.split()[0]}; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -19,8 +19,12 @@ help:  ## what there is
 demo: .venv  ## the real server over TLS, refusing and patching the manifests in examples/
 	.venv/bin/python -m examples.demo
 
-test: .venv  ## all tests
+test: .venv  ## all tests but those of the next target
 	.venv/bin/python -m pytest -q -n 2 tests
+
+e2e: .venv  ## against a real API server; ARGS="-k diff" for some, ARGS=--update to accept the output
+	.venv/bin/python -m tests.e2e.binaries
+	.venv/bin/python -m pytest -q tests/e2e $(ARGS)
 
 lint: .venv  ## ruff, mypy --strict, and everything generated is fresh
 	.venv/bin/ruff check .

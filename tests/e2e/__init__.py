@@ -1,0 +1,1 @@
+"""podfit against a real API server: `make e2e`."""

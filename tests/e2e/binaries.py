@@ -1,0 +1,238 @@
+"""The programs of a control plane: those on this machine, or built once from pinned Go modules.
+
+`python -m tests.e2e.binaries` builds what is missing and says where everything is. Go keeps nothing of ours: the
+programs lie in `$PODFIT_E2E_CACHE` (default `~/.cache/podfit/e2e`), in a folder named by the hash of what made them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+OLDEST = (1, 34)
+"""The oldest API server that the tests are for."""
+
+
+class MissingError(Exception):
+    """A program is not there and can't be built; the text says how to get it."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Go module of ours that pins the programs of others."""
+
+    folder: Path
+    packages: Mapping[str, str]
+    """Program → Go package."""
+    flags: str = "-s -w"
+    """What the linker is told."""
+
+
+def _version(module: str, folder: Path) -> str:
+    found = re.search(rf"^\s*(?:require )?{re.escape(module)} v(\S+)", (folder / "go.mod").read_text(), re.MULTILINE)
+    if found is None:
+        raise MissingError(f"{folder / 'go.mod'} does not name a version of {module}")
+    return found[1]
+
+
+def _modules() -> tuple[Module, Module]:
+    folder = HERE / "controlplane"
+    version = _version("k8s.io/kubernetes", folder)
+    major, minor, _ = version.split(".", 2)
+    stamp = "-X k8s.io/component-base/version."  # without it an API server believes that it is 0.0.0
+    return (
+        Module(
+            folder,
+            {
+                "etcd": "go.etcd.io/etcd/server/v3",
+                "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+                "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+                "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+            },
+            f"-s -w {stamp}gitVersion=v{version} {stamp}gitMajor={major} {stamp}gitMinor={minor}",
+        ),
+        Module(HERE / "helm", {"helm": "helm.sh/helm/v3/cmd/helm"}),
+    )
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Where everything is."""
+
+    etcd: Path
+    apiserver: Path
+    controllers: Path | None
+    """None where $KUBEBUILDER_ASSETS has none: setup-envtest brings no controller manager."""
+    kubectl: Path
+    helm: Path
+
+
+def find() -> Programs:
+    """Finds all programs, and builds those that are not there; raises MissingError."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    kubernetes, helm = _modules()
+    folder = Path(assets) if assets else None
+    if folder:
+        _check_assets(folder)
+    here = {
+        "kubectl": os.environ.get("KUBECTL") or shutil.which("kubectl"),
+        "helm": os.environ.get("HELM") or shutil.which("helm") or _executable(Path.home() / "go" / "bin" / "helm"),
+    }
+    if folder:
+        here |= {name: _executable(folder / name) for name in ("etcd", "kube-apiserver", "kube-controller-manager")}
+        here["kubectl"] = here["kubectl"] or _executable(folder / "kubectl")
+    wanted = [name for name in kubernetes.packages if not here.get(name)]
+    if folder:
+        wanted = [name for name in wanted if name == "kubectl"]
+    missing = [*wanted, *(["helm"] if not here["helm"] else [])]
+    if missing and not shutil.which("go"):
+        raise MissingError(_how_to_get(missing))
+    found = {name: Path(path) for name, path in here.items() if path}
+    found |= _built(kubernetes, wanted)
+    if not here["helm"]:
+        found |= _built(helm, ["helm"])
+    return Programs(
+        found["etcd"],
+        found["kube-apiserver"],
+        found.get("kube-controller-manager"),
+        found["kubectl"],
+        found["helm"],
+    )
+
+
+def _executable(path: Path) -> str | None:
+    return str(path) if os.access(path, os.X_OK) and path.is_file() else None
+
+
+def _check_assets(folder: Path) -> None:
+    for name in ("etcd", "kube-apiserver"):
+        if not _executable(folder / name):
+            raise MissingError(f"KUBEBUILDER_ASSETS is {folder}, and there is no {name} in it")
+    said = subprocess.run(
+        [folder / "kube-apiserver", "--version"], capture_output=True, text=True, check=False, timeout=60
+    ).stdout
+    version = re.search(r"v(\d+)\.(\d+)", said)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        raise MissingError(
+            f"KUBEBUILDER_ASSETS is {folder}, its kube-apiserver says {said.strip()!r}; "
+            f"the tests need {OLDEST[0]}.{OLDEST[1]} or newer"
+        )
+
+
+def _how_to_get(missing: list[str]) -> str:
+    lines = [
+        f"make e2e needs {', '.join(missing)}, and there is no Go (1.21 or newer) to build "
+        f"{'it' if len(missing) == 1 else 'them'} with.",
+        "Any one of these:",
+        "  - install Go from https://go.dev/dl/: what is missing is then built once, from the versions that",
+        f"    tests/e2e/*/go.mod pin, into {cache()} (some ten minutes)",
+    ]
+    if "etcd" in missing:
+        lines += [
+            "  - unpack an archive of https://github.com/kubernetes-sigs/controller-tools/releases (envtest-v1.34.0 or",
+            "    newer), or let `setup-envtest use` do it, and set KUBEBUILDER_ASSETS to kube-apiserver's folder",
+        ]
+    if "kubectl" in missing:
+        lines += ["  - kubectl alone: https://kubernetes.io/docs/tasks/tools/, on PATH or in $KUBECTL"]
+    if "helm" in missing:
+        lines += ["  - helm alone: https://helm.sh/docs/intro/install/, on PATH or in $HELM"]
+    return "\n".join(lines)
+
+
+def cache() -> Path:
+    """Where built programs are kept."""
+    if own := os.environ.get("PODFIT_E2E_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podfit" / "e2e"
+
+
+def _built(module: Module, wanted: list[str]) -> dict[str, Path]:
+    """The programs, built where they are not in the cache yet."""
+    if not wanted:
+        return {}
+    folder = cache() / _key(module)
+    if missing := [name for name in wanted if not _executable(folder / name)]:
+        with _alone(folder):
+            for name in missing:
+                if not _executable(folder / name):  # another run may have built it while this one waited
+                    _build(module, name, folder)
+    return {name: folder / name for name in wanted}
+
+
+def _key(module: Module) -> str:
+    """Names the folder: whatever changes the programs changes it."""
+    made_of = hashlib.sha256()
+    for name in ("go.mod", "go.sum"):
+        made_of.update((module.folder / name).read_bytes())
+    made_of.update(f"{sorted(module.packages.items())} {module.flags}".encode())
+    made_of.update(_go(module, "env", "GOVERSION", "GOOS", "GOARCH").encode())
+    return f"{module.folder.name}-{made_of.hexdigest()[:16]}"
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One build at a time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(module: Module, name: str, folder: Path) -> None:
+    print(f"building {name} into {folder} (once; minutes)", file=sys.stderr, flush=True)
+    work = folder / "work"  # Go's own temporary files: gone even where a build was killed
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    try:
+        _go(
+            module,
+            "build",
+            "-trimpath",
+            "-ldflags",
+            module.flags,
+            "-o",
+            str(work / name),
+            module.packages[name],
+            tmp=work,
+        )
+        (work / name).replace(folder / name)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _go(module: Module, *arguments: str, tmp: Path | None = None) -> str:
+    env = {**os.environ, "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+    if tmp:
+        env["GOTMPDIR"] = str(tmp)
+    done = subprocess.run(
+        ["go", *arguments], cwd=module.folder, env=env, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        raise MissingError(f"in {module.folder}: go {arguments[0]} failed, see above")
+    return done.stdout
+
+
+def main() -> int:
+    """Builds what is missing, says where everything is."""
+    try:
+        found = find()
+    except MissingError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for name, path in vars(found).items():
+        print(f"{name:12} {path or 'none: the tests that need controllers are skipped'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""podfit as the chart installs it, with one difference: the server runs on this machine, so the API server gets its
+URL instead of a Service. Rules, conditions, timeouts, the policy and the server's arguments are the chart's own."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.conftest import GOOD_POD
+from tests.e2e.controlplane import HOST, Cluster, fetch
+from tests.e2e.process import kill, start, tail, until
+from webhook import certs
+
+JSONDict = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+LABEL = "podfit"
+"""A namespace's label: which release judges it."""
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+
+
+@dataclass(frozen=True)
+class Podfit:
+    """A running server that the API server asks."""
+
+    name: str
+    cluster: Cluster
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+    webhooks: tuple[JSONDict, ...]
+    """The two configurations, as they are registered."""
+
+    def reviews(self, **labels: str) -> int:
+        """How many reviews with these labels (webhook, operation, kind, decision, dry_run) the server has answered."""
+        return self._sum("podfit_reviews_total", labels)
+
+    def findings(self, **labels: str) -> int:
+        """How many findings with these labels (rule, mode) the validating webhook has had."""
+        return self._sum("podfit_findings_total", labels)
+
+    def _sum(self, name: str, labels: dict[str, str]) -> int:
+        status, text = fetch(f"https://{HOST}:{self.port}/metrics", self.log.parent / "tls" / "ca.crt")
+        assert status == 200, text
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        assert any(sample.name.startswith("podfit_") for sample in samples)
+        return int(sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items()))
+
+    def said(self, since: int = 0) -> str:
+        """The server's log lines, from that place on."""
+        return self.log.read_bytes()[since:].decode(errors="replace")
+
+    def gone(self) -> None:
+        """Ends the server; the API server still knows its webhooks."""
+        kill(self.process)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """The server takes connections and answers nothing, until the block ends."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.process.pid, signal.SIGCONT)
+
+
+def render(helm: str, name: str, label: str, values: JSONDict) -> list[JSONDict]:
+    """The chart's objects, for the namespaces with that label."""
+    values = deepcopy(values)
+    values.setdefault("webhooks", {})["namespaceSelector"] = {"matchLabels": {LABEL: label}}
+    command = [helm, "template", name, str(ROOT / "charts" / "podfit"), "--namespace", "podfit-system"]
+    command += ["--kube-version", "1.34", "--values", "-"]
+    done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"$ {shlex.join(command)}\n{done.stderr}"
+    return [obj for obj in yaml.safe_load_all(done.stdout) if obj]
+
+
+@contextmanager
+def installed(
+    cluster: Cluster,
+    name: str,
+    values: JSONDict | None = None,
+    change: Callable[[JSONDict], None] = lambda webhook: None,
+    program: tuple[str, ...] = ("-m", "webhook.cli"),
+    label: str | None = None,
+) -> Iterator[Podfit]:
+    """Runs a server and registers its webhooks until the block ends.
+
+    `values` are the chart's; `change` is called with each webhook before it is registered; `program` is what Python
+    runs as the server; `label` selects the namespaces (default: the release's name).
+    """
+    label = label or name
+    objects = render(cluster.helm, name, label, values or {})
+    folder = cluster.root / name
+    (folder / "tls").mkdir(parents=True)
+    certs.write(folder / "tls", [HOST])
+    with ExitStack() as stack:
+        process, log = _serve(objects, folder, program)
+        stack.callback(kill, process)
+        port = until("podfit to serve", lambda: _port(process, log), lambda: tail(log))
+        webhooks = tuple(obj for obj in objects if obj["kind"].endswith("WebhookConfiguration"))
+        for configuration in webhooks:
+            _to_url(configuration, port, (folder / "tls" / "ca.crt").read_bytes())
+            for webhook in configuration["webhooks"]:
+                change(webhook)
+            path = f"{REGISTRATION}/{configuration['kind'].lower()}s"
+            status, answer = cluster.call("POST", path, configuration)
+            assert status == 201, answer
+            stack.callback(cluster.call, "DELETE", f"{path}/{configuration['metadata']['name']}")
+        podfit = Podfit(name, cluster, process, port, log, webhooks)
+        make_namespace(cluster, f"{name}-probe", label)
+        until("the API server to ask podfit", lambda: _is_asked(podfit), lambda: tail(log))
+        yield podfit
+
+
+def make_namespace(cluster: Cluster, name: str, release: str) -> None:
+    """A namespace that a release judges, with what a Pod needs in it."""
+    metadata = {"name": name, "labels": {LABEL: release}}
+    status, answer = cluster.call("POST", "/api/v1/namespaces", {"metadata": metadata})
+    assert status == 201, answer
+    # The controller manager makes it, too, but later, and an API server refuses Pods until it is there.
+    account = {"metadata": {"name": "default"}}
+    status, answer = cluster.call("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account)
+    assert status in (201, 409), answer
+
+
+def _serve(objects: list[JSONDict], folder: Path, program: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], Path]:
+    """The server with the chart's arguments; what they name of the Pod's files lies in `folder`."""
+    for obj in objects:
+        if obj["kind"] == "ConfigMap":
+            part = folder / obj["metadata"]["name"].rpartition("-")[2]
+            part.mkdir()
+            for name, text in obj["data"].items():
+                (part / name).write_text(text)
+    (deployment,) = [obj for obj in objects if obj["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    arguments = [word.replace("/etc/podfit/", f"{folder}/") for word in container["args"]]
+    arguments = [f"--bind={HOST}:0" if word.startswith("--bind=") else word for word in arguments]
+    log = folder / "podfit.log"
+    env = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
+    return start([sys.executable, *program, *arguments], log, env), log
+
+
+def _port(process: subprocess.Popen[bytes], log: Path) -> int | None:
+    if process.poll() is not None:
+        raise RuntimeError(f"podfit ended\n{tail(log)}")
+    serves = re.search(r"serving on https://127\.0\.0\.1:(\d+)", log.read_text())
+    return int(serves[1]) if serves else None
+
+
+def _to_url(configuration: JSONDict, port: int, ca: bytes) -> None:
+    for webhook in configuration["webhooks"]:
+        path = webhook["clientConfig"]["service"]["path"]
+        bundle = base64.b64encode(ca).decode()
+        webhook["clientConfig"] = {"url": f"https://{HOST}:{port}{path}", "caBundle": bundle}
+
+
+def _is_asked(podfit: Podfit) -> bool:
+    """Whether the API server follows the configurations already: it does so a moment after they were registered."""
+    path = f"/api/v1/namespaces/{podfit.name}-probe/pods?dryRun=All"
+    podfit.cluster.call("POST", path, GOOD_POD | {"metadata": {"name": "probe"}})
+    wanted = {
+        "mutate" if configuration["kind"].startswith("Mutating") else "validate" for configuration in podfit.webhooks
+    }
+    return all(podfit.reviews(webhook=webhook) for webhook in wanted)
