@@ -204,7 +204,7 @@ def test_a_doubtful_row_only_informs() -> None:
     "name",
     [
         "/models/Qwen3-8B", "/mnt/models/qwen3-8b/", "s3://bucket/models/Qwen/Qwen3-8B", "hf://Qwen/Qwen3-8B",
-        "/root/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/9c925d64d72725edaf899c6cb9c377fd0709d9c5",
+        "/data/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/9c925d64d72725edaf899c6cb9c377fd0709d9c5",
         "pvc://models/Qwen3-8B/", "oci://registry.example.com/models/qwen3-8b:1.0", "./Qwen3-8B", "my-copies/Qwen3-8B",
         "/data/Qwen3-8B/1",
     ],
