@@ -113,7 +113,7 @@ def _name(word: Value) -> str:
 
 def _plain(argv: Argv) -> Start | None:
     """What `argv` starts if its first word says so itself."""
-    name, texts = _name(argv[0]), [text_of(word) for word in argv]
+    name, texts = _name(argv[0]), [text_of(word) for word in argv[:2]]
     if "KUBERAY_GEN_RAY_START_CMD" in texts[0]:
         return Join()
     if name in ("vllm", "vllm-omni", "lmcache_vllm"):
@@ -123,8 +123,9 @@ def _plain(argv: Argv) -> Start | None:
     if name in _SHELLS:
         return _shell(argv[1:] if name == "busybox" else argv)
     if name == "ray" and "start" in texts[1:2]:
-        joins = any(t.startswith("--address") for t in texts)
-        return Join() if joins and "--head" not in texts else Unknown("ray start --head", ())
+        options = [text_of(word) for word in argv[2:]]
+        joins = any(option.startswith("--address") for option in options)
+        return Join() if joins and "--head" not in options else Unknown("ray start --head", ())
     if _LEADER_SCRIPTS.fullmatch(name):
         return _leader_script(argv)
     if name == "dynamo" and "serve" in texts[1:2]:

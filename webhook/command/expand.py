@@ -48,6 +48,8 @@ class Environment:
     values: dict[str, Value] = field(default_factory=dict)
     rest: str | None = None
     """Why there may be more variables than `values` (an `envFrom` we can't see), else None."""
+    grown: int = 0
+    """How much has been expanded from here so far."""
 
     def known(self) -> dict[str, str]:
         """The variables whose value is known."""
@@ -175,6 +177,7 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
             pieces.append(Piece("".join(plain), None, path))
             plain.clear()
 
+    last = text.rfind(")")
     while at < len(text):
         dollar = text.find("$", at)
         if dollar < 0 or dollar + 1 == len(text):
@@ -182,7 +185,7 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
             break
         plain.append(text[at:dollar])
         follower = text[dollar + 1]
-        close = text.find(")", dollar) if follower == "(" else -1
+        close = text.find(")", dollar) if follower == "(" and dollar < last else -1
         if follower == "$":
             plain.append("$")
             at = dollar + 2
@@ -194,11 +197,15 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
             value = env.values.get(name)
             if value is None:
                 flush()
-                why = env.rest or f"$({name}) is not in this container's env"
+                why = env.rest or f"$({name[:80]}) is not in this container's env"
                 pieces.append(Piece(f"$({name})", why, path))
-                continue
+                size += 16
+                if size <= LIMIT:
+                    continue
+                value = ()
             size += sum(len(piece.text) + 256 for piece in value)
-            if size > LIMIT:
+            env.grown += size
+            if size > LIMIT or env.grown > 64 * LIMIT:
                 flush()
                 pieces.append(Piece(f"$({name})", "the text grows too long", path))
                 break

@@ -7,6 +7,7 @@ without running something stays as it is written and says why.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -55,19 +56,21 @@ class Words:
 
     def fields(self, node: Node) -> list[Value]:
         """The fields that a word becomes: none, one or more."""
-        fields = _fields(self.segments(node, False))
-        self.spend(sum(1 + len(piece.text) // 256 for field in fields for piece in field))
-        return fields
+        return _fields(self._paid(self.segments(node, False)))
 
     def scalar(self, node: Node | None) -> Value:
         """The value of an assignment: no field splitting."""
         if node is None:
             return literal("")
         pieces: list[Piece] = []
-        for segment in self.segments(node, False):
+        for segment in self._paid(self.segments(node, False)):
             pieces += (Piece(" "),) if segment is _BREAK else segment.value
-        self.spend(sum(1 + len(piece.text) // 256 for piece in pieces))
         return _cut(_join(pieces))
+
+    def _paid(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
+        for segment in segments:
+            self.spend(1 + sum(1 + len(piece.text) // 32 for piece in segment.value))
+            yield segment
 
     # ── the parts of a word ──
 
@@ -156,7 +159,7 @@ class Words:
             return literal(str(len(state.positional)))
         if name == "0":
             return state.zero
-        if name.isdigit():
+        if re.fullmatch(r"[0-9]{1,6}", name):
             position = int(name)
             return state.positional[position - 1] if position <= len(state.positional) else None
         if not (name[:1].isalpha() or name[:1] == "_"):
@@ -165,8 +168,8 @@ class Words:
         if isinstance(value, list):
             if index in ("@", "*"):
                 return value
-            position = int(index) if index and index.lstrip("-").isdigit() else 0
-            if index and not index.lstrip("-").isdigit():
+            position = int(index) if index and re.fullmatch(r"-?[0-9]{1,6}", index) else 0
+            if index and not re.fullmatch(r"-?[0-9]{1,6}", index):
                 return mystery(f"${{{name}[{index}]}}", f"element {index} of {name}")
             return value[position] if -len(value) <= position < len(value) else None
         return value
@@ -229,6 +232,7 @@ class Words:
         if text is None or "\0" in pattern:
             yield _Segment(mystery(written, reason_of(value) or f"{written} is not known"), not quoted)
             return
+        self.spend(min(len(text), 512) ** 2 // 32)
         changed = _transform(text, operator, pattern)
         if changed is None:
             yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
@@ -237,7 +241,7 @@ class Words:
 
     def _slice(self, value: Array, rest: str, quoted: bool, written: str) -> Iterator[_Segment]:
         offset, _, length = rest.partition(":")
-        if not offset.strip().isdigit() or (length.strip() and not length.strip().isdigit()):
+        if not re.fullmatch(r"\s*[0-9]{1,6}\s*", offset) or not re.fullmatch(r"\s*[0-9]{0,6}\s*", length):
             yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
             return
         start = int(offset)
@@ -365,14 +369,12 @@ def _fields(segments: Iterator[_Segment]) -> list[Value]:
 def _join(pieces: list[Piece]) -> Value:
     """Neighbouring known pieces of one origin become one."""
     joined: list[Piece] = []
-    for piece in pieces:
-        if not piece.text and piece.unknown is None:
-            continue
-        last = joined[-1] if joined else None
-        if last is not None and last.unknown is None and piece.unknown is None and last.path == piece.path:
-            joined[-1] = Piece(last.text + piece.text, None, last.path)
+    filled = (piece for piece in pieces if piece.text or piece.unknown is not None)
+    for (unknown, path), run in itertools.groupby(filled, key=lambda piece: (piece.unknown, piece.path)):
+        if unknown is None:
+            joined.append(Piece("".join(piece.text for piece in run), None, path))
         else:
-            joined.append(piece)
+            joined += run
     return tuple(joined) or literal("")
 
 
@@ -411,7 +413,7 @@ def _length(value: Value | Array | None, written: str) -> Value:
 
 def _transform(text: str, operator: str, argument: str) -> str | None:
     """`${X#…}`, `${X%…}`, `${X/…/…}`, `${X^^}`, `${X:1:2}` of a known text; None where it is not understood."""
-    if len(text) > 1024 or len(argument) > 64:
+    if len(text) > 512 or len(argument) > 64:
         return None
     if operator in ("#", "##", "%", "%%"):
         pattern = re.compile(fnmatch.translate(argument), re.DOTALL)

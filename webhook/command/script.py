@@ -28,8 +28,10 @@ Status = Literal["yes", "no", "likely", "maybe"]
 
 WORK = 100_000
 """How far one script is followed: a command costs 10, each of its words 1. A start script has a few dozen commands."""
-SIZE = 1 << 17
+SIZE = 1 << 14
 """Characters of a script; larger ones are not read, for every one costs an admission request its time."""
+_STEP = 30
+"""What a hundred steps of the parser cost. Among errors they cost half the text so far, which each one goes through."""
 WORDS = 1 << 14
 """Words of one command."""
 _ITERATIONS = 64
@@ -47,6 +49,10 @@ _BLANKS = re.compile(rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}")
 
 class Exit(Exception):  # noqa: N818 - a way out of the walk, not an error
     """The script ends here."""
+
+    def __init__(self, *, failed: bool = False) -> None:
+        self.failed = failed
+        """With an exit status that is no success."""
 
 
 class _Return(Exception):  # noqa: N818
@@ -90,14 +96,23 @@ class Shell:
         self._work: list[int] = parent._work if parent else [0]
         self._detached = 0
         """In the background, a pipe, or a subshell."""
-        self.conditional: int = parent.conditional if parent else 0
+        self._branches = 0
         """Above 0: in a branch that may not be taken, or where a failure is caught (`… || true`)."""
+        self._exits: bool = parent.conditional if parent else False
+        """The script may have ended well before."""
+        self._skips = False
+        """The function or the loop's body may have ended before."""
         self.installs: list[bool] = parent.installs if parent else [False]
         """Whether the script installs vLLM; one list for the shell and its children."""
 
+    @property
+    def conditional(self) -> bool:
+        """The command that is being visited may not run, or its failure may not be the script's."""
+        return self._branches > 0 or self._exits or self._skips
+
     def child(self, positional: Sequence[Value] = (), zero: Value | None = None) -> Shell:
         """Another shell, started by this one."""
-        state = self.state.copy()
+        state = self._copy()
         state.positional = list(positional)
         state.zero = zero or literal("sh")
         state.functions = {}
@@ -115,12 +130,25 @@ class Shell:
         except (Exit, _Return, _Break):
             return
 
+    def _tree(self, text: bytes) -> Node:
+        """The tree of a text; the parser's work is part of the script's."""
+
+        def stop(offset: int, error: bool) -> bool:
+            self._work[0] += offset // 2 + _STEP if error else _STEP
+            return self._work[0] > WORK
+
+        try:
+            return _parser().parse(lambda offset, _: text[offset:], progress_callback=stop).root_node
+        except ValueError:  # stopped
+            raise GiveUp from None
+
     def _parse(self, script: str) -> Node:
         """The tree of a script, without what something else fills in before a shell sees it."""
-        if len(script) > SIZE:
+        if len(script) > SIZE or "\0" in script:  # no process can be given a NUL
             raise GiveUp
         text = raw = script.encode(errors="replace")
-        root = _parser().parse(raw).root_node
+        self._spend(len(raw) // 16)
+        root = self._tree(raw)
         for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), 1000))):
             node = root.descendant_for_byte_range(match.start(), match.start() + 1)
             kind = node.type if node is not None else ""
@@ -137,7 +165,7 @@ class Shell:
                 self.state.variables[name] = mystery(written, f"{written} is filled in by a template")
                 replacement = b"${%s}" % name.encode()
             text = text[: match.start()] + replacement + text[match.end() :]
-        return root if text == raw else _parser().parse(text).root_node
+        return root if text == raw else self._tree(text)
 
     # ── statements ──
 
@@ -156,7 +184,7 @@ class Shell:
 
     def _apart(self, run: Callable[[], object]) -> None:
         """In a process of its own: what it sets is lost."""
-        before = self.state.copy()
+        before, left = self._copy(), (self._exits, self._skips)
         self._detached += 1
         try:
             run()
@@ -164,6 +192,7 @@ class Shell:
             pass
         finally:
             self._detached -= 1
+            self._exits, self._skips = left
             files = self.state.files
             self.state.__dict__.update(before.__dict__)
             self.state.files = files
@@ -182,11 +211,7 @@ class Shell:
         operator = next((c.type for c in node.children if c.type in ("&&", "||")), "&&")
         if len(named) != 2:
             return self._block(node.children)
-        self.conditional += operator == "||"
-        try:
-            left = self._statement(named[0])
-        finally:
-            self.conditional -= operator == "||"
+        left = self._asked(named[:1]) if operator == "||" else self._statement(named[0])
         if operator == "&&":
             if left == "no":
                 return "no"
@@ -200,6 +225,14 @@ class Shell:
             return self._statement(named[1])
         self._either([lambda: "yes", functools.partial(self._statement, named[1])], f"! {source(named[0])}")
         return "likely"
+
+    def _asked(self, condition: Sequence[Node]) -> Status:
+        """A condition: that it fails is an answer, not the script's end."""
+        self._branches += 1
+        try:
+            return self._block(condition)
+        finally:
+            self._branches -= 1
 
     def _pipeline(self, node: Node) -> Status:
         status: Status = "likely"
@@ -226,7 +259,7 @@ class Shell:
     _do_group = _compound_statement
 
     def _negated_command(self, node: Node) -> Status:
-        return _negate(self._block(node.children))
+        return _negate(self._asked(node.children))
 
     def _if_statement(self, node: Node) -> Status:
         return self._branch(node.children)
@@ -246,7 +279,7 @@ class Shell:
                 part = body
             else:
                 part.append(child)
-        status = self._block(condition)
+        status = self._asked(condition)
         if status == "yes":
             return self._block(body)
         if status == "no":
@@ -264,17 +297,22 @@ class Shell:
     def _either(self, branches: Sequence[Callable[[], Status]], why: str) -> Status:
         """Follows every branch from the same state; the script goes on with what they have in common."""
         before, ends = self.state, []
+        exits, skips = self._exits, self._skips
         for branch in branches:
             self.state = before.copy()
             self._spend(sum(len(v) for v in (before.positional, *before.variables.values())))
-            self.conditional += 1
+            self._branches += 1
             try:
                 branch()
                 ends.append(self.state)
-            except (Exit, _Return, _Break):
+            except (Exit, _Return, _Break) as end:
                 before.files.update(self.state.files)
+                exits = exits or (isinstance(end, Exit) and not end.failed)
+                skips = skips or not isinstance(end, Exit)
             finally:
-                self.conditional -= 1
+                self._branches -= 1
+            exits, skips = exits or self._exits, skips or self._skips
+        self._exits, self._skips = exits, skips
         self.state = before
         if not ends:
             raise Exit
@@ -295,12 +333,13 @@ class Shell:
                 bodies.append(body)
                 continue
             texts = [known(p) for p in patterns]
-            if any(t is not None and fnmatch.fnmatchcase(value, t.strip("\"'")) for t in texts):
+            answers = [None if t is None else self._matches(value, t.strip("\"'")) for t in texts]
+            if True in answers:
                 if certain:
                     return body()
                 bodies.append(body)
                 break
-            if None in texts:
+            if None in answers:
                 certain = False
                 bodies.append(body)
         if not bodies:
@@ -312,19 +351,21 @@ class Shell:
         if name_node is None or body is None:
             return "likely"
         name = source(name_node)
-        listed = node.children_by_field_name("value")
+        skips, listed = self._skips, node.children_by_field_name("value")
         values = [f for v in listed for f in self._words.fields(v)] if listed else list(self.state.positional)
         if len(values) > _ITERATIONS or any(known(v) is None for v in values):
             values = values[:1]
             self._either(
                 [functools.partial(self._round, name, v, body) for v in values] + [lambda: "yes"], source(body)
             )
+            self._skips = skips
             return "likely"
         for value in values:
             try:
                 self._round(name, value, body)
             except _Break:
                 break
+        self._skips = skips
         return "likely"
 
     _select_statement = _for_statement
@@ -334,14 +375,15 @@ class Shell:
         return self._statement(body)
 
     def _c_style_for_statement(self, node: Node) -> Status:
-        body = node.child_by_field_name("body")
+        body, skips = node.child_by_field_name("body"), self._skips
         if body is not None:
             self._either([lambda: self._statement(body), lambda: "yes"], source(node).partition("do")[0])
+        self._skips = skips
         return "likely"
 
     def _while_statement(self, node: Node) -> Status:
         condition, body = node.children_by_field_name("condition"), node.child_by_field_name("body")
-        status = self._block(condition)
+        skips, status = self._skips, self._asked(condition)
         if node.children and node.children[0].type == "until":
             status = _negate(status)
         if status == "no" or body is None:
@@ -354,6 +396,7 @@ class Shell:
         except Exit:
             if status != "yes":
                 raise
+        self._skips = skips
         return "likely"
 
     def _function_definition(self, node: Node) -> Status:
@@ -453,7 +496,7 @@ class Shell:
                 return None if left is None or right is None else not decisive
             left_value, right_value = self._words.scalar(children[0]), self._words.scalar(children[2])
             quoted = children[2].type in ("string", "raw_string")
-            return _compare(left_value, operator, right_value, pattern=extended and not quoted)
+            return self._compare(left_value, operator, right_value, pattern=extended and not quoted)
         text = known(self._words.scalar(node))
         return None if text is None else bool(text)
 
@@ -468,6 +511,20 @@ class Shell:
             return True
         return None
 
+    def _compare(self, left: Value, operator: str, right: Value, *, pattern: bool) -> bool | None:
+        one, two = known(left), known(right)
+        if one is None or two is None:
+            return None
+        if operator in ("=", "==", "!="):
+            same = self._matches(one, two) if pattern else one == two
+            return same if operator != "!=" or same is None else not same
+        if operator in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
+            if not (re.fullmatch(r"-?\d{1,18}", one.strip()) and re.fullmatch(r"-?\d{1,18}", two.strip())):
+                return None
+            a, b = int(one), int(two)
+            return {"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b, "-ge": a >= b}[operator]
+        return None
+
     # ── commands ──
 
     @property
@@ -479,6 +536,18 @@ class Shell:
         if self._work[0] > WORK:
             raise GiveUp
 
+    def _copy(self) -> State:
+        """A copy of the state, paid for."""
+        self._spend(len(self.state.variables) // 8)
+        return self.state.copy()
+
+    def _matches(self, text: str, pattern: str) -> bool | None:
+        """Whether a pattern fits the whole text; None where it would take long to find out."""
+        if len(text) > 1024 or len(pattern) > 128:
+            return text == pattern or None
+        self._spend(len(text) * len(pattern) // 64)
+        return fnmatch.fnmatchcase(text, pattern)
+
     def _redirected_statement(self, node: Node, alone: bool = False) -> Status:
         body = node.child_by_field_name("body")
         if body is None:
@@ -487,7 +556,9 @@ class Shell:
         if written is not None:
             path, text, append = written
             path = posixpath.normpath(path)
-            self.state.files[path] = (self.state.files.get(path, "") if append else "") + text
+            text = (self.state.files.get(path, "") if append else "") + text
+            self._spend(len(text) // 16)
+            self.state.files[path] = text[: 2 * SIZE]
         if body.type == "command":
             # `vllm serve m 2>&1 --flag`: the grammar takes the words after a redirection for further destinations.
             redirects = [r for r in node.children_by_field_name("redirect") if r.type == "file_redirect"]
@@ -618,6 +689,7 @@ class Shell:
         self.depth += 1
         if self.depth > _DEPTH:
             raise GiveUp
+        skips = self._skips
         outer, self.state.positional = self.state.positional, argv[1:]
         try:
             return self._statement(body)
@@ -626,6 +698,7 @@ class Shell:
         finally:
             self.depth -= 1
             self.state.positional = outer
+            self._skips = skips
 
     def file(self, path: str) -> str | None:
         """The text of a file that the manifest or the script itself wrote."""
@@ -633,6 +706,7 @@ class Shell:
         path = posixpath.normpath(path)
         if path in files:
             return files[path]
+        self._spend(len(files) // 4)
         # Relative to a directory we don't know: the one file that ends so.
         ends = [text for name, text in files.items() if name.endswith("/" + path)] if path[:1] != "/" else []
         return ends[0] if len(ends) == 1 else None
@@ -689,7 +763,7 @@ class Shell:
 
     def _builtin_shift(self, argv: list[Value]) -> Status:
         count = known(argv[0]) if argv else "1"
-        if count and count.isdigit():
+        if count and re.fullmatch(r"[0-9]{1,6}", count):
             self.state.positional = self.state.positional[int(count) :]
         return "yes"
 
@@ -758,13 +832,13 @@ class Shell:
         elif len(argv) == 2:
             answer = self._question(text_of(argv[0]), argv[1])
         elif len(argv) == 3:
-            answer = _compare(argv[0], text_of(argv[1]), argv[2], pattern=False)
+            answer = self._compare(argv[0], text_of(argv[1]), argv[2], pattern=False)
         if answer is None:
             return "maybe"
         return "yes" if answer != negated else "no"
 
     def _builtin_exit(self, argv: list[Value]) -> Status:
-        raise Exit
+        raise Exit(failed=bool(argv) and re.fullmatch(r"0*[1-9]\d{0,2}", known(argv[0]) or "") is not None)
 
     def _builtin_return(self, argv: list[Value]) -> Status:
         raise _Return
@@ -812,21 +886,6 @@ def _glue(left: Value, right: Value) -> Value:
     if len(joined) > 1 and all(p.unknown is None and p.path == joined[0].path for p in joined):
         joined = literal("".join(p.text for p in joined), joined[0].path)
     return joined[:4096] or literal("")
-
-
-def _compare(left: Value, operator: str, right: Value, *, pattern: bool) -> bool | None:
-    one, two = known(left), known(right)
-    if one is None or two is None:
-        return None
-    if operator in ("=", "==", "!="):
-        same = fnmatch.fnmatchcase(one, two) if pattern else one == two
-        return same if operator != "!=" else not same
-    if operator in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
-        if not (re.fullmatch(r"-?\d{1,18}", one.strip()) and re.fullmatch(r"-?\d{1,18}", two.strip())):
-            return None
-        a, b = int(one), int(two)
-        return {"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b, "-ge": a >= b}[operator]
-    return None
 
 
 def _echo(argv: list[str]) -> str:
