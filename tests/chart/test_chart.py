@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e import binaries
 from webhook import certs
 from webhook.app import create_app
 from webhook.cli import parser
@@ -27,15 +26,10 @@ KUBERNETES = "1.34"
 """What the chart is rendered for: a helm built without its release's settings believes in 1.20."""
 
 
-def _helm() -> str | None:
-    known = [os.environ.get("HELM"), shutil.which("helm"), str(Path.home() / "go" / "bin" / "helm")]
-    return next((path for path in known if path and os.access(path, os.X_OK)), None)
-
-
-HELM = _helm()
+HELM = binaries.helm()
 pytestmark = pytest.mark.skipif(
     HELM is None,
-    reason="no helm: put it on PATH, name it in $HELM, or `go install helm.sh/helm/v3/cmd/helm@latest`",
+    reason="no Helm: put it on PATH, name it in $HELM, or let `make e2e` build it",
 )
 
 

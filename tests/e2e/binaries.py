@@ -80,13 +80,13 @@ class Programs:
 def find() -> Programs:
     """Finds all programs, and builds those that are not there; raises MissingError."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    kubernetes, helm = _modules()
+    kubernetes, chart_tool = _modules()
     folder = Path(assets) if assets else None
     if folder:
         _check_assets(folder)
     here = {
         "kubectl": os.environ.get("KUBECTL") or shutil.which("kubectl"),
-        "helm": os.environ.get("HELM") or shutil.which("helm") or _executable(Path.home() / "go" / "bin" / "helm"),
+        "helm": _own_helm(),
     }
     if folder:
         here |= {name: _executable(folder / name) for name in ("etcd", "kube-apiserver", "kube-controller-manager")}
@@ -100,7 +100,7 @@ def find() -> Programs:
     found = {name: Path(path) for name, path in here.items() if path}
     found |= _built(kubernetes, wanted)
     if not here["helm"]:
-        found |= _built(helm, ["helm"])
+        found |= _built(chart_tool, ["helm"])
     return Programs(
         found["etcd"],
         found["kube-apiserver"],
@@ -108,6 +108,17 @@ def find() -> Programs:
         found["kubectl"],
         found["helm"],
     )
+
+
+def helm() -> str | None:
+    """A Helm that is there without building anything: the machine's, or one that was built for `make e2e`."""
+    if here := _own_helm():
+        return here
+    return _executable(cache() / _key(_modules()[1]) / "helm") if shutil.which("go") else None
+
+
+def _own_helm() -> str | None:
+    return os.environ.get("HELM") or shutil.which("helm") or _executable(Path.home() / "go" / "bin" / "helm")
 
 
 def _executable(path: Path) -> str | None:

@@ -58,7 +58,7 @@ def test_who_has_no_rights_may_do_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_an_interrupted_run_leaves_no_process_no_port_and_no_folder(number: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER],
