@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from webhook import data, gpu
-from webhook.facts import Facts
+from webhook.facts import Facts, GivenModel
 from webhook.gpu import Accelerator
 
 
 def test_equal_facts_have_one_version_and_others_another() -> None:
     l4 = Accelerator(gpus=gpu.by_name("l4"), count=1)
-    given = Facts(gpu=l4, gpu_memory=24 << 30, model_configs={"*": {"hidden_size": 64}})
+    given = Facts(gpu=l4, gpu_memory=24 << 30, models={"*": GivenModel({"hidden_size": 64}, "test")})
 
     assert given.version == replace(given).version
     assert len({Facts().version, given.version, replace(given, gpu_memory=None).version}) == 3

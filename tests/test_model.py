@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from webhook import model, workload
 from webhook.args import EngineArgs
-from webhook.facts import Fact, Facts
+from webhook.facts import Counted, Fact, Facts, GivenModel
 from webhook.model import Model, from_config
 from webhook.release import Release
 
@@ -203,7 +203,7 @@ def test_a_doubtful_row_only_informs() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "/models/Qwen3-8B", "/mnt/models/qwen3-8b/", "s3://bucket/models/Qwen/Qwen3-8B", "hf://Qwen/Qwen3-8B",
+        "/models/Qwen3-8B", "/mnt/models/qwen3-8b/", "s3://bucket/models/Qwen/Qwen3-8B", "gs://Qwen/Qwen3-8B",
         "/data/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/9c925d64d72725edaf899c6cb9c377fd0709d9c5",
         "pvc://models/Qwen3-8B/", "oci://registry.example.com/models/qwen3-8b:1.0", "./Qwen3-8B", "my-copies/Qwen3-8B",
         "/data/Qwen3-8B/1",
@@ -224,6 +224,8 @@ def test_a_path_that_ends_in_a_model_names_it_but_may_not_deny(name: str) -> Non
         ("someone/Llama-3.1-8B-Instruct-GPTQ-Int4", "meta-llama/Llama-3.1-8B-Instruct", "gptq"),
         ("someone/Qwen2.5-14B-Instruct.w4a16", "Qwen/Qwen2.5-14B-Instruct", "compressed-tensors"),
         ("/models/mistral-7b-instruct-v0.3-finetuned", "mistralai/Mistral-7B-Instruct-v0.3", None),
+        ("/models/Qwen3-8B-Q4_K_M.gguf", "Qwen/Qwen3-8B", "gguf"),
+        ("someone/Qwen3-8B-GGUF:Q8_0", "Qwen/Qwen3-8B", "gguf"),
     ],
 )
 def test_a_name_tells_its_base_and_its_quantisation(name: str, base: str, method: str | None) -> None:
@@ -238,10 +240,30 @@ def test_a_name_tells_its_base_and_its_quantisation(name: str, base: str, method
 
 
 @pytest.mark.parametrize(
-    "name", ["acme/Unheard-Of-7B", "/models/deepseek", "model", "", "/", "Qwen3-8B-GGUF-Q4_K_M", "7B", "llama"]
+    "name", ["acme/Unheard-Of", "/models/deepseek", "model", "", "/", "Qwen3-8B-GGUF", "Unheard-Of-7B-exl2", "llama"]
 )
 def test_what_names_no_model_is_unknown(name: str) -> None:
     assert find(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "method"),
+    [
+        ("acme/Unheard-Of-7B", 7_000_000_000, None),
+        ("acme/unheard-of-0.6b-chat", 600_000_000, None),
+        ("/models/unheard_of_72b_awq", 72_000_000_000, "awq"),
+        ("acme/Unheard-8x7B", 45_920_000_000, None),
+        ("acme/Unheard-235B-A22B-FP8", 235_000_000_000, "fp8"),
+        ("acme/unheard-1T-A32B", 1_000_000_000_000, None),
+    ],
+)
+def test_a_name_alone_tells_a_size_and_a_quantisation(name: str, parameters: int, method: str | None) -> None:
+    found = find(name)
+
+    assert found is not None
+    assert (found.value.parameters, found.value.num_hidden_layers, found.may_deny) == (parameters, None, False)
+    assert found.source.startswith("name: ")
+    assert (found.value.quantization_config or {}).get("quant_method") == method
 
 
 def test_the_annotation_wins_over_the_name() -> None:
@@ -257,8 +279,42 @@ def test_the_annotation_wins_over_the_name() -> None:
     assert model.ANNOTATION in found.source
 
 
+def test_an_annotation_names_a_model_that_an_admin_taught() -> None:
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": {model.ANNOTATION: "acme/ours"}},
+        "spec": {"containers": [{"name": "vllm"}]},
+    }
+    found = find("/models/anything", Facts(models={"acme/ours": GivenModel(LLAMA, "ConfigMap ml/ours")}), obj=pod)
+
+    assert found is not None
+    assert (found.value.id, found.may_deny) == ("acme/ours", True)
+    assert found.source == f"annotation {model.ANNOTATION}: ConfigMap ml/ours"
+
+
+def test_a_taught_model_comes_before_the_catalogue_and_by_its_last_part_only_informs() -> None:
+    taught = Facts(models={"Qwen/Qwen3-8B": GivenModel(LLAMA, "ConfigMap ml/ours", Counted(weights_bytes=7))})
+    exact, path = find("Qwen/Qwen3-8B", taught), find("/models/Qwen3-8B/", taught)
+
+    assert exact is not None
+    assert path is not None
+    assert (exact.value.weights_bytes, exact.may_deny) == (7, True)
+    assert (path.value.weights_bytes, path.may_deny) == (7, False)
+    assert path.source.startswith("path: ")
+
+
+def test_a_hub_uri_is_an_id() -> None:
+    service = {
+        "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "s"},
+        "spec": {"predictor": {"model": {"modelFormat": {"name": "vLLM"}, "storageUri": "hf://Qwen/Qwen3-8B:main"}}},
+    }  # fmt: skip
+    for found in (find("/mnt/models", obj=service), find("hf://Qwen/Qwen3-8B")):
+        assert found is not None
+        assert (found.value.id, found.may_deny) == ("Qwen/Qwen3-8B", True)
+
+
 def test_a_config_handed_in_may_deny_and_carries_the_weights_counted() -> None:
-    found = find("acme/ours", Facts(model_configs={"*": LLAMA}, weights_bytes=123))
+    found = find("acme/ours", Facts(models={"*": GivenModel(LLAMA, "test")}, weights_bytes=123))
 
     assert found is not None
     assert (found.value.hidden_size, found.value.weights_bytes, found.may_deny) == (4096, 123, True)

@@ -23,9 +23,8 @@ import pytest
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed, without_shm
 from webhook import certs
-from webhook.cli import _gunicorn, main
+from webhook.cli import _gunicorn, edge, main
 from webhook.cli.edge import UnusableError
-from webhook.cli.serve import model_configs
 
 JSONDict = dict[str, Any]
 DEADLINE = 30
@@ -291,7 +290,7 @@ def test_models_are_read_from_a_folder_or_a_mounted_config_map(tmp_path: Path) -
     (tmp_path / "..data" / "my-org--large.json").write_text('{"model_type": "qwen3"}')
     (tmp_path / "my-org--large.json").symlink_to("..data/my-org--large.json")
 
-    assert model_configs(tmp_path) == {
+    assert {name: dict(one.config) for name, one in edge.models(tmp_path).items()} == {
         "my-org/small": {"model_type": "llama"},
         "my-org/large": {"model_type": "qwen3"},
     }
@@ -301,7 +300,7 @@ def test_models_are_read_from_a_folder_or_a_mounted_config_map(tmp_path: Path) -
 def test_a_bad_config_json_is_told_with_its_file(text: str, tmp_path: Path) -> None:
     (tmp_path / "a--b.json").write_text(text)
 
-    with pytest.raises(UnusableError, match=r"a--b\.json: no") as error:
-        model_configs(tmp_path)
+    with pytest.raises(UnusableError, match=r"a--b\.json: (not JSON|expected)") as error:
+        edge.models(tmp_path)
 
     assert error.value.code == 3

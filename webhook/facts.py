@@ -4,11 +4,11 @@ Where a fact may come from, the surest first (`model.find` and `gpu.find` go dow
 
 | the model | may deny |
 | --- | --- |
-| annotation `podfit.dev/model`, naming a row of the catalogue | as the row |
-| a config.json handed in (`plan --model-config`, `Facts.model_configs`) | yes |
+| annotation `podfit.dev/model`, naming a model of the next lines | as that |
+| a config.json given: a ConfigMap labelled `podfit.dev/model-config`, `--models DIR`, `--model-config` | yes |
 | the id or an alias in the catalogue | where the row is trusted |
-| a path, a URI or a mirror whose last parts name one row of the catalogue | no |
-| a name that begins like a row's, with a quantisation it tells | no |
+| `path`: a path, a URI or a mirror whose last parts name one model of the lines above | no |
+| `name`: what a name tells: a published model with a quantisation or a fine-tune's word added; else a size | no |
 
 | the accelerator | may deny |
 | --- | --- |
@@ -46,6 +46,31 @@ class Fact(Generic[T]):
 
 
 @dataclass(frozen=True)
+class Counted:
+    """What was counted in a checkpoint's safetensors files or their index; None: not counted."""
+
+    parameters: int | None = None
+    """All parameters, unpacked."""
+    weights_bytes: int | None = None
+    """Bytes of the tensors."""
+    dtype_parameters: Mapping[str, int] = field(default_factory=dict)
+    """Stored elements by safetensors dtype ("BF16", "F8_E4M3", "I32")."""
+    expert_bytes: int | None = None
+    """Bytes of the routed experts' tensors."""
+
+
+@dataclass(frozen=True)
+class GivenModel:
+    """A model's own files, as somebody gave them."""
+
+    config: Mapping[str, Any]
+    """Its config.json."""
+    source: str
+    """For people: "ConfigMap models/ours", "models/acme/ours"."""
+    counted: Counted = field(default_factory=Counted)
+
+
+@dataclass(frozen=True)
 class Facts:
     """What is known besides the object itself. The packaged tables are always there."""
 
@@ -53,8 +78,8 @@ class Facts:
     """The accelerator given on the command line (`--gpu NAME[:COUNT]`): used where the Pod names none."""
     gpu_memory: int | None = None
     """Bytes that a process sees on each GPU, where that was measured: wins over any product's figure."""
-    model_configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Model id or path → its config.json; "*" is the config of whatever model is served."""
+    models: Mapping[str, GivenModel] = field(default_factory=dict)
+    """Model id or path → its files (`webhook.model.given`); "*" is whatever model is served."""
     weights_bytes: int | None = None
     """Bytes of the served checkpoint's tensors, where they were counted."""
     config_maps: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -66,7 +91,7 @@ class Facts:
         import hashlib  # here: `podfit check` asks for no version
 
         packaged = str(data.load("facts")["version"])
-        given = [self.gpu, self.gpu_memory, self.model_configs, self.weights_bytes, self.config_maps]
+        given = [self.gpu, self.gpu_memory, self.models, self.weights_bytes, self.config_maps]
         if not any(given):
             return packaged
         text = json.dumps(given, sort_keys=True, default=repr)

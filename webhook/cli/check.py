@@ -22,6 +22,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("files", nargs="+", metavar="FILE|DIR|-", help="YAML or JSON; - is standard input")
     edge.add_gpu(parser)
+    edge.add_models(parser)
     edge.add_policy(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     parser.set_defaults(run=run)
@@ -35,8 +36,10 @@ def run(args: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
     containers = denied = warned = checked = 0
-    for name in edge.files(args.files):
-        manifests = edge.read_manifests(name)
+    inputs = [(name, edge.read_manifests(name)) for name in edge.files(args.files)]
+    facts, problems = edge.with_config_maps(facts, [one for _, read in inputs for one in read.documents])
+    errors += [{"file": None, "message": problem} for problem in problems]
+    for name, manifests in inputs:
         checked += 1
         errors += [{"file": name, "message": str(error)} for error in manifests.errors]
         with_maps = replace(facts, config_maps=edge.config_maps(manifests.documents))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from webhook import gpu, manifest
-from webhook.facts import Facts
+from webhook.facts import Facts, GivenModel
 from webhook.gpu import Accelerator
+from webhook.model import given
 from webhook.policy import Policy, PolicyError, builtin, load
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -126,6 +128,44 @@ def config_maps(documents: Iterable[manifest.Document]) -> dict[str, dict[str, o
     return found
 
 
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """`--models DIR`."""
+    parser.add_argument(
+        "--models",
+        type=Path,
+        metavar="DIR",
+        help="models that the catalogue does not know: DIR/ORG--NAME.json or DIR/ORG/NAME/config.json, with the "
+        "safetensors index beside it (docs/models.md)",
+    )
+
+
+def models(folder: Path) -> dict[str, GivenModel]:
+    """Name → model, of a folder, a checkpoint or a mounted ConfigMap; raises UnusableError with what is unreadable."""
+    if not folder.is_dir():
+        raise UnusableError(f"--models {folder}: no such folder", 3)
+    entries = {}
+    for path in sorted(folder.rglob("*.json")):
+        place = path.relative_to(folder)
+        if not _hidden(place):  # a mounted ConfigMap's own bookkeeping
+            entries[place.as_posix()] = read_text(path)
+    found, errors = given.read(entries, str(folder), (str(folder), folder.resolve().name))
+    if errors:
+        raise UnusableError(errors, 3)
+    return found
+
+
 def facts(args: argparse.Namespace) -> Facts:
     """The facts given on the command line over the built-in ones."""
-    return Facts(gpu=accelerator(getattr(args, "gpu", None)))
+    folder = getattr(args, "models", None)
+    return Facts(gpu=accelerator(getattr(args, "gpu", None)), models=models(folder) if folder else {})
+
+
+def with_config_maps(known: Facts, documents: Iterable[manifest.Document]) -> tuple[Facts, list[str]]:
+    """The facts with the models that labelled ConfigMaps among the documents teach, and what can't be read of them."""
+    found: dict[str, GivenModel] = {}
+    errors: list[str] = []
+    for document in documents:
+        taught, problems = given.of_config_map(document.object)
+        found.update(taught)
+        errors += problems
+    return replace(known, models={**found, **known.models}) if found else known, errors

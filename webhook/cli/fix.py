@@ -27,6 +27,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "files", nargs="+", metavar="FILE|DIR|-", help="- is standard input, its repair standard output"
     )
     edge.add_gpu(parser)
+    edge.add_models(parser)
     edge.add_policy(parser)
     parser.add_argument("--write", action="store_true", help="change the files")
     parser.set_defaults(run=run)
@@ -38,8 +39,12 @@ def run(args: argparse.Namespace) -> int:
     policy, facts = edge.policy(args.policy), edge.facts(args)
     changed: list[tuple[str, str]] = []
     code = 0
-    for name in edge.files(args.files):
-        manifests = edge.read_manifests(name)
+    inputs = [(name, edge.read_manifests(name)) for name in edge.files(args.files)]
+    facts, problems = edge.with_config_maps(facts, [one for _, read in inputs for one in read.documents])
+    for text in problems:
+        print(f"error: {text}", file=sys.stderr)
+        code = 3
+    for name, manifests in inputs:
         for problem in manifests.errors:
             print(f"error: {problem}", file=sys.stderr)
             code = 3

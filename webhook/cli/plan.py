@@ -6,15 +6,17 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from webhook import release
 from webhook.cli import edge
 from webhook.engine import Engine
-from webhook.facts import Facts
+from webhook.facts import Facts, GivenModel
 from webhook.gpu import Accelerator
 from webhook.lint import Judged, Report, lint
+from webhook.model import given
 from webhook.policy import Policy, builtin
 from webhook.report import json as as_json
 from webhook.report import plan as as_plan
@@ -34,6 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Plans one vLLM command line: will it start, and with how much KV cache?",
     )
     edge.add_gpu(parser)
+    edge.add_models(parser)
     parser.add_argument("--vllm-version", metavar="V", help="such as 0.27.1; default: unknown, planned as every one")
     parser.add_argument("--model-config", metavar="FILE", help="the model's config.json, where the catalogue lacks it")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
@@ -53,15 +56,9 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.vllm_version and release.parse(args.vllm_version) is None:
         raise edge.UnusableError(f"--vllm-version {args.vllm_version}: not a version such as 0.27.1")
-    configs = {}
+    facts = edge.facts(args)
     if args.model_config:
-        try:
-            configs["*"] = json.loads(edge.read_text(Path(args.model_config)))
-        except ValueError as error:
-            raise edge.UnusableError(f"{args.model_config}: not JSON: {error}", 3) from error
-        if not isinstance(configs["*"], dict):
-            raise edge.UnusableError(f"{args.model_config}: not a config.json: expected an object", 3)
-    facts = Facts(gpu=edge.accelerator(args.gpu), model_configs=configs)
+        facts = replace(facts, models={"*": _model_config(Path(args.model_config))})
     report = _report(argv, args.vllm_version, facts, builtin())
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
@@ -75,6 +72,19 @@ def run(args: argparse.Namespace) -> int:
         if _planned(judged):
             print("\n" + text.block(judged, f"{judged.mode}  "))
     return 0
+
+
+def _model_config(path: Path) -> GivenModel:
+    """The config.json at `path`, with the safetensors index beside it where there is one."""
+    beside = path.with_name(given.INDEX)
+    entries = {
+        given.CONFIG: edge.read_text(path),
+        **({given.INDEX: edge.read_text(beside)} if beside.is_file() else {}),
+    }
+    found, errors = given.read(entries, str(path), ("*",))
+    if errors:
+        raise edge.UnusableError([error.replace(f"{path}: {given.CONFIG}", str(path)) for error in errors], 3)
+    return replace(found["*"], source=f"config.json handed in: {path}")
 
 
 def _report(argv: list[str], version: str | None, facts: Facts, policy: Policy) -> Report:
@@ -140,14 +150,14 @@ def _argv(case: Mapping[str, Any]) -> list[str]:
 
 
 def _facts(case: Mapping[str, Any]) -> Facts:
-    configs: dict[str, Any] = {}
-    if isinstance(case.get("model_config"), dict):
-        configs["*"] = case["model_config"]
+    config = case.get("model_config")
     memory, weights = case.get("gpu_memory_bytes"), case.get("weights_bytes")
     return Facts(
         gpu=_accelerator(case.get("gpu")),
         gpu_memory=memory if isinstance(memory, int) else None,
-        model_configs=configs,
+        models={"*": GivenModel(config, "config.json handed in", given.counted(config, {}))}
+        if isinstance(config, dict)
+        else {},
         weights_bytes=weights if isinstance(weights, int) else None,
     )
 

@@ -21,6 +21,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("file", metavar="FILE|-")
     parser.add_argument("--mutate", action="store_true", help="as the mutating webhook (default: the validating one)")
     edge.add_gpu(parser)
+    edge.add_models(parser)
     edge.add_policy(parser)
     parser.set_defaults(run=run)
 

@@ -7,11 +7,10 @@ before the port opens: whoever gets a connection gets an answer under the whole 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from webhook import __version__
 from webhook.cli import edge
@@ -43,12 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--cert", required=True, type=Path, metavar="FILE", help="serving certificate, PEM")
     parser.add_argument("--key", required=True, type=Path, metavar="FILE", help="its private key, PEM")
     edge.add_policy(parser)
-    parser.add_argument(
-        "--models",
-        type=Path,
-        metavar="DIR",
-        help="config.json of models that the catalogue does not know: DIR/ORG--NAME.json or DIR/ORG/NAME/config.json",
-    )
+    edge.add_models(parser)
     parser.add_argument("--threads", type=_threads, default=4, metavar="N", help="worker threads (default: 4)")
     parser.set_defaults(run=run)
 
@@ -61,9 +55,7 @@ def _threads(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
-    from webhook.facts import Facts
-
-    policy, facts = edge.policy(args.policy), Facts(model_configs=model_configs(args.models) if args.models else {})
+    policy, facts = edge.policy(args.policy), edge.facts(args)
     if why := _certificate_problem(args.cert, args.key):
         raise UnusableError(why, 3)
     app = application(policy, facts, args.cert, args.key)
@@ -72,26 +64,6 @@ def run(args: argparse.Namespace) -> int:
     from webhook.cli import _gunicorn
 
     return _gunicorn.serve(app, listen(args.bind), args.cert, args.key, args.threads)
-
-
-def model_configs(folder: Path) -> dict[str, dict[str, Any]]:
-    """Model id → config.json, from a folder (or a mounted ConfigMap, whose keys hold no slash)."""
-    if not folder.is_dir():
-        raise UnusableError(f"--models {folder}: no such folder", 3)
-    found = {}
-    for path in sorted(folder.rglob("*.json")):
-        place = path.relative_to(folder)
-        if any(part.startswith(".") for part in place.parts):
-            continue  # a mounted ConfigMap's own bookkeeping
-        name = str(place.parent) if place.name == "config.json" else place.stem.replace("--", "/")
-        try:
-            config = json.loads(edge.read_text(path))
-        except (ValueError, RecursionError) as error:
-            raise UnusableError(f"{path}: not JSON: {error}", 3) from error
-        if not isinstance(config, dict):
-            raise UnusableError(f"{path}: no config.json: expected a JSON object", 3)
-        found[name] = config
-    return found
 
 
 def application(policy: Policy, facts: Facts, cert: Path, key: Path) -> Flask:

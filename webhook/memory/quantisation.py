@@ -109,6 +109,9 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
     if kept is None and model.num_experts and "linear_attention" in model.layer_types:
         # Qwen 3.5 MoE checkpoints of all makers seen quantise the routed experts alone
         kept = {"attention": 1.0, "linear": 1.0, "shared": 1.0, "mlp": 1.0, "vision": 1.0}
+    per_weight = config.get("_bits")
+    if method == "gguf" and isinstance(per_weight, int | float) and per_weight > 0:  # as the file's name says
+        return Scheme(f"GGUF {config.get('_scheme', '')}".strip(), per_weight / 8, head=True, embedding=True)
     if method == "mxfp4" or "MXFP4" in hint:
         return Scheme("MXFP4", 0.5 + 1 / 32, experts_only=True, kept=kept)
     if "NVFP4" in hint or "W4A4" in hint or (weights and weights.get("type") == "float" and bits == 4):

@@ -8,7 +8,7 @@ do not name (a vision tower, scales) is the difference. Compared with 65 printed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webhook.memory import shape
 from webhook.memory.ledger import Line
@@ -46,6 +46,8 @@ SCHEME = Doubt(0.03, 0.95)
 """Quantised as the config says, bytes not counted."""
 NAMED = Doubt(0.12, 0.86)
 """Quantised as the id says: which layers are left in 16 bits is not known."""
+SIZE = Doubt(0.25, 0.2)
+"""The size that a name says, rounded; a checkpoint whose name says no quantisation may still have 4 bits a weight."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Checkpoint:
 def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Checkpoint | None:
     """The checkpoint as this engine loads it; `counted` is `shape.of(model)`. None where its size can't be known."""
     if counted is None:
-        return None
+        return _by_parameters(model, settings)
     total = total_elements(model)
     tied = _is_tied(model, counted, total)
     plain = counted.elements - (counted.head if tied else 0)
@@ -113,6 +115,21 @@ def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Check
         )
         stretch = 1.0
     return _in_bytes(model, settings, counted, stretch=stretch, vision=vision, tied=tied, agrees=agrees)
+
+
+NOMINAL_LAYERS = 64
+"""A checkpoint of which only the parameters are known is spread evenly over so many layers."""
+
+
+def _by_parameters(model: Model, settings: Settings) -> Checkpoint | None:
+    """The checkpoint where nothing but a number of parameters is known: a size in a name. None without one."""
+    total = total_elements(model)
+    if not total:
+        return None
+    each = total // NOMINAL_LAYERS
+    counted = Shape(((shape.Part(each, "column", "mlp"),),), (0,) * NOMINAL_LAYERS, 0, 0, 0, False)
+    found = _in_bytes(model, settings, counted, stretch=1.0, vision=0, tied=False, agrees=False)
+    return replace(found, doubt=SIZE)
 
 
 def total_elements(model: Model) -> int | None:
@@ -180,8 +197,10 @@ def _in_bytes(
     return Checkpoint(
         counted=counted,
         variants=tuple(variants),
-        embedding=counted.embedding * width,
-        head=0 if tied or settings.pooling else counted.head * width,
+        embedding=counted.embedding * (scheme.bytes if scheme is not None and scheme.embedding else width),
+        head=0
+        if tied or settings.pooling
+        else counted.head * (scheme.bytes if scheme is not None and scheme.head else width),
         tied=tied,
         vision=vision_bytes,
         absorbed=_absorbed(model, settings),

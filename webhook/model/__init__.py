@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from webhook.facts import Fact, Facts
-from webhook.model.catalogue import by_id, source
+from webhook.facts import Counted, Fact, Facts, GivenModel
+from webhook.model.catalogue import by_id, nearest, source
 from webhook.model.config import flat, from_config
+from webhook.model.given import key
 from webhook.model.length import derived_max_model_len, longest_max_model_len
-from webhook.model.name import named, shape, tells_quantisation
+from webhook.model.name import last_part, named, shape, size_of, tells_quantisation
 from webhook.model.shape import Model
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from webhook.workload import Container, Workload
 
 __all__ = [
-    "ANNOTATION", "Model", "by_id", "derived_max_model_len", "find", "from_config", "longest_max_model_len", "named",
-    "source",
+    "ANNOTATION", "Model", "annotated", "by_id", "derived_max_model_len", "find", "from_config",
+    "longest_max_model_len", "named", "nearest", "source",
 ]  # fmt: skip
 
 ANNOTATION = "podfit.dev/model"
@@ -58,23 +59,58 @@ def find(args: EngineArgs, workload: Workload, container: Container, facts: Fact
 
 
 def _find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
-    annotation = workload.annotations.get(ANNOTATION)
-    if isinstance(annotation, str) and (row := by_id(annotation)):
+    annotation = annotated(workload)
+    if annotation and (row := _known(annotation, facts)):
         # the annotation tells the shape; a served name that tells a quantisation has other bytes
         copy = tells_quantisation(args.model or "") and not row.value.quantization_config
         return replace(row, source=f"annotation {ANNOTATION}: {row.source}", may_deny=row.may_deny and not copy)
     name = args.model or ""
-    config: object = facts.model_configs.get(name or "*", facts.model_configs.get("*"))
-    if isinstance(config, Mapping):
-        return Fact(_handed_in(name or "model", config), "config.json handed in", True)
-    if name and not _elsewhere(name) and ((found := named(name)) or not _is_path(name)):
+    if found := _given(name or "*", facts) or _given("*", facts):
         return found
+    if name and not _elsewhere(name) and ((found := _named(name, facts)) or not _is_path(name)):
+        return found or size_of(name)
     if not name and "model" not in args.unresolved and "args" not in workload.completes:
         return None  # vLLM would serve its own default model
+    if (uri := workload.model_uri) and (hub := _hub_id(uri)) and (found := _known(hub, facts)):
+        return replace(found, source=f"{found.source}, from {uri!r}")
     for hint in _hints(args, workload, container):
-        if found := named(hint):
-            return Fact(found.value, f"{found.source}, from {hint!r}", may_deny=False)
-    return None
+        if found := _given(hint, facts) or _named(hint, facts):
+            return Fact(found.value, f"path: {found.source.removeprefix('path: ')}, from {hint!r}", may_deny=False)
+    return size_of(name) if name else None
+
+
+def annotated(workload: Workload) -> str | None:
+    """What the annotation `podfit.dev/model` says, None where there is none."""
+    said = workload.annotations.get(ANNOTATION)
+    return said.strip() or None if isinstance(said, str) else None
+
+
+def _known(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model of exactly that name: an admin's files, then the catalogue."""
+    return _given(name, facts) or by_id(name)
+
+
+def _given(name: str, facts: Facts) -> Fact[Model] | None:
+    found = facts.models.get(key(name))
+    return Fact(_handed_in(name, found), found.source, True) if found else None
+
+
+def _named(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model that a name tells, exactly or by its last part."""
+    if found := _known(_hub_id(name) or name, facts):
+        return found
+    wanted = last_part(name)
+    alike = {id(given): (one, given) for one, given in facts.models.items() if wanted and last_part(one) == wanted}
+    if len(alike) == 1:
+        ((one, given),) = alike.values()
+        return Fact(_handed_in(one, given), f"path: its last part names {one} ({given.source})", may_deny=False)
+    return named(name)
+
+
+def _hub_id(uri: str) -> str | None:
+    """The id in KServe's `hf://ORG/NAME[:REVISION]`."""
+    found = re.fullmatch(r"(?:hf|huggingface)://([\w.-]+/[\w.-]+?)(?::[\w.-]+)?/?", uri.strip())
+    return found[1] if found else None
 
 
 def _elsewhere(name: str) -> bool:
@@ -88,6 +124,8 @@ def _is_path(name: str) -> bool:
 
 def _hints(args: EngineArgs, workload: Workload, container: Container) -> Iterator[str]:
     """What else of the object names a model, the most telling first."""
+    if workload.model_uri:
+        yield workload.model_uri
     for parts in URI_FIELDS:
         value: object = workload.object
         for part in parts:
@@ -106,17 +144,21 @@ def _hints(args: EngineArgs, workload: Workload, container: Container) -> Iterat
     yield workload.name
 
 
-def _handed_in(name: str, config: Mapping[str, Any]) -> Model:
-    """The model of a config.json, with the parameters of its row in the catalogue where the shapes agree."""
-    model = from_config(name, config)
-    row = by_id(name)
-    if row is None or shape(row.value) != shape(model):
-        return model
-    known = row.value
+def _handed_in(name: str, given: GivenModel) -> Model:
+    """The model of a config.json, with what was counted in it; else with the parameters of its row in the catalogue,
+    where the shapes agree."""
+    model = from_config(name if name != "*" else "model", given.config)
+    found = given.counted
+    if found == Counted() and (row := by_id(name)) is not None and shape(row.value) == shape(model):
+        known = row.value
+        return replace(
+            model, parameters=known.parameters, weights_bytes=known.weights_bytes, gated=known.gated,
+            dtype_parameters=known.dtype_parameters, expert_bytes=known.expert_bytes,
+            replicated_bytes=known.replicated_bytes,
+        )  # fmt: skip
     return replace(
-        model, parameters=known.parameters, weights_bytes=known.weights_bytes, gated=known.gated,
-        dtype_parameters=known.dtype_parameters, expert_bytes=known.expert_bytes,
-        replicated_bytes=known.replicated_bytes,
+        model, parameters=found.parameters, weights_bytes=found.weights_bytes,
+        dtype_parameters=found.dtype_parameters, expert_bytes=found.expert_bytes,
     )  # fmt: skip
 
 

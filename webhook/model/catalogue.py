@@ -73,3 +73,15 @@ def source(name: str) -> str | None:
     """Where the catalogue has a row from: a file of a repository at a revision, a table of a library's release."""
     found = ids().get(name.lower()) or aliases().get(name.lower())
     return _sources()[row_of(found)["source"]] if found else None
+
+
+def nearest(name: str) -> list[str]:
+    """Ids that look like `name`, the likeliest first; for "did you mean"."""
+    import difflib  # here: only a mistake needs it
+
+    wanted = name.strip().lower()
+    close = difflib.get_close_matches(wanted, ids(), 3, 0.75)
+    if not close and "/" not in wanted:
+        tails = {one.rpartition("/")[2]: one for one in ids()}
+        close = [tails[one] for one in difflib.get_close_matches(wanted, tails, 3, 0.75)]
+    return [ids()[one] for one in close]

@@ -1,4 +1,4 @@
-"""What a name tells of the model: an id, a path that ends in one, or one with a quantisation added."""
+"""What a name tells of the model: an id, a path that ends in one, one with more words added, or only a size."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from webhook.facts import Fact
 from webhook.model.catalogue import aliases, by_id, catalogued, ids, row_of
+from webhook.model.config import from_config
 from webhook.model.shape import Model
 
 _LONGEST_NAME = 256
@@ -26,8 +27,14 @@ def named(name: str) -> Fact[Model] | None:
     for start in range(max(0, len(parts) - 2), len(parts)):
         tail = "/".join(parts[start:])
         if found := by_id(tail) or _by_last_part(tail):
-            return Fact(found.value, f"the path's last part names {found.value.id}", may_deny=False)
+            return Fact(found.value, f"path: its last part names {found.value.id}", may_deny=False)
     return next((found for part in reversed(parts[-3:]) if (found := _by_beginning(part))), None)
+
+
+def last_part(name: str) -> str:
+    """What names a model in a path, a URI or an id, spelled so that people's spellings meet; "" where nothing does."""
+    parts = _parts(name) if len(name) <= _LONGEST_NAME else []
+    return _key(parts[-1]) if parts else ""
 
 
 def _parts(name: str) -> list[str]:
@@ -80,9 +87,9 @@ def shape(model: Model) -> tuple[object, ...]:
 
 
 QUANTISED = re.compile(
-    r"(?P<gguf>gguf|q[2-8]-[k01])|(?P<awq>awq)|(?P<gptq>gptq|autoround)|(?P<fp8>fp8|float8)|(?P<nvfp4>nvfp4)"
+    r"(?P<gguf>gguf|i?q[1-8]-(?:[k01]|x{0,2}s|nl|m)(?![a-z])(?:-(?:xs|s|m|l|xl)(?![a-z]))?)|(?P<awq>awq)|(?P<gptq>gptq|autoround)|(?P<fp8>fp8|float8)|(?P<nvfp4>nvfp4)"
     r"|(?P<bnb>bnb|bitsandbytes)|(?P<w8a8>w8a8|int8|8bit|8-bit)|(?P<w4a16>w4a16|int4|4bit|4-bit)"
-    r"|(?P<unknown>mxfp4|fp4|w8a16|quantized?|exl[23]|hqq|aqlm)"
+    r"|(?P<mxfp4>mxfp4)|(?P<unknown>fp4|w8a16|quantized?|exl[23]|hqq|aqlm)"
 )
 SCHEMES: Mapping[str, Mapping[str, Any]] = {
     "awq": {"quant_method": "awq", "bits": 4, "group_size": 128},
@@ -92,6 +99,7 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
     "bnb": {"quant_method": "bitsandbytes", "load_in_4bit": True},
     "w8a8": {"quant_method": "compressed-tensors", "_scheme": "W8A8"},
     "w4a16": {"quant_method": "compressed-tensors", "format": "pack-quantized", "_scheme": "W4A16"},
+    "mxfp4": {"quant_method": "mxfp4"},
 }
 """What a name's word usually means, as the catalogue writes schemes; enough to estimate with, not to deny on."""
 SIZE = re.compile(r"(?:^|-)((?:\d+x|[ea])?\d+(?:-\d+)?[bm])(?=-|$)")
@@ -122,11 +130,65 @@ def _by_beginning(name: str) -> Fact[Model] | None:
 
 def _variant(model: Model, name: str, rest: str) -> Fact[Model] | None:
     """`model` as the further words of a name change it; None where they name a format of unknown size."""
-    source = f"the name begins with {model.id}'s"
-    if scheme := QUANTISED.search(rest):
-        if (settings := SCHEMES.get(scheme.lastgroup or "")) is None:
-            return None
+    source = f"name: it begins with {model.id}'s"
+    settings = _scheme(rest)
+    if settings is None:
+        return None
+    if settings:
         model = replace(model, quantization_config=settings)
     if model.quantization_config:
         model = replace(model, weights_bytes=None, dtype_parameters={}, expert_bytes=None, replicated_bytes=None)
     return Fact(replace(model, id=name), source, may_deny=False)
+
+
+GGUF_BITS: Mapping[str, float] = {
+    "iq1-s": 2.00, "iq1-m": 2.15, "iq2-xxs": 2.38, "iq2-xs": 2.59, "iq2-s": 2.74, "iq2-m": 2.93, "iq3-xxs": 3.25,
+    "iq3-xs": 3.50, "iq3-s": 3.66, "iq3-m": 3.76, "iq4-xs": 4.46, "iq4-nl": 4.68, "q2-k-s": 2.97, "q2-k": 3.16,
+    "q3-k-s": 3.64, "q3-k-m": 3.97, "q3-k-l": 4.30, "q4-0": 4.68, "q4-k-s": 4.67, "q4-k-m": 4.89, "q4-1": 5.15,
+    "q5-0": 5.57, "q5-k-s": 5.57, "q5-k-m": 5.70, "q5-1": 6.05, "q6-k": 6.56, "q8-0": 8.50,
+}  # fmt: skip
+"""Bits a weight of Llama 3.1 8B's files, embeddings and scales included (llama.cpp tools/quantize/README.md); Q3_K_M as
+the mean of its neighbours, the old formats by the size of their blocks."""
+
+
+def _scheme(words: str) -> Mapping[str, Any] | None:
+    """The quantization_config that a name's words tell, empty for none; None for a format of unknown size."""
+    found = QUANTISED.search(words)
+    if found is None:
+        return {}
+    if found.lastgroup == "gguf":
+        kind = re.search(r"(?<![a-z0-9])i?q[1-8]-[a-z0-9]+(?:-(?:xs|s|m|l|xl)(?![a-z0-9]))?", words)
+        bits = GGUF_BITS.get(kind[0]) if kind else None
+        if not kind or not bits:
+            return None
+        return {"quant_method": "gguf", "_scheme": kind[0].replace("-", "_").upper(), "_bits": bits}
+    return SCHEMES.get(found.lastgroup or "")
+
+
+SIZED = re.compile(r"(?:^|-)(?:(?P<experts>\d{1,3})x)?(?P<size>\d{1,4}(?:-\d{1,3})?)(?P<unit>[bmt])(?=-|$)")
+
+
+def size_of(name: str) -> Fact[Model] | None:
+    """A model of which only the number of parameters is known: its name says "70B", "8x7B", "235B-A22B"."""
+    if len(name) > _LONGEST_NAME:
+        return None
+    for part in reversed(_parts(name)[-2:]):
+        sizes = list(SIZED.finditer(_key(part.replace("_", "-"))))
+        if not sizes or (settings := _scheme(_key(part))) is None:
+            continue
+        largest = max(sizes, key=_parameters)
+        unknown = from_config(name, {"quantization_config": settings} if settings else {})
+        said = largest[0].strip("-").replace("-", ".").upper()
+        active = re.search(r"-(a\d+(?:-\d+)?[bm])(?=-|$)", _key(part))
+        source = f"name: it says {said} parameters"
+        source += f", {active[1][1:].replace('-', '.').upper()} active" if active else ""
+        source += f", {settings['quant_method']}" if settings else ""
+        return Fact(replace(unknown, parameters=_parameters(largest)), source, may_deny=False)
+    return None
+
+
+def _parameters(said: re.Match[str]) -> int:
+    """The experts of "8x7B" share their attention: Mixtral 8x7B has 46.7, 8x22B has 141 billion parameters."""
+    unit = {"m": 10**6, "b": 10**9, "t": 10**12}[said["unit"]]
+    one = float(said["size"].replace("-", ".")) * unit
+    return int(one * int(said["experts"]) * 0.82) if said["experts"] else int(one)
