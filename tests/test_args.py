@@ -349,6 +349,34 @@ def test_a_wrapper_has_flags_of_its_own() -> None:
     ]
 
 
+# ----------------------------------------------------------------------------------------------- as it is written
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "written"),
+    [
+        ("m --max-num-seq 8", "0.27.1", {"max_num_seq": 8}),  # an abbreviation has both names
+        ("m --disable-log-requests", "0.33.0", {"disable_log_requests": True}),  # switches enable_log_requests off
+        ("m --swap-space 8 --worker-use-ray", "0.27.1", {"swap_space": "8", "worker_use_ray": True}),
+        ("m --swap_space=8", "0.27.1", {"swap_space": "8"}),
+        ("m --cuda-graph-sizes 1 2", "0.27.1", {"cuda_graph_sizes": ["1", "2"]}),
+        ("m --max-model-len 1.5K", "0.27.1", {"max_model_len": "1.5K"}),
+        ("m --max-model-len 1.5K --max-model-len 8k", "0.27.1", {}),
+        ("m --max-model-len <LEN>", "0.27.1", {"max_model_len": "<LEN>"}),
+        ("m --enable-chunked-prefill false", "0.27.1", {"enable_chunked_prefill": "false"}),
+        ("m --enable-chunked-prefill=false", "0.27.1", {"enable_chunked_prefill": "false"}),
+        ("m --enable-chunked-prefill=false --enable-chunked-prefill", "0.27.1", {}),
+        ("m --enable-lora --lora-modules a=/a b=/b", "0.27.1", {"lora_modules": ["a=/a", "b=/b"]}),
+        ("m --config /c.yaml", "0.27.1", {"config": "/c.yaml"}),
+        ("<MODEL>", "0.27.1", {"model": "<MODEL>"}),
+        ("m --no-enable-prefix-caching --tensor_parallel_size 2 -O3 --port=80", "0.27.1", {}),
+    ],
+)
+def test_what_the_values_do_not_say_is_kept_as_written(words: str, release: str, written: Mapping[str, Any]) -> None:
+    """A person looks for what they wrote, under the name they wrote."""
+    assert serve(words, release).written == written
+
+
 # ----------------------------------------------------------------------------------------------- unknown releases
 
 
@@ -358,6 +386,12 @@ def test_an_unknown_release_is_read_with_the_newest_that_accepts() -> None:
     assert problems(read) == []
     assert read.release is None
     assert read.given == {"model": "m", "swap_space": 4.0, "limit_mm_per_prompt": {"image": 2}}
+
+
+def test_of_an_unknown_release_an_option_is_likelier_than_an_abbreviation() -> None:
+    """`--device` was an option until 0.9.2, and is the beginning of `--device-ids` since 0.24."""
+    assert module("--model m --device cpu", None).given == {"model": "m", "device": "cpu"}
+    assert module("--model m --max-num-seq 8", None).given == {"model": "m", "max_num_seqs": 8}
 
 
 def test_of_an_unknown_release_only_what_all_refuse_is_an_error() -> None:

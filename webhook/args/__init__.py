@@ -56,8 +56,10 @@ class EngineArgs:
     """dest → why its value can't be known (a command substitution, an unset variable)."""
     unknown: tuple[UnknownFlag, ...] = ()
     errors: tuple[ArgumentError, ...] = ()
-    unread: Mapping[str, Any] = field(default_factory=dict)
-    """Flags that the release does not know → what is written behind them (True: nothing). They mean nothing to vLLM."""
+    written: Mapping[str, Any] = field(default_factory=dict)
+    """Name as written, with underscores → text as written (True: nothing), where `given` does not say the same: flags
+    that the release does not know, values that it refuses or that can't be known, abbreviations, `--config`, LoRA
+    modules. For people; they mean nothing to vLLM, or not this."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """dest → that release's default (of the newest release of the table where the release is unknown)."""
     conflicts: tuple[ArgumentError, ...] = ()
@@ -105,7 +107,7 @@ def parse(command: Command, release: Release | None) -> EngineArgs:
         unresolved=reading.unresolved,
         unknown=tuple(_unknown_flags(problems, used, entry)),
         errors=tuple(ArgumentError(p.message, p.path, p.dest) for p in problems if not p.flag),
-        unread=reading.unread,
+        written=reading.written,
         defaults=parser(nearest, entry).defaults,
         conflicts=tuple(conflict for conflict in conflicts if conflict.message not in messages),
         open=reading.open,
@@ -113,17 +115,27 @@ def parse(command: Command, release: Release | None) -> EngineArgs:
 
 
 def _agree(command: Command, entry: str, candidates: Iterable[Release]) -> tuple[Release, Reading, tuple[Problem, ...]]:
-    """The reading of the first release that accepts the command; where none does, the one with the fewest problems,
-    and of those the ones at words that every release refuses."""
+    """The reading of the first release that accepts the command, with the fewest abbreviations.
+
+    Where none does, the one with the fewest problems, and of those the ones at words that every release refuses.
+    """
     tried: list[tuple[Release, Reading]] = []
+    accepted: list[tuple[Release, Reading]] = []
     common: set[int] | None = None
     for release in candidates:
         reading = _read(command, entry, release)
         if not reading.problems:
-            return release, reading, ()
+            accepted.append((release, reading))
+            if not reading.abbreviated:
+                break
+            continue
         tried.append((release, reading))
         indices = {problem.index for problem in reading.problems}
         common = indices if common is None else common & indices
+    if accepted:
+        # `--device cpu` is an option of old releases rather than an abbreviation of a new one's `--device-ids`.
+        release, reading = min(accepted, key=lambda pair: pair[1].abbreviated)
+        return release, reading, ()
     release, reading = min(tried, key=lambda pair: len(pair[1].problems))
     return release, reading, tuple(problem for problem in reading.problems if problem.index in (common or ()))
 
@@ -136,6 +148,8 @@ def _read(command: Command, entry: str, release: Release) -> Reading:
     of_release = parser(release, entry)
     words = prepare(command, of_release)
     reading = read(of_release, words.tokens)
+    if words.config is not None:
+        reading.written["config"] = words.config
     incomplete = None if command.complete else "the manifest does not show every argument"
     reading.open = reading.open or words.open or incomplete
     reading.problems[:0] = [Problem(token.index, message, token.path) for message, token in words.errors]

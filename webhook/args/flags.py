@@ -52,6 +52,7 @@ class Parser:
     underscores: bool
     """`--some_flag` is `--some-flag`."""
     defaults: Mapping[str, Any]
+    dests: frozenset[str]
 
     def beginning(self, text: str) -> list[str]:
         """The flags that begin with `text`."""
@@ -102,6 +103,7 @@ def parser(release: Release, entry: str) -> Parser:
         positional=positional,
         underscores=number >= load("flags")["underscores"],
         defaults={option.dest: option.default for option in options if option.default is not None},
+        dests=frozenset(option.dest for option in options),
     )
 
 

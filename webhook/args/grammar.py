@@ -39,8 +39,12 @@ class Reading:
     places: dict[str, FieldPath] = field(default_factory=dict)
     unresolved: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    unread: dict[str, Any] = field(default_factory=dict)
-    """Flags that the release does not know, with what is written behind them; True where nothing is."""
+    written: dict[str, Any] = field(default_factory=dict)
+    """What `given` does not say as it is written, under the name that is written, with underscores: flags that the
+    release does not know, values that it refuses or that can't be known, abbreviations, LoRA modules. True where
+    nothing is written behind the flag."""
+    abbreviated: int = 0
+    """How many flags are abbreviations."""
     open: str | None = None
     tagged: bool = False
     """The model is named by the positional."""
@@ -61,6 +65,8 @@ class _Flag:
 
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+_MODULES = ("LoRAParserAction", "PromptAdapterParserAction")
+"""Actions that make objects of `name=path`."""
 _CLEAN_FLAG = re.compile(r"--?[A-Za-z][\w.+-]*")
 
 
@@ -118,14 +124,17 @@ class _Reader:
         reading = self.reading
         tag, place = reading.given.pop("model_tag", None), reading.places.pop("model_tag", None)
         why = reading.unresolved.pop("model_tag", None)
+        text = reading.written.pop("model_tag", None)
         reading.tagged = place is not None
         if place is None or (why is not None and "model" in reading.places):
             return
         reading.places["model"] = place
         reading.given.pop("model", None)
         reading.unresolved.pop("model", None)
+        reading.written.pop("model", None)
         if why is not None:
             reading.unresolved["model"] = why
+            reading.written["model"] = text
         else:
             reading.given["model"] = tag
 
@@ -142,6 +151,9 @@ class _Reader:
             self._store(option, [token], token)
         elif not self.reading.open and not token.why:
             self._refuse(f"unrecognized arguments: {token.text}", token)
+            before = self.flags[at - 1] if 0 < at <= self.separator else None
+            if before is not None and before.option is not None and token.text.lower() in ("true", "false"):
+                self.reading.written[before.option.dest] = token.text  # `--enable-chunked-prefill false`
         return at + 1
 
     def _values(self, start: int, most: int | None = None) -> list[Token]:
@@ -160,9 +172,26 @@ class _Reader:
             return at + 1 + len(self._values(at + 1, 1))
         if option is None:
             return self._unknown(at, flag)
+        at = self._known(at, flag, option)
+        self._spelled(token, flag, option)
+        return at
+
+    def _spelled(self, token: Token, flag: _Flag, option: Option) -> None:
+        """Another name than the option's own: an abbreviation, or 0.33's `--disable-x` for `--enable-x`."""
+        spelling = token.text.partition("=")[0]
+        self.reading.abbreviated += spelling != flag.spelling
+        name = _name(spelling)
+        if spelling.startswith("--") and name not in self.parser.dests and not name.startswith("no_"):
+            value = self.reading.given.get(option.dest)
+            self.reading.written[name] = True if option.nargs == 0 else value
+
+    def _known(self, at: int, flag: _Flag, option: Option) -> int:
+        """A flag that the release knows, with its values."""
+        token = self.tokens[at]
         takes_none = option.nargs == 0
         if flag.explicit is not None:
             if takes_none:
+                self.reading.written[option.dest] = flag.explicit
                 if not token.unknown:
                     self._refuse(f"argument {option.name}: ignored explicit argument {flag.explicit!r}", token, option)
             else:
@@ -190,18 +219,21 @@ class _Reader:
         else:
             self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling)
         if flag.explicit is not None:
-            self.reading.unread[flag.spelling] = flag.explicit
+            self._write(_name(flag.spelling), [flag.explicit])
             return at + 1
         life = elsewhere(flag.spelling, self.parser.release)
         nargs = life[2].nargs if life else None
         values = self._values(at + 1, 0 if nargs == 0 else None if nargs == "+" else 1)
-        texts = [value.text for value in values]
-        self.reading.unread[flag.spelling] = texts if len(texts) > 1 else texts[0] if texts else True
+        self._write(_name(flag.spelling), [value.text for value in values])
         return at + 1 + len(values)
+
+    def _write(self, name: str, texts: list[str]) -> None:
+        self.reading.written[name] = texts if len(texts) > 1 else texts[0] if texts else True
 
     def _switch(self, option: Option, on: bool, token: Token) -> None:
         if option.action != "help":
             self.reading.given[option.dest] = on
+            self.reading.written.pop(option.dest, None)
             self.reading.places[option.dest] = token.path
             self.reading.unresolved.pop(option.dest, None)
 
@@ -209,6 +241,8 @@ class _Reader:
         reading, dest = self.reading, option.dest
         before = reading.given.pop(dest, None)
         reading.unresolved.pop(dest, None)
+        texts = [token.text for token in tokens]
+        self._write(dest, texts)
         reading.places[dest] = tokens[0].path if tokens else flag.path
         why = next((token.unknown for token in tokens if token.unknown), None)
         if dest in ("model", "model_tag"):
@@ -219,7 +253,9 @@ class _Reader:
                 reading.open = reading.open or tokens[-1].open
             return
         try:
-            reading.given[dest] = self._value(option, [token.text for token in tokens], before)
+            reading.given[dest] = self._value(option, texts, before)
+            if option.action not in _MODULES:
+                del reading.written[dest]
         except InvalidValueError as error:
             if why := next((token.doubtful for token in tokens if token.doubtful), None):
                 reading.unresolved[dest] = why
@@ -232,11 +268,16 @@ class _Reader:
         if not texts:
             return option.const
         values = [convert(option, text, self.parser.release) for text in texts]
-        if option.action in ("LoRAParserAction", "PromptAdapterParserAction"):
+        if option.action in _MODULES:
             return [module for value in values if value for module in (_module(str(value), option),)]
         if option.action == "_AppendAction":
             return [*(before or option.default or ()), *values]
         return values if option.nargs == "+" else values[0]
+
+
+def _name(flag: str) -> str:
+    """`--some-flag` → `some_flag`."""
+    return flag.lstrip("-").replace("-", "_")
 
 
 def _true_or_false(text: str) -> bool:

@@ -55,6 +55,8 @@ class Words:
     errors: list[tuple[str, Token]] = field(default_factory=list)
     open: str | None = None
     """Why there may be more arguments than these."""
+    config: str | None = None
+    """The file that `--config` names."""
 
 
 _REFERENCE = re.compile(
@@ -164,7 +166,7 @@ def _config(words: Words, command: Command, parser: Parser) -> None:
         words.tokens = tokens[:at]
         return
     file, rest = tokens[at + 1], tokens[:at] + tokens[at + 2 :]
-    words.tokens = rest
+    words.tokens, words.config = rest, file.text
     if file.why:
         words.open = f"the config file is not known: {file.why}"
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from webhook.args import EngineArgs
 from webhook.engine import Engine
 from webhook.memory.ledger import GpuLedger, HostLedger, Line
 from webhook.quantity import human
@@ -23,7 +22,7 @@ def tree(engine: Engine) -> dict[str, Any]:
         "model": _model(engine),
         "engine": {
             "version": str(engine.release) if engine.release else None,
-            "arguments": {**_unread(args), **args.given},
+            "arguments": {**args.given, **args.written},
             "unresolved": dict(args.unresolved),
             "unknown": [flag.flag for flag in args.unknown],
             "errors": [error.message for error in args.errors],
@@ -44,11 +43,6 @@ def tree(engine: Engine) -> dict[str, Any]:
             "parts": dict(plan.startup.parts),
         },
     }
-
-
-def _unread(args: EngineArgs) -> dict[str, Any]:
-    """Flags that this release does not know are arguments all the same: as written, under the name they would have."""
-    return {flag.lstrip("-").replace("-", "_"): value for flag, value in args.unread.items()}
 
 
 def _model(engine: Engine) -> dict[str, Any] | None:

@@ -35,7 +35,7 @@ class MaxModelLenTooLong(Rule):
         longest = longest_max_model_len(engine.model.value, engine.release)
         if longest is None or given <= longest or engine.command.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") != "0":
             return
-        if any(dest in (*engine.args.given, *engine.args.unresolved, *engine.args.unread) for dest in CHANGES_IT):
+        if any(dest in (*engine.args.given, *engine.args.unresolved, *engine.args.written) for dest in CHANGES_IT):
             return
         yield Finding(
             path=engine.argument("max_model_len"),
