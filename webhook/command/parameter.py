@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from webhook.command.state import Array, State
+from webhook.command.tree import source
 from webhook.command.word import Piece, Value, known, literal, mystery, reason_of, text_of
 
 if TYPE_CHECKING:
@@ -295,11 +296,6 @@ class Words:
             inner = known(value) if isinstance(value, tuple) else None
             return self._number(inner, depth + 8) if inner is not None else None
         return None
-
-
-def source(node: Node) -> str:
-    """The text of a node."""
-    return (node.text or b"").decode(errors="replace")
 
 
 def _calculate(left: int, operator: str, right: int) -> int | None:

@@ -204,7 +204,8 @@ class _Resolver:
     def _script(self, text: str, positional: list[Value], zero: Value | None, *, inline: bool = True) -> Command | None:
         seen = _Seen()
 
-        from webhook.command.script import GiveUp, shell  # here, because most containers have no script
+        from webhook.command.script import shell  # here, because most containers have no script
+        from webhook.command.tree import GiveUp
 
         def visit(argv: list[Value], sh: Shell) -> None:
             self._visit(argv, sh, seen)

@@ -1,0 +1,34 @@
+"""How the parts of a script end: what the shell's rooms tell each other."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Status = Literal["yes", "no", "likely", "maybe"]
+"""How a command ends: certainly well or badly; an ordinary one "likely" well; a question "maybe"."""
+
+
+class Exit(Exception):  # noqa: N818 - a way out of the walk, not an error
+    """The script ends here."""
+
+    def __init__(self, *, failed: bool = False) -> None:
+        self.failed = failed
+        """With an exit status that is no success."""
+
+
+class Return(Exception):  # noqa: N818
+    """The function ends here."""
+
+
+class Break(Exception):  # noqa: N818
+    """The loop's body ends here."""
+
+
+def negate(status: Status) -> Status:
+    """`! command`."""
+    return "no" if status == "yes" else "yes" if status == "no" else "maybe"
+
+
+def status_of(answer: bool | None) -> Status:
+    """A test's; None where it can't be known."""
+    return "maybe" if answer is None else "yes" if answer else "no"

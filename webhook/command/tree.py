@@ -1,0 +1,115 @@
+"""A script's text → its syntax tree, within a bound on the work. The grammar is tree-sitter-bash's."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+from webhook.command.word import Value, mystery
+
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node, Parser
+
+WORK = 100_000
+"""How far one script is followed: a command costs 10, each of its words 1. A start script has a few dozen commands."""
+SIZE = 1 << 14
+"""Characters of a script; larger ones are not read, for every one costs an admission request its time."""
+_STEP = 30
+"""What a hundred steps of the parser cost. Among errors they cost half the text so far, which each one goes through."""
+
+_BLANKS = re.compile(rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}")
+"""`<MODEL>` and `{{ .Values.model }}`."""
+
+
+class GiveUp(Exception):  # noqa: N818
+    """The script is too large to be followed."""
+
+
+class Budget:
+    """The work that one script may cost, whatever shells it starts."""
+
+    def __init__(self, most: int = WORK) -> None:
+        self.most = most
+        self.spent = 0
+
+    def spend(self, work: int) -> None:
+        """Raises GiveUp where the work is more than one script may cost."""
+        self.spent += work
+        if self.spent > self.most:
+            raise GiveUp
+
+
+@functools.cache
+def _grammar() -> Language:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Language(tree_sitter_bash.language())
+
+
+def _parser() -> Parser:
+    """A parser of one's own: it holds state, and the server's threads parse at the same time."""
+    import tree_sitter
+
+    return tree_sitter.Parser(_grammar())
+
+
+def _tree(text: bytes, budget: Budget) -> Node:
+    """The tree of a text; the parser's work is part of the script's."""
+
+    def stop(offset: int, error: bool) -> bool:
+        budget.spent += offset // 2 + _STEP if error else _STEP
+        return budget.spent > budget.most
+
+    try:
+        return _parser().parse(lambda offset, _: text[offset:], progress_callback=stop).root_node
+    except ValueError:  # stopped
+        raise GiveUp from None
+
+
+def parse(script: str, budget: Budget) -> tuple[Node, dict[str, Value]]:
+    """The tree of a script, without what something else fills in before a shell sees it.
+
+    Such a blank becomes a variable of its own in the tree; these come along with why they are not known.
+    """
+    if len(script) > SIZE or "\0" in script:  # no process can be given a NUL
+        raise GiveUp
+    text = raw = script.encode(errors="replace")
+    budget.spend(len(raw) // 16)
+    root = _tree(raw, budget)
+    blanks: dict[str, Value] = {}
+    for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), 1000))):
+        node = root.descendant_for_byte_range(match.start(), match.start() + 1)
+        kind = node.type if node is not None else ""
+        if match[0].startswith(b"<"):
+            # `--model <MODEL>` is a blank to fill in, not two redirections.
+            replacement = b"'" + match[0] + b"'" if kind == "<" else match[0]
+        elif kind in ("raw_string", "heredoc_body", "heredoc_content", "comment"):
+            replacement = match[0]
+        elif re.match(rb"\{\{-?\s*(if|else|end|with|range|define|/\*)\b", match[0]):
+            replacement = b""
+        else:
+            name = f"_template_{match.start()}"
+            written = match[0].decode(errors="replace")
+            blanks[name] = mystery(written, f"{written} is filled in by a template")
+            replacement = b"${%s}" % name.encode()
+        text = text[: match.start()] + replacement + text[match.end() :]
+    return (root if text == raw else _tree(text, budget)), blanks
+
+
+def source(node: Node) -> str:
+    """The text of a node."""
+    return (node.text or b"").decode(errors="replace")
+
+
+def only_command(root: Node) -> bool:
+    """The script is one simple command, which shells start without forking."""
+    statements = [
+        child for child in root.children if child.type != "comment" and source(child).strip() not in ("", ";")
+    ]
+    if len(statements) != 1:
+        return False
+    body = statements[0].child_by_field_name("body") if statements[0].type == "redirected_statement" else statements[0]
+    return body is not None and body.type == "command"
