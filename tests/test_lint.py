@@ -15,6 +15,7 @@ from webhook.engine import Engine
 from webhook.facts import Facts
 from webhook.lint import Report, lint
 from webhook.policy import builtin, load
+from webhook.rule import Finding
 from webhook.rules.unknown_flag import UnknownFlag
 
 Judge = Callable[..., Report]
@@ -186,3 +187,33 @@ def test_a_restartable_init_container_is_a_server_too(pod: dict[str, Any], judge
     pod["spec"]["containers"] = [{"name": "app", "image": "app:1"}]
 
     assert len(judge(pod).results) == 1
+
+
+POLICY = "{{apiVersion: podfit.dev/v1alpha1, kind: Policy, metadata: {{name: x}}, spec: {{rules: {{{}}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("said", "webhook", "command"),
+    [("true", True, True), ("certain", True, True), ("manual", False, True), ("false", False, False)],
+)
+def test_who_applies_a_fix(
+    pod: dict[str, Any], container: dict[str, Any], said: str, webhook: bool, command: bool
+) -> None:
+    policy = load([("p.yaml", POLICY.format(f"startup-probe-missing: {{fix: {said}}}"))])
+    container.pop("startupProbe", None)
+
+    assert bool(lint(pod, policy, Facts(), where="admission").edits) == webhook
+    assert bool(lint(pod, policy, Facts(), where="check").edits) == command
+
+
+@pytest.mark.parametrize(("mode", "becomes"), [("warn", "audit"), ("deny", "deny"), ("audit", "audit")])
+def test_advice_is_one_step_softer_than_a_warning(
+    pod: dict[str, Any], monkeypatch: pytest.MonkeyPatch, mode: str, becomes: str
+) -> None:
+    def advise(self: object, engine: Engine) -> Iterator[Finding]:
+        yield Finding(engine.at("image"), "worth knowing", advice=True)
+
+    monkeypatch.setattr(rules.all_rules()["unpinned-image"], "check", advise)
+    policy = load([("p.yaml", POLICY.format(f"unpinned-image: {{mode: {mode}}}"))])
+
+    assert _modes(lint(pod, policy, Facts()))["unpinned-image"] == becomes

@@ -269,7 +269,7 @@ def test_a_ray_cluster_serves_with_its_head_and_workers(
     (head,) = find({"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": spec})
 
     assert head.pods_per_replica == pods
-    assert head.completes == {"shm", "startup-probe", "liveness-probe"}
+    assert head.completes == {"shm", "startup-probe", "liveness-probe", "readiness-probe"}
 
 
 def test_the_pods_of_a_job_set_work_together_unless_there_is_one() -> None:
@@ -391,7 +391,7 @@ def test_a_custom_predictor_is_a_pod_whose_container_gets_a_name() -> None:
     workload = inference_service("{containers: [{image: vllm/vllm-openai}], minReplicas: 2}")
 
     assert places([workload]) == [("kserve-container", "spec.predictor.containers[0]")]
-    assert workload.completes == {"resources", "memory-limit"}
+    assert workload.completes == {"resources", "memory-limit", "readiness-probe"}
     assert workload.replicas == 2
 
 
@@ -433,7 +433,7 @@ def test_an_llm_inference_service_s_main_gets_the_preset_s_command() -> None:
         "vllm", "serve", "acme/big-7b", "--served-model-name", "big", "--tensor-parallel-size", "4",
     ]  # fmt: skip
     assert (main.synthetic, main.places) == (False, {"command": FieldPath.parse("spec.model.uri")})
-    assert decode.completes == {"shm", "startup-probe", "liveness-probe", "image", "args"}
+    assert decode.completes == {"shm", "startup-probe", "liveness-probe", "readiness-probe", "image", "args"}
     assert prefill.containers[0].spec["command"] == ["mine"]
     assert "image" not in prefill.completes
     assert [(one.replicas, one.pods_per_replica, one.model_uri) for one in (decode, prefill)] == [
@@ -509,7 +509,7 @@ def test_a_dynamo_service_s_container_has_the_service_s_resources_and_name() -> 
     assert main.spec["resources"] == {"limits": {"nvidia.com/gpu": "4", "memory": "64Gi", "rdma/ib": 1}}
     assert str(main.places["resources"]) == "spec.services.Decode.resources"
     assert main.spec["env"] == [{"name": "A", "value": "own"}, {"name": "B", "value": "service"}]
-    assert workload.completes == {"startup-probe", "liveness-probe"}
+    assert workload.completes == {"startup-probe", "liveness-probe", "readiness-probe"}
     assert (workload.replicas, workload.pods_per_replica) == (2, 2)
 
 

@@ -27,7 +27,7 @@ class Judged:
     """Why a finding of a denying rule is only a warning, for people; None where nothing was softened."""
     finding: Finding
     applies: bool
-    """The policy applies the finding's fix."""
+    """The finding's fix is applied here: by the webhook where the policy says so, by `podfit fix` unless it forbids."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,13 @@ def _judge(found: Engine, setting: Setting, policy: Policy, where: Place, errors
         why: str | None = None
         if mode == "deny":
             mode, why = _soften(rule, finding, informing, found, policy, where)
-        applies = bool(finding.fix) and (
+        elif mode == "warn" and finding.advice:
+            mode = "audit"
+        mutated = bool(finding.fix) and (
             setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain")
         )
-        if mode == "deny" and applies and policy.trust_mutation:
+        applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
+        if mode == "deny" and mutated and policy.trust_mutation:
             mode, why = "warn", "the mutating webhook repairs it"
         yield Judged(rule.id(), rule.plane, rule.threatens, mode, why, finding, applies)
 

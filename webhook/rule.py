@@ -16,8 +16,9 @@ Mode = Literal["deny", "warn", "audit", "ignore"]
 Plane = Literal["gpu", "host", "config", "network", "storage", "cluster"]
 Certainty = Literal["certain", "likely", "possible"]
 Place = Literal["admission", "check", "scan"]
-Fix = Literal[True, False, "certain"]
-"""Whether a rule's fix is applied: always, never, or only where the finding is certain."""
+Fix = Literal[True, False, "certain", "manual"]
+"""Who applies a rule's fix. The mutating webhook: always, never, only where the finding is certain, never.
+`podfit fix`, whose diff somebody reads, applies all but those of `False`."""
 Threat = Literal["start", "uptime", "practice"]
 
 
@@ -32,6 +33,8 @@ class Finding:
     """Further lines: the arithmetic."""
     certainty: Certainty = "certain"
     """Only "certain" may deny; the engine turns the others into warnings."""
+    advice: bool = False
+    """Worth knowing, and no more: `audit` where the rule's mode is `warn`."""
     suggestions: tuple[str, ...] = ()
     """Changes, each enough by itself."""
     computed: bool = False
@@ -63,8 +66,8 @@ class Rule:
     """What is lost: vLLM does not start, does not stay up, or a practice that operators want is not followed."""
     mode: ClassVar[Mode] = "warn"
     """The mode where no policy says otherwise."""
-    fix: ClassVar[Fix] = False
-    """Whether the mutating webhook applies the rule's fix where no policy says otherwise."""
+    fix: ClassVar[Fix] = "manual"
+    """Who applies the rule's fix, if it has one, where no policy says otherwise."""
     where: ClassVar[frozenset[Place]] = frozenset({"admission", "check", "scan"})
     needs: ClassVar[tuple[str, ...]] = ()
     """Attributes of Engine that must not be None: "model", "gpu", "plan.gpu", "plan.host", "plan.startup", "release".

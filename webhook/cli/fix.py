@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from webhook.cli import edge
 from webhook.facts import Facts
 from webhook.lint import lint
 from webhook.manifest import Manifests
-from webhook.patch import Edit
+from webhook.patch import Edit, apply, json_patch
 from webhook.policy import Policy
 from webhook.report.rewrite import diff, rewrite
+
+_PASSES = 4
+"""Repairs settle after the second pass; more would be a fault of a rule."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,8 +76,21 @@ def _edits(manifests: Manifests, policy: Policy, facts: Facts) -> list[tuple[int
     with_maps = replace(facts, config_maps=edge.config_maps(manifests.documents))
     found: dict[int, tuple[Edit, ...]] = {}
     for document in manifests.documents:
-        report = lint(document.object, policy, with_maps, where="check")
-        rooted = tuple(replace(edit, path=document.root.join(*edit.path.parts)) for edit in report.edits)
+        edits = _of_object(document.object, policy, with_maps)
+        rooted = tuple(replace(edit, path=document.root.join(*edit.path.parts)) for edit in edits)
         if rooted:
             found[document.index] = (*found.get(document.index, ()), *rooted)
     return list(found.items())
+
+
+def _of_object(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> tuple[Edit, ...]:
+    """All repairs of an object: what one leaves for another (a limit, now that /dev/shm has a size) is made too."""
+    edits: tuple[Edit, ...] = ()
+    patch: list[dict[str, Any]] = []
+    for _ in range(_PASSES):
+        longer = (*edits, *lint(apply(obj, patch), policy, facts, where="check").edits)
+        before, patch = patch, json_patch(obj, longer)
+        if patch == before:
+            break
+        edits = longer
+    return edits

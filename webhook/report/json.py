@@ -31,7 +31,7 @@ def result(file: str, report: Report, one: Result) -> dict[str, Any]:
 
 
 def finding(report: Report, judged: Judged) -> dict[str, Any]:
-    """One finding; `fix` is a JSON Patch exactly where the policy applies it."""
+    """One finding; `fix` is a JSON Patch exactly where it is applied (here: by `podfit fix`)."""
     return {
         "rule": judged.rule,
         "mode": judged.mode,

@@ -8,7 +8,12 @@ from dataclasses import fields
 from webhook.report.text import PLANES
 from webhook.rule import Rule
 
-_FIX = {True: "applied by default", False: "where a policy says `fix: true`", "certain": "applied where it is certain"}
+_FIX = {
+    True: "by the webhook and `podfit fix`",
+    False: "where a policy says so",
+    "certain": "by the webhook where it is certain, and by `podfit fix`",
+    "manual": "by `podfit fix`; by the webhook where a policy says `fix: true`",
+}
 _THREATENS = {"start": "vLLM does not start", "uptime": "vLLM does not stay up", "practice": "a practice"}
 
 
@@ -52,7 +57,7 @@ def policy_snippet(rule: type[Rule]) -> str:
     """The rule's part of a policy with its defaults."""
     out = ["spec:", "  rules:", f"    {rule.id()}:", f"      mode: {rule.mode}    # deny, warn, audit or ignore"]
     if has_fix(rule):
-        out.append(f"      fix: {str(rule.fix).lower()}    # true, false or certain")
+        out.append(f"      fix: {str(rule.fix).lower()}    # true, certain, manual or false")
     out += [f"      {name}: {default}    # {meaning}" for name, default, meaning in parameters(rule)]
     return "\n".join(out)
 

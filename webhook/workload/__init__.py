@@ -76,6 +76,7 @@ _GIVEN = {
     "image": FieldPath(("image",)),
     "startup-probe": FieldPath(("startupProbe",)),
     "liveness-probe": FieldPath(("livenessProbe",)),
+    "readiness-probe": FieldPath(("readinessProbe",)),
     "memory-limit": FieldPath(("resources", "limits", "memory")),
 }
 

@@ -12,9 +12,10 @@ PRESET = PROBES | {"shm", "image", "args"}
 """KServe's LLMInferenceServiceConfig presets; resources are the user's."""
 EVERYTHING = PROBES | {"shm", "image", "args", "model", "resources", "memory-limit"}
 """A ServingRuntime brings everything; resources default to the inferenceservice-config ConfigMap's."""
-_DEFAULTS = frozenset({"resources", "memory-limit"})
-"""What the inferenceservice-config ConfigMap adds to a custom predictor."""
-OF_SERVICE = frozenset({"args", "model", "resources", "memory-limit"})
+_DEFAULTS = frozenset({"resources", "memory-limit", "readiness-probe"})
+"""What the inferenceservice-config ConfigMap adds to a custom predictor, and the TCP readiness probe that Knative or
+KServe itself (raw deployment) gives its port."""
+OF_SERVICE = frozenset({"args", "model", "resources", "memory-limit", "readiness-probe"})
 """What an InferenceService adds to the ServingRuntime that it uses."""
 
 _PREDICTOR = FieldPath(("spec", "predictor"))

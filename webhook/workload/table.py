@@ -35,6 +35,8 @@ class Row:
     """For what is no data: containers that the kind does not spell out, sizes that are a sum."""
 
 
+_KNATIVE = Row((Pods("spec.template.spec"),), frozenset({"readiness-probe"}))
+"""Knative probes the port over TCP where nothing else is said, and vLLM listens only when it is ready."""
 _TEMPLATE = Row((Pods("spec.template.spec", "spec.replicas"),))
 
 
@@ -92,8 +94,8 @@ TABLE: Mapping[tuple[str, str], Row] = {
         refine=others.job_set,
     ),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _group_row("spec.leaderWorkerTemplate"),
-    ("serving.knative.dev", "Service"): Row((Pods("spec.template.spec"),)),
-    ("serving.knative.dev", "Configuration"): Row((Pods("spec.template.spec"),)),
+    ("serving.knative.dev", "Service"): _KNATIVE,
+    ("serving.knative.dev", "Configuration"): _KNATIVE,
     ("serving.kserve.io", "InferenceService"): Row(
         (
             Pods("spec.predictor", "spec.predictor.minReplicas"),

@@ -47,8 +47,8 @@ class Workload:
     containers: tuple[Container, ...]
     completes: frozenset[str] = frozenset()
     """What this kind's operator fills in, so that its absence here says nothing: any of "shm", "startup-probe",
-    "liveness-probe", "image", "args", "model", "resources", "memory-limit". What the object gives itself is not in
-    it."""
+    "liveness-probe", "readiness-probe", "image", "args", "model", "resources", "memory-limit". What the object gives
+    itself is not in it."""
     pods_per_replica: int | None = 1
     """Pods that serve one model together (LeaderWorkerSet size, Ray head + workers); None where it can't be known."""
     replicas: int | None = None
@@ -83,7 +83,7 @@ class Workload:
         return {str(key): str(value) for key, value in {**own, **mapping(self.metadata.get("annotations"))}.items()}
 
 
-PROBES = frozenset({"startup-probe", "liveness-probe"})
+PROBES = frozenset({"startup-probe", "liveness-probe", "readiness-probe"})
 """Words of `Workload.completes` that go together."""
 
 Refine = Callable[[JSON, list[Workload]], list[Workload]]
