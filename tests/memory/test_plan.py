@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -22,10 +22,12 @@ from tests.memory.engines import (
     model,
     on,
 )
+from webhook.args.flags import knowing
 from webhook.gpu import Gpu
 from webhook.memory import generations
 from webhook.memory.ledger import GpuLedger, HostLedger, Line, MemoryPlan
 from webhook.memory.plan import gpus_needed, plan, world_size
+from webhook.release import Release
 
 T4 = gpu(14.56, name="Tesla T4", capability=(7, 5), high=15.0)
 L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9), high=22.49)
@@ -114,9 +116,44 @@ def test_a_shared_gpu_never_certainly_fits() -> None:
     assert plan(engine(), model(), shared).verdict == "unsure"
 
 
-def test_utilisation_that_leaves_nothing_to_the_cuda_context_is_unsure() -> None:
-    assert plan(engine(gpu_memory_utilization=1.0), model(), on(H100)).verdict == "unsure"
-    assert plan(engine(gpu_memory_utilization=1.7), model(), on(H100)).verdict == "unsure"
+@pytest.mark.parametrize(
+    ("release", "share", "verdict"),
+    [
+        pytest.param("0.33.0", 1.0, "does-not-fit", id="free memory is compared with the budget from 0.9.1"),
+        pytest.param("0.9.0", 1.0, "unsure", id="before, the context just took its part"),
+        pytest.param("0.33.0", 0.995, "unsure", id="a context of 0.4 GiB is usual, the smallest would still fit"),
+        pytest.param("0.33.0", 1.7, "unsure", id="out of range: an error of the arguments, not of memory"),
+    ],
+)
+def test_a_budget_that_leaves_nothing_to_the_cuda_context(release: str, share: float, verdict: str) -> None:
+    card = gpu(79.18, name="NVIDIA H100 80GB")
+    found = plan(engine(release, gpu_memory_utilization=share, max_model_len=4096), model(), on(card))
+    assert found.verdict == verdict
+    assert found.cause == ("free-memory" if verdict == "does-not-fit" else None if share > 1 else "graphs")
+
+
+def test_a_card_with_memory_of_its_host_is_not_compared() -> None:
+    spark = gpu(119.0, name="NVIDIA GB10", unified_memory=True)
+    assert plan(engine(gpu_memory_utilization=1.0), model(), on(spark)).verdict == "unsure"
+
+
+@pytest.mark.parametrize(
+    ("flags", "oldest", "newest"),
+    [
+        ((), (0, 6, 3), (0, 33)),
+        (("--num-scheduler-steps",), (0, 6, 3), (0, 10, 2)),
+        (("--kv-cache-memory-bytes",), (0, 10, 2), (0, 33)),
+        (("--swap-space", "--kv-cache-memory-bytes"), (0, 10, 2), (0, 19)),
+        (("--a-flag-of-nobody",), (0, 6, 3), (0, 33)),
+        (("--use-v2-block-manager", "--kv-cache-memory-bytes"), (0, 6, 3), (0, 33)),
+    ],
+)
+def test_generations_that_would_not_get_beyond_their_arguments_have_no_say(
+    flags: tuple[str, ...], oldest: tuple[int, ...], newest: tuple[int, ...]
+) -> None:
+    """The last row: no release knows both flags, so they tell nothing."""
+    found = generations.possible(model(), replace(engine(None), releases=knowing(flags)))
+    assert (found[0], found[-1]) == (Release(*oldest), Release(*newest))
 
 
 def test_kv_cache_memory_bytes_is_taken_as_given() -> None:

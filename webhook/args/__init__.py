@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.args.flags import elsewhere, parser
+from webhook.args.flags import elsewhere, knowing, parser
 from webhook.args.grammar import Problem, Reading, read
 from webhook.args.tokens import prepare
 from webhook.command import Command
@@ -68,6 +68,9 @@ class EngineArgs:
     open: str | None = None
     """Why there may be arguments beyond these (`$EXTRA_ARGS`, a config file nobody showed us), else None: then what
     is not given may be given all the same."""
+    releases: tuple[Release, ...] = ()
+    """Where the release is not known: those of the table whose parser accepts every flag on the command line; a vLLM
+    of another release would not get beyond its arguments. Empty: nothing is told."""
 
     def get(self, dest: str) -> Any:
         """The value given, else the release's default; None where neither is known (one that is `unresolved`)."""
@@ -111,7 +114,16 @@ def parse(command: Command, release: Release | None) -> EngineArgs:
         defaults=parser(nearest, entry).defaults,
         conflicts=tuple(conflict for conflict in conflicts if conflict.message not in messages),
         open=reading.open,
+        releases=knowing(_flags(command)) if release is None and not command.own_flags else (),
     )
+
+
+def _flags(command: Command) -> Iterable[str]:
+    """The flags among the words, as the parser's table spells them: `--max_num_seqs=8` is `--max-num-seqs`, and
+    `--compilation-config.mode` is `--compilation-config`."""
+    for word in command.words:
+        if word.text.startswith("--") and len(word.text) > 2:
+            yield word.text.partition("=")[0].partition(".")[0].replace("_", "-")
 
 
 def _agree(command: Command, entry: str, candidates: Iterable[Release]) -> tuple[Release, Reading, tuple[Problem, ...]]:

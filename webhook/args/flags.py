@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from webhook.data import load
@@ -140,3 +140,18 @@ def elsewhere(flag: str, release: Release) -> tuple[Release, Release, Option] | 
     else:
         return None
     return known()[first], known()[last], option
+
+
+@lru_cache(1024)
+def _knowing(flag: str) -> frozenset[int]:
+    spans = [span for spelling, lives in _lives().items() if spelling.startswith(flag) for span in lives]
+    return frozenset(number for first, last, _ in spans for number in range(first, last + 1))
+
+
+def knowing(flags: Iterable[str]) -> tuple[Release, ...]:
+    """The releases of the table whose parser accepts each of `flags`, spelled out or as a beginning (argparse takes
+    both). A flag that no release knows tells nothing; where no release knows them all, nothing is told either."""
+    found = frozenset(range(len(known())))
+    for flag in flags:
+        found &= _knowing(flag) or found
+    return tuple(release for number, release in enumerate(known()) if number in found) or known()

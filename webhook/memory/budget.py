@@ -6,6 +6,7 @@ from webhook.gpu import Gpu
 from webhook.memory.ledger import Line
 from webhook.memory.settings import Settings
 from webhook.quantity import GI, human
+from webhook.release import Release
 
 SOURCE = "vLLM 0.33 v1/worker/gpu_worker.py, request_memory"
 
@@ -27,11 +28,21 @@ def line(whole: Line, settings: Settings) -> Line:
     return Line(floor, low, likely, high, f"{share:g} × {human(whole.likely)}", SOURCE)
 
 
+CHECKED = Release(0, 9, 1)
+"""From here free memory is compared with the budget at the start (v1/worker/gpu_worker.py)."""
+
+
+def checked(settings: Settings) -> bool:
+    """Whether this engine refuses to start where less is free than the budget. Unified memory is counted otherwise."""
+    return settings.v1 and settings.release >= CHECKED and settings.vendor == "nvidia" and not settings.unified_memory
+
+
 def context(settings: Settings) -> Line:
     """What the CUDA context and (from 0.11) NCCL take of the card outside the budget.
 
     From 0.9.1 vLLM compares free memory with the budget after both were made, and refuses to start where it is less.
-    Least context seen: 0.3 GiB (T4); on an H100 0.5 … 0.7 GiB, NCCL 0.2 … 2 GiB with several ranks.
+    Least context seen: 0.3 GiB (T4), half of it is the floor; on an H100 0.5 … 0.7 GiB, NCCL 0.2 … 2 GiB with several
+    ranks.
     """
     ranks = settings.parallel.world_size > 1
     return Line(int(0.15 * GI), int(0.3 * GI), int((1.0 if ranks else 0.5) * GI), int((3.0 if ranks else 1.0) * GI))

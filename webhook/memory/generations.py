@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from webhook.args import EngineArgs
 from webhook.model import Model
 from webhook.release import Release
 
@@ -15,26 +16,64 @@ graphs in the budget from 0.20, batches of 0.28."""
 SINCE = {
     "deepseek_v3": Release(0, 6, 6),
     "deepseek_v32": Release(0, 11),
+    "deepseek_v4": Release(0, 19),
+    "ernie4_5": Release(0, 9),
+    "ernie4_5_moe": Release(0, 9),
+    "exaone4": Release(0, 9),
     "gemma3": Release(0, 8),
     "gemma3_text": Release(0, 8),
+    "gemma3n": Release(0, 9),
     "gemma4": Release(0, 18),
+    "gemma4_text": Release(0, 18),
     "glm4_moe": Release(0, 10),
+    "glm4v_moe": Release(0, 10),
+    "glm_moe_dsa": Release(0, 14),
     "gpt_oss": Release(0, 10, 1),
+    "hunyuan_v1_moe": Release(0, 9),
+    "kimi_k2": Release(0, 6, 6),
+    "kimi_k25": Release(0, 14),
+    "kimi_linear": Release(0, 11),
+    "lfm2": Release(0, 10),
     "llama4": Release(0, 8, 3),
+    "minimax_m2": Release(0, 11),
     "mistral3": Release(0, 8),
+    "mllama": Release(0, 6),
+    "nemotron_h": Release(0, 8),
+    "qwen2_5_omni": Release(0, 8),
     "qwen2_5_vl": Release(0, 7, 2),
+    "qwen2_vl": Release(0, 6),
     "qwen3": Release(0, 8, 4),
     "qwen3_5": Release(0, 16),
     "qwen3_5_moe": Release(0, 16),
     "qwen3_moe": Release(0, 8, 4),
     "qwen3_next": Release(0, 10, 2),
+    "qwen3_omni_moe": Release(0, 10, 2),
     "qwen3_vl": Release(0, 11),
     "qwen3_vl_moe": Release(0, 11),
+    "seed_oss": Release(0, 10),
 }
 """model_type → the first release that serves it, or an earlier one (vLLM's release notes, model_executor/models)."""
 
 
-def possible(model: Model) -> tuple[Release, ...]:
-    """The generations that may serve this model, oldest first; the newest always may."""
+def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...]:
+    """The generations that may serve this model, oldest first; the newest always may.
+
+    With `args`, also without those whose parser knows none of their flags: each generation stands for the releases
+    after the one before it, up to itself. Where none is left, the flags tell nothing.
+    """
     since = SINCE.get(model.model_type or "", OLDEST)
-    return tuple(release for release in GENERATIONS if release >= since) or GENERATIONS[-1:]
+    found = tuple(release for release in GENERATIONS if release >= since) or GENERATIONS[-1:]
+    if args is None or not args.releases:
+        return found
+    after = (OLDEST, *GENERATIONS)
+    read = tuple(
+        release
+        for release in found
+        if any(after[GENERATIONS.index(release)] <= one <= _last(release) for one in args.releases)
+    )
+    return read or found
+
+
+def _last(generation: Release) -> Release:
+    """The last release that a generation stands for: every patch of its minor, and the newest for all that follow."""
+    return Release(generation.major, generation.minor, 99, 99) if generation != GENERATIONS[-1] else Release(9, 0)

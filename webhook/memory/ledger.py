@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
+Cause = Literal["free-memory", "weights", "blocks", "request", "graphs"]
+"""What fails first, in vLLM's order (`webhook.memory.verdict`)."""
 
 
 @dataclass(frozen=True)
@@ -94,3 +96,5 @@ class MemoryPlan:
     startup: Startup | None
     checkpoint: int | None = None
     """Bytes of all weights, as the files hold them; None where that is not known."""
+    cause: Cause | None = None
+    """What fails, or may fail, first; None where it fits or nothing is known."""

@@ -8,7 +8,7 @@ end of the interval still holds one request, else `unsure`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu
@@ -22,6 +22,7 @@ from webhook.memory import (
     settings,
     shape,
     startup,
+    verdict,
     weights,
 )
 from webhook.memory.generations import GENERATIONS, OLDEST, possible
@@ -30,40 +31,15 @@ from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict
 from webhook.memory.parallel import gpus_needed, world_size
 from webhook.memory.settings import Settings
 from webhook.memory.shape import Shape
+from webhook.memory.verdict import Judged
 from webhook.model import Model
 from webhook.quantity import human
 from webhook.release import Release
 
 __all__ = ["gpus_needed", "plan", "world_size"]
 
-SIZES = (
-    "tensor_parallel_size",
-    "pipeline_parallel_size",
-    "data_parallel_size",
-    "quantization",
-    "dtype",
-    "kv_cache_dtype",
-    "gpu_memory_utilization",
-    "cpu_offload_gb",
-    "kv_cache_memory_bytes",
-    "enable_expert_parallel",
-    "load_format",
-    "speculative_config",
-    "hf_overrides",
-    "model",
-)
-"""Arguments that decide the sizes: where one can't be known, nothing about them is certain."""
 OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
 """Vendors whose vLLM plugin accounts for memory in ways of its own."""
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One GPU and one release."""
-
-    verdict: Verdict
-    why: str
-    ledger: GpuLedger | None
 
 
 def plan(
@@ -95,7 +71,7 @@ def plan(
         starting = startup.estimate(model, resolved, found, load_format=form, download=download)
     judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env, counted=counted)
     size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
-    return MemoryPlan(judged.verdict, judged.why, judged.ledger, hosted, starting, size)
+    return MemoryPlan(judged.verdict, judged.why, judged.ledger, hosted, starting, size, judged.cause)
 
 
 def judge(
@@ -120,12 +96,11 @@ def judge(
     if not planned:
         return Judged("unsure", "the sizes of the model or of the GPU are not known", None)
     shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
-    verdict, why = shown.verdict, shown.why
     if len({one.verdict for one in planned}) > 1 or len(planned) < len(gpus):
-        verdict, why = "unsure", f"it depends on which GPU it is: {why}"
-    if accelerator and accelerator.shared and verdict == "fits":
-        verdict, why = "unsure", f"{why}; other processes may use the same GPU"
-    return Judged(verdict, why, shown.ledger)
+        shown = replace(shown, verdict="unsure", why=f"it depends on which GPU it is: {shown.why}")
+    if accelerator and accelerator.shared and shown.verdict == "fits":
+        shown = replace(shown, verdict="unsure", why=f"{shown.why}; other processes may use the same GPU")
+    return shown
 
 
 def fits(
@@ -139,7 +114,7 @@ def fits(
 ) -> bool:
     """Whether the verdict is `fits`: as `judge`, but it stops at the first product or release that does not."""
     gpus = _gpus(accelerator, gpu_memory)
-    releases = (args.release,) if args.release else possible(model)
+    releases = (args.release,) if args.release else possible(model, args)
     if not gpus or accelerator.shared or releases[-1] < OLDEST:
         return False
     return all(
@@ -164,7 +139,9 @@ def _on_gpu(
         if one is not None and args.release < OLDEST:
             return replace(one, verdict="unsure", why=f"vLLM {args.release} is older than what is known here")
         return one
-    judged = [one for release in possible(model) if (one := _judge(args, model, counted, gpu, measured, release, env))]
+    judged = [
+        one for release in possible(model, args) if (one := _judge(args, model, counted, gpu, measured, release, env))
+    ]
     if not judged:
         return None
     newest = judged[-1]
@@ -248,8 +225,7 @@ def _stage(
         if layout and length
         else None,
     )
-    verdict, why = _verdict(args, resolved, ledger, layout)
-    return Judged(verdict, why, ledger)
+    return verdict.of_rank(args, resolved, ledger, layout)
 
 
 def _doubt(deviations: Sequence[float]) -> int:
@@ -264,56 +240,3 @@ def _tokens(left: Line, layout: Layout | None, length: int | None, resolved: Set
         kv_cache.tokens(size, layout, length or 4096, resolved) for size in (left.low, left.likely, left.high)
     )
     return low, likely, high
-
-
-def _verdict(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Layout | None) -> tuple[Verdict, str]:
-    """The verdict of one rank, and the arithmetic behind it."""
-    left, loaded = ledger.kv_cache, ledger.weights
-    if not 0 < resolved.utilization <= 1:
-        return "unsure", f"--gpu-memory-utilization {resolved.utilization:g} is out of range"
-    doubts = [f"--{dest.replace('_', '-')}" for dest in SIZES if dest in args.unresolved]
-    rest = f"{human(left.likely)} of KV cache" if left.likely > 0 else f"nothing, {human(-left.likely)} are missing"
-    why = (
-        f"{human(ledger.budget.likely)} budget − {human(loaded.likely)} weights − "
-        f"{human(ledger.budget.likely - loaded.likely - left.likely)} for the rest leave {rest}"
-    )
-    if resolved.kv_cache_memory:
-        why = f"--kv-cache-memory-bytes gives {human(resolved.kv_cache_memory)} of KV cache"
-    if doubts:
-        return "unsure", f"{' and '.join(doubts)} can't be known here; {why}"
-    if resolved.kv_cache_memory and loaded.floor > ledger.total.high:
-        return "does-not-fit", f"weights {human(loaded.floor)} exceed the GPU's {human(ledger.total.high)}"
-    if left.floor <= 0:
-        return "does-not-fit", (
-            f"weights take {human(loaded.likely)} (at least {human(loaded.floor)}) of the "
-            f"{human(ledger.budget.likely)} that vLLM may use: nothing is left for the KV cache"
-        )
-    if layout is None and resolved.pooling and left.low > 0:
-        return "fits", f"{why.replace('of KV cache', 'free')}; an encoder stores no KV cache"
-    if layout is None or args.given.get("num_gpu_blocks_override"):
-        return "unsure", f"how this model's KV cache is laid out is not known here; {why}"
-    needed = layout.bytes(1, resolved) if resolved.auto_len else ledger.kv_cache_bytes_per_request
-    least = 1 if resolved.auto_len or ledger.max_model_len is None else ledger.max_model_len
-    certain = layout.bytes(least, resolved) if layout.known else layout.bytes_per_block
-    if left.floor < certain * 0.999:
-        return "does-not-fit", f"{why}; one request of {least:,} tokens needs {human(certain)}"
-    outside = budget.context(resolved).likely
-    if not cuda_graphs.charged(resolved):
-        outside += ledger.cuda_graphs.likely
-    if not resolved.kv_cache_memory and ledger.total.likely - ledger.budget.likely < outside:
-        rest = human(ledger.total.likely - ledger.budget.likely)
-        return "unsure", (
-            f"--gpu-memory-utilization {resolved.utilization:g} leaves {rest} of the GPU to the CUDA context, NCCL and "
-            f"graphs, which may take {human(outside)}; {why}"
-        )
-    if needed is None:
-        return "unsure", f"{why}; the context length is not known"
-    if not layout.known:
-        return "unsure", f"how this model's KV cache is laid out is only partly known here; {why}"
-    if resolved.auto_len:
-        why = f"{why}; --max-model-len auto takes the longest that fits, about {ledger.max_model_len:,} tokens"
-    else:
-        why = f"{why}; one request of {ledger.max_model_len:,} tokens needs {human(needed)}"
-    if left.low >= needed:
-        return "fits", why
-    return "unsure", f"{why}: it is close" if left.likely >= needed else why

@@ -155,14 +155,19 @@ def _int(value: object) -> int | None:
 
 
 def _weights_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """compressed-tensors and newer ModelOpt: the weights of the first config group."""
+    """compressed-tensors and newer ModelOpt: the weights of the config group with the fewest bits, which has the most
+    elements (nvidia/Qwen3.6-35B-A3B-NVFP4: linear layers in 8 bits, the experts in 4)."""
     groups = config.get("config_groups")
-    if isinstance(groups, Mapping):
-        for one in groups.values():
-            weights = one.get("weights") if isinstance(one, Mapping) else None
-            if isinstance(weights, Mapping):
-                return weights
-    return None
+    found = (
+        [one.get("weights") for one in groups.values() if isinstance(one, Mapping)]
+        if isinstance(groups, Mapping)
+        else []
+    )
+    return min(
+        (one for one in found if isinstance(one, Mapping)),
+        key=lambda one: _int(one.get("num_bits")) or 16,
+        default=None,
+    )
 
 
 _GROUPS = (

@@ -58,6 +58,8 @@ class Settings:
     """`--mm-encoder-tp-mode data`: every tensor-parallel rank holds the whole tower."""
     capability: tuple[int, int] | None
     vendor: str
+    unified_memory: bool
+    """The GPU's memory is the host's (GB10, Jetson)."""
     env: Mapping[str, str]
 
 
@@ -145,6 +147,7 @@ def resolve(
         vision_replicated=given.get("mm_encoder_tp_mode") == "data",
         capability=capability,
         vendor=(gpu.vendor if gpu else "nvidia").lower(),
+        unified_memory=bool(gpu and gpu.unified_memory),
         env=env,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webhook.engine import Engine
+from webhook.quantity import human
 from webhook.rule import Finding, Rule, parameter
 
 
@@ -44,6 +45,18 @@ class GpuMemoryUtilizationTooHigh(Rule):
             return
         if engine.args.given.get("kv_cache_memory_bytes"):
             return  # then the share is not used (vLLM 0.10.2 and newer)
+        if engine.plan.cause == "free-memory" and engine.plan.gpu:
+            total, budget = engine.plan.gpu.total, engine.plan.gpu.budget
+            yield Finding(
+                path=where,
+                message=f"--gpu-memory-utilization {share:g} asks for {human(budget.likely)} of the GPU's "
+                f"{human(total.likely)}: the CUDA context needs more than what is left",
+                details=("vLLM compares the free memory with this before it loads the model, and refuses",),
+                certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
+                suggestions=engine.alternatives or (f"--gpu-memory-utilization {self.maximum:g}",),
+                computed=bool(engine.alternatives),
+            )
+            return
         shared = engine.gpu is not None and engine.gpu.value.shared
         maximum = self.shared_maximum if shared else self.maximum
         if share > maximum:

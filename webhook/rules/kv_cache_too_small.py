@@ -15,7 +15,8 @@ class KvCacheTooSmall(Rule):
     vLLM refuses to start when the KV cache can't hold a single request of `--max-model-len` tokens:
 
         ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is
-        needed, which is larger than the available KV cache memory (7.13 GiB). …
+        needed, which is larger than the available KV cache memory (7.13 GiB). Based on the available memory, the
+        estimated maximum model length is 58400. …
 
     (before v0.8: "The model's max seq len (N) is larger than the maximum number of tokens that can be stored in KV
     cache"). Where `--max-model-len` is not given, the length is the model's own, often 131,072. A shorter length
@@ -35,12 +36,14 @@ class KvCacheTooSmall(Rule):
         if needed <= there:
             return
         given = "max_model_len" in engine.args.given
+        longest = ledger.estimated_max_model_len
         yield Finding(
             path=engine.argument("max_model_len"),
             message=f"one request of {ledger.max_model_len:,} tokens needs {human(needed)} of KV cache, "
             f"about {human(there)} are left on each GPU",
             details=lines(
                 "" if given else f"--max-model-len is not given: the model's own {ledger.max_model_len:,} tokens hold",
+                f"the estimated maximum model length is {longest:,}" if longest else "",
                 f"{human(ledger.budget.likely)} budget − {human(ledger.weights.likely)} weights − "
                 f"{human(ledger.activations.likely)} activations − "
                 f"{human(ledger.cuda_graphs.likely + ledger.non_torch.likely)} CUDA graphs and runtime",

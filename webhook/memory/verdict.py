@@ -1,0 +1,145 @@
+"""The ledger of one rank → will it start? Asked in the order in which vLLM would fail, so that the first is named.
+
+1. free memory: from 0.9.1 vLLM compares what is free with the budget before it loads anything (gpu_worker.py
+   request_memory: "Free memory on device … is less than desired GPU memory utilization"). A card that is busy is
+   transient and no ground for a denial; a budget that leaves nothing to the process's own CUDA context is.
+2. weights: what must be on the card is more than the card has.
+3. blocks: the budget is spent before the KV cache ("No available memory for the cache blocks").
+4. one request: the KV cache is smaller than one request of max_model_len ("To serve at least one request …").
+5. graphs: before 0.20 they, the context and NCCL take what the budget leaves of the card.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webhook.args import EngineArgs
+from webhook.memory import budget, cuda_graphs
+from webhook.memory.kv_cache import Layout
+from webhook.memory.ledger import Cause, GpuLedger, Verdict
+from webhook.memory.settings import Settings
+from webhook.quantity import human
+
+SIZES = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "quantization",
+    "dtype",
+    "kv_cache_dtype",
+    "gpu_memory_utilization",
+    "cpu_offload_gb",
+    "kv_cache_memory_bytes",
+    "enable_expert_parallel",
+    "load_format",
+    "speculative_config",
+    "hf_overrides",
+    "model",
+)
+"""Arguments that decide the sizes: where one can't be known, nothing about them is certain."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One GPU and one release."""
+
+    verdict: Verdict
+    why: str
+    ledger: GpuLedger | None
+    cause: Cause | None = None
+    """What fails, or may fail; None where it fits."""
+
+
+def of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Layout | None) -> Judged:
+    """The verdict of one rank, and the arithmetic behind it."""
+
+    def judged(verdict: Verdict, why: str, cause: Cause | None = None) -> Judged:
+        return Judged(verdict, why, ledger, cause)
+
+    left, loaded, share = ledger.kv_cache, ledger.weights, resolved.utilization
+    if not 0 < share <= 1:
+        return judged("unsure", f"--gpu-memory-utilization {share:g} is out of range")
+    why = arithmetic(ledger, resolved)
+    doubts = [f"--{dest.replace('_', '-')}" for dest in SIZES if dest in args.unresolved]
+    if doubts:
+        return judged("unsure", f"{' and '.join(doubts)} can't be known here; {why}")
+    beside = ledger.total.high - ledger.budget.high
+    if not resolved.kv_cache_memory and budget.checked(resolved) and beside < budget.context(resolved).floor:
+        return judged(
+            "does-not-fit",
+            f"--gpu-memory-utilization {share:g} asks for {human(ledger.budget.likely)} of "
+            f"{human(ledger.total.likely)}: the process's own CUDA context takes more than what is left, and vLLM "
+            f"{resolved.release} compares before it loads",
+            "free-memory",
+        )
+    if loaded.floor > ledger.total.high:
+        return judged(
+            "does-not-fit", f"weights {human(loaded.floor)} exceed the GPU's {human(ledger.total.high)}", "weights"
+        )
+    if left.floor <= 0:
+        return judged(
+            "does-not-fit",
+            f"weights take {human(loaded.likely)} (at least {human(loaded.floor)}) of the "
+            f"{human(ledger.budget.likely)} that vLLM may use: nothing is left for the KV cache",
+            "blocks",
+        )
+    if layout is None and resolved.pooling and left.low > 0:
+        return judged("fits", f"{why.replace('of KV cache', 'free')}; an encoder stores no KV cache")
+    if layout is None or args.given.get("num_gpu_blocks_override"):
+        return judged("unsure", f"how this model's KV cache is laid out is not known here; {why}", "blocks")
+    return _with_cache(resolved, ledger, layout, why)
+
+
+def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: str) -> Judged:
+    """The rank's KV cache is described: does one request fit, and what stands beside the budget?"""
+
+    def judged(verdict: Verdict, why: str, cause: Cause | None = None) -> Judged:
+        return Judged(verdict, why, ledger, cause)
+
+    left = ledger.kv_cache
+    needed = layout.bytes(1, resolved) if resolved.auto_len else ledger.kv_cache_bytes_per_request
+    least = 1 if resolved.auto_len or ledger.max_model_len is None else ledger.max_model_len
+    certain = layout.bytes(least, resolved) if layout.known else layout.bytes_per_block
+    if left.floor < certain * 0.999:
+        estimate = ledger.estimated_max_model_len or 0
+        return judged(
+            "does-not-fit",
+            f"{why}; one request of {least:,} tokens needs {human(certain)}"
+            + (f"; the estimated maximum model length is {estimate:,}" if estimate else ""),
+            "request",
+        )
+    outside = budget.context(resolved).likely
+    if not cuda_graphs.charged(resolved):
+        outside += ledger.cuda_graphs.likely
+    beside = ledger.total.likely - ledger.budget.likely
+    if not resolved.kv_cache_memory and beside < outside:
+        return judged(
+            "unsure",
+            f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU to the CUDA "
+            f"context, NCCL and graphs, which may take {human(outside)}; {why}",
+            "graphs",
+        )
+    if needed is None:
+        return judged("unsure", f"{why}; the context length is not known", "request")
+    if not layout.known:
+        return judged("unsure", f"how this model's KV cache is laid out is only partly known here; {why}", "request")
+    if resolved.auto_len:
+        why = f"{why}; --max-model-len auto takes the longest that fits, about {ledger.max_model_len:,} tokens"
+    else:
+        why = f"{why}; one request of {ledger.max_model_len:,} tokens needs {human(needed)}"
+    if left.low >= needed:
+        return judged("fits", why)
+    cause: Cause = "request" if left.likely > 0 else "blocks"
+    return judged("unsure", f"{why}: it is close" if left.likely >= needed else why, cause)
+
+
+def arithmetic(ledger: GpuLedger, resolved: Settings) -> str:
+    """The ledger in one line."""
+    if resolved.kv_cache_memory:
+        return f"--kv-cache-memory-bytes gives {human(resolved.kv_cache_memory)} of KV cache"
+    left = ledger.kv_cache.likely
+    rest = f"{human(left)} of KV cache" if left > 0 else f"nothing, {human(-left)} are missing"
+    return (
+        f"{human(ledger.budget.likely)} budget − {human(ledger.weights.likely)} weights − "
+        f"{human(ledger.budget.likely - ledger.weights.likely - left)} for the rest leave {rest}"
+    )
