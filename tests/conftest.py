@@ -26,7 +26,7 @@ GOOD_POD: dict[str, Any] = {
             {
                 "name": "vllm",
                 "image": "vllm/vllm-openai:v0.27.1",
-                "args": ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192"],
+                "args": ["--model", "unsloth/Llama-3.1-8B-Instruct", "--max-model-len", "8192"],
                 "resources": {"limits": {"nvidia.com/gpu": "1", "memory": "64Gi"}},
                 "startupProbe": {
                     "httpGet": {"path": "/health", "port": 8000},

@@ -1,0 +1,75 @@
+"""Rule gated-model-without-token."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+from webhook.engine import Engine
+from webhook.rule import Finding, Rule
+
+
+class GatedModelWithoutToken(Rule):
+    """The model is gated on Hugging Face, and no token is seen.
+
+    Without the token of an account that has accepted the licence the download is refused, and vLLM ends with "You are
+    trying to access a gated repo" and "401 Client Error: Unauthorized". A token anywhere in the object, a volume that
+    may hold the checkpoint already, another hub and offline mode silence this rule.
+    """
+
+    plane = "config"
+    threatens = "start"
+    mode = "warn"
+    needs = ("model",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely at most: an admission webhook after this one may add the token."""
+        model, name = engine.model and engine.model.value, engine.args.model or ""
+        owner = name.partition("/")[0].lower()
+        if not model or not model.gated or engine.container.synthetic or owner != model.id.partition("/")[0].lower():
+            return  # a mirror of a gated model is not gated
+        if _told(engine) or _may_be_there(engine):
+            return
+        empty = next((one for one in TOKENS if engine.command.env.get(one) == ""), None)
+        yield Finding(
+            engine.argument("model"),
+            f"model {name!r} is gated on Hugging Face, and "
+            + (f"{empty} is empty" if empty else "the container gets no HF_TOKEN"),
+            certainty="likely",
+            suggestions=(
+                "env HF_TOKEN from a Secret (valueFrom.secretKeyRef), of an account that has accepted the licence",
+            ),
+        )
+
+
+TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""huggingface_hub utils/_auth.py; HF_TOKEN_PATH and a login's file count too."""
+ELSEWHERE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "HF_TOKEN_PATH")
+"""Variables with which the hub, or nothing, is asked."""
+MENTION = re.compile(r"hf[_-]?token|hugging_?face[\w-]*token|(huggingface-cli|hf)\s+(auth\s+)?login", re.IGNORECASE)
+TRANSIENT = ("emptyDir", "configMap", "downwardAPI")
+"""Volumes that hold no checkpoint and no token's file when the container starts."""
+
+
+def _told(engine: Engine) -> bool:
+    """A token, or another place than the hub, is told somewhere, or may be where it can't be seen."""
+    if engine.field("envFrom") or engine.args.open or any(engine.command.env.get(name) for name in ELSEWHERE):
+        return True
+    env = engine.field("env")
+    named = [one for one in (env if isinstance(env, list) else ()) if isinstance(one, Mapping)]
+    if any(one.get("name") in ELSEWHERE for one in named):
+        return True
+    if any(one.get("name") in TOKENS and one.get("value") == "" and not one.get("valueFrom") for one in named):
+        return False
+    return MENTION.search(json.dumps(engine.workload.object, default=str)) is not None
+
+
+def _may_be_there(engine: Engine) -> bool:
+    """A volume may hold the checkpoint, or the login's file."""
+    mounts, volumes = engine.field("volumeMounts"), engine.pod("volumes")
+    mounted = {one.get("name") for one in (mounts if isinstance(mounts, list) else ()) if isinstance(one, Mapping)}
+    return any(
+        isinstance(one, Mapping) and one.get("name") in mounted and not any(kind in one for kind in TRANSIENT)
+        for one in (volumes if isinstance(volumes, list) else ())
+    )
