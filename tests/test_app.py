@@ -213,6 +213,7 @@ def test_a_secret_in_env_is_never_logged(
     with caplog.at_level(logging.DEBUG):
         post(client, admission_review(doomed(pod)))
         monkeypatch.setattr(review, "lint", broken)
+        pod["metadata"]["name"] = "never-seen"
         post(client, admission_review(doomed(pod)))
 
     from webhook.cli._gunicorn import OneLine

@@ -34,6 +34,7 @@ from webhook.metrics import Metrics
 from webhook.policy import Policy
 from webhook.report.text import one_line
 from webhook.review import BadReview, Decision, Webhook
+from webhook.verdicts import Verdicts
 
 MAX_BODY = 8 << 20
 """Bytes. An object may have 3 MiB (k8s.io/apiserver MaxRequestBodyBytes) and a review holds the old one beside it."""
@@ -48,14 +49,15 @@ def create_app(
 ) -> Flask:
     """The application; `unready` says why the server must get no requests now, None where it may."""
     app = Flask("podfit", static_folder=None)
+    verdicts = Verdicts()
 
     @app.post("/validate")
     def validate() -> Response:
-        return _answer("validate", policy, facts, metrics)
+        return _answer("validate", policy, facts, metrics, verdicts)
 
     @app.post("/mutate")
     def mutate() -> Response:
-        return _answer("mutate", policy, facts, metrics)
+        return _answer("mutate", policy, facts, metrics, verdicts)
 
     @app.get("/healthz")
     def healthz() -> Response:
@@ -96,14 +98,14 @@ def create_app(
     return app
 
 
-def _answer(webhook: Webhook, policy: Policy, facts: Facts, metrics: Metrics) -> Response:
+def _answer(webhook: Webhook, policy: Policy, facts: Facts, metrics: Metrics, verdicts: Verdicts) -> Response:
     if request.mimetype != "application/json":
         raise UnsupportedMediaType(f"the content type is {request.mimetype!r}, expected 'application/json'")
     if request.content_encoding not in (None, "identity"):
         raise UnsupportedMediaType("a compressed body is not supported")
     asked = review.parse(_body())
     start = time.perf_counter()
-    decision = review.decide(webhook, asked, policy, facts)
+    decision = verdicts.decide(webhook, asked, policy, facts)
     answer = json.dumps(decision.answer)
     metrics.observe(webhook, decision, time.perf_counter() - start)
     _log(webhook, decision)
@@ -126,7 +128,7 @@ def _log(webhook: Webhook, decision: Decision) -> None:
     subject = one_line(f"{asked.kind} {asked.namespace or ''}/{asked.name or '(generated)'}, uid {asked.uid}")
     if decision.error is not None:
         log.error("%s failed, allowed: %s", webhook, subject, exc_info=decision.error)
-    for error in decision.report.errors if decision.report else ():
+    for error in decision.errors:
         # Only the type: an exception's text may quote the manifest, and with it a secret in `env`.
         log.error("%s: %s raised %s: %s", webhook, error.rule, error.error.partition(":")[0], subject)
     if decision.outcome in ("denied", "patched"):

@@ -37,6 +37,11 @@ class Metrics:
             "podfit_rule_errors", "Errors in podfit itself, by the rule that raised", ("rule",), registry=self._registry
         )
         self._patches = Counter("podfit_patches", "Answers that carried a patch", registry=self._registry)
+        self._remembered = Counter(
+            "podfit_remembered_reviews",
+            "Reviews answered from memory: the object differed in nothing that matters from one that was judged",
+            registry=self._registry,
+        )
         self._seconds = Histogram(
             "podfit_review_duration_seconds",
             "Time to answer a review, without HTTP and TLS",
@@ -65,17 +70,16 @@ class Metrics:
         dry_run = "true" if request.dry_run else "false"
         self._reviews.labels(webhook, request.operation, kind, decision.outcome, dry_run).inc()
         self._seconds.labels(webhook).observe(seconds)
+        self._remembered.inc(decision.remembered)
         if decision.patch:
             self._patches.inc()
         if decision.error is not None:
             self._errors.labels("review").inc()
-        if decision.report is None:
-            return
-        for error in decision.report.errors:
+        for error in decision.errors:
             self._errors.labels(error.rule).inc()
         if webhook == "validate":
-            for judged in decision.report.findings:
-                self._findings.labels(judged.rule, judged.mode).inc()
+            for rule, mode in decision.found:
+                self._findings.labels(rule, mode).inc()
 
     def bad_request(self, code: int) -> None:
         """Counts a request that was answered with an HTTP error."""

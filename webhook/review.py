@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from webhook.facts import Facts
-from webhook.lint import Judged, Report, lint
+from webhook.lint import Judged, Report, RuleError, lint
 from webhook.patch import json_patch
 from webhook.policy import Policy
 from webhook.report import text
+from webhook.rule import Mode
 from webhook.workload import JSON
 
 API_VERSION = "admission.k8s.io/v1"
@@ -79,8 +80,10 @@ class Decision:
 
     request: Request
     outcome: Outcome
-    report: Report | None = None
-    """None where nothing was judged."""
+    found: tuple[tuple[str, Mode], ...] = ()
+    """Rule and mode of each finding."""
+    errors: tuple[RuleError, ...] = ()
+    """Rules that raised: nothing was denied for them."""
     warnings: tuple[str, ...] = ()
     status: Mapping[str, Any] | None = None
     """What the API server hands to the client of a denial."""
@@ -89,6 +92,8 @@ class Decision:
     versions: Mapping[str, str] = field(default_factory=dict)
     error: Exception | None = None
     """What went wrong in here: the object is allowed, the edge logs and counts it."""
+    remembered: bool = False
+    """It was decided before, for an object that differs in nothing that matters."""
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -106,8 +111,8 @@ class Decision:
         return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
     def _rules(self) -> dict[str, str]:
-        found = {judged.rule: judged.mode for judged in self.report.findings} if self.report else {}
-        return {"rules": ",".join(f"{rule}={mode}" for rule, mode in sorted(found.items()))} if found else {}
+        found = sorted(dict(self.found).items())
+        return {"rules": ",".join(f"{rule}={mode}" for rule, mode in found)} if found else {}
 
 
 def validate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
@@ -141,11 +146,12 @@ def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
     old = request.old_object if request.operation == "UPDATE" else None
     report = lint(request.object or {}, policy, facts, where="admission", old=old)
     if not report.results and not report.errors:
-        return Decision(request, "skipped", report)  # no vLLM in it
+        return Decision(request, "skipped")  # no vLLM in it
     return Decision(
         request,
         "denied" if report.denied else "allowed",
-        report,
+        _found(report),
+        report.errors,
         warnings=tuple(text.warnings(report)),
         status=_status(report) if report.denied else None,
         versions=_versions(policy, facts),
@@ -156,17 +162,22 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
     """Says nothing but what it changes: the validating webhook sees the changed object and says the rest."""
     report = lint(request.object or {}, policy, facts, where="admission")
     if not report.results and not report.errors:
-        return Decision(request, "skipped", report)
+        return Decision(request, "skipped")
     operations = json_patch(report.object, report.edits)
     patch = base64.b64encode(json.dumps(operations).encode()).decode() if operations else None
     return Decision(
         request,
         "patched" if patch else "allowed",
-        report,
+        _found(report),
+        report.errors,
         warnings=tuple(_announce(judged) for judged in report.findings if judged.applies) if patch else (),
         patch=patch,
         versions=_versions(policy, facts),
     )
+
+
+def _found(report: Report) -> tuple[tuple[str, Mode], ...]:
+    return tuple((judged.rule, judged.mode) for judged in report.findings)
 
 
 def _announce(judged: Judged) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Literal
 
 from webhook.rule import Fix, Mode, Rule
@@ -46,7 +46,7 @@ class Policy:
     trust_mutation: bool = False
     """A workload whose Pods the mutating webhook would repair is not denied."""
 
-    @property
+    @cached_property
     def version(self) -> str:
         """A short hash of everything the policy says, for audit annotations and metrics."""
         import hashlib  # here: `podfit check` asks for no version

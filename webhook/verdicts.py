@@ -1,0 +1,100 @@
+"""Decisions that need not be made twice: the 500 Pods of a ReplicaSet are one computation.
+
+A decision is a pure function of the webhook, what is asked, the policy and the facts. All of that is the key, but for
+what no rule reads: who asked, the request's and the object's uid, times, `managedFields`, status, and the five
+letters that the API server makes up (after a `generateName`, and in the name of the token's volume).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from threading import Lock
+
+from cachetools import LRUCache
+
+from webhook import review
+from webhook.facts import Facts
+from webhook.policy import Policy
+from webhook.review import Decision, Request, Webhook
+from webhook.workload import JSON
+
+SIZE = 4 << 20
+"""Bytes of answers that are kept, about 2,000 of them."""
+_ENTRY = 1024
+"""Bytes that a kept decision takes beside its answer's text, about (sys.getsizeof of its parts)."""
+_MADE_UP = frozenset(("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation", "selfLink"))
+"""Fields of `metadata` that the API server fills in, and that differ between the objects of one template."""
+_TOKEN = re.compile(rb"u\x15\0\0\0kube-api-access-[a-z0-9]{5}")
+"""The name of the volume that the ServiceAccount admission plugin adds to a Pod (plugin/pkg/admission/serviceaccount),
+as marshal writes a text of 21 bytes."""
+
+_Key = tuple[str, str, str, bytes]
+
+
+class Verdicts:
+    """Remembers the last decisions; safe for threads."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        self._lock = Lock()
+        self._kept: LRUCache[_Key, Decision] = LRUCache(size, getsizeof=_weight)
+
+    def decide(self, webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> Decision:
+        """What `review.decide` says, from memory where the same was asked before. Never raises."""
+        asked = _essential(request)
+        try:
+            what = _bytes(asked)
+        except ValueError:  # nested deeper than marshal goes
+            return review.decide(webhook, request, policy, facts)
+        key = (webhook, policy.version, facts.version, hashlib.sha256(what).digest())
+        with self._lock:
+            kept = self._kept.get(key)
+        if kept is not None:
+            return replace(kept, request=request, remembered=True)
+        decision = review.decide(webhook, asked, policy, facts)
+        light = replace(decision, request=replace(asked, object=None, old_object=None))
+        if decision.error is None and _weight(light) <= self._kept.maxsize // 64:  # one must not push out all others
+            with self._lock:
+                self._kept[key] = light
+        return replace(decision, request=request)
+
+
+def _weight(decision: Decision) -> int:
+    return _ENTRY + len(str(decision.answer))
+
+
+def _essential(request: Request) -> Request:
+    """The request without what makes no difference to its answer."""
+    obj = request.object
+    made_up = obj is not None and _is_name_made_up(obj)
+    return replace(
+        request,
+        uid="",
+        name=None if made_up else request.name,
+        object=_without_made_up(obj),
+        old_object=_without_made_up(request.old_object),
+        dry_run=False,
+    )
+
+
+def _is_name_made_up(obj: JSON) -> bool:
+    metadata = obj.get("metadata")
+    return isinstance(metadata, Mapping) and bool(metadata.get("generateName"))
+
+
+def _without_made_up(obj: JSON | None) -> JSON | None:
+    if obj is None or not isinstance(metadata := obj.get("metadata", {}), Mapping):
+        return obj
+    left_out = _MADE_UP | {"name"} if _is_name_made_up(obj) else _MADE_UP
+    left = {name: value for name, value in metadata.items() if name not in left_out}
+    return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": left}
+
+
+def _bytes(asked: Request) -> bytes:
+    """All that is asked. Format 2 writes equal values alike; newer ones also write which value is referenced twice."""
+    what = marshal.dumps(tuple(vars(asked).values()), 2)
+    tokens = set(_TOKEN.findall(what))
+    return what.replace(tokens.pop(), b"(token)") if len(tokens) == 1 else what
