@@ -28,6 +28,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from webhook import data
+from webhook.companions import Companions
 
 if TYPE_CHECKING:
     from webhook.gpu import Accelerator
@@ -84,6 +85,8 @@ class Facts:
     """Bytes of the served checkpoint's tensors, where they were counted."""
     config_maps: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef` and `--config`."""
+    companions: Companions = Companions()
+    """The objects beside the one that is judged; none at admission, where a Deployment arrives before its HPA."""
 
     @cached_property
     def version(self) -> str:
@@ -92,6 +95,7 @@ class Facts:
 
         packaged = str(data.load("facts")["version"])
         given = [self.gpu, self.gpu_memory, self.models, self.weights_bytes, self.config_maps]
+        given.append(self.companions.objects)
         if not any(given):
             return packaged
         text = json.dumps(given, sort_keys=True, default=repr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,7 +27,7 @@ def json_patch(obj: Any, edits: Iterable[Edit]) -> list[dict[str, Any]]:
     list has already and `remove` of what is absent change nothing; `set` beyond a list's end appends. null counts as
     absent. Raises ValueError where something else stands in the way (a text where a list or an object must be).
     """
-    whole = [deepcopy(obj)]  # in a list, so that the root is a field too
+    whole = [_copy(obj)]  # in a list, so that the root is a field too
     patch: list[dict[str, Any]] = []
     for edit in edits:
         operation = _operation(whole, edit)
@@ -42,7 +41,15 @@ def apply(obj: Any, patch: Iterable[dict[str, Any]]) -> Any:
     `jsonpointer.JsonPointerException` where the patch does not fit."""
     import jsonpatch
 
-    return jsonpatch.apply_patch(obj, list(patch))
+    return jsonpatch.apply_patch(_copy(obj), list(patch), in_place=True)
+
+
+def _copy(value: Any) -> Any:
+    """A copy in which nothing is shared: what YAML's aliases read is one object in several places, and an edit of one
+    place must not show in the others."""
+    if isinstance(value, Mapping):
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
@@ -64,7 +71,7 @@ def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
             return None
         del at[key]
         return {"op": "remove", "path": path.pointer()}
-    value = deepcopy(edit.value)
+    value = _copy(edit.value)
     if edit.op == "append":
         if not rest and now is not None:
             if not isinstance(now, list):
@@ -72,7 +79,7 @@ def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
             if _among(value, now):
                 return None
             now.append(value)
-            return {"op": "add", "path": path.pointer() + "/-", "value": deepcopy(value)}
+            return {"op": "add", "path": path.pointer() + "/-", "value": _copy(value)}
         value = [value]
     elif not rest and _holds(at, key) and _same(now, value):
         return None
@@ -80,10 +87,10 @@ def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
         value = [value] if isinstance(part, int) else {part: value}
     if isinstance(at, list) and isinstance(key, int) and key >= len(at):
         at.append(value)
-        return {"op": "add", "path": FieldPath((*path.parts[:-1], "-")).pointer(), "value": deepcopy(value)}
+        return {"op": "add", "path": FieldPath((*path.parts[:-1], "-")).pointer(), "value": _copy(value)}
     op = "replace" if _holds(at, key) else "add"
     at[key] = value
-    return {"op": op, "path": path.pointer(), "value": deepcopy(value)}
+    return {"op": op, "path": path.pointer(), "value": _copy(value)}
 
 
 def _joined(patch: list[dict[str, Any]], operation: dict[str, Any]) -> bool:

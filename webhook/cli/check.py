@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 from typing import Any
 
 from webhook.cli import edge
@@ -36,16 +35,15 @@ def run(args: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
     containers = denied = warned = checked = 0
-    inputs = [(name, edge.read_manifests(name)) for name in edge.files(args.files)]
-    facts, problems = edge.with_config_maps(facts, [one for _, read in inputs for one in read.documents])
+    inputs, problems = edge.read(args.files, facts)
     errors += [{"file": None, "message": problem} for problem in problems]
-    for name, manifests in inputs:
+    for source in inputs:
+        name, manifests = source.name, source.manifests
         checked += 1
         errors += [{"file": name, "message": str(error)} for error in manifests.errors]
-        with_maps = replace(facts, config_maps=edge.config_maps(manifests.documents))
         notes = [str(note) for document in manifests.documents for note in document.notes]
         for document in manifests.documents:
-            report = lint(document.object, policy, with_maps, where="check")
+            report = lint(document.object, policy, source.facts, where="check")
             errors += [
                 {"file": name, "message": f"{name}:{document.line}: internal error in {error.rule}: {error.error}"}
                 for error in report.errors

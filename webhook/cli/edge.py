@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from webhook import gpu, manifest
+from webhook import companions, gpu, manifest
+from webhook.companions import Companions
 from webhook.facts import Facts, GivenModel
 from webhook.gpu import Accelerator
 from webhook.model import given
 from webhook.policy import Policy, PolicyError, builtin, load
+from webhook.workload import JSON
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -118,14 +120,33 @@ def read_manifests(name: str) -> manifest.Manifests:
     return manifest.read(data, "<stdin>" if name == "-" else name)
 
 
-def config_maps(documents: Iterable[manifest.Document]) -> dict[str, dict[str, object]]:
-    """Name → ConfigMap, of the objects of one file."""
-    found = {}
-    for document in documents:
-        obj = document.object
-        if obj.get("kind") == "ConfigMap" and isinstance(obj.get("metadata"), dict):
-            found[str(obj["metadata"].get("name"))] = obj
-    return found
+@dataclass(frozen=True)
+class Source:
+    """A file that was read, and what is known beside its objects."""
+
+    name: str
+    manifests: manifest.Manifests
+    facts: Facts
+    """With the objects of the same directory, where these can be one release, else of the same file."""
+
+
+def read(names: Sequence[str], known: Facts) -> tuple[list[Source], list[str]]:
+    """Every file of `names` (folders replaced by the manifests in them), and what can't be read of labelled ConfigMaps.
+
+    All are read before the first is judged: a claim, an autoscaler or a model may stand in another file.
+    """
+    found = [(name, read_manifests(name)) for name in files(names)]
+    known, errors = with_config_maps(known, [document for _, one in found for document in one.documents])
+    directories: dict[Path, list[JSON]] = {}
+    for name, manifests in found:
+        directories.setdefault(Path(name).parent, []).extend(document.object for document in manifests.documents)
+    releases = {path: Companions(tuple(held)) for path, held in directories.items() if companions.together(held)}
+    sources = []
+    for name, manifests in found:
+        beside = releases.get(Path(name).parent) if name != "-" else None
+        beside = beside or Companions(tuple(document.object for document in manifests.documents))
+        sources.append(Source(name, manifests, replace(known, companions=beside, config_maps=beside.config_maps)))
+    return sources, errors
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:

@@ -1,46 +1,41 @@
-"""Edits → the text of a file with them made: comments, order and quotes kept, and the difference as a diff."""
+"""Edits → the text of a file with them made, every other line as it was, and the difference as a diff.
+
+A round trip through a YAML library reflows quotes, indentation and long lines, so the text is edited where libyaml's
+marks say that a node stands (`webhook.report.marks`). The result is read again and compared with what the edits mean:
+where they disagree (an anchor that others share), nothing is written.
+"""
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
-from collections.abc import Iterable, Sequence
-from io import StringIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from webhook import manifest
 from webhook.patch import Edit, apply, json_patch
+from webhook.report.marks import Marked
 
 Edits = Iterable[tuple[int, Sequence[Edit]]]
 """Index of a document in the text → the edits of that document."""
+Operation = Mapping[str, Any]
 
 
 def rewrite(text: str, edits: Edits) -> str:
     """`text` with the edits of each document made, as YAML or JSON, whichever it is.
 
-    Raises ValueError where the text can't be rewritten without changing what is not asked for (duplicate keys).
+    Raises ValueError where the text can't be rewritten without changing what is not asked for.
     """
-    return _json(text, edits) if text.lstrip()[:1] in "{[" else _yaml(text, edits)
-
-
-def _json(text: str, edits: Edits) -> str:
-    """JSON with the indentation that it had."""
-    document = json.loads(text)
-    for _, changes in edits:
-        document = apply(document, json_patch(document, changes))
-    found = re.match(r"[{\[]\s*\n( +|\t)", text.lstrip())
-    indent = found[1] if found else None
-    end = "\n" if text.endswith("\n") else ""
-    return json.dumps(document, indent=indent, ensure_ascii=False) + end
-
-
-def _yaml(text: str, edits: Edits) -> str:
-    """A round-trip load and dump with ruamel.yaml of the documents that change; the others stay as they are."""
-    parts = re.split(r"(?m)^(---(?:[ \t].*)?\n)", text)  # text, separator, text, separator, text …
-    bodies = [index for index in range(0, len(parts), 2) if index or parts[0].strip()]
-    if bodies[:1] == [0] and not _content(parts[0]):
-        bodies = bodies[1:]  # comments before the first separator are no document
+    if text.lstrip()[:1] in ("{", "["):
+        parts, bodies = [text], [0]
+    else:
+        parts = re.split(r"(?m)^(---(?:[ \t].*)?\r?\n)", text)  # text, separator, text, separator, text …
+        bodies = [index for index in range(0, len(parts), 2) if index or parts[0].strip()]
+        if bodies[:1] == [0] and not _content(parts[0]):
+            bodies = bodies[1:]  # comments before the first separator are no document
     for number, changes in edits:
+        if number >= len(bodies):
+            raise ValueError("several documents without --- between them")
         at = bodies[number]
         parts[at] = _document(parts[at], changes)
     return "".join(parts)
@@ -51,43 +46,66 @@ def _content(text: str) -> bool:
 
 
 def _document(text: str, changes: Sequence[Edit]) -> str:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-    from ruamel.yaml.util import load_yaml_guess_indent
-
-    round_trip = YAML(typ="rt")
-    round_trip.preserve_quotes = True
-    round_trip.width = 1 << 16
-    try:
-        _, indent, offset = load_yaml_guess_indent(text)
-        if indent is not None:
-            round_trip.indent(mapping=2, sequence=indent, offset=offset or 0)
-        document = round_trip.load(text)
-    except YAMLError as error:
-        raise ValueError(str(error).splitlines()[0]) from error
-    _change(document, json_patch(document, changes))
-    out = StringIO()
-    round_trip.dump(document, out)
-    return out.getvalue()
+    before = manifest.load(text)
+    wanted = before
+    for operation in json_patch(before, changes):
+        for small in _small(wanted, operation):
+            wanted = apply(wanted, [small])
+            if not _made(manifest.load(text), small):  # an anchor that was changed has changed its aliases too
+                text = Marked(text).change(small, wanted)
+    if manifest.load(text) != wanted:
+        raise ValueError("the YAML shares what is to be changed with other places (an anchor, a merge key)")
+    return text
 
 
-def _change(document: Any, patch: list[dict[str, Any]]) -> None:
-    """RFC 6902 `add`, `replace` and `remove` in place: only so do the comments of what is around stay."""
-    for operation in patch:
-        *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:])
-        at = document
-        for part in parents:
-            at = at[int(part)] if isinstance(at, list) else at[part]
-        if operation["op"] == "remove":
-            del at[int(last) if isinstance(at, list) else last]
-        elif isinstance(at, list):
-            at.insert(len(at) if last == "-" else int(last), operation["value"])
+def _small(obj: Any, operation: Operation) -> Iterator[Operation]:
+    """The operation, a replaced object taken apart, so that the fields which stay the same keep their lines."""
+    path, value = operation["path"], operation.get("value")
+    old = _get(obj, tokens(path)) if operation["op"] == "replace" else None
+    if not isinstance(old, Mapping) or not isinstance(value, Mapping) or not old or not value:
+        yield operation
+        return
+    if not set(old) & set(value):
+        yield operation
+        return
+    for key, new in value.items():
+        at = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+        if key not in old:
+            yield {"op": "add", "path": at, "value": new}
+        elif old[key] != new:
+            yield from _small(obj, {"op": "replace", "path": at, "value": new})
+    for key in old.keys() - value.keys():
+        yield {"op": "remove", "path": f"{path}/{key.replace('~', '~0').replace('/', '~1')}"}
+
+
+def _made(obj: Any, operation: Operation) -> bool:
+    """The object is already as the operation would leave it."""
+    *parents, last = tokens(operation["path"])
+    at = _get(obj, parents)
+    if operation["op"] == "remove":
+        return isinstance(at, Mapping) and last not in at
+    if last == "-":
+        return isinstance(at, list) and operation["value"] in at
+    return at is not None and _get(at, [last]) == operation["value"] and operation["value"] is not None
+
+
+def tokens(pointer: str) -> list[str]:
+    """The parts of a JSON Pointer."""
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
+def _get(obj: Any, parts: Sequence[str]) -> Any:
+    for part in parts:
+        if isinstance(obj, list):
+            obj = obj[int(part)] if part.isdigit() and int(part) < len(obj) else None
         else:
-            at[last] = operation["value"]
+            obj = obj.get(part) if isinstance(obj, Mapping) else None
+    return obj
 
 
 def diff(before: str, after: str, name: str) -> str:
     """A unified diff, empty where nothing differs."""
-    return "".join(
-        difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), name, f"{name} (fixed)")
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), name, f"{name} (fixed)"
     )
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

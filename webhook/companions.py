@@ -1,0 +1,146 @@
+"""The objects beside a workload (Service, HorizontalPodAutoscaler, PersistentVolumeClaim …) and which belong to it.
+
+Found in the same files, or by a scan in the cluster. What is not here is unknown, not missing, unless `whole` says that
+everything is here; `holds_release` says where the files plausibly hold all that belongs to a workload.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from webhook.path import FieldPath
+from webhook.workload import JSON, Workload
+
+Key = tuple[str, str]
+"""(API group, kind)."""
+
+_SERVICE: Key = ("", "Service")
+_CLAIM: Key = ("", "PersistentVolumeClaim")
+_CONFIG_MAP: Key = ("", "ConfigMap")
+_HPA: Key = ("autoscaling", "HorizontalPodAutoscaler")
+_SCALED_OBJECT: Key = ("keda.sh", "ScaledObject")
+_BUDGET: Key = ("policy", "PodDisruptionBudget")
+
+
+@dataclass(frozen=True)
+class Companions:
+    """The objects of one input: a directory's files, standard input, or what a scan has read."""
+
+    objects: tuple[JSON, ...] = ()
+    whole: bool = False
+    """Everything of the namespace is here, so that what is not here does not exist."""
+
+    @cached_property
+    def config_maps(self) -> Mapping[str, JSON]:
+        """Name → ConfigMap."""
+        return {_name(one): one for one in self._by_kind.get(_CONFIG_MAP, ())}
+
+    def services(self, workload: Workload) -> list[JSON]:
+        """The Services that select the workload's Pods."""
+        labels = _mapping(workload.metadata.get("labels"))
+        return [
+            one
+            for one in self._near(_SERVICE, workload)
+            if (selector := _mapping(FieldPath(("spec", "selector")).get(one)))
+            and all(labels.get(key) == value for key, value in selector.items())
+        ]
+
+    def autoscalers(self, workload: Workload) -> list[JSON]:
+        """The HorizontalPodAutoscalers and KEDA ScaledObjects whose target the workload is."""
+        return [
+            one
+            for kind in (_HPA, _SCALED_OBJECT)
+            for one in self._near(kind, workload)
+            if _targets(one, workload) and workload.name
+        ]
+
+    def disruption_budgets(self, workload: Workload) -> list[JSON]:
+        """The PodDisruptionBudgets that select the workload's Pods."""
+        labels = _mapping(workload.metadata.get("labels"))
+        return [
+            one
+            for one in self._near(_BUDGET, workload)
+            if _selects(_mapping(FieldPath(("spec", "selector")).get(one)), labels)
+        ]
+
+    def claim(self, workload: Workload, name: str) -> JSON | None:
+        """The PersistentVolumeClaim of that name that the workload's Pods mount, None where it is not here."""
+        return next((one for one in self._near(_CLAIM, workload) if _name(one) == name), None)
+
+    def holds_release(self, workload: Workload) -> bool:
+        """What belongs to the workload is plausibly all here: something that addresses or scales it is."""
+        return self.whole or bool(self.services(workload) or self.autoscalers(workload))
+
+    @cached_property
+    def _by_kind(self) -> Mapping[Key, list[JSON]]:
+        found: dict[Key, list[JSON]] = {}
+        for one in self.objects:
+            found.setdefault(_key(one), []).append(one)
+        return found
+
+    def _near(self, kind: Key, workload: Workload) -> Iterator[JSON]:
+        """The objects of a kind in the workload's namespace, where both say one (what applies them may add it)."""
+        for one in self._by_kind.get(kind, ()):
+            namespace = _mapping(one.get("metadata")).get("namespace")
+            if not namespace or not workload.namespace or namespace == workload.namespace:
+                yield one
+
+
+def together(objects: Iterable[JSON]) -> bool:
+    """Whether the objects can be one release: none of them would overwrite another one."""
+    names = Counter(
+        (*_key(one), _mapping(one.get("metadata")).get("namespace"), _name(one)) for one in objects if _name(one)
+    )
+    return max(names.values(), default=0) <= 1
+
+
+def describe(obj: JSON) -> str:
+    """ "HorizontalPodAutoscaler llama-70b", as messages name a companion."""
+    return f"{obj.get('kind')} {_name(obj)}"
+
+
+def replicas(obj: JSON) -> tuple[int | None, int | None]:
+    """The least and the most replicas that an autoscaler sets, None where it does not say (their defaults are 1 for a
+    HorizontalPodAutoscaler's minimum, 0 and 100 for a ScaledObject)."""
+    spec = _mapping(obj.get("spec"))
+    names = ("minReplicaCount", "maxReplicaCount") if _key(obj) == _SCALED_OBJECT else ("minReplicas", "maxReplicas")
+    low, high = (spec.get(name) for name in names)
+    return low if isinstance(low, int) else None, high if isinstance(high, int) else None
+
+
+def _key(obj: JSON) -> Key:
+    return str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+
+
+def _name(obj: JSON) -> str:
+    return str(_mapping(obj.get("metadata")).get("name") or "")
+
+
+def _targets(obj: JSON, workload: Workload) -> bool:
+    """`scaleTargetRef` names the workload; KEDA's default kind is Deployment (keda.sh ScaledObject specification)."""
+    ref = _mapping(FieldPath(("spec", "scaleTargetRef")).get(obj))
+    return ref.get("name") == workload.name and ref.get("kind", "Deployment") == workload.kind
+
+
+def _selects(selector: JSON, labels: JSON) -> bool:
+    """A label selector of Kubernetes (k8s.io/apimachinery pkg/apis/meta/v1, LabelSelector); an empty one selects all."""
+    wanted = _mapping(selector.get("matchLabels"))
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    expressions = selector.get("matchExpressions")
+    return all(_holds(_mapping(one), labels) for one in (expressions if isinstance(expressions, list) else ()))
+
+
+def _holds(expression: JSON, labels: JSON) -> bool:
+    key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values") or []
+    if operator in ("Exists", "DoesNotExist"):
+        return (key in labels) == (operator == "Exists")
+    return (labels.get(key) in values if key in labels else False) == (operator == "In")
+
+
+def _mapping(value: object) -> Mapping[Any, Any]:
+    return value if isinstance(value, Mapping) else {}
