@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from webhook import manifest
+from webhook.companions import Companions
 from webhook.facts import Facts
 from webhook.lint import lint
 from webhook.policy import builtin, document
@@ -30,8 +31,15 @@ def printed(path: Path) -> str:
     """What `podfit check` prints of one example file."""
     policy = builtin()
     read = manifest.read(path.read_bytes(), path.name)
-    reports = (lint(document.object, policy, Facts(), where="check") for document in read.documents)
+    facts = beside(read)
+    reports = (lint(document.object, policy, facts, where="check") for document in read.documents)
     return "\n".join(text.check(path.name, report) for report in reports if report.results)
+
+
+def beside(read: manifest.Manifests) -> Facts:
+    """The facts of one example file: its objects know each other."""
+    held = Companions(tuple(document.object for document in read.documents))
+    return Facts(companions=held, config_maps=held.config_maps)
 
 
 def examples(rule_id: str, kind: str) -> list[Path]:

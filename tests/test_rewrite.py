@@ -1,4 +1,5 @@
 """`podfit fix` changes the lines that it must, and no other."""
+# ruff: noqa: E501 - a text and what becomes of it stand side by side
 
 from __future__ import annotations
 
@@ -98,7 +99,9 @@ def test_a_diff_names_the_file_and_a_missing_line_break() -> None:
 
 
 _names = st.sampled_from(["a", "b", "image", "x-y", "true"])
-_scalars = st.one_of(st.integers(-9, 99), st.booleans(), st.sampled_from(["", "8Gi", "a b", "yes", "1", "l1\nl2", "#", "-"]))
+_scalars = st.one_of(
+    st.integers(-9, 99), st.booleans(), st.sampled_from(["", "8Gi", "a b", "yes", "1", "l1\nl2", "#", "-"])
+)
 _values: Any = st.recursive(
     _scalars, lambda inner: st.one_of(st.dictionaries(_names, inner, max_size=3), st.lists(inner, max_size=3)), max_leaves=8
 )  # fmt: skip
@@ -118,7 +121,7 @@ def test_the_text_means_what_the_edit_means(obj: Any, style: Any, value: Any, da
     text = yaml.safe_dump(obj, sort_keys=False, **style)
     obj = manifest.load(text)
     path = data.draw(st.sampled_from(_places(obj)[1:]))
-    op = data.draw(st.sampled_from(["set", "remove", "append", "below"]))
+    op: Any = data.draw(st.sampled_from(["set", "remove", "append", "below"]))
     edit = Edit(FieldPath((*path, "new")), value) if op == "below" else Edit(FieldPath(path), value, op)
     try:
         patch = json_patch(deepcopy(obj), [edit])

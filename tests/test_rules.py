@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scripts.docs import EXAMPLES, examples, printed
+from scripts.docs import EXAMPLES, beside, examples, printed
 from webhook import manifest
 from webhook.facts import Facts
 from webhook.lint import Report, lint
@@ -32,7 +32,8 @@ def _cases(kind: str) -> list[Any]:
 def _reports(path: Path) -> list[tuple[Any, Report]]:
     read = manifest.read(path.read_bytes(), path.name)
     assert not read.errors, read.errors
-    found = [(doc.object, lint(doc.object, builtin(), Facts(), where="check")) for doc in read.documents]
+    facts = beside(read)
+    found = [(doc.object, lint(doc.object, builtin(), facts, where="check")) for doc in read.documents]
     assert not [error for _, report in found for error in report.errors]
     return found
 

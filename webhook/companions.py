@@ -127,7 +127,7 @@ def _targets(obj: JSON, workload: Workload) -> bool:
 
 
 def _selects(selector: JSON, labels: JSON) -> bool:
-    """A label selector of Kubernetes (k8s.io/apimachinery pkg/apis/meta/v1, LabelSelector); an empty one selects all."""
+    """Kubernetes' label selector (k8s.io/apimachinery pkg/apis/meta/v1, LabelSelector); an empty one selects all."""
     wanted = _mapping(selector.get("matchLabels"))
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
@@ -136,10 +136,10 @@ def _selects(selector: JSON, labels: JSON) -> bool:
 
 
 def _holds(expression: JSON, labels: JSON) -> bool:
-    key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values") or []
+    key, operator, values = str(expression.get("key")), expression.get("operator"), expression.get("values") or []
     if operator in ("Exists", "DoesNotExist"):
-        return (key in labels) == (operator == "Exists")
-    return (labels.get(key) in values if key in labels else False) == (operator == "In")
+        return (key in labels) is (operator == "Exists")
+    return (key in labels and labels[key] in values) is (operator == "In")
 
 
 def _mapping(value: object) -> Mapping[Any, Any]:

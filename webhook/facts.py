@@ -85,7 +85,7 @@ class Facts:
     """Bytes of the served checkpoint's tensors, where they were counted."""
     config_maps: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef` and `--config`."""
-    companions: Companions = Companions()
+    companions: Companions = field(default_factory=Companions)
     """The objects beside the one that is judged; none at admission, where a Deployment arrives before its HPA."""
 
     @cached_property
@@ -94,8 +94,8 @@ class Facts:
         import hashlib  # here: `podfit check` asks for no version
 
         packaged = str(data.load("facts")["version"])
-        given = [self.gpu, self.gpu_memory, self.models, self.weights_bytes, self.config_maps]
-        given.append(self.companions.objects)
+        beside = self.companions.objects
+        given = [self.gpu, self.gpu_memory, self.models, self.weights_bytes, self.config_maps, beside]
         if not any(given):
             return packaged
         text = json.dumps(given, sort_keys=True, default=repr)

@@ -20,7 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "fix",
         help="show (or write) the repairs of what check finds",
         description="Shows the repairs of what `podfit check` finds as a diff; --write makes them. Comments, order and "
-        "every other line stay. A policy's `fix` speaks of the webhook; a rule in mode ignore or audit is left alone.",
+        "every other line stay. What a policy says `fix: false` of is left alone.",
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE|DIR|-", help="- is standard input, its repair standard output"

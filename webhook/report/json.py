@@ -40,6 +40,6 @@ def finding(report: Report, judged: Judged) -> dict[str, Any]:
         "message": judged.finding.message,
         "details": list(judged.finding.details),
         "certainty": judged.finding.certainty,
-        "fix": json_patch(report.object, judged.finding.fix) if judged.repairable else None,
+        "fix": json_patch(report.object, judged.finding.fix) if judged.applies else None,
         "suggestions": list(judged.finding.suggestions),
     }

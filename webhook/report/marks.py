@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ALIAS = re.compile(r"[\s:]*(\*[^\s,\]}]+)")
@@ -97,10 +97,9 @@ class Marked:
     def _item_start(self, at: SequenceNode, index: int) -> int:
         """Somewhere between the item's dash or comma and the item."""
         if index == 0:
-            first = at.value[0]
-            own = first.start_mark.index > at.start_mark.index
-            start = first.start_mark.index if own else self.text.index("-[" [at.flow_style], at.start_mark.index) + 1
-            return min(start, first.start_mark.index) if own else start
+            opened = self.text.index("[" if at.flow_style else "-", at.start_mark.index) + 1
+            first = at.value[0].start_mark.index
+            return min(opened, first) if first > at.start_mark.index else opened
         end = self._end(at.value[index - 1], self._item_start(at, index - 1))
         mark = "," if at.flow_style else "-"
         return self.text.index(mark, end) + 1
@@ -117,12 +116,12 @@ class Marked:
             header = self.text[node.start_mark.index :].split("\n", 1)[0]
             kept = self.text[:end] if "+" in header.split("#")[0] else self.text[:end].rstrip()
             return len(kept.removesuffix("\n").removesuffix("\r"))
-        if node.flow_style:
-            return int(node.end_mark.index)
-        if isinstance(node, MappingNode):
-            key, value = max(node.value, key=lambda pair: pair[0].start_mark.index)
+        if isinstance(node, MappingNode) and not node.flow_style:
+            key, value = node.value[-1]
             return self._end(value, key.end_mark.index)
-        return self._end(node.value[-1], self._item_start(node, len(node.value) - 1))
+        if isinstance(node, SequenceNode) and not node.flow_style:
+            return self._end(node.value[-1], self._item_start(node, len(node.value) - 1))
+        return int(node.end_mark.index)
 
     # ── changing ──
 
@@ -177,11 +176,11 @@ class Marked:
             opened = self.text.rindex("{" if isinstance(at, MappingNode) else "[", 0, close)
             return self._splice(opened + 1, close, self._flow(more)[1:-1])
         last = at.value[-1]
-        if isinstance(at, MappingNode):
-            start, end = last[0].start_mark.index, self._end(last[1], last[0].end_mark.index)
-        else:
+        if isinstance(at, SequenceNode):
             start = last.start_mark.index
             end = self._end(last, self._item_start(at, len(at.value) - 1))
+        else:
+            start, end = last[0].start_mark.index, self._end(last[1], last[0].end_mark.index)
         before = self.text[self._line(start) : start]
         if before.strip() or self._line(start) <= at.start_mark.index:
             return self._splice(end, end, f", {self._flow(more)[1:-1]}")
@@ -211,19 +210,18 @@ class Marked:
         return self._splice(begin, end, self._below(value, column))
 
     def _remove(self, at: Node, part: str, path: Sequence[str]) -> str:
-        key, child, _ = self._child(at, part)
+        _, child, _ = self._child(at, part)
         if child is None:
             raise ValueError(f"{'/'.join(path)} stands elsewhere (a merge key)")
-        entries = at.value
+        entries: list[Any] = at.value
         if len(entries) == 1:
             start, end = at.start_mark.index, self._end(at, at.start_mark.index)
             return self._splice(start, end, "{}" if isinstance(at, MappingNode) else "[]")
         if isinstance(at, MappingNode):
-            assert key is not None
-            index = next(i for i, (one, _) in enumerate(entries) if one is key)
+            index = next(i for i, (_, one) in enumerate(entries) if one is child)
             starts = [one.start_mark.index for one, _ in entries]
-            end = self._end(child, key.end_mark.index)
-        else:
+            end = self._end(child, entries[index][0].end_mark.index)
+        elif isinstance(at, SequenceNode):
             index = int(part)
             starts = [self._item_start(at, i) for i in range(len(entries))]
             end = self._end(child, starts[index])
@@ -240,7 +238,7 @@ class Marked:
     # ── writing ──
 
     def _block(self, node: Node) -> bool:
-        return not node.flow_style
+        return isinstance(node, CollectionNode) and not node.flow_style
 
     def _inline(self, value: Any, style: str | None = None) -> str:
         """A value on one line, a text in the quotes that the one before it had."""
@@ -253,16 +251,18 @@ class Marked:
     def _flow(self, value: Any) -> str:
         if self.json:
             return json.dumps(value, ensure_ascii=False)
-        out = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, width=_WIDE, allow_unicode=True)
+        out = yaml.dump(
+            value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, width=_WIDE, allow_unicode=True
+        )
         return str(out).removesuffix("\n").removesuffix("\n...")
 
     def _dump(self, value: Any) -> str:
         """Block style, as the rest of the document is indented."""
         dumper = _Indented if self.offset else _Dumper
-        out = yaml.dump(
-            value, Dumper=dumper, default_flow_style=False, sort_keys=False, width=_WIDE, allow_unicode=True,
-            indent=self.step,
-        )  # fmt: skip
+        return self._yaml(value, dumper, default_flow_style=False, indent=self.step)
+
+    def _yaml(self, value: Any, dumper: type[_Dumper], **style: Any) -> str:
+        out = yaml.dump(value, Dumper=dumper, sort_keys=False, width=_WIDE, allow_unicode=True, **style)
         return str(out).removesuffix("\n").removesuffix("\n...")
 
     def _below(self, value: Any, column: int) -> str:
@@ -291,7 +291,7 @@ class Marked:
         """How the document indents: objects below a key, and the dashes of a list below its key."""
         steps, offsets, queue, seen = [], [], [self.root], set()
         for node in queue:
-            if id(node) in seen or isinstance(node, ScalarNode) or node.flow_style:
+            if id(node) in seen or not self._block(node):
                 continue
             seen.add(id(node))
             if isinstance(node, SequenceNode):
@@ -299,7 +299,7 @@ class Marked:
                 continue
             for key, value in node.value:
                 queue.append(value)
-                if isinstance(value, ScalarNode) or value.flow_style or value.start_mark.index < key.end_mark.index:
+                if not self._block(value) or value.start_mark.index < key.end_mark.index:
                     continue
                 # With an anchor the mark is the anchor's, on the key's line.
                 if isinstance(value, MappingNode):

@@ -50,7 +50,7 @@ def _document(text: str, changes: Sequence[Edit]) -> str:
     wanted = before
     for operation in json_patch(before, changes):
         for small in _small(wanted, operation):
-            wanted = apply(wanted, [small])
+            wanted = apply(wanted, [dict(small)])
             if not _made(manifest.load(text), small):  # an anchor that was changed has changed its aliases too
                 text = Marked(text).change(small, wanted)
     if manifest.load(text) != wanted:
