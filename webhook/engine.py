@@ -141,15 +141,17 @@ class Engine:
 
     @cached_property
     def alternatives(self) -> tuple[str, ...]:
-        """Changes that would fit the GPU, computed by the planner that refused: cheapest first."""
+        """Changes that would fit the GPU, computed by the planner that refused: best first."""
+        return tuple(one.text + self._also(one) for one in self.changes())
+
+    def changes(self, *, most: int = solve.MOST, steps: int = solve.STEPS) -> list[solve.Alternative]:
+        """At most `most` changes that would fit, best first, found with at most `steps` plans."""
         if self.model is None or self.gpu is None:
-            return ()
-        return tuple(
-            alternative.text + self._also(alternative)
-            for alternative in solve.alternatives(
-                self.args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env
-            )
-        )
+            return []
+        return solve.alternatives(
+            self.args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env,
+            most=most, steps=steps,
+        )  # fmt: skip
 
     def _also(self, alternative: solve.Alternative) -> str:
         """What must change with it, so that following the advice leads to no other refusal."""

@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from webhook import release
-from webhook.cli import edge
+from webhook.cli import edge, plot
 from webhook.engine import Engine
 from webhook.facts import Facts, GivenModel
 from webhook.gpu import Accelerator
 from webhook.lint import Judged, Report, lint
+from webhook.memory import sweep
 from webhook.model import given
 from webhook.policy import Policy, builtin
 from webhook.report import json as as_json
 from webhook.report import plan as as_plan
+from webhook.report import sweep as as_sweep
 from webhook.report import text
 
+FIT_MOST, FIT_STEPS = 12, 5000
+"""A person who asks for changes gets more of them, and waits longer (under a second) than a webhook may."""
 SPOKEN_OF = ("command", "args", "resources")
 """Fields of the made-up container that a command line speaks of; a plan says nothing of probes, volumes and limits."""
 
@@ -31,7 +35,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "plan",
         help="both memory ledgers of one vLLM command line",
-        usage="podfit plan --gpu NAME[:COUNT] [--vllm-version V] [--model-config FILE] -- vllm serve MODEL …\n"
+        usage="podfit plan --gpu NAME[:COUNT] [--vllm-version V] [--model-config FILE] [--fit] [--sweep]\n"
+        "                   -- vllm serve MODEL …\n"
         "       podfit plan --batch FILE|-",
         description="Plans one vLLM command line: will it start, and with how much KV cache?",
     )
@@ -40,6 +45,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--vllm-version", metavar="V", help="such as 0.27.1; default: unknown, planned as every one")
     parser.add_argument("--model-config", metavar="FILE", help="the model's config.json, where the catalogue lacks it")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument("--fit", action="store_true", help="print every change that would fit, best first")
+    parser.add_argument(
+        "--sweep", action="store_true", help="print how many requests of which length fit on which accelerators"
+    )
+    parser.add_argument("--plot", metavar="FILE.svg|png", help="draw the sweep (needs the extra podfit[plot])")
     parser.add_argument("--batch", metavar="FILE|-", help="JSON lines in, JSON lines out (see docs/plan.md)")
     parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- vllm serve …")
     parser.set_defaults(run=run)
@@ -64,10 +74,22 @@ def run(args: argparse.Namespace) -> int:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         raise edge.UnusableError(f"{' '.join(argv[:4])} …: {problem}", 3 if report.errors else 2)
     (result,) = report.results
+    engine: Engine = result.engine
+    changes = engine.changes(most=FIT_MOST, steps=FIT_STEPS) if args.fit else []
+    rows = _sweep(engine, args.plot) if args.sweep or args.plot else []
     if args.format == "json":
-        print(json.dumps(_tree(report), indent=1, default=str))
+        tree = _tree(report)
+        if args.fit:
+            tree["alternatives"] = as_plan.alternatives(changes)
+        if rows:
+            tree["sweep"] = as_sweep.tree(rows)
+        print(json.dumps(tree, indent=1, default=str))
         return 0
-    print(as_plan.table(result.engine), end="")
+    print(as_plan.table(engine), end="")
+    if args.fit:
+        print("\n" + as_plan.fit(engine.plan.verdict, changes), end="")
+    if rows:
+        print("\n" + as_sweep.table(rows), end="")
     for judged in result.findings:
         if _planned(judged):
             print("\n" + text.block(judged, f"{judged.mode}  "))
@@ -85,6 +107,18 @@ def _model_config(path: Path) -> GivenModel:
     if errors:
         raise edge.UnusableError([error.replace(f"{path}: {given.CONFIG}", str(path)) for error in errors], 3)
     return replace(found["*"], source=f"config.json handed in: {path}")
+
+
+def _sweep(engine: Engine, drawn: str | None) -> list[sweep.Row]:
+    if engine.model is None:
+        raise edge.UnusableError("--sweep needs a model that is known; --model-config FILE gives one", 2)
+    if drawn:
+        plot.check(drawn)
+    rows = list(sweep.sweep(engine.args, engine.model.value, env=engine.command.env))
+    if drawn:
+        release = f"vLLM {engine.release}" if engine.release else "any vLLM"
+        plot.sweep(rows, f"{engine.model.value.id}, {release}: requests at once", drawn)
+    return rows
 
 
 def _report(argv: list[str], version: str | None, facts: Facts, policy: Policy) -> Report:

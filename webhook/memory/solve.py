@@ -1,29 +1,43 @@
-"""Changes that would fit, computed by the planner that refused: cheapest first, each enough by itself.
+"""Changes that would fit, computed by the planner that refused: least first, each enough by itself.
 
 Nothing here estimates: a change is applied to the arguments, the model or the accelerator, and `plan.fits` says
-whether the result fits. Lengths are found by bisection.
+whether the result fits. Ranked by what it changes (the answers of the model last), by the number of edits, and by what
+is given up: context and sequences before GPUs.
+
+A search costs a number of plans, not a time: the same manifest gets the same advice on every machine, and the
+benchmark holds the number against 15 ms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu, by_name
-from webhook.memory import parallel, plan, shape
-from webhook.memory.generations import possible
-from webhook.model import Model, derived_max_model_len
+from webhook.memory import parallel, plan, quantisation, shape
+from webhook.memory.generations import GENERATIONS, possible
+from webhook.memory.settings import default_utilization
+from webhook.model import Model, derived_max_model_len, quantised_copies
 
-MOST = 4
+MOST = 3
+"""Suggestions of a refusal."""
+STEPS = 100
+"""Plans that a refusal may cost: about 15 ms."""
 LEAST_CONTEXT = 2048
 """A shorter context than this is no answer worth giving."""
+SAFE_UTILIZATION = 0.95
+SHARES = (0.9, 0.92, 0.93, 0.94, SAFE_UTILIZATION)
+"""Before 0.20 the graphs come on top of it, so that more of it may fit less."""
+NODE = 8
+"""GPUs of one node."""
 PRODUCTS = (
     "NVIDIA-L4", "NVIDIA-A10G", "NVIDIA-A100-SXM4-40GB", "NVIDIA-L40S", "NVIDIA-A100-SXM4-80GB",
     "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200", "NVIDIA-B200",
 )  # fmt: skip
 """What clusters have, by memory and price: values of the label nvidia.com/gpu.product."""
+OTHER = "(changes the model's output)"
 
 
 @dataclass(frozen=True)
@@ -34,12 +48,70 @@ class Alternative:
     """For people."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Argument (vLLM's dest) → value; "gpus" → how many the container needs, "product" → the label's value."""
+    edits: int = 1
+    """How many things are edited."""
+    loss: float = 0.0
+    """What is given up, below 1 of context, sequences or speed; from 1 on it costs other hardware."""
+    changes_output: bool = False
+    """The model answers otherwise: an 8-bit KV cache, another checkpoint."""
+    stands_for: Mapping[str, Any] = field(default_factory=dict)
+    """What was planned in place of a change that is no argument (a checkpoint that is not in the catalogue)."""
+
+    @property
+    def rank(self) -> tuple[bool, int, float]:
+        """Less is better."""
+        return self.changes_output, self.edits, self.loss
 
 
-class Fits(Protocol):
-    """Whether the engine fits with these arguments changed, on these products instead of its own."""
+class SpentError(Exception):
+    """The search has cost what it may cost."""
 
-    def __call__(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> bool: ...
+
+@dataclass
+class Search:
+    """One engine, and what is asked of the planner."""
+
+    args: EngineArgs
+    model: Model
+    accelerator: Accelerator
+    gpu_memory: int | None
+    env: Mapping[str, str] | None
+    steps: int
+    """Plans that are left."""
+
+    def __post_init__(self) -> None:
+        self._releases = [self.args.release] if self.args.release else list(possible(self.model, self.args))
+        self._counted = shape.of(self.model)
+        self.cut = parallel.read(self.args, self.env)
+
+    def fits(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None, model: Model | None = None) -> bool:
+        """Whether the engine fits with these arguments changed, on these products, with this checkpoint."""
+        # another product: what was measured on this one says nothing
+        where = replace(self.accelerator, gpus=tuple(gpus)) if gpus else self.accelerator
+        memory = None if gpus else self.gpu_memory
+        counted = shape.of(model) if model else self._counted
+        changed = with_changes(self.args, changes)
+        for index, release in enumerate(self._releases):
+            if self.steps <= 0:
+                raise SpentError
+            self.steps -= 1
+            one = replace(changed, release=release)
+            if not plan.fits(one, model or self.model, where, gpu_memory=memory, env=self.env, counted=counted):
+                self._releases.insert(0, self._releases.pop(index))  # the likeliest to fail again: asked first
+                return False
+        return True
+
+    def given(self, dest: str) -> int | None:
+        """A whole number above 0 from the command line."""
+        value = self.args.given.get(dest)
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def with_changes(args: EngineArgs, changes: Mapping[str, Any]) -> EngineArgs:
+    """The command line with some arguments changed."""
+    own = {dest: value for dest, value in changes.items() if dest not in ("gpus", "product", "model")}
+    unresolved = {dest: why for dest, why in args.unresolved.items() if dest not in own}
+    return replace(args, given={**args.given, **own}, unresolved=unresolved)
 
 
 def alternatives(
@@ -49,74 +121,106 @@ def alternatives(
     *,
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
+    products: Sequence[str] = PRODUCTS,
+    most: int = MOST,
+    steps: int = STEPS,
 ) -> list[Alternative]:
-    """At most four changes after which the plan's verdict is `fits`; none where nothing simple helps.
+    """At most `most` changes after which the plan's verdict is `fits`, best first; none where nothing simple helps.
 
-    What changes the model's output (a KV cache in 8 bits, a quantised checkpoint) says so and comes last.
+    `products`: labels of the accelerators that there are. `steps`: plans that the search may cost; where they are
+    spent, what was found until then is the answer.
     """
-
-    counted = shape.of(model)
-
-    releases = [args.release] if args.release else list(possible(model))
-
-    def fits(changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> bool:
-        # another product: what was measured on this one says nothing
-        where = replace(accelerator, gpus=tuple(gpus)) if gpus else accelerator
-        memory = None if gpus else gpu_memory
-        changed = _with(args, changes)
-        for index, release in enumerate(releases):
-            one = replace(changed, release=release)
-            if not plan.fits(one, model, where, gpu_memory=memory, env=env, counted=counted):
-                releases.insert(0, releases.pop(index))  # the likeliest to fail again: asked first from now on
-                return False
-        return True
-
-    same = [*_length(args, model, fits), *_batch(args, fits)]
-    found = [*same[:2], *_more_gpus(args, model, accelerator, fits), *_product(accelerator, fits)]
-    found = found[: MOST - 1] if len(found) >= MOST else found
-    for alternative in _other_output(args, model, accelerator, fits):
-        if len(found) >= MOST:
-            break
-        found.append(alternative)
-    return found
+    search = Search(args, model, accelerator, gpu_memory, env, steps)
+    found: list[Alternative] = []
+    finders: Sequence[Callable[[], Iterator[Alternative]]] = (
+        lambda: _utilization(search), lambda: _length(search), lambda: _batch(search), lambda: _more_gpus(search),
+        lambda: _product(search, products), lambda: _cache_dtype(search), lambda: _checkpoint(search),
+        lambda: _both(search, found), lambda: _product_and_gpus(search, products, found),
+    )  # fmt: skip
+    try:
+        for finder in finders:
+            found.extend(finder())
+    except SpentError:
+        pass
+    return sorted(found, key=lambda one: one.rank)[:most]
 
 
-def _with(args: EngineArgs, changes: Mapping[str, Any]) -> EngineArgs:
-    unresolved = {dest: why for dest, why in args.unresolved.items() if dest not in changes}
-    return replace(args, given={**args.given, **changes}, unresolved=unresolved)
+def fewer_ranks(
+    args: EngineArgs, model: Model, accelerator: Accelerator, *, env: Mapping[str, str] | None = None, requests: float
+) -> int | None:
+    """The least tensor-parallel size, below the one now, with which this engine still fits with the same context and at
+    least `requests` of it at once; None where it needs them all."""
+    now = parallel.read(args, env)
+    if now.pp * now.pcp * now.dcp > 1:
+        return None
+    for size in (1, 2, 4):
+        if size < now.tp and divisible(model, size):
+            changed = with_changes(args, {"tensor_parallel_size": size})
+            judged = plan.judge(changed, model, accelerator, env=env)
+            if judged.verdict == "fits" and judged.ledger and (judged.ledger.max_concurrency or 0) >= requests:
+                return size
+    return None
 
 
-def _length(args: EngineArgs, model: Model, fits: Fits, also: Mapping[str, Any] | None = None) -> Iterator[Alternative]:
-    """The longest context that fits, in steps of 1,024 tokens."""
-    given = args.given.get("max_model_len")
-    longest = given if isinstance(given, int) and given > 0 else derived_max_model_len(model, args.release)
+def _utilization(search: Search) -> Iterator[Alternative]:
+    """The least share of the GPU that fits, up to what leaves room for the context; a smaller one where vLLM would
+    find too little free."""
+    given = search.args.given.get("gpu_memory_utilization")
+    usual = default_utilization(search.args.release or GENERATIONS[-1])
+    now = given if isinstance(given, int | float) and not isinstance(given, bool) else usual
+    if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
+        return
+    shares = (SAFE_UTILIZATION, 0.92, 0.9) if now > SAFE_UTILIZATION else tuple(one for one in SHARES if one > now)
+    for share in shares:
+        if search.fits({"gpu_memory_utilization": share}):
+            yield Alternative(
+                f"--gpu-memory-utilization {share:g}", {"gpu_memory_utilization": share}, loss=abs(share - now)
+            )
+            return
+
+
+def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int | None:
+    """The longest context that fits with `also`, in steps of 1,024 tokens; None where none worth giving does."""
+    longest = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release)
     if longest is None:
-        return
-    also = also or {}
+        return None
     low, high = 0, (longest - 1) // 1024
-    if high * 1024 < LEAST_CONTEXT or not fits({**also, "max_model_len": LEAST_CONTEXT}):
-        return
+    if high * 1024 < LEAST_CONTEXT or not search.fits({**also, "max_model_len": LEAST_CONTEXT}, gpus):
+        return None
+    low = LEAST_CONTEXT // 1024
     while low < high:
         middle = (low + high + 1) // 2
-        if fits({**also, "max_model_len": middle * 1024}):
+        if search.fits({**also, "max_model_len": middle * 1024}, gpus):
             low = middle
         else:
             high = middle - 1
-    if low * 1024 >= LEAST_CONTEXT:
-        tokens = low * 1024
-        yield Alternative(f"--max-model-len {tokens}", {**also, "max_model_len": tokens})
+    return low * 1024
 
 
-def _batch(args: EngineArgs, fits: Fits) -> Iterator[Alternative]:
-    """At the edge: fewer sequences at once, or no CUDA graphs."""
-    given = args.given.get("max_num_seqs")
-    current = given if isinstance(given, int) and given > 0 else 1024
-    for seqs in (256, 128, 64, 16):
-        if seqs < current and fits({"max_num_seqs": seqs}):
-            yield Alternative(f"--max-num-seqs {seqs}", {"max_num_seqs": seqs})
-            return
-    if not args.given.get("enforce_eager") and fits({"enforce_eager": True}):
-        yield Alternative("--enforce-eager (slower)", {"enforce_eager": True})
+def _lost(search: Search, tokens: int) -> float:
+    whole = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release) or tokens
+    return 1 - tokens / whole
+
+
+def _length(search: Search) -> Iterator[Alternative]:
+    if tokens := _longest(search, {}):
+        yield Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}, loss=_lost(search, tokens))
+
+
+def _batch(search: Search) -> Iterator[Alternative]:
+    """At the edge: fewer sequences at once, smaller batches, or no CUDA graphs."""
+    seqs = search.given("max_num_seqs") or 1024
+    for fewer in (256, 128, 64, 16):
+        if fewer < seqs and search.fits({"max_num_seqs": fewer}):
+            yield Alternative(f"--max-num-seqs {fewer}", {"max_num_seqs": fewer}, loss=0.5 * (1 - fewer / seqs))
+            break
+    tokens = search.given("max_num_batched_tokens")
+    for smaller in (8192, 2048):
+        if tokens and smaller < tokens and search.fits({"max_num_batched_tokens": smaller}):
+            yield Alternative(f"--max-num-batched-tokens {smaller}", {"max_num_batched_tokens": smaller}, loss=0.3)
+            break
+    if not search.args.given.get("enforce_eager") and search.fits({"enforce_eager": True}):
+        yield Alternative("--enforce-eager (slower)", {"enforce_eager": True}, loss=0.6)
 
 
 def divisible(model: Model, size: int) -> bool:
@@ -127,56 +231,151 @@ def divisible(model: Model, size: int) -> bool:
     return not groups or groups % size == 0 or size % groups == 0
 
 
-def _more_gpus(args: EngineArgs, model: Model, accelerator: Accelerator, fits: Fits) -> Iterator[Alternative]:
-    """The fewest GPUs of this product over which it fits: 2, 4 or 8, or 8 with a shorter context."""
-    if any(gpu.mig for gpu in accelerator.gpus):
+def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any], str]]:
+    """Ways to cut the engine over more GPUs of one node: (GPUs of the container, arguments, how it is written).
+
+    Tensor parallelism first; where no size divides the heads, pipeline stages.
+    """
+    now = search.cut
+    if any(gpu.mig for gpu in search.accelerator.gpus):
         return  # one process can't use two slices
-    now = parallel.read(args)
-    sizes = [size for size in (2, 4, 8) if size > now.tp and divisible(model, size)]
+    sizes = [size for size in (2, 4, NODE) if size > now.tp and divisible(search.model, size)]
     for size in sizes:
-        changes = {"tensor_parallel_size": size}
-        if fits(changes):
-            count = size * now.pp * now.dp_local
-            yield Alternative(f"{count} GPUs with --tensor-parallel-size {size}", {**changes, "gpus": count})
-            return
-    if sizes:
-        changes = {"tensor_parallel_size": sizes[-1]}
-        count = sizes[-1] * now.pp * now.dp_local
-        for shorter in _length(args, model, fits, changes):
-            length = shorter.changes["max_model_len"]
+        count = size * now.pp * now.dp_local
+        if count <= NODE * max(1, now.nnodes) or now.pp * now.dp_local > 1:
+            yield count, {"tensor_parallel_size": size}, f"--tensor-parallel-size {size}"
+    if not sizes and now.pp == 1:
+        for stages in (2, 4, NODE):
+            if stages <= (search.model.num_hidden_layers or 0) and now.tp * stages <= NODE:
+                count = now.tp * stages * now.dp_local
+                yield count, {"pipeline_parallel_size": stages}, f"--pipeline-parallel-size {stages}"
+
+
+def _more_gpus(search: Search) -> Iterator[Alternative]:
+    """The fewest GPUs of this product over which it fits, or the most with a shorter context."""
+    now = search.cut.world_size * search.cut.dp_local
+    last: tuple[int, Mapping[str, Any], str] | None = None
+    for count, changes, how in _cuts(search):
+        if search.fits(changes):
             yield Alternative(
-                f"{count} GPUs with --tensor-parallel-size {sizes[-1]} and --max-model-len {length}",
-                {**shorter.changes, "gpus": count},
+                f"{count} GPUs with {how}", {**changes, "gpus": count}, edits=2, loss=1 + (1 - now / count)
+            )
+            return
+        last = count, changes, how
+    if last:
+        count, changes, how = last
+        if tokens := _longest(search, changes):
+            yield Alternative(
+                f"{count} GPUs with {how} and --max-model-len {tokens}",
+                {**changes, "gpus": count, "max_model_len": tokens},
+                edits=3,
+                loss=1 + (1 - now / count) + _lost(search, tokens),
             )
 
 
-def _product(accelerator: Accelerator, fits: Fits) -> Iterator[Alternative]:
-    """The smallest single product that fits with nothing else changed."""
-    if any(gpu.vendor != "nvidia" for gpu in accelerator.gpus):
+def _larger(search: Search, products: Sequence[str]) -> Iterator[tuple[str, tuple[Gpu, ...], float]]:
+    """Products with more memory than now: (label, what it may be, how much of it is new)."""
+    if any(gpu.vendor != "nvidia" for gpu in search.accelerator.gpus):
         return
-    enough = max((gpu.memory for gpu in accelerator.gpus), default=0)
-    for label in PRODUCTS:
+    enough = max((gpu.memory for gpu in search.accelerator.gpus), default=0)
+    for label in products:
         gpus = by_name(label)
-        if gpus and min(gpu.memory for gpu in gpus) > 1.05 * enough and fits({}, gpus):
-            yield Alternative(f"nodeSelector nvidia.com/gpu.product: {label}", {"product": label})
+        least = min((gpu.memory for gpu in gpus), default=0)
+        if least > 1.05 * enough:
+            yield label, gpus, 1 - enough / least
+
+
+def _product(search: Search, products: Sequence[str]) -> Iterator[Alternative]:
+    """The smallest single product that fits with nothing else changed."""
+    for label, gpus, more in _larger(search, products):
+        if search.fits({}, gpus):
+            yield Alternative(f"nodeSelector nvidia.com/gpu.product: {label}", {"product": label}, loss=1 + more)
             return
 
 
-def _other_output(args: EngineArgs, model: Model, accelerator: Accelerator, fits: Fits) -> Iterator[Alternative]:
-    """What changes the model's answers: 8-bit KV cache, quantised weights."""
-    warning = "(changes the model's output)"
-    if not _eight_bit(accelerator):
+def _product_and_gpus(search: Search, products: Sequence[str], found: Sequence[Alternative]) -> Iterator[Alternative]:
+    """Where neither more GPUs nor a larger one is enough: both."""
+    if any("gpus" in one.changes or "product" in one.changes for one in found):
         return
-    if not args.given.get("kv_cache_dtype") and fits({"kv_cache_dtype": "fp8"}):
-        yield Alternative(f"{warning} --kv-cache-dtype fp8", {"kv_cache_dtype": "fp8"})
-    if model.quantization_config or args.given.get("quantization"):
-        return
-    if fits({"quantization": "fp8"}):
-        yield Alternative(f"{warning} an FP8 checkpoint, or --quantization fp8", {"quantization": "fp8"})
-    elif fits({"quantization": "awq"}):
-        yield Alternative(f"{warning} an AWQ or GPTQ checkpoint in 4 bits", {})
+    now = search.cut.world_size * search.cut.dp_local
+    cuts = list(_cuts(search))
+    for label, gpus, more in _larger(search, products):
+        for count, changes, how in cuts:
+            if search.fits(changes, gpus):
+                yield Alternative(
+                    f"{count} GPUs with {how} and nodeSelector nvidia.com/gpu.product: {label}",
+                    {**changes, "gpus": count, "product": label},
+                    edits=3,
+                    loss=2 + more + (1 - now / count),
+                )
+                return
 
 
-def _eight_bit(accelerator: Accelerator) -> bool:
-    """FP8 weights and KV cache run from Ampere on (weights alone through Marlin before Ada)."""
-    return all(gpu.compute_capability is None or gpu.compute_capability >= (8, 0) for gpu in accelerator.gpus)
+def _both(search: Search, found: Sequence[Alternative]) -> Iterator[Alternative]:
+    """A larger share of the GPU and a shorter context, where neither alone keeps half of it and both keep much more."""
+    alone = max((one.changes.get("max_model_len", 0) for one in found), default=0)
+    kept = [one for one in found if not one.changes_output and one.loss < 0.5]
+    given = search.args.given.get("gpu_memory_utilization")
+    high = isinstance(given, int | float) and given >= SAFE_UTILIZATION
+    if kept or high or search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
+        return
+    for share in (SAFE_UTILIZATION, SHARES[1]):
+        also = {"gpu_memory_utilization": share}
+        if (tokens := _longest(search, also)) and tokens >= 1.5 * alone:
+            yield Alternative(
+                f"--gpu-memory-utilization {share:g} and --max-model-len {tokens}",
+                {**also, "max_model_len": tokens},
+                edits=2,
+                loss=_lost(search, tokens) + 0.05,
+            )
+            return
+
+
+def _least_capability(search: Search) -> tuple[int, int]:
+    return min((gpu.compute_capability or (0, 0) for gpu in search.accelerator.gpus), default=(0, 0))
+
+
+def _cache_dtype(search: Search) -> Iterator[Alternative]:
+    """An 8-bit KV cache: Ada and newer everywhere, Ampere only with some backends."""
+    changes = {"kv_cache_dtype": "fp8"}
+    wanted = _least_capability(search) >= (8, 9) and search.args.given.get("kv_cache_dtype") in (None, "auto")
+    if wanted and search.fits(changes):
+        yield Alternative(f"{OTHER} --kv-cache-dtype fp8", changes, changes_output=True)
+
+
+CAPABLE = {"FP8": (8, 0), "INT8": (8, 0), "INT4": (8, 0), "NVFP4": (10, 0), "bitsandbytes": (7, 5)}
+"""Scheme → the least compute capability that serves it well (vLLM 0.33 docs, features/quantization)."""
+OLDER = ("awq", "gptq")
+"""Formats with kernels for Turing (7.5) too."""
+
+
+def _is_capable(search: Search, copy: Model, scheme: quantisation.Scheme) -> bool:
+    method = str((copy.quantization_config or {}).get("quant_method"))
+    least = (7, 5) if method in OLDER and scheme.name == "INT4" else CAPABLE.get(scheme.name, (99, 0))
+    return _least_capability(search) >= least
+
+
+def _checkpoint(search: Search) -> Iterator[Alternative]:
+    """A quantised copy of the model from the catalogue, with as many bits as fit; else one that the user must find."""
+    if search.model.quantization_config or search.args.given.get("quantization"):
+        return
+    rated: list[tuple[bool, float, Model]] = []
+    for copy in quantised_copies(search.model):
+        scheme = quantisation.scheme(copy, None)
+        if scheme and _is_capable(search, copy, scheme):
+            rated.append((scheme.name == "bitsandbytes", scheme.bytes, copy))
+    tried: set[float] = set()
+    for slow, bytes_, copy in sorted(rated, key=lambda one: (one[0], -one[1])):
+        if round(bytes_, 1) in tried:
+            continue
+        tried.add(round(bytes_, 1))
+        if search.fits({}, model=copy):
+            yield Alternative(f"{OTHER} {copy.id}", {"model": copy.id}, loss=1 - bytes_ / 2 + slow, changes_output=True)
+            return
+    if not rated and _least_capability(search) >= (8, 0):
+        if search.fits({"quantization": "fp8"}):
+            changes = {"quantization": "fp8"}
+            yield Alternative(f"{OTHER} --quantization fp8", changes, loss=0.5, changes_output=True)
+        elif search.fits({"quantization": "awq"}):
+            text = f"{OTHER} a checkpoint in 4 bits (AWQ or GPTQ)"
+            yield Alternative(text, loss=0.75, changes_output=True, stands_for={"quantization": "awq"})

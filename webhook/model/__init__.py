@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from webhook.facts import Counted, Fact, Facts, GivenModel
 from webhook.model.catalogue import by_id, nearest, source
 from webhook.model.config import flat, from_config
+from webhook.model.copies import quantised_copies
 from webhook.model.given import key
 from webhook.model.length import derived_max_model_len, longest_max_model_len
 from webhook.model.name import last_part, named, shape, size_of, tells_quantisation
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANNOTATION", "Model", "annotated", "by_id", "derived_max_model_len", "find", "from_config",
-    "longest_max_model_len", "named", "nearest", "source",
+    "longest_max_model_len", "named", "nearest", "quantised_copies", "source",
 ]  # fmt: skip
 
 ANNOTATION = "podfit.dev/model"

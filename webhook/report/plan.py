@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from webhook.engine import Engine
-from webhook.memory.ledger import GpuLedger, HostLedger, Line
+from webhook.memory.ledger import GpuLedger, HostLedger, Line, Verdict
+from webhook.memory.solve import Alternative
 from webhook.quantity import human
 
 GPU_LINES = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
@@ -110,6 +111,31 @@ def _accelerator_line(engine: Engine) -> str:
         return "not known here"
     gpu = engine.gpu.value
     return f"{f'{gpu.count} × ' if gpu.count else ''}{gpu.name}  ({engine.gpu.source})"
+
+
+def alternatives(changes: Iterable[Alternative]) -> list[dict[str, Any]]:
+    """Changes that would fit as plain JSON values, best first."""
+    return [
+        {
+            "text": one.text,
+            "changes": dict(one.changes),
+            "edits": one.edits,
+            "loss": round(one.loss, 3),
+            "changes_output": one.changes_output,
+        }
+        for one in changes
+    ]
+
+
+def fit(verdict: Verdict, changes: Sequence[Alternative]) -> str:
+    """What would fit, for people."""
+    if not changes:
+        none = "it fits as it is" if verdict == "fits" else "no simple change fits"
+        return f"what would fit: {none}\n"
+    head = "what would fit, each by itself, best first"
+    if verdict == "fits":
+        head = "it fits as it is; so would, each by itself"
+    return "\n".join([head, *(f"  {number:>2}. {one.text}" for number, one in enumerate(changes, 1))]) + "\n"
 
 
 HEAD = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic"

@@ -1,0 +1,73 @@
+"""`podfit plan --fit`, `--sweep` and `--plot`, as a person types them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from webhook.cli import main
+
+LLAMA = ("--", "vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """Standard output of a run that must succeed."""
+    assert main(["plan", *argv]) == 0
+    return capsys.readouterr().out
+
+
+def test_fit_lists_every_change_best_first(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, "--gpu", "l4", "--vllm-version", "0.20.0", "--fit", *LLAMA)
+    assert "what would fit, each by itself, best first\n   1. --max-model-len " in out
+    assert "GPUs with --tensor-parallel-size 2" in out
+
+
+def test_fit_says_where_nothing_has_to_change(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "it fits as it is" in printed(capsys, "--gpu", "h200", "--fit", *LLAMA)
+
+
+def test_fit_as_json_names_what_to_edit(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(printed(capsys, "--gpu", "l4", "--format", "json", "--fit", *LLAMA))["alternatives"]
+    assert found[0]["changes"].keys() == {"max_model_len"}
+    assert [one["changes_output"] for one in found] == sorted(one["changes_output"] for one in found)
+
+
+def test_a_sweep_needs_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, "--vllm-version", "0.20.0", "--sweep", *LLAMA)
+    assert "1 × NVIDIA-L4 " in out
+    assert "8 × NVIDIA-B200 " in out
+
+
+def test_a_sweep_of_an_unknown_model_is_refused_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--sweep", "--", "vllm", "serve", "acme/none-of-ours"]) == 2
+    assert "--model-config FILE gives one" in capsys.readouterr().err
+
+
+def test_a_plot_is_svg_or_png(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--plot", "sweep.jpg", *LLAMA]) == 2
+    assert "expected a file that ends in .svg or .png" in capsys.readouterr().err
+
+
+def test_a_plot_without_matplotlib_says_how_to_get_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.cli.plot.find_spec", lambda _: None)
+    assert main(["plan", "--plot", "sweep.svg", *LLAMA]) == 2
+    assert "pip install 'podfit[plot]'" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="the extra podfit[plot] is not installed")
+@pytest.mark.parametrize(("suffix", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_a_sweep_is_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str, begins: bytes) -> None:
+    drawn = tmp_path / f"sweep.{suffix}"
+    printed(capsys, "--vllm-version", "0.20.0", "--plot", str(drawn), *LLAMA)
+    assert drawn.read_bytes().startswith(begins)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="the extra podfit[plot] is not installed")
+def test_a_plot_that_cant_be_written_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["plan", "--plot", str(tmp_path / "none" / "sweep.svg"), *LLAMA]) == 3
+    assert "no such file or directory" in capsys.readouterr().err
