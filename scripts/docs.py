@@ -61,6 +61,8 @@ def default_policy() -> str:
         "    ownedPods: warn    # a Pod that a controller made is never denied: its workload was judged",
         "  mutate:",
         "    workloads: false    # patch Pods only: GitOps tools compare workloads with their source",
+        "  assume:",
+        "    downloadRate: null    # bytes a second that a model's download reaches here, such as 500M",
         "  trustMutation: false    # deny a workload even where a patch of its Pods would repair it",
         "  rules:",
     ]

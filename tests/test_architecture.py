@@ -21,7 +21,7 @@ ORDER = [
     {"companions"},
     {"facts"},
     {"model"},
-    {"gpu"},
+    {"gpu", "volumes"},
     {"memory"},
     {"rule"},
     {"engine"},

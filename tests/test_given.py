@@ -34,7 +34,7 @@ def test_a_labelled_config_map_teaches_the_model_that_its_annotation_names() -> 
     assert not errors
     assert set(found) == {"acme/ours", "/models/ours"}
     assert found["acme/ours"].config == CONFIG
-    assert found["acme/ours"].counted == Counted(weights_bytes=1234)
+    assert found["acme/ours"].counted == Counted(weights_bytes=1234, files=1)
     assert found["acme/ours"].source == "ConfigMap ml/ours: config.json"
 
 
@@ -101,7 +101,7 @@ def test_headers_are_counted_and_what_was_counted_is_read_again() -> None:
     found = given.of_headers(headers)
     again, errors = given.read({"acme--ours.json": json.dumps(given.one_file(CONFIG, found))}, "models")
 
-    assert found == Counted(44, 104, {"BF16": 36, "F32": 8}, 64)
+    assert found == Counted(44, 104, {"BF16": 36, "F32": 8}, 64, 2)
     assert not errors
     assert again["acme/ours"].counted == found
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from webhook import args, command, gpu, model, quantity, release
+from webhook import args, command, gpu, model, quantity, release, volumes
 from webhook.args import EngineArgs
 from webhook.command import Command
 from webhook.facts import Fact, Facts
@@ -18,6 +17,7 @@ from webhook.memory.ledger import MemoryPlan
 from webhook.model import Model
 from webhook.path import FieldPath
 from webhook.release import Release, is_official
+from webhook.volumes import Mount
 from webhook.workload import Container, Workload
 
 SHM = "/dev/shm"
@@ -92,6 +92,26 @@ class Engine:
         own = quantity.try_parse(self.field("resources", "limits", "memory"))
         pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
         return min((limit for limit in (own, pod) if limit is not None), default=None)
+
+    @property
+    def memory_request(self) -> int | None:
+        """Bytes of host memory that are set aside for the container; where only a limit is given, that."""
+        given = self.field("resources", "requests", "memory")
+        return quantity.try_parse(self.field("resources", "limits", "memory") if given is None else given)
+
+    @property
+    def memory_at(self) -> FieldPath:
+        """Where the limit stands that holds: the container's own, or the Pod's where that is the smaller one."""
+        own = quantity.try_parse(self.field("resources", "limits", "memory"))
+        pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
+        if pod is not None and (own is None or pod < own):
+            return self.workload.path.join("resources", "limits", "memory")
+        return self.at("resources", "limits", "memory")
+
+    @cached_property
+    def mounts(self) -> tuple[Mount, ...]:
+        """What is mounted into the container."""
+        return volumes.mounts(self.workload, self.container)
 
     @cached_property
     def shm(self) -> Shm:
@@ -173,6 +193,8 @@ class Shm:
     """A volume is mounted there, or the Pod shares the host's."""
     path: FieldPath
     """The volume, or the place where one would be declared."""
+    mount: Mount | None = None
+    """The container's mount, None where none is or the host's is shared."""
 
 
 CONTAINER_RUNTIME_SHM = 64 * quantity.MI
@@ -184,27 +206,16 @@ _CRIO_SIZE = "io.kubernetes.cri-o.ShmSize"
 
 
 def _shm(engine: Engine) -> Shm:
-    volumes_at = engine.workload.path / "volumes"
+    at = engine.workload.path
     if engine.pod("hostIPC") is True or _CRIO_SIZE in engine.workload.annotations:
-        return Shm(None, True, engine.workload.path)
-    mounts = engine.field("volumeMounts")
-    for mount in mounts if isinstance(mounts, list) else ():
-        if not isinstance(mount, Mapping) or posixpath.normpath(str(mount.get("mountPath", ""))) not in (SHM, "/dev"):
+        return Shm(None, True, at)
+    for mount in engine.mounts:
+        if mount.path not in (SHM, "/dev"):
             continue
-        volumes = engine.pod("volumes")
-        for index, volume in enumerate(volumes if isinstance(volumes, list) else ()):
-            if isinstance(volume, Mapping) and volume.get("name") == mount.get("name"):
-                return Shm(_file_system_size(volume), True, volumes_at / index)
-        return Shm(None, True, volumes_at)
-    return Shm(CONTAINER_RUNTIME_SHM, False, volumes_at)
-
-
-def _file_system_size(volume: Mapping[str, Any]) -> int | None:
-    """sizeLimit of a memory volume; on disk it is no size of the file system but a reason for an eviction."""
-    empty_dir = volume.get("emptyDir")
-    if not isinstance(empty_dir, Mapping) or empty_dir.get("medium") != "Memory":
-        return None
-    return quantity.try_parse(empty_dir.get("sizeLimit"))
+        # On disk, sizeLimit is no size of the file system but a reason for an eviction.
+        limit = (mount.empty_dir or {}).get("sizeLimit") if mount.memory else None
+        return Shm(quantity.try_parse(limit), True, mount.at, mount)
+    return Shm(CONTAINER_RUNTIME_SHM, False, at / "volumes")
 
 
 def read(
@@ -234,6 +245,7 @@ def read(
             accelerator.value if accelerator else None,
             gpu_memory=facts.gpu_memory,
             env=found.env,
+            files=volumes.files(workload, container, engine_args, found.env, facts.download_rate),
         ),
         facts=facts,
     )

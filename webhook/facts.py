@@ -58,6 +58,8 @@ class Counted:
     """Stored elements by safetensors dtype ("BF16", "F8_E4M3", "I32")."""
     expert_bytes: int | None = None
     """Bytes of the routed experts' tensors."""
+    files: int | None = None
+    """Files that the tensors are spread over."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class Facts:
     """Model id or path → its files (`webhook.model.given`); "*" is whatever model is served."""
     weights_bytes: int | None = None
     """Bytes of the served checkpoint's tensors, where they were counted."""
+    download_rate: int | None = None
+    """Bytes a second that a model's download reaches here, where the policy says so (`assume.downloadRate`)."""
     config_maps: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef` and `--config`."""
     companions: Companions = field(default_factory=Companions)
@@ -96,6 +100,7 @@ class Facts:
         packaged = str(data.load("facts")["version"])
         beside = self.companions.objects
         given = [self.gpu, self.gpu_memory, self.models, self.weights_bytes, self.config_maps, beside]
+        given.append(self.download_rate)
         if not any(given):
             return packaged
         text = json.dumps(given, sort_keys=True, default=repr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webhook import engine, workload
 from webhook.engine import Engine
@@ -93,6 +93,7 @@ def lint(obj: JSON, policy: Policy, facts: Facts, *, where: Place = "admission",
     roll back and lose a finalizer (kueue's ratchet).
     """
     errors: list[RuleError] = []
+    facts = replace(facts, download_rate=policy.download_rate) if policy.download_rate else facts
     before = _known(old, policy, facts, where) if old is not None else frozenset()
     results = []
     for found in _engines(obj, facts, errors):

@@ -13,6 +13,7 @@ from webhook.memory.ledger import HostLedger, Line, Startup
 from webhook.memory.plan import plan
 from webhook.quantity import GI, MI
 from webhook.release import parse
+from webhook.volumes import Files
 
 
 def hosted(
@@ -121,7 +122,7 @@ def test_one_process_a_gpu_does_with_the_runtimes_64_mib() -> None:
 
 def started(release: str = "0.33.0", *, download: bool | None = None, **given: Any) -> Startup:
     """The start-up time of Llama 3.1 8B."""
-    found = plan(engine(release, **given), model(), on(gpu(79.19)), download=download).startup
+    found = plan(engine(release, **given), model(), on(gpu(79.19)), files=Files(download)).startup
     assert found is not None
     return found
 

@@ -69,6 +69,10 @@ class HostLedger:
     """Unreclaimable memory at its highest, usually while loading."""
     shm: Line
     """What must be free in /dev/shm: `floor` is what this release refuses to start without."""
+    processes: int = 0
+    """How many there are."""
+    busy: int = 0
+    """Those that may each keep a core busy."""
 
 
 @dataclass(frozen=True)

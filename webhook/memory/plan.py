@@ -35,6 +35,7 @@ from webhook.memory.verdict import Judged
 from webhook.model import Model
 from webhook.quantity import human
 from webhook.release import Release
+from webhook.volumes import Files
 
 __all__ = ["gpus_needed", "plan", "world_size"]
 
@@ -49,12 +50,12 @@ def plan(
     *,
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
-    download: bool | None = None,
+    files: Files | None = None,
 ) -> MemoryPlan:
     """The plan of one engine.
 
     `gpu_memory`: bytes the process sees on each GPU, where measured; wins over the product's. `env`: the process's
-    environment. `download`: whether the checkpoint must be fetched first; None where that is not known.
+    environment. `files`: where the checkpoint comes from, None where that is not known.
     Never raises; what can't be known is None in the plan, and `why` says what is missing.
     """
     env = env or {}
@@ -64,11 +65,13 @@ def plan(
     resolved = settings.resolve(args, model, smallest, memory, release, env) if model else None
     counted = shape.of(model) if model else None
     found = weights.checkpoint(model, resolved, counted) if model and resolved else None
-    hosted = host.ledger(args, model, resolved, release, env, found)
+    in_memory = bool(files and files.in_memory)
+    hosted = host.ledger(args, model, resolved, release, env, found, in_memory=in_memory)
     form = str(args.given.get("load_format") or "auto")
     starting = None
     if model and resolved:
-        starting = startup.estimate(model, resolved, found, load_format=form, download=download)
+        filled = dict(hosted.lines)["KV offload"].likely if "KV offload" in dict(hosted.lines) else 0
+        starting = startup.estimate(model, resolved, found, load_format=form, files=files, kv_in_memory=filled)
     judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env, counted=counted)
     size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
     return MemoryPlan(judged.verdict, judged.why, judged.ledger, hosted, starting, size, judged.cause)

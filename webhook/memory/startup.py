@@ -2,7 +2,8 @@
 
 vLLM listens only when it has loaded, compiled and captured everything. Ranges read from public logs: imports 8 … 20 s
 a process, loading 0.2 … 10 GB/s, torch.compile 5 s (warm) … 70 s (cold, 8B) and minutes for large MoE models, a CUDA
-graph 0.1 … 0.5 s.
+graph 0.1 … 0.5 s. `floor` is imports of 8 s and files read at 10 GB/s by every rank side by side: nobody was seen to
+be faster, and a window below it can't be enough. Pulling the image comes before the container starts and is not in it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from webhook.memory.ledger import Startup
 from webhook.memory.settings import Settings
 from webhook.memory.weights import Checkpoint
 from webhook.model import Model
+from webhook.quantity import GI
 from webhook.release import Release
+from webhook.volumes import Files
 
 GB = 10**9
 IMPORTS = (8.0, 10.0, 20.0, 45.0)
 READ = (10.0, 4.0, 1.0, 0.2)
 """GB/s for a whole checkpoint: page cache, local NVMe, a good network disk, a poor one."""
 FETCH = (2.0, 0.5, 0.1)
-"""GB/s from a hub: low, likely, high time."""
+"""GB/s from a hub, where no policy says: hf_xet reaches 0.2 … 2."""
+PREFAULT = 10 * GI
+"""Bytes a second at which offloaded KV cache is filled at start (vLLM 0.27 and later, MADV_POPULATE_WRITE)."""
 
 
 def estimate(
@@ -28,21 +33,17 @@ def estimate(
     checkpoint: Checkpoint | None,
     *,
     load_format: str = "auto",
-    download: bool | None = None,
+    files: Files | None = None,
+    kv_in_memory: int = 0,
 ) -> Startup | None:
     """The start-up time; None where not even the checkpoint's size is known.
 
-    `download`: the weights are fetched first (True), are there (False), or that is not known (None): then only `high`
-    includes it.
+    `kv_in_memory`: bytes of offloaded KV cache that are filled at start.
     """
     size = model.weights_bytes or (checkpoint.total if checkpoint else None)
     if size is None:
         return None
     amount = size / GB
-    fetch = (0.0, 0.0, 0.0)
-    if download is not False:
-        quick, usual, slow = (amount / rate for rate in FETCH)
-        fetch = (quick, usual, slow) if download else (0.0, 0.0, usual)
     read = [amount / rate for rate in READ]
     depth = (model.num_hidden_layers or 32) / 32
     large = 2.0 if model.num_experts else 1.0
@@ -54,11 +55,16 @@ def estimate(
         sets = 2 if settings.v1 and settings.release >= Release(0, 11) else 1
         count = cuda_graphs.captured(settings) * sets
         graphs = (0.03 * count, 0.15 * count * depth**0.5, 0.6 * count * depth)
-    profile = (2.0, 8.0 * large, 40.0 * large)
+    filled = kv_in_memory / PREFAULT
     parts = {
-        "imports": IMPORTS[1:], "download": fetch, "load": (read[1], read[2], read[3]), "compile": compiled,
-        "CUDA graphs": graphs, "profile and warm-up": profile,
-    }  # fmt: skip
+        "imports": IMPORTS[1:],
+        "download": _fetch(size, files or Files()),
+        "load": (read[1], read[2], read[3]),
+        "compile": compiled,
+        "CUDA graphs": graphs,
+        "KV offload": (filled, filled, 4 * filled),
+        "profile and warm-up": (2.0, 8.0 * large, 40.0 * large),
+    }
     low, likely, high = (sum(part[i] for part in parts.values()) for i in range(3))
     return Startup(
         floor=min(low, IMPORTS[0] + _read_at_least(read[0], settings, load_format)),
@@ -67,6 +73,15 @@ def estimate(
         high=high,
         parts=tuple((name, round(part[1], 1)) for name, part in parts.items() if part[1]),
     )
+
+
+def _fetch(size: float, files: Files) -> tuple[float, float, float]:
+    """Low, likely, high; only in `high` where it is not known whether anything is fetched."""
+    if files.download is False:
+        return 0.0, 0.0, 0.0
+    rates = (files.rate * 1.5, files.rate, files.rate / 2) if files.rate else tuple(rate * GB for rate in FETCH)
+    quick, usual, slow = (size / rate for rate in rates)
+    return (quick, usual, slow) if files.download else (0.0, 0.0, usual)
 
 
 def _read_at_least(seconds: float, settings: Settings, load_format: str) -> float:

@@ -159,7 +159,7 @@ def _handed_in(name: str, given: GivenModel) -> Model:
         )  # fmt: skip
     return replace(
         model, parameters=found.parameters, weights_bytes=found.weights_bytes,
-        dtype_parameters=found.dtype_parameters, expert_bytes=found.expert_bytes,
+        dtype_parameters=found.dtype_parameters, expert_bytes=found.expert_bytes, files=found.files,
     )  # fmt: skip
 
 

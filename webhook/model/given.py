@@ -129,7 +129,14 @@ def counted(config: Mapping[str, Any], index: Mapping[str, Any]) -> Counted:
         weights_bytes=integer(own.get("weights_bytes")) or total or None,
         dtype_parameters=stored,
         expert_bytes=integer(own.get("expert_bytes")),
+        files=integer(own.get("files")) or _files(index) or None,
     )
+
+
+def _files(index: Mapping[str, Any]) -> int:
+    """How many files the index names."""
+    where = index.get("weight_map")
+    return len(set(map(str, where.values()))) if isinstance(where, Mapping) else 0
 
 
 PACKED = {"U8", "I8", "I16", "I32", "U32", "F4"}
@@ -143,8 +150,9 @@ def of_headers(headers: Iterable[Mapping[str, Any]]) -> Counted:
     `parameters` only where nothing is packed. https://huggingface.co/docs/safetensors, "Format".
     """
     elements: dict[str, int] = {}
-    size = experts = 0
+    size = experts = files = 0
     for header in headers:
+        files += 1
         for name, tensor in header.items():
             if name == "__metadata__" or not isinstance(tensor, Mapping):
                 continue
@@ -156,7 +164,7 @@ def of_headers(headers: Iterable[Mapping[str, Any]]) -> Counted:
             size += end - begin
             experts += end - begin if _EXPERT.search(name) and "shared" not in name else 0
     whole = sum(elements.values()) if elements and not PACKED & set(elements) else None
-    return Counted(whole, size or None, elements, experts)
+    return Counted(whole, size or None, elements, experts, files or None)
 
 
 def one_file(config: Mapping[str, Any], found: Counted, names: Iterable[str] = (), source: str = "") -> dict[str, Any]:
@@ -164,6 +172,7 @@ def one_file(config: Mapping[str, Any], found: Counted, names: Iterable[str] = (
     said = {
         "names": list(names), "source": source, "parameters": found.parameters, "weights_bytes": found.weights_bytes,
         "dtype_parameters": dict(found.dtype_parameters), "expert_bytes": found.expert_bytes,
+        "files": found.files,
     }  # fmt: skip
     return {**config, OURS: {name: value for name, value in said.items() if value not in (None, [], {}, "")}}
 

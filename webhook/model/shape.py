@@ -53,6 +53,8 @@ class Model:
     """All parameters of the checkpoint, unpacked."""
     weights_bytes: int | None = None
     """Bytes of the checkpoint's tensors, where known exactly."""
+    files: int | None = None
+    """Files that the checkpoint is spread over, where its index was read."""
     gated: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
     """The whole text config with transformers' defaults beneath, for what has no field here."""

@@ -43,6 +43,8 @@ class Policy:
     enforce: Enforce = field(default_factory=Enforce)
     mutate_workloads: bool = False
     """Patch workloads too, not only Pods (GitOps tools compare workloads with their source)."""
+    download_rate: int | None = None
+    """Bytes a second that a model's download reaches in this cluster; None: what hubs are seen to give."""
     trust_mutation: bool = False
     """A workload whose Pods the mutating webhook would repair is not denied."""
 
@@ -55,7 +57,7 @@ class Policy:
             (rule_id, setting.mode, str(setting.fix), asdict(setting.rule))
             for rule_id, setting in sorted(self.settings.items())
         ]
-        rest = (self.enforce, self.mutate_workloads, self.trust_mutation)
+        rest = (self.enforce, self.mutate_workloads, self.trust_mutation, self.download_rate)
         return hashlib.sha256(repr((said, rest)).encode()).hexdigest()[:12]
 
 

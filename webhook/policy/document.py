@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 from pydantic.alias_generators import to_camel
 
-from webhook import manifest
+from webhook import manifest, quantity
 from webhook.path import FieldPath
 from webhook.policy import Enforce, Policy, PolicyError, Setting
 from webhook.rule import Fix, Mode, Rule
@@ -36,11 +36,23 @@ class _Mutate(_Strict):
     workloads: bool | None = None
 
 
+class _Assume(_Strict):
+    download_rate: str | int | None = None
+
+    @field_validator("download_rate")
+    @classmethod
+    def _is_a_rate(cls, value: str | int | None) -> str | int | None:
+        if value is not None and (quantity.try_parse(value) or 0) <= 0:
+            raise ValueError("expected bytes a second as a quantity, such as 500M")
+        return value
+
+
 class _Spec(_Strict):
     order: int = 0
     rules: dict[str, dict[str, Any]] = Field(default_factory=dict)
     enforce: _Enforce = Field(default_factory=_Enforce)
     mutate: _Mutate = Field(default_factory=_Mutate)
+    assume: _Assume = Field(default_factory=_Assume)
     trust_mutation: bool | None = None
 
 
@@ -162,6 +174,7 @@ _ALLOWED = {
     "spec": tuple(_names(_Spec)),
     "spec.enforce": tuple(_names(_Enforce)),
     "spec.mutate": tuple(_names(_Mutate)),
+    "spec.assume": tuple(_names(_Assume)),
 }
 
 
@@ -202,5 +215,6 @@ def _apply(policy: Policy, document: _Document, rules: _Rules) -> Policy:
         settings=settings,
         enforce=Enforce(spec.enforce.owned_pods or policy.enforce.owned_pods),
         mutate_workloads=policy.mutate_workloads if spec.mutate.workloads is None else spec.mutate.workloads,
+        download_rate=quantity.try_parse(spec.assume.download_rate) or policy.download_rate,
         trust_mutation=policy.trust_mutation if spec.trust_mutation is None else spec.trust_mutation,
     )

@@ -1,14 +1,99 @@
-"""What the rules about host memory share: the limit that would be enough."""
+"""What the rules about host memory share: the need, which argument asks for it, the limit that would be enough."""
 
 from __future__ import annotations
 
 from webhook.engine import Engine
-from webhook.quantity import round_up_gi
+from webhook.memory.host import OFFLOAD
+from webhook.memory.ledger import HostLedger, Line
+from webhook.patch import Edit
+from webhook.path import FieldPath
+from webhook.quantity import GI, human, quantity
+from webhook.rule import Certainty
+
+STEPS = ((16, 1), (64, 4), (256, 8))
+"""Up to so many GiB, people write multiples of so many."""
+
+
+def rounded(size: int) -> int:
+    """The next size that a person would write: 13Gi, 24Gi, 72Gi, 160Gi."""
+    step = next((step for most, step in STEPS if size <= most * GI), 16)
+    return -(-size // (step * GI)) * step * GI
+
+
+def need(host: HostLedger) -> Line:
+    """Unreclaimable memory at its highest, while loading or serving."""
+    pairs = ((host.peak.floor, host.steady.floor), (host.peak.low, host.steady.low),
+             (host.peak.likely, host.steady.likely), (host.peak.high, host.steady.high))  # fmt: skip
+    floor, low, likely, high = (max(pair) for pair in pairs)
+    return Line(floor, low, likely, high)
+
+
+def offloaded(host: HostLedger) -> Line:
+    """What arguments move from the GPU to the host."""
+    found = [line for name, line in host.lines if name in OFFLOAD]
+    return Line(*(sum(getattr(line, part) for line in found) for part in ("floor", "low", "likely", "high")))
+
+
+def offload_is_to_blame(engine: Engine) -> bool:
+    """The limit would be enough without what is offloaded."""
+    host, limit = engine.plan.host, engine.memory_limit
+    if host is None or limit is None:
+        return False
+    whole, moved = need(host).likely, offloaded(host).likely
+    return moved > 0 and whole - moved <= limit < whole
+
+
+def certainty(engine: Engine, floor: int) -> Certainty:
+    """Certain below the floor, but for devices that share their memory with the host: which pool is charged is not."""
+    limit = engine.memory_limit
+    unified = engine.gpu is not None and any(gpu.unified_memory for gpu in engine.gpu.value.gpus)
+    return "certain" if limit is not None and limit < floor and not unified else "likely"
+
+
+def parts(host: HostLedger) -> tuple[str, ...]:
+    """The ledger's lines, for people."""
+    return tuple(
+        f"{name}: {human(line.likely)}{f' ({line.note})' if line.note else ''}"
+        for name, line in host.lines
+        if line.likely
+    )
 
 
 def advised_limit(engine: Engine) -> int | None:
-    """Bytes, in whole GiB: the high estimate, and room for the checkpoint in the page cache while it is read."""
+    """Bytes as people write them: the high estimate, and room for the checkpoint in the page cache while it is read."""
     host = engine.plan.host
     if host is None:
         return None
-    return round_up_gi(max(host.peak.high, host.steady.high, (engine.plan.checkpoint or 0) + host.peak.likely))
+    return rounded(max(need(host).high, (engine.plan.checkpoint or 0) + need(host).likely))
+
+
+def advised_request(engine: Engine) -> int | None:
+    """What should be set aside: the likely peak, no more than the limit."""
+    host = engine.plan.host
+    if host is None:
+        return None
+    wanted = rounded(need(host).likely)
+    return wanted if engine.memory_limit is None else min(wanted, engine.memory_limit)
+
+
+def computable(engine: Engine) -> bool:
+    """The ledger is this container's: a fix may rest on it."""
+    return engine.model is not None and engine.command.entry != "worker" and not engine.spans_pods and not engine.doubt
+
+
+def writable(engine: Engine) -> bool:
+    """`resources` of the container stand in the object, or may."""
+    return not engine.container.synthetic or "resources" in engine.container.places
+
+
+def request_at(engine: Engine) -> FieldPath:
+    """Where the container's memory request stands."""
+    return engine.at("resources", "requests", "memory")
+
+
+def raise_limit(engine: Engine, size: int) -> tuple[Edit, ...]:
+    """Raises the container's own limit; the Pod's is shared with what is not known here."""
+    where = engine.at("resources", "limits", "memory")
+    if where != engine.memory_at or not computable(engine) or not writable(engine):
+        return ()
+    return (Edit(where, quantity(size)),)

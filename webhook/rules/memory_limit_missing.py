@@ -8,7 +8,7 @@ from webhook.engine import Engine
 from webhook.patch import Edit
 from webhook.quantity import human, quantity, try_parse
 from webhook.rule import Finding, Rule
-from webhook.rules._memory import advised_limit
+from webhook.rules import _memory
 
 
 class MemoryLimitMissing(Rule):
@@ -27,14 +27,15 @@ class MemoryLimitMissing(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for a Pod; likely for a workload, whose Pods a LimitRange may give a default."""
-        if engine.memory_limit is not None or not _absent(engine):
+        if engine.memory_limit is not None or not _absent(engine) or engine.command.entry == "worker":
             return
         host = engine.plan.host
-        advice = advised_limit(engine)
+        advice = _memory.advised_limit(engine)
+        needed = _memory.need(host) if host else None
         yield Finding(
             path=engine.at("resources", "limits", "memory"),
             message="no host memory limit"
-            + (f"; vLLM needs about {human(host.peak.likely)} (up to {human(host.peak.high)})" if host else ""),
+            + (f"; vLLM needs about {human(needed.likely)} (up to {human(needed.high)})" if needed else ""),
             certainty="certain" if engine.workload.kind == "Pod" else "likely",
             suggestions=(f"resources.limits.memory: {quantity(advice)}",) if advice else (),
             fix=_fix(engine, advice),
@@ -47,8 +48,13 @@ def _absent(engine: Engine) -> bool:
 
 
 def _fix(engine: Engine, advice: int | None) -> tuple[Edit, ...]:
-    """Adds the limit, where the request (if any) is below it: a limit under its request is invalid."""
-    if advice is None or (engine.container.synthetic and "resources" not in engine.container.places):
+    """Adds the limit, no lower than the request (that would be invalid), and a request where there is none: Kubernetes
+    would set the whole limit aside."""
+    if advice is None or not _memory.computable(engine) or not _memory.writable(engine):
         return ()
-    request = try_parse(engine.field("resources", "requests", "memory"))
-    return (Edit(engine.at("resources", "limits", "memory"), quantity(max(advice, request or 0))),)
+    given = engine.field("resources", "requests", "memory")
+    edits = [Edit(engine.at("resources", "limits", "memory"), quantity(max(advice, try_parse(given) or 0)))]
+    request = _memory.advised_request(engine)
+    if given is None and request is not None:
+        edits.append(Edit(_memory.request_at(engine), quantity(request)))
+    return tuple(edits)

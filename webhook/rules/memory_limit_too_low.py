@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from webhook.engine import Engine
 from webhook.quantity import human, quantity
 from webhook.rule import Finding, Rule
-from webhook.rules._memory import advised_limit
+from webhook.rules import _memory
 
 
 class MemoryLimitTooLow(Rule):
@@ -15,9 +15,13 @@ class MemoryLimitTooLow(Rule):
 
     A container above `resources.limits.memory` is killed by the kernel: `OOMKilled`, exit code 137, usually while it
     loads. That is host memory: `--gpu-memory-utilization` does not help. Unreclaimable are the processes (one a GPU
-    and two more), pinned buffers (`--cpu-offload-gb`, `--kv-offloading-size`, before v0.8 `--swap-space`) and what is
-    in /dev/shm. Memory-mapped safetensors are not: they are page cache, so a limit below the checkpoint's size alone
-    does not kill, but each rank reads the files again and a probe may run out before they are loaded.
+    and two more), pinned buffers (`--cpu-offload-gb`, `--kv-offloading-size`, before v0.8 `--swap-space`), whole files
+    in eager and multi-threaded loading, and what is in /dev/shm. Memory-mapped safetensors are not: they are page
+    cache, so a limit below the checkpoint's size alone does not kill, but each rank reads the files again and a probe
+    may run out before they are loaded.
+
+    The limit that holds is the smaller one of the container's and of the Pod's (`spec.resources`, which sidecars and
+    memory volumes share). Where the container would fit without what is offloaded, see `offload-exceeds-limit`.
     """
 
     plane = "host"
@@ -29,34 +33,27 @@ class MemoryLimitTooLow(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain below the floor, likely below the likely need, possible below the checkpoint's size."""
         limit, host = engine.memory_limit, engine.plan.host
-        if limit is None or host is None:
+        if limit is None or host is None or engine.command.entry == "worker" or _memory.offload_is_to_blame(engine):
             return
-        unified = engine.gpu is not None and any(gpu.unified_memory for gpu in engine.gpu.value.gpus)
-        need = max(host.peak.likely, host.steady.likely)
-        advice = f"resources.limits.memory: {quantity(advised_limit(engine) or 0)}"
-        where = engine.at("resources", "limits", "memory")
-        given = engine.field("resources", "limits", "memory")
-        parts = tuple(
-            f"{name}: {human(line.likely)} {f'({line.note})' if line.note else ''}"
-            for name, line in host.lines
-            if line.likely
-        )
-        if limit < need:
+        needed, weights = _memory.need(host), engine.plan.checkpoint
+        advice = _memory.advised_limit(engine) or 0
+        suggestions = (f"resources.limits.memory: {quantity(advice)}",)
+        if limit < needed.likely:
             yield Finding(
-                path=where,
-                message=f"limit {given}: vLLM needs about {human(need)} of host memory, "
-                f"at least {human(host.peak.floor)}, at most {human(max(host.peak.high, host.steady.high))}",
-                details=parts,
-                certainty="certain" if limit < host.peak.floor and not unified else "likely",
-                suggestions=(advice,),
+                path=engine.memory_at,
+                message=f"limit {quantity(limit)}: vLLM needs about {human(needed.likely)} of host memory, "
+                f"at least {human(needed.floor)}, at most {human(needed.high)}",
+                details=_memory.parts(host),
+                certainty=_memory.certainty(engine, needed.floor),
+                suggestions=suggestions,
+                fix=_memory.raise_limit(engine, advice),
             )
-            return
-        weights = engine.plan.checkpoint
-        if weights is not None and limit < weights:
+        elif weights is not None and limit < weights:
             yield Finding(
-                path=where,
-                message=f"limit {given} is below the checkpoint's {human(weights)}: memory-mapped weights are "
-                "page cache and give way, but every rank reads the files again and loading gets slow",
+                path=engine.memory_at,
+                message=f"limit {quantity(limit)} is below the checkpoint's {human(weights)}: loading gets slow",
+                details=("memory-mapped weights are page cache and give way, but every rank reads the files again",),
                 certainty="possible",
-                suggestions=(advice,),
+                suggestions=suggestions,
+                fix=_memory.raise_limit(engine, advice),
             )

@@ -1,0 +1,127 @@
+"""The container's host memory: processes, staged weights, pinned buffers, caches, /dev/shm.
+
+What counts against a limit is what the kernel can't take back: anonymous memory, pinned buffers, tmpfs. Memory-mapped
+safetensors are page cache and are not in any floor. Figures without a source are engineering estimates from measured
+processes; they are in `low … high` and never in a floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from webhook.args import EngineArgs
+from webhook.memory import parallel, weights
+from webhook.memory.host import offload, shm, staging
+from webhook.memory.host.processes import IMPORTED, Processes, compilers, memory, processes, requests
+from webhook.memory.host.staging import SHARD
+from webhook.memory.ledger import HostLedger, Line
+from webhook.memory.settings import Settings
+from webhook.memory.weights import Checkpoint
+from webhook.model import Model
+from webhook.quantity import GI, human
+from webhook.release import Release
+
+__all__ = ["IMPORTED", "OFFLOAD", "SHARD", "Processes", "ledger", "processes"]
+
+OFFLOAD = ("swap space", "CPU offload", "KV offload")
+"""Lines that are there because an argument asks for them."""
+
+
+def ledger(
+    args: EngineArgs,
+    model: Model | None,
+    resolved: Settings | None,
+    release: Release,
+    env: Mapping[str, str],
+    checkpoint: Checkpoint | None = None,
+    *,
+    in_memory: bool = False,
+) -> HostLedger:
+    """Both totals and what they are made of. Without a model only what the arguments alone tell.
+
+    `in_memory`: vLLM downloads the checkpoint into a memory-backed volume, where it stays.
+    """
+    cut = parallel.read(args, env)
+    v1 = resolved.v1 if resolved else release >= Release(0, 8)
+    eager = resolved.eager if resolved else bool(args.given.get("enforce_eager"))
+    vision = bool(model and model.vision_config and not args.given.get("language_model_only"))
+    running = processes(args, cut, release, v1=v1)
+    ranks = running.ranks
+    per_rank = weights.of_stage(checkpoint, model, resolved, 0) if checkpoint and model and resolved else None
+    kv_offload, kv_in_shm = offload.kv_cache(
+        args, running.engines, ranks, release, env, resolved.vendor if resolved else "nvidia"
+    )
+    working = memory(running, release)
+    lines = {
+        "processes": working,
+        "requests": requests(running, vision=vision),
+        "staged weights": staging.line(args, model, checkpoint, ranks, env),
+        "compilers": compilers(release, eager=eager),
+        "weights in a memory volume": _kept(model, checkpoint) if in_memory else Line(0, 0, 0, 0),
+        "swap space": offload.swap_space(args, ranks, v1=v1),
+        "CPU offload": offload.weights(args, ranks, per_rank),
+        "KV offload": kv_offload,
+        "caches": _caches(args, running, release) if vision else Line(0, 0, 0, 0),
+        "sleep mode": offload.asleep(args, ranks, per_rank),
+        "in /dev/shm": shm.used(running),
+    }
+    steady = _sum(*(line for name, line in lines.items() if name not in ("staged weights", "compilers")))
+    loading = _sum(*(lines[name] for name in WHILE_LOADING))
+    peak = Line(
+        max(loading.floor, steady.floor),
+        max(loading.low, steady.low),
+        max(loading.likely, steady.likely),
+        max(loading.high, steady.high),
+        "while loading" if loading.likely > steady.likely else "while serving",
+    )
+    if args.release is None:  # which lines there are hangs on the release
+        least = min(working.floor, 2 * IMPORTED) if v1 else working.floor
+        steady = Line(least, steady.low, steady.likely, steady.high, steady.note)
+        peak = Line(least, peak.low, peak.likely, peak.high, peak.note)
+    return HostLedger(
+        lines=tuple((name, line) for name, line in lines.items() if line.high),
+        steady=steady,
+        peak=peak,
+        shm=shm.needed(args, cut, running, release, env, kv_in_shm),
+        processes=running.count,
+        busy=running.busy,
+    )
+
+
+WHILE_LOADING = (
+    "processes", "staged weights", "compilers", "weights in a memory volume", "CPU offload", "in /dev/shm",
+)  # fmt: skip
+"""What is there before the KV cache is: its offload, swap space and requests come after."""
+
+
+def _kept(model: Model | None, checkpoint: Checkpoint | None) -> Line:
+    """A checkpoint on tmpfs: as much as its files."""
+    size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
+    if size is None:
+        return Line(0, 0, 0, 0)
+    return Line(int(0.94 * size), size, size, int(1.1 * size), f"{human(size)} downloaded to tmpfs")
+
+
+def _caches(args: EngineArgs, running: Processes, release: Release) -> Line:
+    """The multimodal processor cache fills over time: it looks like a leak.
+
+    One API server and one engine: `lru`, the data once. Several: each server holds up to mm-processor-cache-gb itself
+    (vLLM 0.33 multimodal/cache/factories.py).
+    """
+    if release < Release(0, 8):
+        return Line(0, 0, 0, 0)
+    given = args.given.get("mm_processor_cache_gb")
+    each = int((given if isinstance(given, int | float) and not isinstance(given, bool) else 4) * GI)
+    if each <= 0:
+        return Line(0, 0, 0, 0)
+    most = each * (running.servers + running.engines if running.engines > 1 else 1)
+    return Line(0, 0, most // 2, most, "multimodal processor cache, fills while serving", "vLLM 0.33 multimodal/cache")
+
+
+def _sum(*lines: Line) -> Line:
+    return Line(
+        sum(one.floor for one in lines),
+        sum(one.low for one in lines),
+        sum(one.likely for one in lines),
+        sum(one.high for one in lines),
+    )

@@ -1,0 +1,46 @@
+"""Rule memory-headroom-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.quantity import human, quantity, try_parse
+from webhook.rule import Finding, Rule
+from webhook.rules import _memory
+
+
+class MemoryHeadroomMissing(Rule):
+    """The memory limit equals the request and leaves no room for spikes.
+
+    Equal requests and limits are the habit of CPU services, and they have a use: the Pod is of QoS class Guaranteed,
+    the last to be evicted. But then the one number has to hold the highest peak, not the usual need: loading, long
+    prompts, images and videos in flight, and the multimodal cache come on top. A spike above the limit is `OOMKilled`.
+    Raise both to the high estimate, or leave the request at the likely need and raise the limit above it.
+    """
+
+    plane = "host"
+    threatens = "uptime"
+    mode = "warn"
+    needs = ("plan.host", "model")
+    mute_for = ("memory-limit", "resources")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Possible: the limit is between the likely and the high estimate, and the request says that it is all."""
+        limit, host = engine.memory_limit, engine.plan.host
+        given = try_parse(engine.field("resources", "requests", "memory"))
+        if limit is None or host is None or given != limit or engine.command.entry == "worker":
+            return
+        needed = _memory.need(host)
+        if not needed.likely <= limit < needed.high:
+            return
+        advice = _memory.advised_limit(engine) or 0
+        yield Finding(
+            path=engine.memory_at,
+            message=f"limit = request = {quantity(limit)}: vLLM needs about {human(needed.likely)}, "
+            f"in spikes up to {human(needed.high)}",
+            details=_memory.parts(host),
+            certainty="possible",
+            suggestions=(f"resources.limits.memory: {quantity(advice)}, with or without the request",),
+            fix=_memory.raise_limit(engine, advice),
+        )

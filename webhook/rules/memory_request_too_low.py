@@ -1,0 +1,52 @@
+"""Rule memory-request-too-low."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.patch import Edit
+from webhook.quantity import human, quantity, try_parse
+from webhook.rule import Finding, Rule
+from webhook.rules import _memory
+
+
+class MemoryRequestTooLow(Rule):
+    """The memory request is below what vLLM needs, so the node may have less.
+
+    The scheduler packs nodes by requests. Where vLLM's own need is above its request, the node has promised the rest to
+    others, and when several replicas load at once, on a scale-up, it runs out: the kubelet evicts the Pods that are
+    furthest above their requests,
+
+        The node was low on resource: memory. Container vllm was using 14Gi, request is 4Gi
+
+    or the kernel kills. Request what vLLM needs at its peak; the limit may be higher.
+    """
+
+    plane = "host"
+    threatens = "uptime"
+    mode = "warn"
+    needs = ("plan.host",)
+    mute_for = ("resources",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely. Silent where no request is given: the limit is the request then, or a rule of its own misses it; and
+        where the limit is too low as well."""
+        host = engine.plan.host
+        request = try_parse(engine.field("resources", "requests", "memory"))
+        if host is None or request is None or engine.command.entry == "worker":
+            return
+        needed, limit = _memory.need(host), engine.memory_limit
+        if request >= needed.likely or (limit is not None and limit < needed.likely):
+            return
+        advice = _memory.advised_request(engine) or 0
+        yield Finding(
+            path=_memory.request_at(engine),
+            message=f"request {quantity(request)}: vLLM needs about {human(needed.likely)} of host memory",
+            details=_memory.parts(host),
+            certainty="likely",
+            suggestions=(f"resources.requests.memory: {quantity(advice)}",),
+            fix=(Edit(_memory.request_at(engine), quantity(advice)),)
+            if _memory.computable(engine) and _memory.writable(engine)
+            else (),
+        )

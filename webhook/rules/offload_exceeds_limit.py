@@ -1,0 +1,53 @@
+"""Rule offload-exceeds-limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.memory.host import OFFLOAD
+from webhook.quantity import human, quantity
+from webhook.rule import Finding, Rule
+from webhook.rules import _memory
+
+
+class OffloadExceedsLimit(Rule):
+    """What is offloaded to host memory does not fit the memory limit.
+
+    `--cpu-offload-gb`, `--kv-offloading-size`, an OffloadingConnector, LMCache and (before v0.8) `--swap-space` move
+    memory from the GPU to the host, once for each GPU, and pin it: the kernel can't take it back, and the container is
+    `OOMKilled` while it starts. `--cpu-offload-gb 8` under a limit of 8Gi copied from a CPU service can't work: the
+    offloaded weights alone are the limit. Pinned buffers may take up to twice their size: each allocation is rounded up
+    to a power of two.
+    """
+
+    plane = "host"
+    threatens = "start"
+    mode = "deny"
+    needs = ("plan.host",)
+    mute_for = ("memory-limit",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where the offloaded bytes and the imported processes exceed the limit."""
+        limit, host = engine.memory_limit, engine.plan.host
+        if limit is None or host is None or not _memory.offload_is_to_blame(engine):
+            return
+        needed, moved = _memory.need(host), _memory.offloaded(host)
+        advice = _memory.advised_limit(engine) or 0
+        spare = limit - (needed.high - moved.high)
+        yield Finding(
+            path=engine.memory_at,
+            message=f"limit {quantity(limit)}: {human(moved.low)} are offloaded to the host, "
+            f"and vLLM needs {human(needed.likely - moved.likely)} besides",
+            details=tuple(
+                f"{name}: {human(line.low)}{f' ({line.note})' if line.note else ''}"
+                for name, line in host.lines
+                if name in OFFLOAD
+            ),
+            certainty=_memory.certainty(engine, needed.floor),
+            suggestions=(
+                f"resources.limits.memory: {quantity(advice)}",
+                f"offload no more than {human(spare / 2)}" if spare > 0 else "offload nothing",
+            ),
+            fix=_memory.raise_limit(engine, advice),
+        )

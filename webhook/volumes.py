@@ -1,0 +1,135 @@
+"""What is mounted where in a container, and where vLLM keeps the files that it downloads."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from webhook.args import EngineArgs
+from webhook.path import FieldPath
+from webhook.release import is_official
+from webhook.workload import JSON, Container, Workload
+
+HUB = "/root/.cache/huggingface"
+"""Where huggingface_hub keeps its files where root is the user, as in vLLM's image (huggingface_hub constants.py)."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the checkpoint comes from."""
+
+    download: bool | None = None
+    """It is fetched first (True), it is there (False), or that is not known (None)."""
+    in_memory: bool = False
+    """vLLM downloads it into a memory-backed volume."""
+    rate: int | None = None
+    """Bytes a second that a download reaches here, where somebody says so."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One of a container's volumeMounts, with the volume behind it."""
+
+    path: str
+    """mountPath, without a slash at its end."""
+    index: int
+    """Of the mount, in the container's list."""
+    name: str
+    """The volume's."""
+    volume: JSON
+    """The volume; empty where the Pod declares none of that name (a StatefulSet's volumeClaimTemplates do)."""
+    at: FieldPath
+    """Where the volume stands, or the list where it would."""
+    read_only: bool
+
+    @property
+    def empty_dir(self) -> JSON | None:
+        """The emptyDir behind it, None where it is another sort of volume."""
+        found = self.volume.get("emptyDir")
+        return found if isinstance(found, Mapping) else {} if "emptyDir" in self.volume else None
+
+    @property
+    def memory(self) -> bool:
+        """A tmpfs: what is written there is host memory."""
+        return (self.empty_dir or {}).get("medium") == "Memory"
+
+
+def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
+    """A container's mounts; what is no mount is left out."""
+    declared = workload.spec.get("volumes")
+    volumes = declared if isinstance(declared, list) else []
+    at = workload.path / "volumes"
+    listed = container.spec.get("volumeMounts")
+    found = []
+    for index, mount in enumerate(listed if isinstance(listed, list) else ()):
+        if not isinstance(mount, Mapping) or not isinstance(mount.get("mountPath"), str):
+            continue
+        name = str(mount.get("name"))
+        where = next((i for i, one in enumerate(volumes) if isinstance(one, Mapping) and one.get("name") == name), None)
+        found.append(
+            Mount(
+                path=posixpath.normpath(mount["mountPath"]),
+                index=index,
+                name=name,
+                volume={} if where is None else volumes[where],
+                at=at if where is None else at / where,
+                read_only=mount.get("readOnly") is True,
+            )
+        )
+    return tuple(found)
+
+
+def holding(mounted: Iterable[Mount], path: str) -> Mount | None:
+    """The mount that `path` lies in: the deepest one."""
+    inside = [one for one in mounted if one.path == "/" or f"{posixpath.normpath(path)}/".startswith(f"{one.path}/")]
+    return max(inside, key=lambda one: len(one.path), default=None)
+
+
+def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
+    """Where vLLM keeps what it downloads: `--download-dir`, else the hub's cache.
+
+    huggingface_hub constants.py: HF_HUB_CACHE (HUGGINGFACE_HUB_CACHE before), else `hub` in HF_HOME, else `huggingface`
+    in XDG_CACHE_HOME or ~/.cache.
+    """
+    given = args.given.get("download_dir")
+    if isinstance(given, str) and given:
+        return given
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if env.get(name):
+            return env[name]
+    if env.get("HF_HOME"):
+        return posixpath.join(env["HF_HOME"], "hub")
+    cache = env.get("XDG_CACHE_HOME") or (posixpath.join(env["HOME"], ".cache") if env.get("HOME") else "")
+    return posixpath.join(cache, "huggingface", "hub") if cache else f"{HUB}/hub"
+
+
+def is_hub_id(name: str | None) -> bool:
+    """`org/name`: what vLLM downloads from a hub, unlike a path or a URI."""
+    return bool(name) and "://" not in str(name) and not str(name).startswith(("/", ".", "~")) and "$" not in str(name)
+
+
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+
+def files(
+    workload: Workload, container: Container, args: EngineArgs, env: Mapping[str, str], rate: int | None = None
+) -> Files:
+    """Where the checkpoint comes from: fetched at each start, there already, or not known.
+
+    A path is there when vLLM starts, whoever filled it. An id of a hub is downloaded where nothing keeps the cache (no
+    volume in vLLM's own image, which holds no models; an emptyDir that no init container fills), and may be there in
+    a volume that outlives the Pod.
+    """
+    if not is_hub_id(args.model) or any(env.get(name, "0").lower() in ("1", "true", "yes", "on") for name in _OFFLINE):
+        return Files(False if args.model else None, rate=rate)
+    mount = holding(mounts(workload, container), download_directory(args, env))
+    if mount is None:
+        image = container.spec.get("image")
+        bare = isinstance(image, str) and is_official(image) and args.open is None
+        return Files(True if bare else None, rate=rate)
+    filled = any(other.init for other in workload.containers)
+    if "image" in mount.volume:
+        return Files(False, rate=rate)
+    fresh = mount.empty_dir is not None or "ephemeral" in mount.volume
+    return Files(True if fresh and not filled else None, in_memory=mount.memory and not filled, rate=rate)
