@@ -99,8 +99,8 @@ class Facts:
 
         packaged = str(data.load("facts")["version"])
         beside = self.companions.objects
-        given = [self.gpu, self.gpu_memory, self.models, self.weights_bytes, self.config_maps, beside]
-        given.append(self.download_rate)
+        sizes = (self.gpu_memory, self.weights_bytes, self.download_rate)
+        given = [self.gpu, *sizes, self.models, self.config_maps, beside]
         if not any(given):
             return packaged
         text = json.dumps(given, sort_keys=True, default=repr)

@@ -7,7 +7,7 @@ from webhook.memory.host import OFFLOAD
 from webhook.memory.ledger import HostLedger, Line
 from webhook.patch import Edit
 from webhook.path import FieldPath
-from webhook.quantity import GI, human, quantity
+from webhook.quantity import GI, human, quantity, try_parse
 from webhook.rule import Certainty
 
 STEPS = ((16, 1), (64, 4), (256, 8))
@@ -92,8 +92,11 @@ def request_at(engine: Engine) -> FieldPath:
 
 
 def raise_limit(engine: Engine, size: int) -> tuple[Edit, ...]:
-    """Raises the container's own limit; the Pod's is shared with what is not known here."""
-    where = engine.at("resources", "limits", "memory")
-    if where != engine.memory_at or not computable(engine) or not writable(engine):
+    """Raises the container's own limit, and with it a request below the likely need; the Pod's limit is shared with
+    what is not known here."""
+    where, host = engine.at("resources", "limits", "memory"), engine.plan.host
+    if host is None or where != engine.memory_at or not computable(engine) or not writable(engine):
         return ()
-    return (Edit(where, quantity(size)),)
+    request, wanted = try_parse(engine.field("resources", "requests", "memory")), need(host).likely
+    raised = (Edit(request_at(engine), quantity(min(rounded(wanted), size))),)
+    return (Edit(where, quantity(size)), *(raised if request is not None and request < wanted else ()))

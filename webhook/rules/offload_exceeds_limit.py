@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from webhook.engine import Engine
 from webhook.memory.host import OFFLOAD
 from webhook.quantity import human, quantity
-from webhook.rule import Finding, Rule
+from webhook.rule import Finding, Rule, lines
 from webhook.rules import _memory
 
 
@@ -45,9 +45,9 @@ class OffloadExceedsLimit(Rule):
                 if name in OFFLOAD
             ),
             certainty=_memory.certainty(engine, needed.floor),
-            suggestions=(
+            suggestions=lines(
                 f"resources.limits.memory: {quantity(advice)}",
-                f"offload no more than {human(spare / 2)}" if spare > 0 else "offload nothing",
+                f"offload no more than {human(spare / 2)}" if spare > 0 else None,
             ),
             fix=_memory.raise_limit(engine, advice),
         )

@@ -15,19 +15,18 @@ SHARD = 5 * GI
 LEAST_SHARD = 1 * GI
 """No file of a checkpoint of many GiB is taken to be smaller than this where their number is not known."""
 FILES: Mapping[str, int] = {
-    "meta-llama/Llama-2-70b-hf": 15, "meta-llama/Llama-2-70b-chat-hf": 15,
-    "meta-llama/Meta-Llama-3-70B": 30, "meta-llama/Meta-Llama-3-70B-Instruct": 30,
-    "meta-llama/Llama-3.1-70B": 30, "meta-llama/Llama-3.1-70B-Instruct": 30, "meta-llama/Llama-3.3-70B-Instruct": 30,
-    "deepseek-ai/DeepSeek-R1-Distill-Llama-70B": 17, "Qwen/Qwen2.5-72B-Instruct": 37, "Qwen/Qwen2.5-32B-Instruct": 17,
-    "Qwen/Qwen3-32B": 17, "mistralai/Mixtral-8x7B-Instruct-v0.1": 19, "deepseek-ai/DeepSeek-R1": 163,
-    "deepseek-ai/DeepSeek-V3": 163,
+    "llama-2-70b-hf": 15, "llama-2-70b-chat-hf": 15, "meta-llama-3-70b": 30, "meta-llama-3-70b-instruct": 30,
+    "llama-3.1-70b": 30, "llama-3.1-70b-instruct": 30, "meta-llama-3.1-70b-instruct": 30, "llama-3.3-70b-instruct": 30,
+    "deepseek-r1-distill-llama-70b": 17, "qwen2.5-72b-instruct": 37, "qwen2.5-32b-instruct": 17, "qwen3-32b": 17,
+    "mixtral-8x7b-instruct-v0.1": 19, "deepseek-r1": 163, "deepseek-v3": 163,
 }  # fmt: skip
-"""Files of well-known checkpoints, as the hub lists them (`model-00001-of-000NN.safetensors`)."""
+"""Files of well-known checkpoints, as the hub lists them (`model-00001-of-000NN.safetensors`): the repository's name,
+whoever published the copy."""
 
 
 def shard(size: int, model: Model | None) -> tuple[int, int]:
     """(The largest file is at least, is likely) bytes of a checkpoint of `size`: no less than the average file."""
-    files = (model.files or FILES.get(model.id)) if model else None
+    files = (model.files or FILES.get(model.id.rpartition("/")[2].lower())) if model else None
     if files:
         return size // files, min(size, max(size // files, min(SHARD, 2 * size // files)))
     return min(size, LEAST_SHARD), min(size, SHARD)
