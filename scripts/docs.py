@@ -62,6 +62,8 @@ def default_policy() -> str:
         "  mutate:",
         "    workloads: false    # patch Pods only: GitOps tools compare workloads with their source",
         "  assume:",
+        "    gpu: null    # the GPU of a Pod that names none, such as l4 or h100:8; informs, never denies",
+        "    nodes: open    # closed: no node will come that is not there now, so that live nodes may deny",
         "    downloadRate: null    # bytes a second that a model's download reaches here, such as 500M",
         "  trustMutation: false    # deny a workload even where a patch of its Pods would repair it",
         "  rules:",

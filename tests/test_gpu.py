@@ -129,7 +129,7 @@ ONE: dict[str, Any] = {"nvidia.com/gpu": "1"}
         ({"aliyun.com/gpu-mem": 12}, ("aliyun.com/gpu-mem", 1)),
         ({"nvidia.com/gpu": "{{ .Values.gpus }}"}, ("nvidia.com/gpu", None)),
         ({"nvidia.com/gpu": "0"}, None),
-        ({"nvidia.com/gpucores": 30, "rdma/ib": 1, "vpc.amazonaws.com/efa": 4}, None),
+        ({"rdma/ib": 1, "vpc.amazonaws.com/efa": 4}, None),
         ("a string", None),
         (None, None),
     ],

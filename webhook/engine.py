@@ -11,7 +11,7 @@ from webhook import args, command, gpu, model, quantity, release, volumes
 from webhook.args import EngineArgs
 from webhook.command import Command
 from webhook.facts import Fact, Facts
-from webhook.gpu import Accelerator
+from webhook.gpu import Accelerator, Placement
 from webhook.memory import parallel, plan, solve
 from webhook.memory.ledger import MemoryPlan
 from webhook.model import Model
@@ -55,6 +55,8 @@ class Engine:
     """The accelerator resource that the container asks for, and how many (None: can't be known)."""
     plan: MemoryPlan
     facts: Facts
+    placement: Placement | None = None
+    """The live nodes on which the Pod may run; None where nodes are not known."""
 
     def at(self, *parts: str | int) -> FieldPath:
         """Where a field of the container stands in the object: `at("resources", "limits", "memory")`."""
@@ -229,7 +231,8 @@ def read(
     running = release.from_image(image) if isinstance(image, str) and not found.installs else None
     engine_args = args.parse(found, running)
     its_model = model.find(engine_args, workload, container, facts)
-    accelerator = gpu.find(workload, container, facts)
+    placement = gpu.place(workload, container, facts.snapshot)
+    accelerator = gpu.find(workload, container, facts, placement)
     return Engine(
         workload=workload,
         container=container,
@@ -238,7 +241,7 @@ def read(
         args=engine_args,
         model=its_model,
         gpu=accelerator,
-        requested=gpu.requested(workload, container),
+        requested=gpu.requested(workload, container, facts.snapshot),
         plan=plan.plan(
             engine_args,
             its_model.value if its_model else None,
@@ -248,4 +251,5 @@ def read(
             files=volumes.files(workload, container, engine_args, found.env, facts.download_rate),
         ),
         facts=facts,
+        placement=placement,
     )

@@ -13,8 +13,12 @@ Where a fact may come from, the surest first (`model.find` and `gpu.find` go dow
 | the accelerator | may deny |
 | --- | --- |
 | a node label in nodeSelector or required nodeAffinity; the MIG profile in the resource's name | yes |
-| a label of the cluster's own making (`gpu-type: a100`) | no |
+| a DRA claim's class and selectors, where the claim is known | where they name the product whole |
+| Ray's `accelerator_type` | yes |
+| a label of the cluster's own making (`gpu-type: a100`), HAMi's `use-gputype` | no |
+| the labels of the nodes on which the Pod may be scheduled | only under the policy's `assume.nodes: closed` |
 | `--gpu` | yes |
+| the policy's `assume.gpu` | no |
 
 Everything else (preferred affinity, tolerations) is no fact.
 """
@@ -27,8 +31,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from webhook import data
+from webhook import data, snapshot
 from webhook.companions import Companions
+from webhook.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from webhook.gpu import Accelerator
@@ -91,6 +96,17 @@ class Facts:
     """Name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef` and `--config`."""
     companions: Companions = field(default_factory=Companions)
     """The objects beside the one that is judged; none at admission, where a Deployment arrives before its HPA."""
+    cluster: Snapshot | None = None
+    """What a watch has seen of the cluster; None without one."""
+    assumed_gpu: Accelerator | None = None
+    """The policy's `assume.gpu`: the last resort."""
+    nodes_are_all: bool = False
+    """The policy's `assume.nodes: closed`: no node will come that is not there now."""
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The objects that others refer to by name (claims, device classes, nodes): the cluster's, or the input's."""
+        return self.cluster if self.cluster is not None else snapshot.of(self.companions.objects)
 
     @cached_property
     def version(self) -> str:
@@ -101,7 +117,10 @@ class Facts:
         beside = self.companions.objects
         sizes = (self.gpu_memory, self.weights_bytes, self.download_rate)
         given = [self.gpu, *sizes, self.models, self.config_maps, beside]
-        if not any(given):
-            return packaged
-        text = json.dumps(given, sort_keys=True, default=repr)
-        return f"{packaged}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        parts = [packaged]
+        if any(given):
+            text = json.dumps(given, sort_keys=True, default=repr)
+            parts.append(hashlib.sha256(text.encode()).hexdigest()[:8])
+        if self.cluster is not None:
+            parts.append(self.cluster.version)
+        return "-".join(parts)

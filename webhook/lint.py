@@ -93,7 +93,12 @@ def lint(obj: JSON, policy: Policy, facts: Facts, *, where: Place = "admission",
     roll back and lose a finalizer (kueue's ratchet).
     """
     errors: list[RuleError] = []
-    facts = replace(facts, download_rate=policy.download_rate) if policy.download_rate else facts
+    facts = replace(
+        facts,
+        assumed_gpu=policy.assume.gpu,
+        nodes_are_all=policy.assume.nodes == "closed",
+        download_rate=policy.assume.download_rate or facts.download_rate,
+    )
     before = _known(old, policy, facts, where) if old is not None else frozenset()
     results = []
     for found in _engines(obj, facts, errors):

@@ -77,17 +77,10 @@ def accelerator(text: str | None) -> Accelerator | None:
     """`NAME[:COUNT]` → what a container gets; raises UnusableError where no product has that name."""
     if text is None:
         return None
-    name, _, count = text.rpartition(":")
-    if not name:
-        name, count = text, ""
-    if count and not (count.isascii() and count.isdigit() and 0 < int(count) <= 1024):
-        raise UnusableError(f"--gpu {text}: {count!r} is no number of GPUs; expected NAME or NAME:COUNT, such as l4:4")
-    found = gpu.by_name(name)
-    if not found:
-        near = gpu.nearest(name)
-        hint = f"; did you mean {', '.join(near)}?" if near else "; expected a name such as l4, h100 or Tesla-T4"
-        raise UnusableError(f"--gpu {text}: no GPU is known by the name {name!r}{hint}")
-    return Accelerator(gpus=found, count=int(count) if count else None)
+    try:
+        return gpu.parse(text)
+    except ValueError as error:
+        raise UnusableError(f"--gpu {text}: {error}") from error
 
 
 def files(names: Sequence[str]) -> Iterator[str]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from webhook import quantity
 from webhook.facts import Fact, Facts
-from webhook.gpu import labels
+from webhook.gpu import claim, labels
+from webhook.gpu.labels import Named
 from webhook.gpu.name import by_name, nearest
+from webhook.gpu.nodes import Kind, Placement, place
 from webhook.gpu.product import Gpu, all_products
-from webhook.gpu.resource import CLAIM, limited, requested, resources_of, shared_by_resource
+from webhook.gpu.resource import CLAIM, limited, requested, requests, resources_of, shared_by_resource
 from webhook.workload import Container, Workload
 
-__all__ = ["CLAIM", "Accelerator", "Gpu", "all_products", "by_name", "find", "nearest", "requested"]
+__all__ = [
+    "CLAIM", "Accelerator", "Gpu", "Kind", "Placement", "all_products", "by_name", "find", "nearest", "on_nodes",
+    "parse", "place", "requested",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,26 +42,92 @@ class Accelerator:
         return " or ".join(gpu.name for gpu in self.gpus)
 
 
-def find(workload: Workload, container: Container, facts: Facts) -> Fact[Accelerator] | None:
+def find(
+    workload: Workload, container: Container, facts: Facts, placement: Placement | None = None
+) -> Fact[Accelerator] | None:
     """What the container gets, by the order in `webhook.facts`; None where no product is known.
 
     A preferred affinity and a toleration select no node, so they say nothing. Several products are an answer: each of
-    them is planned.
+    them is planned. `placement` is `place` of the same container.
     """
-    asked = requested(workload, container)
-    resource, count = asked or (None, None)
-    named = labels.named(workload, resource)
-    if named is None and facts.gpu is not None:
-        named = labels.Named(facts.gpu.gpus, "--gpu", True, facts.gpu.shared)
-        count = facts.gpu.count if count is None else count
+    resource, count = requested(workload, container, facts.snapshot) or (None, None)
+    named = _named(workload, container, facts) or _on_nodes(placement, facts)
+    if named is not None and facts.nodes_are_all and placement is not None and placement.fresh:
+        named = _narrowed(named, placement)
+    if named is None and (given := facts.gpu or facts.assumed_gpu) is not None:
+        certain = facts.gpu is not None
+        named = Named(given.gpus, "--gpu" if certain else "the policy's assume.gpu", certain, given.shared)
+        count = given.count if count is None else count
     if named is None and facts.gpu_memory is None:
         return None
-    named = named or labels.Named((), "memory given", True, False)
-    gpus = limited(named.gpus, resources_of(container))
+    named = named or Named((), "memory given", True, False)
+    gpus = limited(named.gpus, resources_of(container), workload.spec.get("nodeSelector"))
     if facts.gpu_memory is not None:
         gpus = _with_memory(gpus, facts.gpu_memory)
     shared = named.shared or shared_by_resource(resource, workload)
     return Fact(Accelerator(gpus, count, resource, shared), named.source, named.may_deny)
+
+
+def _named(workload: Workload, container: Container, facts: Facts) -> Named | None:
+    """The product by what the object itself says, or the claims that it names."""
+    if (claimed := claim.find(workload, container, facts.snapshot)) is not None and claimed.gpus:
+        return Named(claimed.gpus, claimed.source, claimed.exact, False)
+    asked: list[str | None] = [name for name, _ in requests(workload, container)]
+    found = [labels.named(workload, name) for name in asked or [None]]
+    said = [one for one in found if one is not None]
+    if len(found) > 1:  # CUDA sees the whole cards or one slice, and which of them is not said
+        both = labels.union(said) if len(said) == len(found) else None
+        return replace(both, may_deny=False) if both else None
+    if not said and container.accelerator:
+        gpus = by_name(container.accelerator)
+        return Named(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
+    return said[0] if said else None
+
+
+def _on_nodes(placement: Placement | None, facts: Facts) -> Named | None:
+    """The products that the nodes have on which the Pod may run; None where one of them does not say."""
+    if placement is None or not placement.kinds or placement.unknown:
+        return None
+    return Named(
+        gpus=tuple({gpu.name: gpu for kind in placement.kinds for gpu in kind.gpus}.values()),
+        source=f"the labels of {placement.candidates} node{'s' if placement.candidates > 1 else ''} of this cluster",
+        may_deny=facts.nodes_are_all and placement.fresh,
+        shared=any(kind.shared for kind in placement.kinds),
+    )
+
+
+def _narrowed(named: Named, placement: Placement) -> Named:
+    """Where the policy says that the cluster's nodes are all there will be, they choose between products."""
+    there = {gpu.name for kind in placement.kinds for gpu in kind.gpus}
+    left = tuple(gpu for gpu in named.gpus if gpu.name in there)
+    return replace(named, gpus=left) if left and not placement.unknown else named
+
+
+def on_nodes(fact: Fact[Accelerator], placement: Placement | None) -> Iterator[tuple[Accelerator, str]]:
+    """Each kind of GPU that the container may get, alone, and where: from the nodes where those say, else by name."""
+    accelerator = fact.value
+    kinds = placement.kinds if placement is not None and placement.kinds else ()
+    for kind in kinds:
+        where = f"{kind.nodes} node{'s' if kind.nodes > 1 else ''} such as {kind.example}"
+        yield replace(accelerator, gpus=kind.gpus, shared=accelerator.shared or kind.shared), where
+    if not kinds:
+        for gpu in accelerator.gpus:
+            yield replace(accelerator, gpus=(gpu,)), ""
+
+
+def parse(text: str) -> Accelerator:
+    """`NAME[:COUNT]` as people write it → what a container gets; raises ValueError where no product has that name."""
+    name, _, count = text.rpartition(":")
+    if not name:
+        name, count = text, ""
+    if count and not (count.isascii() and count.isdigit() and 0 < int(count) <= 1024):
+        raise ValueError(f"{count!r} is no number of GPUs; expected NAME or NAME:COUNT, such as l4:4")
+    found = by_name(name)
+    if not found:
+        near = nearest(name)
+        hint = f"; did you mean {', '.join(near)}?" if near else "; expected a name such as l4, h100 or Tesla-T4"
+        raise ValueError(f"no GPU is known by the name {name!r}{hint}")
+    return Accelerator(gpus=found, count=int(count) if count else None)
 
 
 def _with_memory(gpus: tuple[Gpu, ...], memory: int) -> tuple[Gpu, ...]:

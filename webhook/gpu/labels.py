@@ -1,14 +1,16 @@
-"""What the Pod says of its node: nodeSelector, required node affinity, annotations, the resource's own name."""
+"""Labels of a node → which GPUs it may have: labels that a Pod demands, and labels that a live node carries."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from webhook.gpu import instances
 from webhook.gpu.name import SHARED_SUFFIX, by_name
-from webhook.gpu.product import Gpu, all_products, of_family, of_instances, partition_of, slices
-from webhook.workload import JSON, Workload
+from webhook.gpu.product import Gpu, all_products, partition_of, products, slices
+from webhook.gpu.requirement import Demands, Requirement, alternatives
+from webhook.workload import Workload
 
 LABELS: Mapping[str, tuple[str, ...]] = {
     "nvidia.com/gpu.product": ("gfd",),
@@ -36,27 +38,26 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "baidu/nvidia_name": (),
     "baidu.com/gpu-card-model": (),
     "gpu.intel.com/product": (),
+    "gpu.intel.com/family": (),
     "feature.node.kubernetes.io/gpu.product": (),
 }
 """Labels that clouds, device plugins and labellers set to a product's name, and which of its names they use
 (k8s-device-plugin docs/gpu-feature-discovery, kubernetes/autoscaler GPULabel, karpenter-provider-aws …)."""
+NAMED_KEY = re.compile(r"((?:beta\.)?amd\.com/gpu\.(?:product-name|device-id))\.(.+)")
+"""AMD's labeller, where a node may have several models: `amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM: "8"`
+(ROCm/k8s-device-plugin cmd/k8s-node-labeller)."""
 OWN_LABELS = re.compile(
     r"(.*[./])?(accelerator|accelerator[-_.]?(type|name|model)|gpu|gpu[-_.]?(type|name|model|product|class|sku|card))"
 )
 """Labels of a cluster's own making that commonly hold a product's name: they inform."""
-INSTANCE_TYPE = (
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "cloud.google.com/machine-type",
-)
-INSTANCE_FAMILY = ("karpenter.k8s.aws/instance-family", "eks.amazonaws.com/instance-family",
-                   "cloud.google.com/machine-family")  # fmt: skip
 MEMORY_LABELS = (
     "nvidia.com/gpu.memory",
     "karpenter.k8s.aws/instance-gpu-memory",
     "eks.amazonaws.com/instance-gpu-memory",
 )
 """MiB that NVML prints, or that EC2 says: they choose between products of one name."""
+GIGABYTES = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram", "gpu.nvidia.com/vram")
+"""GB or GiB, rounded: AMD's "192G", CoreWeave's "81"."""
 SHARING_LABELS: Mapping[str, Callable[[str], bool]] = {
     "nvidia.com/gpu.sharing-strategy": lambda value: value not in ("", "none"),
     "nvidia.com/mps.capable": lambda value: value == "true",
@@ -64,26 +65,19 @@ SHARING_LABELS: Mapping[str, Callable[[str], bool]] = {
     "cloud.google.com/gke-gpu-sharing-strategy": lambda value: value != "",
     "cloud.google.com/gke-max-shared-clients-per-gpu": lambda value: value.isdigit() and int(value) > 1,
 }
+STRATEGIES = ("nvidia.com/gpu.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy")
+CLIENTS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
 PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
+AMD_PARTITION = "amd.com/compute-memory-partition"
 USE_TYPE = ("nvidia.com/use-gputype", "hami.io/use-gputype")
 """HAMi's annotation: cards whose type contains one of these words."""
-
-
-@dataclass(frozen=True)
-class _Requirement:
-    """One thing a node must have: `key In values`, `key Gt value` …"""
-
-    key: str
-    operator: str
-    values: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.key}: {', '.join(self.values)}"
+FEW = 8
+"""Products that filters alone may leave: with more of them nothing is named."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """What requirements make of the product."""
+    """What demands make of the product."""
 
     gpus: tuple[Gpu, ...]
     source: str
@@ -93,51 +87,41 @@ class Named:
 
 def named(workload: Workload, resource: str | None) -> Named | None:
     """The product, from what nodes must have and from the resource's own name."""
-    always = [_Requirement(str(key), "In", (str(value),)) for key, value in _items(workload.spec.get("nodeSelector"))]
-    terms = list(_terms(workload.spec))
-    alternatives = [found for term in terms if (found := _from_labels([*always, *term]))]
-    if terms and len(alternatives) < len(terms):
-        alternatives = []  # one of the alternatives leaves the product open
-    if not alternatives and (found := _from_labels(always)):
-        alternatives = [found]
-    named = _union(alternatives) or _from_annotations(workload)
-    if (own := _from_resource(resource, named.gpus if named else None)) is not None:
+    terms = alternatives(workload.spec)
+    found = [one for term in terms if (one := of_demands(term))]
+    if len(found) < len(terms):
+        found = []  # one of the alternatives leaves the product open
+    said = union(found) or _from_annotations(workload)
+    if (own := _from_resource(resource, said.gpus if said else None)) is not None:
         gpus, source = own
-        return Named(gpus, f"{source}; {named.source}" if named else source, True, bool(named and named.shared))
-    return named
+        return Named(gpus, f"{source}; {said.source}" if said else source, True, bool(said and said.shared))
+    return said
 
 
-def _items(value: object) -> Iterator[tuple[object, object]]:
-    if isinstance(value, Mapping):
-        yield from value.items()
+def of_node(labels: Mapping[str, str], resource: str | None) -> Named | None:
+    """The product that a live node's labels name, as the container that asks for `resource` sees it."""
+    said = of_demands(as_demands(labels))
+    own = _from_resource(resource, said.gpus if said else ()) if resource else None
+    return replace(said, gpus=own[0]) if said and own else said
 
 
-def _terms(spec: JSON) -> Iterator[list[_Requirement]]:
-    """The alternatives of the required node affinity."""
-    found: object = spec
-    for key in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    for term in found if isinstance(found, list) else ():
-        expressions = term.get("matchExpressions") if isinstance(term, Mapping) else None
-        yield [
-            _Requirement(
-                str(one.get("key")),
-                str(one.get("operator")),
-                tuple(str(value) for value in values) if isinstance(values := one.get("values"), list) else (),
-            )
-            for one in (expressions if isinstance(expressions, list) else ())
-            if isinstance(one, Mapping)
-        ]
+def as_demands(labels: Mapping[str, str]) -> Demands:
+    """What a node says of its GPU, as demands that it meets."""
+    return tuple(Requirement(key, "In", (value,)) for key, value in labels.items() if tells(key))
 
 
-def _from_labels(requirements: Sequence[_Requirement]) -> Named | None:
-    """What one set of requirements that all hold leaves of the products; None where none of them names one."""
+def tells(key: str) -> bool:
+    """Whether a label may say something of the GPU."""
+    return any(word in key for word in ("gpu", "accelerator", "instance", "machine", "device-type", "partition", "mps"))
+
+
+def of_demands(demands: Demands) -> Named | None:
+    """What demands that all hold leave of the products; None where none of them names one."""
     gpus: tuple[Gpu, ...] | None = None
     sources: list[str] = []
     may_deny, shared = True, False
-    for one in sorted(requirements, key=lambda one: one.key not in LABELS):
-        if one.operator != "In":
-            continue
+    demands = _without_refused(demands)
+    for one in sorted(demands, key=lambda one: one.key not in LABELS):
         meant, certain = _products_of(one)
         if not meant or (gpus is not None and not certain):
             continue
@@ -147,74 +131,162 @@ def _from_labels(requirements: Sequence[_Requirement]) -> Named | None:
             sources.append(str(one))
             shared = shared or any(SHARED_SUFFIX.search(value) for value in one.values)
     if gpus is None:
-        return _from_memory(requirements)
-    for one in requirements:
-        if one.key in MEMORY_LABELS:
-            gpus = _of_memory(gpus, one) or gpus
-        elif one.key == PARTITION_SIZE and one.operator == "In":
-            gpus = tuple(found for size in one.values for found in slices(size, gpus)) or gpus
-        elif one.key in SHARING_LABELS and one.operator == "In":
+        gpus, sources = _from_filters(demands)
+    if not gpus:
+        return None
+    for one in demands:
+        gpus = _filtered(gpus, one)
+        if one.key in SHARING_LABELS and one.operator == "In":
             shared = shared or any(SHARING_LABELS[one.key](value) for value in one.values)
-    return Named(gpus, "node label " + "; ".join(sources), may_deny, shared)
+    return Named(_mps(gpus, demands), "node label " + "; ".join(sources), may_deny, shared)
 
 
-def _from_memory(requirements: Sequence[_Requirement]) -> Named | None:
-    """The products that print exactly the memory a label asks for, where nothing else names one."""
-    for one in requirements:
-        if one.key == MEMORY_LABELS[0] and one.operator == "In" and all(value.isdigit() for value in one.values):
-            wanted = {int(value) for value in one.values}
-            if found := tuple(gpu for gpu in all_products() if gpu.memory_label_mib in wanted):
-                return Named(found, f"node label {one}", True, False)
-    return None
+def _without_refused(demands: Demands) -> Demands:
+    """`key In (a, b)` beside `key NotIn (b)` is `key In (a)`."""
+    refused = {(one.key, value) for one in demands if one.operator == "NotIn" for value in one.values}
+    if not refused:
+        return demands
+    return tuple(
+        replace(one, values=left)
+        if one.operator == "In" and (left := tuple(value for value in one.values if (one.key, value) not in refused))
+        else one
+        for one in demands
+    )
 
 
-def _products_of(requirement: _Requirement) -> tuple[tuple[Gpu, ...], bool]:
+def union(found: Sequence[Named]) -> Named | None:
+    """Alternatives: any of their products may be the one."""
+    if not found:
+        return None
+    return Named(
+        gpus=tuple({gpu.name: gpu for one in found for gpu in one.gpus}.values()),
+        source=" or ".join(dict.fromkeys(one.source for one in found)),
+        may_deny=all(one.may_deny for one in found),
+        shared=any(one.shared for one in found),
+    )
+
+
+def _products_of(one: Requirement) -> tuple[tuple[Gpu, ...], bool]:
     """The products a label's values name, and whether the label is one whose values are the products' names.
 
     A value that is not known leaves the product open: then the label names nothing.
     """
-    key, values = requirement.key, requirement.values
+    if one.operator in ("Exists", "Gt", "In") and (pair := NAMED_KEY.fullmatch(one.key)):
+        return by_name(pair[2], LABELS[pair[1]]), True
+    if one.operator != "In":
+        return (), False
+    key, values = one.key, one.values
     found: list[Sequence[Gpu]] = []
     if key in LABELS:
         found = [by_name(value, LABELS[key]) for value in values]
-    elif key in INSTANCE_TYPE:
-        found = [of_instances([value]) for value in values]
-    elif key in INSTANCE_FAMILY:
-        found = [of_instances(of_family(value)) for value in values]
+    elif key in instances.TYPE:
+        found = [instances.of_types([value]) for value in values]
+    elif key in instances.FAMILY:
+        found = [instances.of_types(instances.of_family(value)) for value in values]
     elif OWN_LABELS.fullmatch(key):
         found = [by_name(f"{key}={value}") or by_name(value) for value in values]
-    certain = key in LABELS or key in INSTANCE_TYPE or key in INSTANCE_FAMILY
+    certain = key in LABELS or key in instances.TYPE or key in instances.FAMILY
     if not found or not all(found):
         return (), certain
     return tuple({gpu.name: gpu for gpus in found for gpu in gpus}.values()), certain
 
 
-def _of_memory(gpus: tuple[Gpu, ...], requirement: _Requirement) -> tuple[Gpu, ...]:
-    """Of products, those with the memory a label asks for, in MiB (old GFD releases wrote bytes)."""
-    sizes = [
-        int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in requirement.values if value.isdigit()
-    ]
-    if not sizes:
-        return ()
-    test: Mapping[str, Callable[[float], bool]] = {
-        "In": lambda mib: any(abs(mib - size) <= 0.06 * size for size in sizes),
-        "Gt": lambda mib: mib > sizes[0],
-        "Lt": lambda mib: mib < sizes[0],
-    }
-    fits = test.get(requirement.operator)
-    return tuple(gpu for gpu in gpus if fits(gpu.memory_high / (1 << 20))) if fits else ()
+def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
+    """The products left where no label names one: by Karpenter's categories, by exact memory, by family."""
+    if found := instances.left_by(demands):
+        said = [str(one) for one in demands if "/instance-" in one.key]
+        return (found, said) if len(found) <= FEW else ((), [])
+    for one in demands:
+        if one.key == MEMORY_LABELS[0] and one.operator == "In" and all(value.isdigit() for value in one.values):
+            wanted = {int(value) for value in one.values}
+            if exact := tuple(gpu for gpu in all_products() if gpu.memory_label_mib in wanted):
+                return exact, [str(one)]
+    telling = [one for one in demands if one.key in _FILTERS]
+    if any(one.key in ("nvidia.com/gpu.family", "nvidia.com/gpu.compute.major") for one in telling):
+        every = tuple(gpu for gpu in all_products() if gpu.vendor == "nvidia")
+        for one in telling:
+            every = _filtered(every, one)
+        if len(every) <= FEW:
+            return every, [str(one) for one in telling]
+    return (), []
 
 
-def _union(alternatives: Sequence[Named]) -> Named | None:
-    """Terms are alternatives: any of their products may be the one."""
-    if not alternatives:
-        return None
-    return Named(
-        gpus=tuple({gpu.name: gpu for one in alternatives for gpu in one.gpus}.values()),
-        source=" or ".join(dict.fromkeys(one.source for one in alternatives)),
-        may_deny=all(one.may_deny for one in alternatives),
-        shared=any(one.shared for one in alternatives),
-    )
+def _filtered(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
+    """What one demand leaves of products; all of them where it says nothing of any."""
+    if one.key in _FILTERS:
+        return tuple(gpu for gpu in gpus if _FILTERS[one.key](gpu, one)) or gpus
+    if one.operator == "NotIn" and one.key in LABELS:
+        refused = {gpu.name for value in one.values for gpu in by_name(value, LABELS[one.key])}
+        return tuple(gpu for gpu in gpus if gpu.name not in refused) or gpus
+    if one.key == PARTITION_SIZE and one.operator == "In":
+        return tuple(found for size in one.values for found in slices(size, gpus)) or gpus
+    if one.key == AMD_PARTITION and one.operator == "In":
+        modes = [value.partition("_") for value in one.values]
+        return tuple(part for mode, _, nps in modes for gpu in gpus if (part := partition_of(gpu, mode, nps))) or gpus
+    return gpus
+
+
+def _memory(gpu: Gpu, one: Requirement) -> bool:
+    """MiB that NVML prints (old GFD releases wrote bytes), within what drivers and clouds differ by."""
+    sizes = [int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in one.values if value.isdigit()]
+    mib = gpu.memory_high / (1 << 20)
+    if one.operator in ("In", "NotIn"):
+        return any(abs(mib - size) <= 0.06 * size for size in sizes) is (one.operator == "In")
+    return not sizes or replace(one, values=(str(sizes[0]),)).compares(mib)
+
+
+def _gigabytes(gpu: Gpu, one: Requirement) -> bool:
+    sizes = [int(found[1]) for value in one.values if (found := re.fullmatch(r"(\d+)(?:G|Gi|GB)?", value))]
+    gib = gpu.memory_high / (1 << 30)
+    near = any(abs(gib - size) <= 0.08 * size for size in sizes)
+    if one.operator in ("In", "NotIn"):
+        return near is (one.operator == "In")
+    return not sizes or replace(one, values=(str(sizes[0]),)).compares(gib)
+
+
+def _family(gpu: Gpu, one: Requirement) -> bool:
+    return gpu.vendor != "nvidia" or gpu.architecture is None or one.holds({one.key: gpu.architecture})
+
+
+def _major(gpu: Gpu, one: Requirement) -> bool:
+    return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[0])})
+
+
+def _minor(gpu: Gpu, one: Requirement) -> bool:
+    return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[1])})
+
+
+def _capable(gpu: Gpu, one: Requirement) -> bool:
+    has = "true" if products().get(gpu.name.partition(" MIG ")[0], {}).get("mig") else "false"
+    return one.operator != "In" or one.holds({one.key: has})
+
+
+_FILTERS: Mapping[str, Callable[[Gpu, Requirement], bool]] = {
+    **dict.fromkeys(MEMORY_LABELS, _memory),
+    **dict.fromkeys(GIGABYTES, _gigabytes),
+    "nvidia.com/gpu.family": _family,
+    "nvidia.com/gpu.compute.major": _major,
+    "nvidia.com/gpu.compute.minor": _minor,
+    "nvidia.com/mig.capable": _capable,
+}
+
+
+def _mps(gpus: tuple[Gpu, ...], demands: Demands) -> tuple[Gpu, ...]:
+    """Under MPS an allocation beyond the client's share fails, whatever total is shown: the low bound alone.
+
+    k8s-device-plugin cmd/mps-control-daemon, `set_default_device_pinned_mem_limit`: total / replicas.
+    """
+    said = {one.key: one.values[0] for one in demands if one.operator == "In" and len(one.values) == 1}
+    if not any(said.get(key) == "mps" for key in STRATEGIES):
+        return gpus
+    clients = next((int(said[key]) for key in CLIENTS if said.get(key, "").isdigit()), 0)
+    if clients < 2:
+        return gpus
+    return tuple(replace(gpu, memory=min(gpu.memory, _label_bytes(gpu) // clients)) for gpu in gpus)
+
+
+def _label_bytes(gpu: Gpu) -> int:
+    return (gpu.memory_label_mib << 20) if gpu.memory_label_mib else gpu.memory_high
 
 
 def _from_annotations(workload: Workload) -> Named | None:
@@ -237,9 +309,9 @@ def _from_resource(resource: str | None, gpus: tuple[Gpu, ...] | None) -> tuple[
         profile = plain.removeprefix("nvidia.com/mig-")
         cut = slices(profile, gpus if gpus is not None else all_products())
         return (cut, resource) if cut else None
-    if partition := re.fullmatch(r"amd\.com/([sdqc]px)_nps\d", plain):
+    if partition := re.fullmatch(r"amd\.com/([sdqc]px)_(nps\d)", plain):
         cards = gpus if gpus is not None else all_products()
-        parts = tuple(found for gpu in cards if (found := partition_of(gpu, partition[1])))
+        parts = tuple(found for gpu in cards if (found := partition_of(gpu, partition[1], partition[2])))
         return (parts, resource) if parts else None
     if gpus is None and plain.startswith("huawei.com/"):
         product = by_name(plain)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -88,38 +87,10 @@ def slices(profile: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     return tuple(found for gpu in gpus if gpu.mig is None and (found := slice_of(gpu, profile)))
 
 
-def of_instances(names: Iterable[str]) -> tuple[Gpu, ...]:
-    """The GPUs of cloud machine types; a fraction of a card is a card with that much memory."""
-    table = data.load("instances")["instance_types"]
-    lower = _instances_in_any_case()
-    found: dict[str, Gpu] = {}
-    for name in names:
-        row = table.get(lower.get(name.lower(), name))
-        if row is None or row["gpu"] not in products():
-            continue
-        gpu = product(row["gpu"])
-        if fraction := row.get("fraction"):
-            part = f"{gpu.name} (1/{round(1 / fraction)})"
-            gpu = replace(
-                gpu, name=part, memory=int(gpu.memory * fraction * 0.95), memory_high=int(gpu.memory_high * fraction)
-            )
-        found[gpu.name] = gpu
-    return tuple(found.values())
-
-
-@cache
-def _instances_in_any_case() -> Mapping[str, str]:
-    return {name.lower(): name for name in data.load("instances")["instance_types"]}
-
-
-def of_family(name: str) -> list[str]:
-    """The machine types of a family: `g6` → g6.xlarge …, `a3` → a3-highgpu-8g …"""
-    return [one for one in data.load("instances")["instance_types"] if re.match(re.escape(name) + r"[.-]", one)]
-
-
-def partition_of(gpu: Gpu, mode: str) -> Gpu | None:
+def partition_of(gpu: Gpu, mode: str, memory_mode: str = "nps1") -> Gpu | None:
     """An MI300-class card in compute-partition `mode`: with NPS1 each part still sees the whole memory."""
     size = products().get(gpu.name, {}).get("partitions", {}).get(mode)
     if size is None or mode == "spx":
         return gpu if size is not None else None
-    return replace(gpu, name=f"{gpu.name} {mode.upper()}", memory=min(size, gpu.memory), memory_high=gpu.memory_high)
+    high = gpu.memory_high if memory_mode == "nps1" else size
+    return replace(gpu, name=f"{gpu.name} {mode.upper()}", memory=min(size, gpu.memory), memory_high=high)

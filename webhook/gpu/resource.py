@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from webhook import quantity
+from webhook.gpu import claim
 from webhook.gpu.product import Gpu
+from webhook.snapshot import Snapshot
 from webhook.workload import Container, Workload
 
 WHOLE = re.compile(
@@ -24,24 +26,59 @@ FRACTIONS = {"aliyun.com/gpu-mem", "tencent.com/vcuda-core", "tke.cloud.tencent.
 LIMITS_IN_MIB = ("nvidia.com/gpumem", "hami.io/gpumem", "volcano.sh/vgpu-memory", "amd.com/gpumem")
 """Memory of each device, in MiB, that HAMi's library makes the process see (HAMi docs, Volcano vGPU)."""
 LIMITS_IN_PERCENT = ("nvidia.com/gpumem-percentage", "hami.io/gpumem-percentage", "volcano.sh/vgpu-memory-percentage")
+ONE_BY_DEFAULT = (*LIMITS_IN_MIB, *LIMITS_IN_PERCENT, "nvidia.com/gpucores", "hami.io/gpucores",
+                  "volcano.sh/vgpu-cores")  # fmt: skip
+"""Without a count HAMi's webhook asks for one device (HAMi pkg/device/nvidia/device.go, defaultGPUNum)."""
+ISOLATED = {"aliyun.com/gpu-mem": ("ack.node.gpu.schedule", "cgpu")}
+"""Memory that is only enforced on nodes with this label (ACK's cGPU); elsewhere the whole card is seen."""
 FRACTION_ANNOTATIONS = ("gpu-fraction", "gpu-memory", "runai/gpu-fraction", "runai/gpu-memory")
 """KAI's and Run:ai's fractions: part of a card is promised, the whole of it is seen."""
+FRACTION_DEVICES = "gpu-fraction-num-devices"
+FRACTION_CONTAINER = "gpu-fraction-container-name"
 CLAIM = "DRA claim"
 
 
-def requested(workload: Workload, container: Container) -> tuple[str, int | None] | None:
-    """The accelerator resource that the container asks for, and how many (None: can't be known); None: it asks none."""
+def requests(workload: Workload, container: Container) -> list[tuple[str, int | None]]:
+    """Every accelerator resource that the container asks for, and how many of each (None: can't be known)."""
     asked = resources_of(container)
-    for name, value in asked.items():
-        if WHOLE.fullmatch(name) and (count := _count(value)) != 0:
-            return name, 1 if name in FRACTIONS else count
-    resources = container.spec.get("resources")
-    if isinstance(resources, Mapping) and resources.get("claims") and workload.spec.get("resourceClaims"):
-        return CLAIM, None
+    found = [
+        (name, 1 if name in FRACTIONS else count)
+        for name, value in asked.items()
+        if WHOLE.fullmatch(name) and (count := _count(value)) != 0
+    ]
+    if any(name == "aliyun.com/gpu-mem" for name, _ in found):  # gpu-count says over how many cards it is spread
+        cards = next((count for name, count in found if name == "aliyun.com/gpu-count"), 1)
+        found = [("aliyun.com/gpu-mem", cards)]
+    if not found and any(_count(asked.get(name)) for name in ONE_BY_DEFAULT):
+        found = [(next(name for name in ONE_BY_DEFAULT if _count(asked.get(name))), 1)]
+    if not found:
+        found = [(name, count) for name, count in _fractions(workload, container)]
+    return found
+
+
+def _fractions(workload: Workload, container: Container) -> Iterator[tuple[str, int | None]]:
+    only = workload.annotations.get(FRACTION_CONTAINER)
+    if only not in (None, container.name):
+        return
     for name in FRACTION_ANNOTATIONS:
         if name in workload.annotations:
-            return name, 1
-    return None
+            yield name, _count(workload.annotations.get(FRACTION_DEVICES, "1"))
+            return
+
+
+def requested(
+    workload: Workload, container: Container, snapshot: Snapshot | None = None
+) -> tuple[str, int | None] | None:
+    """The accelerator resource that the container asks for, and how many (None: can't be known); None: it asks none.
+
+    Several of them are one answer whose count can't be known: CUDA sees either whole cards or one MIG slice.
+    """
+    found = requests(workload, container)
+    if (claimed := claim.find(workload, container, snapshot)) is not None:
+        found.append((CLAIM, claimed.count))
+    if len(found) > 1:
+        return " + ".join(name for name, _ in found), None
+    return found[0] if found else None
 
 
 def resources_of(container: Container) -> dict[str, object]:
@@ -68,8 +105,11 @@ def shared_by_resource(resource: str | None, workload: Workload) -> bool:
     return resource.endswith(".shared") or fractional or workload.annotations.get("nvidia.com/vgpu-mode") == "mps"
 
 
-def limited(gpus: tuple[Gpu, ...], asked: Mapping[str, object]) -> tuple[Gpu, ...]:
-    """HAMi's slices: the process sees the limit instead of the card's memory."""
+def limited(gpus: tuple[Gpu, ...], asked: Mapping[str, object], selector: object = None) -> tuple[Gpu, ...]:
+    """HAMi's slices: the process sees the limit instead of the card's memory.
+
+    `selector`: the Pod's nodeSelector, which tells where memory that others only promise is enforced.
+    """
     for name in LIMITS_IN_MIB:
         if (mib := quantity.try_parse(asked.get(name))) and mib > 0:
             return tuple(
@@ -81,5 +121,12 @@ def limited(gpus: tuple[Gpu, ...], asked: Mapping[str, object]) -> tuple[Gpu, ..
             return tuple(
                 replace(gpu, memory=gpu.memory * percent // 100, memory_high=gpu.memory_high * percent // 100)
                 for gpu in gpus
+            )
+    for name, (key, value) in ISOLATED.items():
+        size = quantity.try_parse(asked.get(name))
+        if size and size > 0 and isinstance(selector, Mapping) and selector.get(key) == value:
+            size <<= 20 if size > 1024 else 30  # the plugin's --memory-unit: GiB by default, or MiB
+            return tuple(
+                replace(gpu, memory=min(gpu.memory, size), memory_high=min(gpu.memory_high, size)) for gpu in gpus
             )
     return gpus

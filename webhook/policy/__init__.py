@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from typing import Literal
 
+from webhook.gpu import Accelerator
 from webhook.rule import Fix, Mode, Rule
 from webhook.rules import all_rules
 
@@ -34,6 +35,19 @@ class Enforce:
 
 
 @dataclass(frozen=True)
+class Assume:
+    """What holds where nothing else says it."""
+
+    gpu: Accelerator | None = None
+    """The GPU of a Pod that names none, in a cluster of one kind: it informs, and denies nothing."""
+    nodes: Literal["open", "closed"] = "open"
+    """closed: no node will come that is not there now (no autoscaler, no Karpenter, no Kueue), so that what the nodes'
+    labels say may deny."""
+    download_rate: int | None = None
+    """Bytes a second that a model's download reaches in this cluster; None: what hubs are seen to give."""
+
+
+@dataclass(frozen=True)
 class Policy:
     """All that the rules are judged by."""
 
@@ -43,8 +57,7 @@ class Policy:
     enforce: Enforce = field(default_factory=Enforce)
     mutate_workloads: bool = False
     """Patch workloads too, not only Pods (GitOps tools compare workloads with their source)."""
-    download_rate: int | None = None
-    """Bytes a second that a model's download reaches in this cluster; None: what hubs are seen to give."""
+    assume: Assume = field(default_factory=Assume)
     trust_mutation: bool = False
     """A workload whose Pods the mutating webhook would repair is not denied."""
 
@@ -57,7 +70,7 @@ class Policy:
             (rule_id, setting.mode, str(setting.fix), asdict(setting.rule))
             for rule_id, setting in sorted(self.settings.items())
         ]
-        rest = (self.enforce, self.mutate_workloads, self.trust_mutation, self.download_rate)
+        rest = (self.enforce, self.assume, self.mutate_workloads, self.trust_mutation)
         return hashlib.sha256(repr((said, rest)).encode()).hexdigest()[:12]
 
 

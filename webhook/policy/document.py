@@ -9,9 +9,9 @@ from typing import Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 from pydantic.alias_generators import to_camel
 
-from webhook import manifest, quantity
+from webhook import gpu, manifest, quantity
 from webhook.path import FieldPath
-from webhook.policy import Enforce, Policy, PolicyError, Setting
+from webhook.policy import Assume, Enforce, Policy, PolicyError, Setting
 from webhook.rule import Fix, Mode, Rule
 from webhook.rules import all_rules
 
@@ -37,6 +37,8 @@ class _Mutate(_Strict):
 
 
 class _Assume(_Strict):
+    gpu: str | None = None
+    nodes: Literal["open", "closed"] | None = None
     download_rate: str | int | None = None
 
     @field_validator("download_rate")
@@ -44,6 +46,13 @@ class _Assume(_Strict):
     def _is_a_rate(cls, value: str | int | None) -> str | int | None:
         if value is not None and (quantity.try_parse(value) or 0) <= 0:
             raise ValueError("expected bytes a second as a quantity, such as 500M")
+        return value
+
+    @field_validator("gpu")
+    @classmethod
+    def _known(cls, value: str | None) -> str | None:
+        if value:
+            gpu.parse(value)
         return value
 
 
@@ -213,8 +222,12 @@ def _apply(policy: Policy, document: _Document, rules: _Rules) -> Policy:
         policy,
         name=document.metadata.name,
         settings=settings,
+        assume=Assume(
+            gpu=gpu.parse(spec.assume.gpu) if spec.assume.gpu else policy.assume.gpu,
+            nodes=spec.assume.nodes or policy.assume.nodes,
+            download_rate=quantity.try_parse(spec.assume.download_rate) or policy.assume.download_rate,
+        ),
         enforce=Enforce(spec.enforce.owned_pods or policy.enforce.owned_pods),
         mutate_workloads=policy.mutate_workloads if spec.mutate.workloads is None else spec.mutate.workloads,
-        download_rate=quantity.try_parse(spec.assume.download_rate) or policy.download_rate,
         trust_mutation=policy.trust_mutation if spec.trust_mutation is None else spec.trust_mutation,
     )

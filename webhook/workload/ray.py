@@ -53,8 +53,9 @@ def service(obj: JSON, found: list[Workload]) -> list[Workload]:
     return [_with_engines(one, engines) if one in hosts and one.containers else one for one in found]
 
 
-def _serve_engines(text: object) -> Iterator[tuple[list[str], list[JSON]]]:
-    """The command lines that the LLM engines of a Serve config stand for, and the environment of each."""
+def _serve_engines(text: object) -> Iterator[tuple[list[str], list[JSON], str | None]]:
+    """The command lines that the LLM engines of a Serve config stand for, the environment of each, and the
+    accelerator that Ray places it on (ray.serve.llm LLMConfig.accelerator_type)."""
     config = manifest.load(text) if isinstance(text, str) else None
     for app in listing(mapping(config).get("applications")):
         for engine in listing(mapping(mapping(app).get("args")).get("llm_configs")):
@@ -64,13 +65,15 @@ def _serve_engines(text: object) -> Iterator[tuple[list[str], list[JSON]]]:
             model = source or loading.get("model_id")
             if isinstance(model, str):
                 env = mapping(mapping(mapping(engine).get("runtime_env")).get("env_vars"))
+                accelerator = mapping(engine).get("accelerator_type")
                 yield (
                     ["vllm", "serve", model, *flags(mapping(mapping(engine).get("engine_kwargs")))],
                     [{"name": str(name), "value": str(value)} for name, value in env.items()],
+                    accelerator if isinstance(accelerator, str) else None,
                 )
 
 
-def _with_engines(workload: Workload, engines: list[tuple[list[str], list[JSON]]]) -> Workload:
+def _with_engines(workload: Workload, engines: list[tuple[list[str], list[JSON], str | None]]) -> Workload:
     """The Ray container (the first one, as KubeRay has it) once for each engine that it runs."""
     ray, *others = workload.containers
     places = {key: ray.path / key for key in _FIELDS} | {"command": _SERVE_CONFIG, "args": _SERVE_CONFIG}
@@ -80,8 +83,9 @@ def _with_engines(workload: Workload, engines: list[tuple[list[str], list[JSON]]
             spec={**ray.spec, "command": argv[:3], "args": argv[3:], "env": [*listing(ray.spec.get("env")), *env]},
             synthetic=True,
             places=places,
+            accelerator=accelerator,
         )
-        for argv, env in engines
+        for argv, env, accelerator in engines
     ]
     return replace(workload, containers=(*made, *others))
 

@@ -30,6 +30,8 @@ class Container:
     places: Mapping[str, FieldPath] = field(default_factory=dict)
     """Field of `spec` ("args", "resources", "env", "image" …) → where it really stands, for the fields that do not
     stand under `path`. A container that the operator only completes is not synthetic, but has such fields too."""
+    accelerator: str | None = None
+    """The accelerator that the kind demands by a name of its own (Ray's `accelerator_type`)."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,172 @@
+"""Other objects than the one that is judged, as far as they were seen: reduced to what is used, an immutable whole.
+
+The same for a cluster, which `webhook.cluster` watches, and for the files that `podfit check` was given. Nothing here
+asks anybody: what was not seen is None, and whoever reads it goes on without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from webhook import quantity
+
+JSON = Mapping[str, Any]
+Key = tuple[str, str]
+"""Namespace ("" where there is none) and name."""
+MODEL_CONFIG = "podfit.dev/model-config"
+"""The label of a ConfigMap that an admin filled with a model's config.json."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of object: where the API server has it, and what is kept of each."""
+
+    name: str
+    """One word for people, values and metrics; the plural that RBAC uses."""
+    kind: str
+    group: str
+    versions: tuple[str, ...]
+    """The newest first: a server that lacks one answers 404 and is asked for the next."""
+    keep: Callable[[JSON], JSON]
+    """The object → what is used of it. Pure; may raise nothing on odd shapes."""
+    namespaced: bool = True
+    label: str = ""
+    """Only objects with this label."""
+    own_namespace: bool = False
+    """Only those in podfit's own namespace: reading every ConfigMap of a cluster is more than anybody should grant."""
+
+    def path(self, version: str, namespace: str = "") -> str:
+        """Where the API server lists it."""
+        root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
+        return f"{root}/namespaces/{namespace}/{self.name}" if namespace else f"{root}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a scheduler looks at."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[JSON, ...] = ()
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    """Extended resources alone ("nvidia.com/gpu": 8)."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that is known at one moment; replaced whole, never changed."""
+
+    objects: Mapping[str, Mapping[Key, JSON]] = field(default_factory=dict)
+    """Kind → its objects, reduced by `Kind.keep`. A kind that is not in here was not seen: nothing follows."""
+    stale: frozenset[str] = frozenset()
+    """Kinds that were seen, but not lately: what they say may have been overtaken."""
+    version: str = ""
+    """Equal for equal content, in every replica."""
+
+    def get(self, kind: str, namespace: str | None, name: object) -> JSON | None:
+        """One object; one without a namespace (a file's) stands in for any."""
+        found = self.objects.get(kind, {})
+        return found.get((namespace or "", str(name))) or found.get(("", str(name)))
+
+    def complete(self, kind: str) -> bool:
+        """Whether all objects of a kind are here and fresh, so that what is not here does not exist."""
+        return kind in self.objects and kind not in self.stale
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...] | None:
+        """All nodes; None where they are not watched."""
+        if "nodes" not in self.objects:
+            return None
+        return tuple(Node(name, **kept) for (_, name), kept in self.objects["nodes"].items())
+
+
+def of(objects: Iterable[JSON]) -> Snapshot:
+    """What a file holds besides workloads: claims, device classes, volumes. Never its Nodes: they are no cluster's."""
+    found: dict[str, dict[Key, JSON]] = {}
+    for obj in objects:
+        group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
+        kind = _BY_KIND.get((group, str(obj.get("kind"))))
+        if kind is not None and kind.name != "nodes":
+            found.setdefault(kind.name, {})[key(obj)] = kind.keep(obj)
+    return Snapshot(found)
+
+
+def key(obj: JSON) -> Key:
+    """Under which key an object is kept."""
+    metadata = _mapping(obj.get("metadata"))
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def _node(obj: JSON) -> JSON:
+    """A node without an accelerator is only counted: its labels are never asked for."""
+    spec, status = _mapping(obj.get("spec")), _mapping(obj.get("status"))
+    extended = {
+        str(name): count
+        for name, value in {**_mapping(status.get("capacity")), **_mapping(status.get("allocatable"))}.items()
+        if "/" in str(name) and (count := quantity.try_parse(value))
+    }
+    labels = _mapping(_mapping(obj.get("metadata")).get("labels"))
+    kept: dict[str, Any] = {"labels": {}}
+    if extended or any("gpu" in name or "accelerator" in name for name in labels):  # its plugin may not be up yet
+        kept["labels"] = {str(name): str(value) for name, value in labels.items()}
+    if extended:
+        kept["allocatable"] = extended
+    if taints := [one for one in spec.get("taints") or () if isinstance(one, Mapping)]:
+        kept["taints"] = tuple(
+            {word: one[word] for word in ("key", "value", "effect") if word in one} for one in taints
+        )
+    return kept
+
+
+def _spec(obj: JSON) -> JSON:
+    return {"spec": _mapping(obj.get("spec"))}
+
+
+def _model_config(obj: JSON) -> JSON:
+    """As `webhook.model.given` reads it."""
+    metadata = _mapping(obj.get("metadata"))
+    return {
+        "kind": "ConfigMap",
+        "metadata": {
+            word: metadata[word] for word in ("namespace", "name", "labels", "annotations") if word in metadata
+        },
+        "data": _mapping(obj.get("data")),
+    }
+
+
+def _volume_claim(obj: JSON) -> JSON:
+    spec = _mapping(obj.get("spec"))
+    words = ("accessModes", "storageClassName", "volumeMode", "resources", "volumeName")
+    return {
+        "spec": {word: spec[word] for word in words if word in spec},
+        "capacity": _mapping(_mapping(obj.get("status")).get("capacity")),
+    }
+
+
+def _storage_class(obj: JSON) -> JSON:
+    words = ("provisioner", "volumeBindingMode", "allowVolumeExpansion")
+    return {word: obj[word] for word in words if word in obj}
+
+
+def _mapping(value: object) -> JSON:
+    return value if isinstance(value, Mapping) else {}
+
+
+_RESOURCE_API = ("v1", "v1beta2", "v1beta1")
+"""resource.k8s.io: v1 since Kubernetes 1.34, v1beta2 1.33, v1beta1 1.32."""
+
+KINDS: tuple[Kind, ...] = (
+    Kind("nodes", "Node", "", ("v1",), _node, namespaced=False),
+    Kind("configmaps", "ConfigMap", "", ("v1",), _model_config, label=MODEL_CONFIG, own_namespace=True),
+    Kind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io", _RESOURCE_API, _spec),
+    Kind("resourceclaims", "ResourceClaim", "resource.k8s.io", _RESOURCE_API, _spec),
+    Kind("deviceclasses", "DeviceClass", "resource.k8s.io", _RESOURCE_API, _spec, namespaced=False),
+    Kind("persistentvolumeclaims", "PersistentVolumeClaim", "", ("v1",), _volume_claim),
+    Kind("storageclasses", "StorageClass", "storage.k8s.io", ("v1",), _storage_class, namespaced=False),
+)
+"""What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/production.md."""
+
+_BY_KIND = {(kind.group, kind.kind): kind for kind in KINDS}
