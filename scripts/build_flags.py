@@ -20,34 +20,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from webhook.args.taught import rows
 from webhook.release import parse
 
 TARGET = Path(__file__).parent.parent / "webhook" / "data" / "flags.json"
-SUPPRESS = "==SUPPRESS=="
-
-
-def definition(option: dict[str, Any], entries: set[str]) -> dict[str, Any]:
-    """What decides how the option is read; help texts, groups and titles are left out.
-
-    `entries` is what the release's options know together: an option that belongs to one entry point only says which.
-    """
-    default = option["default"]
-    if isinstance(default, str) and (default == SUPPRESS or default.startswith("<")):
-        default = None  # an object of vLLM's own, or no default at all: not a value that the command line could give
-    only = {entry.partition("(")[0] for entry in option["entrypoints"]}
-    row = {
-        "flags": option["flags"] or None,
-        "negative": option["negative_flags"] or None,
-        "nargs": option["nargs"],
-        "const": option["const"],
-        "type": option["type"],
-        "choices": option["choices"],
-        "default": default,
-        "action": None if option["action"] == "_StoreAction" else option["action"],
-        "deprecated": option["deprecated"] or None,
-        "only": None if only >= entries else min(only),
-    }
-    return {key: value for key, value in row.items() if value is not None}
 
 
 def build(source: Path) -> dict[str, Any]:
@@ -59,12 +35,11 @@ def build(source: Path) -> dict[str, Any]:
     definitions: dict[str, int] = {}
     options: dict[str, list[list[int]]] = {}
     for number, release in enumerate(releases):
-        rows = json.loads((source / f"{release}.json").read_text())["options"]
-        entries = {entry.partition("(")[0] for row in rows if row["flags"] for entry in row["entrypoints"]}
-        for row in rows:
-            text = json.dumps(definition(row, entries), sort_keys=True)
+        options_of_it = json.loads((source / f"{release}.json").read_text())["options"]
+        for dest, row in rows(options_of_it).items():
+            text = json.dumps(row, sort_keys=True)
             which = definitions.setdefault(text, len(definitions))
-            spans = options.setdefault(row["dest"], [])
+            spans = options.setdefault(dest, [])
             span = next((span for span in spans if span[1:] == [number - 1, which]), None)
             if span is None:
                 spans.append([number, number, which])

@@ -139,6 +139,12 @@ def test_underscores_were_welcome_only_later() -> None:
         ("--moe-backend", "0.27.1", "deep-gemm", "deep_gemm"),
         ("--kv-cache-dtype", "0.27.1", "fp8_e4m3", "fp8_e4m3"),
         ("--kv-cache-dtype", "0.33.0", "my_plugin", "my_plugin"),  # free text since 0.33
+        (
+            "--kv-transfer-config",
+            "0.33.0",
+            '{"a": 80m, "b": "8K \\" 1k", "c": [8K, 1.5k]}',
+            {"a": 80_000_000, "b": '8K " 1k', "c": [8192, 1500]},
+        ),
     ],
 )
 def test_a_value_is_typed_as_that_release_does(flag: str, release: str, text: str, value: Any) -> None:

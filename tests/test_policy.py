@@ -65,7 +65,7 @@ MISTAKES = {
     "an unknown field": (
         "spec:\n  rule: {}\n",
         "p.yaml:5: spec.rule: unknown field; did you mean 'rules'? "
-        "(allowed: order, rules, enforce, mutate, assume, trustMutation)",
+        "(allowed: order, releases, rules, enforce, mutate, assume, trustMutation)",
     ),
 }
 

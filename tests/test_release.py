@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook import release
+from webhook import data, release
 from webhook.release import Release, is_official
 
 
@@ -57,12 +57,34 @@ def test_a_release_reads_back_what_it_writes(one: Release) -> None:
         ("vllm/vllm-openai-rocm:v0.14.0", "0.14.0"),
         ("public.ecr.aws/example/vllm-cpu-release-repo:v0.11.0", "0.11.0"),
         ("registry.example.com/team/vllm:v0.11.0", "0.11.0"),
+        ("vllm/vllm-openai:v0.11.0-aarch64", "0.11.0"),
+        ("vllm/vllm-openai:v0.10.1.1-x86_64", "0.10.1.1"),
+        ("vllm/vllm-openai:v0.8.5.post1-cu126", "0.8.5.post1"),
+        ("vllm/vllm-openai:v0.20.0-cu129-ubuntu2404", "0.20.0"),
+        ("vllm/vllm-openai-xpu:v0.26.0", "0.26.0"),
+        ("vllm/vllm-tpu:v0.12.0", "0.12.0"),
+        ("us-docker.pkg.dev/example/mirror/vllm/vllm-openai:v0.21.0", "0.21.0"),
+        ("aibrix/vllm-openai:v0.10.2-aibrix-v0.5.0-nixl-0.7.1-20251123", "0.10.2"),
+        ("aibrix/vllm-openai:v0.9.2-cu128-nixl-v0.4.1-lmcache-0.3.1.post1", "0.9.2"),
+        ("public.ecr.aws/deep-learning-containers/vllm:0.11.0-gpu-py312-cu128-ubuntu22.04-ec2", "0.11.0"),
         # AMD names vLLM's number among others
+        ("rocm/vllm:rocm6.4.1_vllm_0.10.1", "0.10.1"),
+        ("rocm/vllm:rocm6.4.1_vllm_0.10.1_20250909", "0.10.1"),
+        ("rocm/vllm:rocm7.14.1_rdna_ubuntu24.04_py3.14_pytorch_2.11_vllm_0.23.0", "0.23.0"),
+        ("rocm/vllm:rocm6.2_mi300_ubuntu20.04_py3.9_vllm_0.6.4", "0.6.4"),
         ("rocm/vllm:rocm7.0_vllm_0.11.1_20251103", "0.11.1"),
         ("rocm/vllm:rocm6.3.1_instinct_vllm0.8.3_20250410", "0.8.3"),
         # nothing that names a release
         ("vllm/vllm-openai:latest", None),
         ("vllm/vllm-openai:nightly", None),
+        ("vllm/vllm-openai:nightly-0d4044edd85de30d7d4558aeea4d1e95c7c556d6", None),
+        ("vllm/vllm-openai:nightly-aarch64", None),
+        ("vllm/vllm-openai:latest-cu130", None),
+        ("vllm/vllm-openai:gptoss", None),
+        ("vllm/vllm-openai:v0.11", None),
+        ("rocm/vllm:latest", None),
+        ("rocm/vllm-dev:nightly_main_20251103", None),
+        ("example/vllm-openai:kvcache-v0.8.5-20250520", None),
         ("vllm/vllm-openai", None),
         ("vllm/vllm-openai@sha256:0123456789abcdef", None),
         ("registry.example.com:5000/vllm-openai", None),
@@ -70,6 +92,20 @@ def test_a_release_reads_back_what_it_writes(one: Release) -> None:
         ("", None),
         # numbers, but somebody else's
         ("nvcr.io/nvidia/vllm:25.09-py3", None),
+        ("nvcr.io/nvidia/vllm:26.08-py3", None),
+        ("registry.redhat.io/rhaii/vllm-cuda-rhel9:3.4.0-1776326705", None),
+        ("registry.example.com/rhaiis/vllm-cuda-rhel9:3.2.1", None),
+        ("quay.io/modh/vllm:rhoai-2.22-cuda-5e9c649953464aa3a668aba1774e42fc933f721b", None),
+        ("opea/vllm-gaudi:1.4", None),
+        ("kserve/huggingfaceserver:v0.15.0-gpu", None),
+        ("quay.io/ascend/vllm-ascend:v0.11.0rc1-a3", None),
+        ("vllm/vllm-omni:v0.20.0", None),
+        # … who say what is in them
+        ("nvcr.io/nvidia/vllm:25.10-py3", "0.10.2"),
+        ("registry.example.com/nvidia/vllm:26.05-py3", "0.20.1"),
+        ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.8.1", "0.12.0"),
+        ("ghcr.io/llm-d/llm-d-cuda:v0.9.0", "0.26.0"),
+        ("registry.redhat.io/rhaiis/vllm-cuda-rhel9:3.0.0-1747077792", "0.8.4"),
         ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.3.2", None),
         ("registry.redhat.io/rhaiis/vllm-cuda-rhel9:3.2.1", None),
         ("ghcr.io/llm-d/llm-d:v0.4.0", None),
@@ -142,3 +178,20 @@ def test_nothing_is_known_of_a_release_after_the_last() -> None:
 )
 def test_only_vllms_own_image_and_its_mirrors_are_official(image: str, official: bool) -> None:
     assert is_official(image) is official
+
+
+def test_every_release_that_a_vendor_names_has_its_source() -> None:
+    """So that others can look it up."""
+    rows = data.load("releases")["images"]
+    assert len({row["image"] for row in rows}) == len(rows)
+    for row in rows:
+        assert row["source"].startswith("https://")
+        assert release.parse(row["release"]) is not None
+
+
+def test_the_first_pattern_that_fits_an_image_counts() -> None:
+    """The digest is no part of it."""
+    images = (("a/b:stable*", Release(0, 20)), ("a/*", Release(0, 21)))
+    assert release.named("a/b:stable-1@sha256:00", images) == Release(0, 20)
+    assert release.named("a/c@sha256:00", images) == Release(0, 21)
+    assert release.named("b/c", images) is None

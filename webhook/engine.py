@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from webhook import args, command, gpu, model, quantity, release, volumes
-from webhook.args import EngineArgs
+from webhook.args import EngineArgs, Releases
 from webhook.command import Command
 from webhook.facts import Fact, Facts
 from webhook.gpu import Accelerator, Placement
@@ -33,6 +32,9 @@ HARMLESS = frozenset(
     }
 )  # fmt: skip
 """Arguments that change no size, no count and no file format: not to know them casts no doubt on a ledger."""
+NVIDIAS = "nvcr.io/nvidia/vllm:"
+"""An image whose release notes say "effectively --gpu-memory-utilization≈1.0" by default
+(docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
 UNPLANNED = (
     "offload_backend", "offload_group_size", "offload_num_in_group", "offload_prefetch_step", "offload_params",
     "cpu_offload_params", "hf_config_path",
@@ -48,6 +50,8 @@ class Engine:
     container: Container
     command: Command
     release: Release | None
+    vouched: bool
+    """The policy says which release the image holds, so its flags are that release's."""
     args: EngineArgs
     model: Fact[Model] | None
     gpu: Fact[Accelerator] | None
@@ -159,7 +163,12 @@ class Engine:
         if unknown:
             return f"--{unknown[0].replace('_', '-')} can't be known: {self.args.unresolved[unknown[0]]}"
         unplanned = [dest for dest in UNPLANNED if dest in self.args.given]
-        return f"--{unplanned[0].replace('_', '-')} is not in the ledger" if unplanned else None
+        if unplanned:
+            return f"--{unplanned[0].replace('_', '-')} is not in the ledger"
+        image = self.field("image")
+        if isinstance(image, str) and NVIDIAS in image and "gpu_memory_utilization" not in self.args.given:
+            return "NVIDIA's build of vLLM may use another share of the GPU memory by default"
+        return None
 
     @cached_property
     def alternatives(self) -> tuple[str, ...]:
@@ -220,16 +229,17 @@ def _shm(engine: Engine) -> Shm:
     return Shm(CONTAINER_RUNTIME_SHM, False, at / "volumes")
 
 
-def read(
-    workload: Workload, container: Container, facts: Facts, assumed: Mapping[str, Any] | None = None
-) -> Engine | None:
-    """Reads one container; None where it does not run vLLM."""
+def read(workload: Workload, container: Container, facts: Facts, releases: Releases | None = None) -> Engine | None:
+    """Reads one container; None where it does not run vLLM. `releases`: what a policy says of vLLM's releases."""
     found = command.resolve(workload, container, facts.config_maps)
     if found is None:
         return None
     image = container.spec.get("image")
-    running = release.from_image(image) if isinstance(image, str) and not found.installs else None
-    engine_args = args.parse(found, running)
+    running, vouched = None, False
+    if isinstance(image, str) and not found.installs:
+        named = release.named(image, releases.images) if releases else None
+        running, vouched = named or release.from_image(image), named is not None
+    engine_args = args.parse(found, running, releases)
     its_model = model.find(engine_args, workload, container, facts)
     placement = gpu.place(workload, container, facts.snapshot)
     accelerator = gpu.find(workload, container, facts, placement)
@@ -238,6 +248,7 @@ def read(
         container=container,
         command=found,
         release=running,
+        vouched=vouched,
         args=engine_args,
         model=its_model,
         gpu=accelerator,

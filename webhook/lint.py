@@ -101,13 +101,13 @@ def lint(obj: JSON, policy: Policy, facts: Facts, *, where: Place = "admission",
     )
     before = _known(old, policy, facts, where) if old is not None else frozenset()
     results = []
-    for found in _engines(obj, facts, errors):
+    for found in _engines(obj, policy, facts, errors):
         judged = [one for setting in policy.settings.values() for one in _judge(found, setting, policy, where, errors)]
         results.append(Result(found, tuple(_ratchet(one, found, before) for one in judged)))
     return Report(obj, tuple(results), tuple(errors))
 
 
-def _engines(obj: JSON, facts: Facts, errors: list[RuleError]) -> Iterator[Engine]:
+def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -> Iterator[Engine]:
     try:
         workloads: list[Workload] = workload.find(obj)
     except Exception as error:
@@ -116,7 +116,7 @@ def _engines(obj: JSON, facts: Facts, errors: list[RuleError]) -> Iterator[Engin
     for one in workloads:
         for container in one.containers:
             try:
-                found = engine.read(one, container, facts)
+                found = engine.read(one, container, facts, policy.releases)
             except Exception as error:
                 errors.append(_error("engine", error))
                 continue
@@ -200,7 +200,7 @@ def _known(old: JSON, policy: Policy, facts: Facts, where: Place) -> frozenset[t
     ours: list[RuleError] = []
     return frozenset(
         key
-        for found in _engines(old, facts, ours)
+        for found in _engines(old, policy, facts, ours)
         for setting in policy.settings.values()
         for judged in _judge(found, setting, policy, where, ours)
         if judged.mode == "deny"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from itertools import pairwise
 
@@ -67,13 +69,33 @@ _NOT_VLLM = re.compile(
 )
 
 
+Images = tuple[tuple[str, Release], ...]
+"""Pattern of an image (`*` and `?` as in a shell) → the release in it; the first that fits counts."""
+
+
+def named(image: str, images: Images) -> Release | None:
+    """The release that somebody says the image holds, by its name without a digest."""
+    name = image.strip().partition("@")[0]
+    return next((release for pattern, release in images if fnmatchcase(name, pattern)), None)
+
+
 def from_image(image: str) -> Release | None:
     """The release an image's tag names honestly, None for `latest`, digests alone, and other numbering schemes.
 
     A tag is vLLM's own number where the repository is `vllm-openai` (or a mirror or build of it), or where the tag says
     `vllm` before the number (rocm/vllm). NVIDIA (25.09-py3), Red Hat (rhaiis 3.2.1), llm-d and LMCache count their own
-    releases, other programs' images (router, operator) too.
+    releases, other programs' images (router, operator) too; `data/releases.json` holds what they say is in them.
     """
+    return _from_tag(image) or named(image, _vendors())
+
+
+@cache
+def _vendors() -> Images:
+    rows = ((row["image"], parse(row["release"])) for row in load("releases")["images"])
+    return tuple((pattern, release) for pattern, release in rows if release is not None)
+
+
+def _from_tag(image: str) -> Release | None:
     name = image.strip().partition("@")[0]
     head, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
@@ -98,13 +120,13 @@ def known() -> tuple[Release, ...]:
     return tuple(release for release in releases if release is not None)
 
 
-def neighbours(release: Release) -> tuple[Release | None, Release | None]:
+def neighbours(release: Release, table: Sequence[Release] | None = None) -> tuple[Release | None, Release | None]:
     """The releases of the table around `release`: the same one twice where the table has it.
 
     A post release brings no flags, nor do patch releases of the newest minor, so those count as the one in the table.
     The lower one is None before the table's first release, the upper one after its last.
     """
-    table = known()
+    table = table or known()
     for listed in table:
         if (listed.major, listed.minor, listed.patch) == (release.major, release.minor, release.patch):
             return listed, listed

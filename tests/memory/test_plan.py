@@ -22,7 +22,7 @@ from tests.memory.engines import (
     model,
     on,
 )
-from webhook.args.flags import knowing
+from webhook.args.flags import builtin
 from webhook.gpu import Gpu
 from webhook.memory import generations
 from webhook.memory.ledger import GpuLedger, HostLedger, Line, MemoryPlan
@@ -152,7 +152,7 @@ def test_generations_that_would_not_get_beyond_their_arguments_have_no_say(
     flags: tuple[str, ...], oldest: tuple[int, ...], newest: tuple[int, ...]
 ) -> None:
     """The last row: no release knows both flags, so they tell nothing."""
-    found = generations.possible(model(), replace(engine(None), releases=knowing(flags)))
+    found = generations.possible(model(), replace(engine(None), releases=builtin().knowing(flags)))
     assert (found[0], found[-1]) == (Release(*oldest), Release(*newest))
 
 

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.args.flags import elsewhere, knowing, parser
+from webhook.args.flags import Parser, Releases, Table
 from webhook.args.grammar import Problem, Reading, read
 from webhook.args.tokens import prepare
 from webhook.command import Command
 from webhook.path import FieldPath
-from webhook.release import Release, known, neighbours
+from webhook.release import Release, neighbours
+
+__all__ = ["ArgumentError", "EngineArgs", "Releases", "UnknownFlag", "parse"]
 
 
 @dataclass(frozen=True)
@@ -88,17 +90,21 @@ _MOST_WORDS = 500
 _MOST_SUGGESTIONS = 20
 
 
-def parse(command: Command, release: Release | None) -> EngineArgs:
+def parse(command: Command, release: Release | None, releases: Releases | None = None) -> EngineArgs:
     """Reads `command.words` as the release's parser does; never raises: what vLLM would refuse is in `errors`."""
     entry = "module" if command.entry == "module" else "serve"
-    lower, upper = (known()[-1],) * 2 if release is None else neighbours(release)
-    nearest = lower or upper or known()[-1]
+    table = (releases or Releases()).table
+    parser, newest = table.parser, table.releases[-1]
+    lower, upper = (newest, newest) if release is None else neighbours(release, table.releases)
+    nearest = lower or upper or newest
     if len(command.words) > _MOST_WORDS:
         return EngineArgs(release, defaults=parser(nearest, entry).defaults, open=f"{len(command.words)} words")
     if command.entry == "worker":
         return EngineArgs(release, defaults=parser(nearest, entry).defaults)
-    candidates = known()[::-1] if release is None else tuple(dict.fromkeys(r for r in (lower, upper) if r is not None))
-    used, reading, problems = _agree(command, entry, candidates)
+    candidates = (
+        table.releases[::-1] if release is None else tuple(dict.fromkeys(r for r in (lower, upper) if r is not None))
+    )
+    used, reading, problems = _agree(command, entry, table, candidates)
     conflicts = tuple(_conflicts(reading, command, used))
     if lower is None or upper is None:
         problems, conflicts = (), ()  # beyond the table, nothing is certain
@@ -108,13 +114,13 @@ def parse(command: Command, release: Release | None) -> EngineArgs:
         given=reading.given,
         places=reading.places,
         unresolved=reading.unresolved,
-        unknown=tuple(_unknown_flags(problems, used, entry)),
+        unknown=tuple(_unknown_flags(problems, parser(used, entry))),
         errors=tuple(ArgumentError(p.message, p.path, p.dest) for p in problems if not p.flag),
         written=reading.written,
         defaults=parser(nearest, entry).defaults,
         conflicts=tuple(conflict for conflict in conflicts if conflict.message not in messages),
         open=reading.open,
-        releases=knowing(_flags(command)) if release is None and not command.own_flags else (),
+        releases=table.knowing(_flags(command)) if release is None and not command.own_flags else (),
     )
 
 
@@ -126,7 +132,9 @@ def _flags(command: Command) -> Iterable[str]:
             yield word.text.partition("=")[0].partition(".")[0].replace("_", "-")
 
 
-def _agree(command: Command, entry: str, candidates: Iterable[Release]) -> tuple[Release, Reading, tuple[Problem, ...]]:
+def _agree(
+    command: Command, entry: str, table: Table, candidates: Iterable[Release]
+) -> tuple[Release, Reading, tuple[Problem, ...]]:
     """The reading of the first release that accepts the command, with the fewest abbreviations.
 
     Where none does, the one with the fewest problems, and of those the ones at words that every release refuses.
@@ -135,7 +143,7 @@ def _agree(command: Command, entry: str, candidates: Iterable[Release]) -> tuple
     accepted: list[tuple[Release, Reading]] = []
     common: set[int] | None = None
     for release in candidates:
-        reading = _read(command, entry, release)
+        reading = _read(command, table.parser(release, entry))
         if not reading.problems:
             accepted.append((release, reading))
             if not reading.abbreviated:
@@ -156,8 +164,7 @@ _WHOLE = -1
 """The index of a problem that is about no word."""
 
 
-def _read(command: Command, entry: str, release: Release) -> Reading:
-    of_release = parser(release, entry)
+def _read(command: Command, of_release: Parser) -> Reading:
     words = prepare(command, of_release)
     reading = read(of_release, words.tokens)
     if words.config is not None:
@@ -173,10 +180,10 @@ def _read(command: Command, entry: str, release: Release) -> Reading:
     if positional is not None and positional.nargs is None and not reading.tagged:
         message = f"the following arguments are required: {positional.dest}"
         reading.problems.append(Problem(_WHOLE, message, command.path, "model"))
-    if entry == "serve" and release >= _CHECKED and not reading.problems:
+    if of_release.entry == "serve" and of_release.release >= _CHECKED and not reading.problems:
         reading.problems += [
             Problem(_WHOLE - 1, conflict.message, conflict.path, conflict.dest)
-            for conflict in _conflicts(reading, command, release)
+            for conflict in _conflicts(reading, command, of_release.release)
         ]
     return reading
 
@@ -217,16 +224,16 @@ def _conflicts(reading: Reading, command: Command, release: Release) -> Iterable
         )
 
 
-def _unknown_flags(problems: Iterable[Problem], release: Release, entry: str) -> Iterable[UnknownFlag]:
+def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[UnknownFlag]:
     flags = [(problem, problem.flag) for problem in problems if problem.flag]
     if not flags:
         return
     from difflib import get_close_matches  # here, because most commands have no unknown flag
 
-    spellings = tuple(parser(release, entry).spellings)
+    spellings = tuple(parser.spellings)
     for number, (problem, flag) in enumerate(flags):
         near = get_close_matches(flag, spellings, n=1, cutoff=0.75) if number < _MOST_SUGGESTIONS else ()
-        life = elsewhere(flag, release)
+        life = parser.table.elsewhere(flag, parser.release)
         yield UnknownFlag(
             flag=flag,
             path=problem.path,

@@ -1,16 +1,20 @@
-"""The table of options: which flags a release's parser has, and how each is read (`data/flags.json`)."""
+"""The table of options: which flags a release's parser has, and how each is read (`data/flags.json`).
+
+A policy may add releases to it (`Table.taught`).
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from webhook.data import load
-from webhook.release import Release, known
+from webhook.release import Images, Release, known
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Parser:
 
     release: Release
     entry: str
+    table: Table
+    """The table it is from."""
     spellings: Mapping[str, tuple[Option, bool]]
     """Flag → its option, and whether this spelling switches it on."""
     ordered: tuple[str, ...]
@@ -61,97 +67,181 @@ class Parser:
 
 
 HELP = Option("help", ("-h", "--help"), nargs=0, action="help")
+Row = Mapping[str, Any]
+"""An option as `data/flags.json` writes it: `flags`, `negative`, `nargs`, `const`, `type`, `choices`, `default`,
+`action`, `deprecated`, `only`; what is null is left out."""
+
+
+class Table:
+    """Every option of every release that is known; never changed once it is made."""
+
+    def __init__(
+        self,
+        releases: Sequence[Release],
+        definitions: Sequence[Row],
+        spans: Mapping[str, Sequence[tuple[int, int, int]]],
+        underscores: Release,
+    ) -> None:
+        self.releases = tuple(releases)
+        """Oldest first."""
+        self._definitions = definitions
+        self._spans = spans
+        """dest → the first and the last release that have it so (indices, both included), and its definition."""
+        self._underscores = underscores
+        self._made: dict[tuple[str, int], Option] = {}
+        self._parsers: dict[tuple[Release, str], Parser] = {}
+        self._knowing = lru_cache(1024)(self._numbers)
+        self._taught: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """What was taught: two tables with the same text say the same."""
+        return f"Table({', '.join(self._taught)})"
+
+    def _option(self, dest: str, definition: int) -> Option:
+        made = self._made.get((dest, definition))
+        if made is None:
+            row = dict(self._definitions[definition])
+            for key in ("flags", "negative", "choices"):
+                if key in row:
+                    row[key] = tuple(row[key])
+            made = self._made[dest, definition] = Option(dest, **row)
+        return made
+
+    def _options(self, number: int) -> Iterator[Option]:
+        for dest, spans in self._spans.items():
+            for first, last, definition in spans:
+                if first <= number <= last:
+                    yield self._option(dest, definition)
+
+    def parser(self, release: Release, entry: str) -> Parser:
+        """The parser of a release that is in the table, for `entry` ("serve" or "module")."""
+        found = self._parsers.get((release, entry))
+        if found is None:
+            found = self._parsers[release, entry] = self._parser(release, entry)
+        return found
+
+    def _parser(self, release: Release, entry: str) -> Parser:
+        spellings = dict.fromkeys(HELP.flags, (HELP, True))
+        positional = None
+        options = [o for o in self._options(self.releases.index(release)) if o.only in (None, entry)]
+        for option in options:
+            spellings.update(dict.fromkeys(option.flags, (option, True)))
+            if not option.flags:
+                positional = option
+        for option in options:
+            for flag in option.negative:
+                spellings.setdefault(flag, (option, False))
+        if positional is None and entry == "serve":  # before 0.5.4 the table knows the module alone
+            positional = Option("model_tag", type="str")
+        return Parser(
+            release=release,
+            entry=entry,
+            table=self,
+            spellings=spellings,
+            ordered=tuple(sorted(spellings)),
+            positional=positional,
+            underscores=release >= self._underscores,
+            defaults={option.dest: option.default for option in options if option.default is not None},
+            dests=frozenset(option.dest for option in options),
+        )
+
+    @cached_property
+    def _lives(self) -> Mapping[str, list[tuple[int, int, Option]]]:
+        found: dict[str, list[tuple[int, int, Option]]] = {}
+        for dest, spans in self._spans.items():
+            for first, last, definition in spans:
+                option = self._option(dest, definition)
+                for flag in (*option.flags, *option.negative):
+                    found.setdefault(flag, []).append((first, last, option))
+        return found
+
+    def elsewhere(self, flag: str, release: Release) -> tuple[Release, Release, Option] | None:
+        """The nearest unbroken run of releases that know `flag`, which `release` does not, and how it is read there.
+
+        An earlier run comes first, since a flag that was removed is what people still write. None: no release knows it.
+        """
+        spans = sorted(self._lives.get(flag, ()), key=lambda span: span[0])
+        at = self.releases.index(release)
+        before = [span for span in spans if span[1] < at]
+        after = [span for span in spans if span[0] > at]
+        if before:
+            first, last, option = before[-1]
+            for earlier, ended, _ in reversed(before[:-1]):
+                if ended >= first - 1:
+                    first = min(first, earlier)
+        elif after:
+            first, last, option = after[0]
+            for begun, later, _ in after[1:]:
+                if begun <= last + 1:
+                    last = max(last, later)
+        else:
+            return None
+        return self.releases[first], self.releases[last], option
+
+    def _numbers(self, flag: str) -> frozenset[int]:
+        spans = [span for spelling, lives in self._lives.items() if spelling.startswith(flag) for span in lives]
+        return frozenset(number for first, last, _ in spans for number in range(first, last + 1))
+
+    def knowing(self, flags: Iterable[str]) -> tuple[Release, ...]:
+        """The releases whose parser accepts each of `flags`, spelled out or as a beginning (argparse takes both).
+
+        A flag that no release knows tells nothing; where no release knows them all, nothing is told either.
+        """
+        found = frozenset(range(len(self.releases)))
+        for flag in flags:
+            found &= self._knowing(flag) or found
+        return tuple(release for number, release in enumerate(self.releases) if number in found) or self.releases
+
+    def rows(self, release: Release) -> dict[str, Row]:
+        """dest → how the release, which is in the table, defines it."""
+        number = self.releases.index(release)
+        return {
+            dest: self._definitions[definition]
+            for dest, spans in self._spans.items()
+            for first, last, definition in spans
+            if first <= number <= last
+        }
+
+    def taught(self, release: Release, rows: Mapping[str, Row]) -> Table:
+        """The table with one release more, or with another idea of one that it has."""
+        known = {one: self.rows(one) for one in self.releases}
+        known[release] = dict(rows)
+        table = _table(known, self._underscores)
+        table._taught = (*self._taught, f"{release}: {json.dumps(rows, sort_keys=True, default=str)}")
+        return table
+
+
+def _table(known: Mapping[Release, Mapping[str, Row]], underscores: Release) -> Table:
+    releases = sorted(known)
+    definitions: list[Row] = []
+    spans: dict[str, list[tuple[int, int, int]]] = {}
+    for number, release in enumerate(releases):
+        for dest, row in known[release].items():
+            before = spans.setdefault(dest, [])
+            if before and before[-1][1] == number - 1 and definitions[before[-1][2]] == row:
+                before[-1] = (before[-1][0], number, before[-1][2])
+            else:
+                definitions.append(row)
+                before.append((number, number, len(definitions) - 1))
+    return Table(releases, definitions, spans, underscores)
 
 
 @cache
-def _definition(dest: str, index: int) -> Option:
-    row: dict[str, Any] = dict(load("flags")["definitions"][index])
-    for key in ("flags", "negative", "choices"):
-        if key in row:
-            row[key] = tuple(row[key])
-    return Option(dest, **row)
+def builtin() -> Table:
+    """The table of the package."""
+    data = load("flags")
+    return Table(known(), data["definitions"], data["options"], known()[data["underscores"]])
 
 
-def _options(number: int) -> Iterator[Option]:
-    for dest, spans in load("flags")["options"].items():
-        for first, last, index in spans:
-            if first <= number <= last:
-                yield _definition(dest, index)
-
-
-@cache
 def parser(release: Release, entry: str) -> Parser:
-    """The parser of a release that is in the table, for `entry` ("serve" or "module")."""
-    number = known().index(release)
-    spellings = dict.fromkeys(HELP.flags, (HELP, True))
-    positional = None
-    options = [option for option in _options(number) if option.only in (None, entry)]
-    for option in options:
-        spellings.update(dict.fromkeys(option.flags, (option, True)))
-        if not option.flags:
-            positional = option
-    for option in options:
-        for flag in option.negative:
-            spellings.setdefault(flag, (option, False))
-    if positional is None and entry == "serve":  # before 0.5.4 the table knows the module alone
-        positional = Option("model_tag", type="str")
-    return Parser(
-        release=release,
-        entry=entry,
-        spellings=spellings,
-        ordered=tuple(sorted(spellings)),
-        positional=positional,
-        underscores=number >= load("flags")["underscores"],
-        defaults={option.dest: option.default for option in options if option.default is not None},
-        dests=frozenset(option.dest for option in options),
-    )
+    """The parser of a release that the package knows, for `entry` ("serve" or "module")."""
+    return builtin().parser(release, entry)
 
 
-@cache
-def _lives() -> Mapping[str, list[tuple[int, int, Option]]]:
-    found: dict[str, list[tuple[int, int, Option]]] = {}
-    for dest, spans in load("flags")["options"].items():
-        for first, last, index in spans:
-            option = _definition(dest, index)
-            for flag in (*option.flags, *option.negative):
-                found.setdefault(flag, []).append((first, last, option))
-    return found
+@dataclass(frozen=True)
+class Releases:
+    """What is known of vLLM's releases: the package's tables, and what a policy adds to them."""
 
-
-def elsewhere(flag: str, release: Release) -> tuple[Release, Release, Option] | None:
-    """The nearest unbroken run of releases that know `flag`, which `release` does not, and how it is read there.
-
-    An earlier run comes first, since a flag that was removed is what people still write. None: no release knows it.
-    """
-    spans = sorted(_lives().get(flag, ()), key=lambda span: span[0])
-    at = known().index(release)
-    before = [span for span in spans if span[1] < at]
-    after = [span for span in spans if span[0] > at]
-    if before:
-        first, last, option = before[-1]
-        for earlier, ended, _ in reversed(before[:-1]):
-            if ended >= first - 1:
-                first = min(first, earlier)
-    elif after:
-        first, last, option = after[0]
-        for begun, later, _ in after[1:]:
-            if begun <= last + 1:
-                last = max(last, later)
-    else:
-        return None
-    return known()[first], known()[last], option
-
-
-@lru_cache(1024)
-def _knowing(flag: str) -> frozenset[int]:
-    spans = [span for spelling, lives in _lives().items() if spelling.startswith(flag) for span in lives]
-    return frozenset(number for first, last, _ in spans for number in range(first, last + 1))
-
-
-def knowing(flags: Iterable[str]) -> tuple[Release, ...]:
-    """The releases of the table whose parser accepts each of `flags`, spelled out or as a beginning (argparse takes
-    both). A flag that no release knows tells nothing; where no release knows them all, nothing is told either."""
-    found = frozenset(range(len(known())))
-    for flag in flags:
-        found &= _knowing(flag) or found
-    return tuple(release for number, release in enumerate(known()) if number in found) or known()
+    images: Images = ()
+    """Which release an image holds, where its tag does not say."""
+    table: Table = field(default_factory=builtin)

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.args.flags import Option, Parser, elsewhere
+from webhook.args.flags import Option, Parser
 from webhook.args.tokens import Token
 from webhook.args.values import InvalidValueError, convert, from_json
 from webhook.path import FieldPath
@@ -221,7 +221,7 @@ class _Reader:
         if flag.explicit is not None:
             self._write(_name(flag.spelling), [flag.explicit])
             return at + 1
-        life = elsewhere(flag.spelling, self.parser.release)
+        life = self.parser.table.elsewhere(flag.spelling, self.parser.release)
         nargs = life[2].nargs if life else None
         values = self._values(at + 1, 0 if nargs == 0 else None if nargs == "+" else 1)
         self._write(_name(flag.spelling), [value.text for value in values])

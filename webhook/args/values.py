@@ -91,6 +91,17 @@ def json_object(text: str) -> Any:
     return value
 
 
+_STRING = re.compile(r'("(?:[^"\\]|\\.)*")')
+_HUMAN_IN_JSON = re.compile(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b")
+
+
+def human_json_object(text: str) -> Any:
+    """As `json_object`, with bare numbers such as 80m and 16K in it (vLLM 0.33 engine/arg_utils.py)."""
+    parts = _STRING.split(text)
+    parts[::2] = [_HUMAN_IN_JSON.sub(lambda number: str(human_int(number[0])), part) for part in parts[::2]]
+    return json_object("".join(parts))
+
+
 def config_class(text: str) -> Any:
     """`from_cli` of 0.6.6–0.9.0: an object in JSON or as a Python literal."""
     try:
@@ -149,6 +160,8 @@ _LAMBDAS: dict[str, Convert] = {
 _COMMA_LISTS = Release(0, 8, 5), Release(0, 10)
 """Where JSON options still take `key=value,key=value` (from the first until before the second)."""
 _BARE_LEVEL_UNTIL = Release(0, 12)
+_HUMAN_JSON = Release(0, 17)
+"""0.33 takes `{"cpu_bytes_to_use": 80m}`. Since when is not known; nothing is refused that may have been accepted."""
 
 
 def _converter(option: Option, name: str, release: Release) -> tuple[Convert, str]:
@@ -156,7 +169,8 @@ def _converter(option: Option, name: str, release: Release) -> tuple[Convert, st
         return _LAMBDAS.get(option.dest, backend_name), "<lambda>"
     if name.startswith("json["):
         bare = option.dest == "compilation_config" and release < _BARE_LEVEL_UNTIL
-        return level_or_config if bare else json_object, name.removeprefix("json[").removesuffix("]")
+        config = json_object if release < _HUMAN_JSON else human_json_object
+        return level_or_config if bare else config, name.removeprefix("json[").removesuffix("]")
     if name == "json" and _COMMA_LISTS[0] <= release < _COMMA_LISTS[1]:
         return lambda text: from_json(text) if _IN_BRACES.fullmatch(text) else key_values(text), "loads"
     return _TYPES.get(name, (str, name))

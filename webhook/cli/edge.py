@@ -67,6 +67,11 @@ def read_text(path: Path) -> str:
         raise UnusableError(f"{path}: {_reason(error)}", 3) from error
 
 
+def read_input(name: str) -> str:
+    """The text of a file, or of standard input (`-`)."""
+    return sys.stdin.read() if name == "-" else read_text(Path(name))
+
+
 def _reason(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 at byte {error.start}"

@@ -18,7 +18,7 @@ from webhook.gpu import Accelerator
 from webhook.lint import Judged, Report, lint
 from webhook.memory import sweep
 from webhook.model import given
-from webhook.policy import Policy, builtin
+from webhook.policy import Policy
 from webhook.report import json as as_json
 from webhook.report import plan as as_plan
 from webhook.report import sweep as as_sweep
@@ -42,6 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     edge.add_gpu(parser)
     edge.add_models(parser)
+    edge.add_policy(parser)
     parser.add_argument("--vllm-version", metavar="V", help="such as 0.27.1; default: unknown, planned as every one")
     parser.add_argument("--model-config", metavar="FILE", help="the model's config.json, where the catalogue lacks it")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
@@ -58,7 +59,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Prints the plan; always 0 where the input could be read: a verdict is an answer, not a failure."""
     if args.batch is not None:
-        return _batch(args.batch)
+        return _batch(args.batch, edge.policy(args.policy))
     argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
     if not argv:
         raise edge.UnusableError(
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     facts = edge.facts(args)
     if args.model_config:
         facts = replace(facts, models={"*": _model_config(Path(args.model_config))})
-    report = _report(argv, args.vllm_version, facts, builtin())
+    report = _report(argv, args.vllm_version, facts, edge.policy(args.policy))
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         raise edge.UnusableError(f"{' '.join(argv[:4])} …: {problem}", 3 if report.errors else 2)
@@ -146,9 +147,8 @@ def _tree(report: Report) -> dict[str, Any]:
     return {**as_plan.tree(engine), "findings": findings}
 
 
-def _batch(name: str) -> int:
+def _batch(name: str, policy: Policy) -> int:
     """JSON lines in, JSON lines out, in order; a bad line is answered with its error."""
-    policy = builtin()
     for line in _lines(name):
         print(json.dumps(_answer(line, policy), default=str))
     return 0

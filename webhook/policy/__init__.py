@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from typing import Literal
 
+from webhook.args import Releases
 from webhook.gpu import Accelerator
 from webhook.rule import Fix, Mode, Rule
 from webhook.rules import all_rules
@@ -58,6 +59,8 @@ class Policy:
     mutate_workloads: bool = False
     """Patch workloads too, not only Pods (GitOps tools compare workloads with their source)."""
     assume: Assume = field(default_factory=Assume)
+    releases: Releases = field(default_factory=Releases)
+    """vLLM releases: which images hold them, and those that the package's table lacks."""
     trust_mutation: bool = False
     """A workload whose Pods the mutating webhook would repair is not denied."""
 
@@ -70,7 +73,7 @@ class Policy:
             (rule_id, setting.mode, str(setting.fix), asdict(setting.rule))
             for rule_id, setting in sorted(self.settings.items())
         ]
-        rest = (self.enforce, self.assume, self.mutate_workloads, self.trust_mutation)
+        rest = (self.enforce, self.assume, self.mutate_workloads, self.trust_mutation, self.releases)
         return hashlib.sha256(repr((said, rest)).encode()).hexdigest()[:12]
 
 

@@ -9,7 +9,9 @@ from typing import Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 from pydantic.alias_generators import to_camel
 
-from webhook import gpu, manifest, quantity
+from webhook import gpu, manifest, quantity, release
+from webhook.args import Releases, taught
+from webhook.args.taught import TaughtError
 from webhook.path import FieldPath
 from webhook.policy import Assume, Enforce, Policy, PolicyError, Setting
 from webhook.rule import Fix, Mode, Rule
@@ -56,8 +58,40 @@ class _Assume(_Strict):
         return value
 
 
+class _Option(_Strict):
+    """One option of vLLM's parser, as argparse's add_argument has it."""
+
+    dest: str | None = None
+    """Default: the first long flag, with underscores."""
+    flags: list[str] = Field(default_factory=list)
+    negative: list[str] = Field(default_factory=list)
+    nargs: int | Literal["?", "*", "+"] | None = None
+    const: Any = None
+    type: str | None = None
+    choices: list[Any] | None = None
+    default: Any = None
+    action: str | None = None
+    deprecated: bool | None = None
+    only: Literal["serve", "module"] | None = None
+
+
+class _Release(_Strict):
+    """A release that the package's table lacks, by what it has not in common with another one."""
+
+    like: str | None = None
+    removed: list[str] = Field(default_factory=list)
+    options: list[_Option] = Field(default_factory=list)
+
+
+class _Releases(_Strict):
+    images: dict[str, str] = Field(default_factory=dict)
+    """Pattern of an image → the vLLM release in it."""
+    known: dict[str, _Release] = Field(default_factory=dict)
+
+
 class _Spec(_Strict):
     order: int = 0
+    releases: _Releases = Field(default_factory=_Releases)
     rules: dict[str, dict[str, Any]] = Field(default_factory=dict)
     enforce: _Enforce = Field(default_factory=_Enforce)
     mutate: _Mutate = Field(default_factory=_Mutate)
@@ -112,12 +146,13 @@ def schema() -> dict[str, Any]:
 _Rules = dict[str, tuple[dict[str, Any], _Setting]]
 """Rule id → its parameters as given, and its mode and fix."""
 _Found = tuple[_Document, _Rules]
+_KNOWN = FieldPath(("spec", "releases", "known"))
 
 
 def load(texts: Iterable[tuple[str, str]], policy: Policy) -> Policy:
     """The policies in `texts` over `policy`; see `webhook.policy.load`."""
     problems: list[str] = []
-    documents: list[_Found] = []
+    documents: list[tuple[_Found, str]] = []
     for name, text in texts:
         read = manifest.read(text, name)
         problems += [f"{name}:{error.line or 1}: {error.message}" for error in read.errors]
@@ -128,11 +163,14 @@ def load(texts: Iterable[tuple[str, str]], policy: Policy) -> Policy:
             problems += [f"{name}:{document.line_of(path)}: {path or 'policy'}: {message}" for path, message in wrong]
             problems += [f"{name}:{note.line}: {note.message}" for note in document.notes]
             if found:
-                documents.append(found)
+                documents.append((found, f"{name}:{document.line_of(_KNOWN)}: {_KNOWN}"))
     if problems:
         raise PolicyError(problems)
-    for said, rules in sorted(documents, key=lambda pair: (pair[0].spec.order, pair[0].metadata.name)):
-        policy = _apply(policy, said, rules)
+    for (said, rules), place in sorted(documents, key=lambda one: (one[0][0].spec.order, one[0][0].metadata.name)):
+        try:
+            policy = replace(_apply(policy, said, rules), releases=_taught(policy.releases, said.spec.releases))
+        except TaughtError as error:
+            raise PolicyError([f"{place}: {error}"]) from None
     return policy
 
 
@@ -146,6 +184,8 @@ def _document(obj: Mapping[str, Any]) -> tuple[_Found | None, list[tuple[FieldPa
         document = _Document.model_validate(obj)
     except ValidationError as error:
         wrong += _problems(error, FieldPath())
+    if document is not None:
+        wrong += _wrong_releases(document.spec.releases)
     listed = FieldPath(("spec", "rules")).get(obj)
     for rule_id, said in listed.items() if isinstance(listed, Mapping) else ():
         if not isinstance(said, Mapping):
@@ -166,6 +206,41 @@ def _document(obj: Mapping[str, Any]) -> tuple[_Found | None, list[tuple[FieldPa
     return (document, rules) if document is not None and not wrong else None, wrong
 
 
+def _wrong_releases(said: _Releases) -> list[tuple[FieldPath, str]]:
+    place = FieldPath(("spec", "releases"))
+    wrong = [
+        (place.join("images", pattern), f"{text!r} is no vLLM release such as 0.27.1")
+        for pattern, text in said.images.items()
+        if release.parse(text) is None
+    ]
+    for name, one in said.known.items():
+        wrong += [
+            (place.join("known", name, "options", index), "an option needs flags, or a dest")
+            for index, option in enumerate(one.options)
+            if not option.flags and not option.dest
+        ]
+    return wrong
+
+
+def _taught(releases: Releases, said: _Releases) -> Releases:
+    """What is known of releases, with what a document says on top; raises TaughtError."""
+    table = releases.table
+    for name, one in said.known.items():
+        rows = {
+            option.dest or _dest(option.flags): option.model_dump(exclude={"dest"}, exclude_defaults=True)
+            for option in one.options
+        }
+        table = taught.teach(table, name, one.like, one.removed, rows)
+    images = tuple((p, found) for p, text in said.images.items() if (found := release.parse(text)) is not None)
+    return Releases((*images, *releases.images), table)
+
+
+def _dest(flags: Iterable[str]) -> str:
+    """argparse's: the first long flag, with underscores."""
+    long = [flag for flag in flags if flag.startswith("--")] or list(flags)
+    return long[0].lstrip("-").replace("-", "_")
+
+
 def _names(model: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
@@ -184,6 +259,7 @@ _ALLOWED = {
     "spec.enforce": tuple(_names(_Enforce)),
     "spec.mutate": tuple(_names(_Mutate)),
     "spec.assume": tuple(_names(_Assume)),
+    "spec.releases": tuple(_names(_Releases)),
 }
 
 

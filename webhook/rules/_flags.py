@@ -14,10 +14,10 @@ _UNSPLIT = re.compile(r"--?[A-Za-z][\w.-]*\s+\S.*", re.DOTALL)
 
 
 def certainty(engine: Engine) -> Certainty:
-    """Certain for a release in the table in vLLM's own image: a fork may know more flags, and so may tomorrow's
-    `latest`."""
+    """Certain for a release in the table in vLLM's own image, or in one that the policy vouches for: a fork may know
+    more flags, and so may tomorrow's `latest`."""
     image = engine.field("image")
-    official = isinstance(image, str) and release.is_official(image)
+    official = engine.vouched or (isinstance(image, str) and release.is_official(image))
     return "certain" if official and engine.release is not None else "likely"
 
 

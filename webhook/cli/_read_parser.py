@@ -1,0 +1,87 @@
+"""Writes the options of the vLLM that is installed here as JSON: `podfit releases script` prints this file.
+
+It runs inside an image of vLLM, so it imports nothing but the standard library and vLLM itself, and speaks the oldest
+Python that vLLM runs on. `podfit releases add` reads what it writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from typing import Any
+
+NAMES = {
+    "loads": "json",
+    "union_dict_and_str": "str_or_json",
+    "human_readable_int": "human_int",
+    "human_readable_int_or_auto": "human_int_or_auto",
+    "nullable_kvs": "kvs",
+}
+"""vLLM's own functions for `type=` → what podfit calls them."""
+
+
+def type_of(function: Any) -> Any:
+    """How podfit calls a `type=`; vLLM wraps some in others (engine/arg_utils.py parse_type, optional_type)."""
+    if function is None:
+        return None
+    name = getattr(function, "__name__", type(function).__name__)
+    if name in ("_parse_type", "_optional_type"):
+        inner = type_of(next(cell.cell_contents for cell in function.__closure__ if callable(cell.cell_contents)))
+        return inner if name == "_parse_type" else f"optional[{inner}]"
+    if name == "parse_dataclass":
+        return f"json[{function.__defaults__[0].__name__}]"
+    return NAMES.get(name, name)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it, None where it has not."""
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        return None
+
+
+def options(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
+    """Every option of an argparse parser."""
+    found = []
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        spellings = list(action.option_strings)
+        negatable = action.nargs == 0 and any(one.startswith("--no-") for one in spellings)
+        verb = {"--enable-": "--disable-", "--disable-": "--enable-"}
+        other = next((new for old, new in verb.items() if spellings[:1] and spellings[0].startswith(old)), "--no-")
+        negative = [one for one in spellings if one.startswith(("--no-", other))] if negatable else []
+        found.append(
+            {
+                "flags": [one for one in spellings if one not in negative],
+                "negative_flags": negative,
+                "dest": action.dest,
+                "nargs": action.nargs,
+                "const": plain(action.const),
+                "type": type_of(action.type),
+                "choices": None if action.choices is None else plain(list(action.choices)),
+                "default": plain(action.default),
+                "action": type(action).__name__,
+                "deprecated": bool(getattr(action, "deprecated", False)),
+                "entrypoints": ["serve", "module"],
+            }
+        )
+    return found
+
+
+def main() -> None:
+    """The parser of `vllm serve`, on standard output."""
+    try:
+        utils = importlib.import_module("vllm.utils.argparse_utils")
+    except ImportError:  # before 0.11.1
+        utils = importlib.import_module("vllm.utils")
+    made = importlib.import_module("vllm.entrypoints.openai.cli_args").make_arg_parser(utils.FlexibleArgumentParser())
+    version = importlib.import_module("vllm").__version__
+    json.dump({"version": version, "options": options(made)}, sys.stdout, indent=1)
+
+
+if __name__ == "__main__":
+    main()
