@@ -73,6 +73,10 @@ class HostLedger:
     """How many there are."""
     busy: int = 0
     """Those that may each keep a core busy."""
+    in_shm: int = 0
+    """Bytes that are likely in use in /dev/shm; they are in both totals."""
+    ranks: int = 1
+    """GPUs of the container's engines."""
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ from webhook.memory.host import OFFLOAD
 from webhook.memory.ledger import HostLedger, Line
 from webhook.patch import Edit
 from webhook.path import FieldPath
-from webhook.quantity import GI, human, quantity, try_parse
+from webhook.quantity import GI, MI, human, quantity, try_parse
 from webhook.rule import Certainty
 
+LEAST = MI
+"""No container, cache or volume of a vLLM Pod is meant to be smaller."""
 STEPS = ((16, 1), (64, 4), (256, 8))
 """Up to so many GiB, people write multiples of so many."""
 

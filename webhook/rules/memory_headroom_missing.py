@@ -32,8 +32,8 @@ class MemoryHeadroomMissing(Rule):
         if limit is None or host is None or given != limit or engine.command.entry == "worker":
             return
         needed = _memory.need(host)
-        if not needed.likely <= limit < needed.high:
-            return
+        if not max(needed.likely, engine.plan.checkpoint or 0) <= limit < needed.high:
+            return  # below that, memory-limit-too-low speaks
         advice = _memory.advised_limit(engine) or 0
         yield Finding(
             path=engine.memory_at,

@@ -35,6 +35,8 @@ class MemoryLimitTooLow(Rule):
         limit, host = engine.memory_limit, engine.plan.host
         if limit is None or host is None or engine.command.entry == "worker" or _memory.offload_is_to_blame(engine):
             return
+        if limit < _memory.LEAST:
+            return  # a slip of the unit: quantity-suspicious
         needed, weights = _memory.need(host), engine.plan.checkpoint
         advice = _memory.advised_limit(engine) or 0
         suggestions = (f"resources.limits.memory: {quantity(advice)}",)

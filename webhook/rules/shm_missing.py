@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.engine import SHM, Engine
-from webhook.patch import Edit
-from webhook.quantity import human, quantity, round_up_gi
+from webhook.engine import Engine
+from webhook.quantity import human, quantity
 from webhook.rule import Finding, Rule
+from webhook.rules import _shm
 
 
 class ShmMissing(Rule):
@@ -41,26 +41,14 @@ class ShmMissing(Rule):
             detail = f"vLLM {engine.release} refuses to start with less than {human(host.shm.floor)}"
         else:
             detail = "it starts where NCCL needs no shared memory (NVLink), else it fails, or dies under load"
-        advice = quantity(round_up_gi(host.shm.likely))
+        advice = _shm.advised(engine) or 0
         yield Finding(
             path=engine.at("volumeMounts"),
             message=f"nothing is mounted at /dev/shm: it has {human(size)}, about {human(host.shm.likely)} are needed",
             details=(detail,),
             certainty="certain" if refuses else "possible",
-            suggestions=(f"an emptyDir volume with medium: Memory and sizeLimit: {advice}, mounted at /dev/shm",),
-            fix=_fix(engine, advice),
+            suggestions=(
+                f"an emptyDir volume with medium: Memory and sizeLimit: {quantity(advice)}, mounted at /dev/shm",
+            ),
+            fix=_shm.add(engine, advice),
         )
-
-
-def _fix(engine: Engine, size: str) -> tuple[Edit, ...]:
-    """A memory-backed emptyDir of that size at /dev/shm; nothing for containers that the operator makes."""
-    if engine.container.synthetic:
-        return ()
-    volumes = engine.pod("volumes")
-    taken = [volume.get("name") for volume in volumes if isinstance(volume, dict)] if isinstance(volumes, list) else []
-    name = next(name for name in ("dshm", "podfit-shm", *(f"podfit-shm-{n}" for n in range(99))) if name not in taken)
-    volume = {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": size}}
-    return (
-        Edit(engine.workload.path / "volumes", volume, "append"),
-        Edit(engine.at("volumeMounts"), {"name": name, "mountPath": SHM}, "append"),
-    )

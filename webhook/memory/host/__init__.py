@@ -85,6 +85,8 @@ def ledger(
         shm=shm.needed(args, cut, running, release, env, kv_in_shm),
         processes=running.count,
         busy=running.busy,
+        in_shm=lines["in /dev/shm"].likely + kv_in_shm,
+        ranks=running.ranks,
     )
 
 

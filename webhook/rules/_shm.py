@@ -1,0 +1,74 @@
+"""What the rules about /dev/shm share: a volume of a fitting size, and whether the container's limit covers it."""
+
+from __future__ import annotations
+
+from webhook.engine import SHM, Engine
+from webhook.patch import Edit
+from webhook.quantity import quantity, round_up_gi
+from webhook.rules import _memory
+
+
+def advised(engine: Engine) -> int | None:
+    """Bytes in whole GiB: the likely need."""
+    host = engine.plan.host
+    return round_up_gi(host.shm.likely) if host else None
+
+
+def besides(engine: Engine) -> int:
+    """Bytes that vLLM likely needs outside of /dev/shm."""
+    host = engine.plan.host
+    if host is None:
+        return 0
+    return _memory.need(host).likely - host.in_shm
+
+
+def covered(engine: Engine, size: int) -> bool:
+    """The memory limit holds a full /dev/shm of that size and what vLLM needs besides."""
+    limit = engine.memory_limit
+    return limit is None or besides(engine) + size <= limit
+
+
+def resize(engine: Engine, size: int) -> tuple[Edit, ...]:
+    """Gives the memory volume that size; nothing where it is another sort of volume, or not declared here."""
+    mount = engine.shm.mount
+    if mount is None or not mount.memory:
+        return ()
+    return (Edit(mount.at.join("emptyDir", "sizeLimit"), quantity(size)),)
+
+
+def add(engine: Engine, size: int) -> tuple[Edit, ...]:
+    """A memory-backed emptyDir at /dev/shm; nothing for containers that the operator makes.
+
+    A memory volume that the Pod declares and nobody mounts is what was meant. The new one is called `dshm`, as people
+    call it, or after its container where that name is taken, or another container may need one too.
+    """
+    if engine.container.synthetic:
+        return ()
+    mounted = engine.at("volumeMounts")
+    declared = engine.pod("volumes")
+    volumes = [one for one in declared if isinstance(one, dict)] if isinstance(declared, list) else []
+    for volume in volumes:
+        empty = volume.get("emptyDir")
+        if isinstance(empty, dict) and empty.get("medium") == "Memory" and not _used(engine, volume.get("name")):
+            return (Edit(mounted, {"name": volume.get("name"), "mountPath": SHM}, "append"),)
+    taken = {volume.get("name") for volume in volumes}
+    own = f"dshm-{engine.container.name}"
+    first = engine.workload.containers[:1] == (engine.container,)
+    names = (*(("dshm",) if first else ()), own, *(f"{own}-{n}" for n in range(99)))
+    name = next(name for name in names if name not in taken)
+    volume = {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": quantity(size)}}
+    return (
+        Edit(engine.workload.path / "volumes", volume, "append"),
+        Edit(mounted, {"name": name, "mountPath": SHM}, "append"),
+    )
+
+
+def _used(engine: Engine, name: object) -> bool:
+    """Some container of the Pod mounts the volume."""
+    for container in engine.workload.containers:
+        mounts = container.spec.get("volumeMounts")
+        if any(
+            isinstance(one, dict) and one.get("name") == name for one in (mounts if isinstance(mounts, list) else ())
+        ):
+            return True
+    return False

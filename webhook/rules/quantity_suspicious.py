@@ -1,0 +1,87 @@
+"""Rule quantity-suspicious."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.path import FieldPath
+from webhook.quantity import QuantityError, human, parse, quantity
+from webhook.rule import Finding, Rule
+from webhook.rules import _memory
+
+MOST_CORES = 2000
+"""More than any node has."""
+_NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]+)?\s*", re.ASCII)
+_MEANT = {
+    "gb": "G", "g": "G", "mb": "M", "m": "M", "kb": "k", "k": "k", "tb": "T", "t": "T",
+    "gib": "Gi", "gi": "Gi", "mib": "Mi", "mi": "Mi", "kib": "Ki", "ki": "Ki", "tib": "Ti", "ti": "Ti",
+}  # fmt: skip
+_BYTES = ("memory", "ephemeral-storage")
+
+
+class QuantitySuspicious(Rule):
+    """A quantity's unit is missing or wrong.
+
+    Kubernetes reads `memory: 64` as 64 bytes and `memory: 512m` as 512 thousandths of one byte; with such a limit no
+    container starts:
+
+        Error: failed to create containerd task: … container init was OOM-killed (memory limit too low?)
+
+    `64GB` and `64gi` are no quantities at all, and the API server refuses the object: `quantities must match the
+    regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`. Bytes are written 64Gi (1024³) or 64G (1000³),
+    cores 4 or 4000m.
+    """
+
+    plane = "host"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain: nothing runs in a megabyte."""
+        for side in ("limits", "requests"):
+            for name in (*_BYTES, "cpu"):
+                given = engine.field("resources", side, name)
+                yield from _judged(engine.at("resources", side, name), name, given)
+        mount = engine.shm.mount
+        if mount is not None and mount.empty_dir:
+            where = mount.at.join("emptyDir", "sizeLimit")
+            yield from _judged(where, "sizeLimit", mount.empty_dir.get("sizeLimit"))
+
+
+def _judged(path: FieldPath, name: str, given: object) -> Iterator[Finding]:
+    if given is None or isinstance(given, bool | dict | list):
+        return
+    text = str(given)
+    match = _NUMBER.fullmatch(text) if len(text) < 40 else None
+    meant = _meant(match, name) if match else None
+    try:
+        size = parse(given)
+    except QuantityError:
+        if match is not None:  # a placeholder that a template fills in is no number
+            yield Finding(
+                path=path,
+                message=f"{name} {text!r} is no quantity: the API server refuses it",
+                suggestions=(f"{name}: {meant}",) if meant else (),
+            )
+        return
+    if name == "cpu":
+        if size > MOST_CORES:
+            yield Finding(path=path, message=f"cpu {text!r} is {size:,} cores", suggestions=("cpu: 4",))
+    elif 0 < size < _memory.LEAST:
+        yield Finding(
+            path=path,
+            message=f"{name} {text!r} is {human(size).replace(' B', ' bytes') if size > 1 else 'one byte at most'}",
+            suggestions=(f"{name}: {meant or quantity(size << 30)}",),
+        )
+
+
+def _meant(match: re.Match[str], name: str) -> str | None:
+    """What was probably meant: `64gb` → 64G, `64` → 64Gi, `512m` → 512M."""
+    number, unit = match.groups()
+    if name == "cpu":
+        return None
+    if unit is None:
+        return f"{number}Gi"
+    suffix = _MEANT.get(unit.lower())
+    return f"{number}{suffix}" if suffix else None
