@@ -1,6 +1,6 @@
 """Builds webhook/data/{models,model_defaults,gpus,instances,facts}.json from a directory of collected facts.
 
-    python scripts/build_catalogue.py SOURCE_DIR
+    python -m scripts.build_catalogue SOURCE_DIR
 
 SOURCE_DIR holds `models/{catalog,bytes,config_defaults}.json` and `gpus/{gpus,gpus_meta,instances}.json`, each row with
 its source. What the planner never looks at is left out, so that the tables stay small and load fast; every row
@@ -16,6 +16,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from scripts import settle
 
 DATA = Path(__file__).parent.parent / "webhook" / "data"
 MIB = 1 << 20
@@ -183,7 +185,8 @@ def models(source: Path) -> dict[str, Any]:
     by_id = {row["id"]: row for row in catalogue}
     rows, aliases = {}, {}
     for row in sorted(catalogue, key=lambda row: row["id"].lower()):
-        rows[row["id"]] = _model(row, corrected(row, by_id), exact.get(row["id"].lower()), sources)
+        config = settle.with_ties(row, corrected(row, by_id))
+        rows[row["id"]] = _model(row, config, exact.get(row["id"].lower()), sources)
         aliases.update({alias.lower(): row["id"] for alias in row["aliases"]})
     return {"aliases": dict(sorted(aliases.items())), "sources": sources, "models": rows}
 
@@ -198,7 +201,7 @@ def _model(
         "gated": bool(row["gated"]),
         "confidence": row["confidence"],
         "source": sources.index(_short(row["source"][0])),
-        "trusted": row["trusted"],
+        "trusted": row["trusted"] or settle.proved(row, config),
         "base": row["base"],
     }
     if exact:
@@ -207,7 +210,7 @@ def _model(
         out["dtype_parameters"] = exact["dtype_params"]
         out["expert_bytes"] = exact.get("expert_bytes")
         out["replicated_bytes"] = exact.get("replicated_bytes")
-    if row.get("doubts"):
+    if row.get("doubts") and not out["trusted"]:
         out["doubts"] = row["doubts"][0]
     return {key: value for key, value in out.items() if value is not None and (value is not False or key == "trusted")}
 
@@ -230,9 +233,14 @@ def defaults(source: Path) -> dict[str, Any]:
             flat.pop("head_dim")
         if "kv_lora_rank" in flat:
             flat.pop("head_dim", None)
+        if isinstance(hidden, int) and flat.get("ffn_hidden_size") == 4 * hidden:
+            flat.pop("ffn_hidden_size")  # Falcon: four times whatever the hidden size is
+        if model_type in ("mamba", "mamba2", "falcon_mamba"):  # these follow from the hidden size, too
+            for key in ("intermediate_size", "time_step_rank", "num_heads"):
+                flat.pop(key, None)
         if (layers := flat.pop("layer_types", None)) and (pattern := _period(layers)):
             flat["layer_pattern"] = pattern
-        if any(key in flat for key in ("hidden_size", "d_model", "n_embd")):
+        if any(key in flat for key in ("hidden_size", "d_model", "n_embd")) or model_type in ("mpt", "whisper"):
             flat.pop("model_type", None)
             out[model_type] = flat
     return out

@@ -46,8 +46,9 @@ def test_a_trusted_row_has_the_whole_shape() -> None:
     for name, row in MODELS.items():
         shape = known(name)
         if row["trusted"]:
-            wanted = (shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads, shape.head_dim,
-                      shape.num_key_value_heads, shape.vocab_size, shape.max_position_embeddings)  # fmt: skip
+            wanted = [shape.num_hidden_layers, shape.hidden_size, shape.vocab_size, shape.max_position_embeddings]
+            if set(shape.layer_types) != {"mamba"}:
+                wanted += [shape.num_attention_heads, shape.head_dim, shape.num_key_value_heads]
             assert None not in wanted, (name, wanted)
 
 
@@ -136,4 +137,4 @@ def test_every_machine_type_has_a_known_card_or_none() -> None:
 def test_defaults_are_of_language_models_and_never_of_lengths_by_themselves() -> None:
     for model_type, row in data.load("model_defaults")["model_types"].items():
         assert re.fullmatch(r"[\w.-]+", model_type)
-        assert {"hidden_size", "d_model", "n_embd"} & set(row), model_type
+        assert {"hidden_size", "d_model", "n_embd", "n_layers", "decoder_layers"} & set(row), model_type

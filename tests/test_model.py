@@ -193,7 +193,7 @@ def test_an_id_of_the_catalogue_is_known_in_any_case_and_may_deny(name: str) -> 
 
 
 def test_a_doubtful_row_only_informs() -> None:
-    found = find("google/gemma-4-E2B-it")
+    found = find("openbmb/MiniCPM-SALA")
 
     assert found is not None
     assert not found.may_deny

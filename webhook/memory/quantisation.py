@@ -38,7 +38,7 @@ class Scheme:
     """The checkpoint's config says which layers are left alone; else that is what checkpoints of its kind do."""
 
     def share_kept(self, group: str) -> float:
-        """How much of a group (`shape.Group`, "vision") stays in the model's dtype."""
+        """How much of a group (`parts.Group`, "vision") stays in the model's dtype."""
         if group == "rest" or (self.experts_only and group != "experts"):
             return 1.0
         if self.kept is not None:

@@ -9,31 +9,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
+from webhook.memory import parts
+from webhook.memory.parts import Layer, Part, number, numbers
 from webhook.model import Model
 
-Cut = Literal["column", "key-value", "whole", "experts"]
-"""`column`: divided by TP. `key-value`: by min(TP, KV heads). `whole`: on every rank. `experts`: by TP × DP."""
-Group = Literal["attention", "linear", "mlp", "experts", "shared", "rest"]
-"""For quantisation: checkpoints leave whole groups in the model's dtype. `rest` is never quantised."""
-
-
-class Part(NamedTuple):
-    """Some tensors of one layer."""
-
-    elements: int
-    cut: Cut
-    group: Group
-
-
-Layer = tuple[Part, ...]
+__all__ = ["Mamba", "Shape", "delta_attention", "delta_net", "head_dims", "is_moe", "kind", "mamba", "number", "of"]
 
 NOT_GATED = frozenset({
-    "bert", "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "nemotron",
-    "nemotron_h", "opt", "phi", "phi-msft", "roberta", "starcoder2", "whisper", "xlm-roberta",
+    "RefinedWeb", "RefinedWebModel", "apertus", "bart", "bert", "bloom", "camembert", "codegen", "distilbert",
+    "electra", "ernie", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mbart", "mpnet", "mpt",
+    "nemotron", "nemotron_h", "opt", "persimmon", "phi", "phi-msft", "roberta", "starcoder2", "whisper", "xlm-roberta",
 })  # fmt: skip
 """Families whose MLP has two matrices instead of gate, up and down."""
+FOURFOLD = frozenset({
+    "RefinedWeb", "RefinedWebModel", "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt",
+    "phi-msft",
+})  # fmt: skip
+"""Families whose MLP is four times the hidden size where config.json does not say."""
+POSITIONS = frozenset({
+    "bart", "bert", "camembert", "distilbert", "electra", "ernie", "gpt2", "gpt_bigcode", "gpt_neo", "mbart", "mpnet",
+    "opt", "roberta", "whisper", "xlm-roberta",
+})  # fmt: skip
+"""Families that learn an embedding of each position."""
+OWN_TABLES = frozenset({"deepseek_v3", "deepseek_v32", "glm4_moe"})
+"""Families whose checkpoints hold embedding and head once more for the multi-token-prediction layer."""
+PURE_MAMBA = frozenset({"falcon_mamba", "mamba", "mamba2"})
+"""Families whose layers are a Mamba mixer and nothing else."""
 STATELESS = ("mlp", "moe")
 
 
@@ -46,6 +49,7 @@ class Shape:
     order: tuple[int, ...]
     """For each layer which variant it is."""
     embedding: int
+    """Tables of tokens and positions; of an encoder-decoder the encoder, too."""
     head: int
     """0 where it is tied to the embedding."""
     extra: int
@@ -72,40 +76,41 @@ class Shape:
         return self.embedding + self.head + self.body
 
 
-def number(config: Mapping[str, Any], *keys: str) -> int | None:
-    """The first of `keys` that holds a positive whole number."""
-    for key in keys:
-        value = config.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
-
-
-def numbers(config: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    """A list of whole numbers, () where there is none."""
-    value = config.get(key)
-    return tuple(value) if isinstance(value, list) and all(isinstance(one, int) for one in value) else ()
-
-
 def of(model: Model) -> Shape | None:
     """The shape; None where not even layers, hidden size and vocabulary are known."""
     layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
     if not layers or not hidden or not vocab:
         return None
-    numbered: dict[tuple[str, bool], int] = {}
+    numbered: dict[tuple[str, bool, parts.Block | None, bool], int] = {}
+    double = layers - (number(model.config, "num_kv_shared_layers") or 0)
+    wide = model.config.get("use_double_wide_mlp") is True  # Gemma 4 E2B: where keys and values are shared
     order = tuple(
-        numbered.setdefault((kind(model, index), is_moe(model, index)), len(numbered)) for index in range(layers)
+        numbered.setdefault(
+            (kind(model, index), is_moe(model, index), parts.block(model, index), wide and index >= double),
+            len(numbered),
+        )
+        for index in range(layers)
     )
     described = [_layer(model, hidden, *key) for key in numbered]
     variants = tuple(layer or () for layer in described)
     extra = 0
     if model.num_nextn_predict_layers:
         extra = model.num_nextn_predict_layers * (
-            sum(part.elements for part in variants[order[-1]]) + 2 * hidden * hidden
+            sum(part.elements for part in variants[order[-1]])
+            + 2 * hidden * hidden
+            + (2 * vocab * hidden if _family(model) & OWN_TABLES else 0)
         )
     embedding = vocab * hidden
     if per_layer := number(model.config, "hidden_size_per_layer_input"):  # Gemma 3n, Gemma 4 E
         embedding += (number(model.config, "vocab_size_per_layer_input") or vocab) * layers * per_layer
+        embedding += hidden * layers * per_layer
+    if copies := number(model.config, "altup_num_inputs"):  # Gemma 3n
+        embedding += 2 * (copies - 1) * hidden * hidden
+    if _family(model) & POSITIONS:
+        embedding += hidden * (
+            number(model.config, "max_position_embeddings", "n_positions", "max_target_positions") or 0
+        )
+    embedding += parts.encoder(model, hidden)
     return Shape(
         variants=variants,
         order=order,
@@ -134,6 +139,10 @@ def is_moe(model: Model, index: int) -> bool:
     config = model.config
     if index in numbers(config, "mlp_only_layers"):
         return False
+    first, last = config.get("moe_layer_start_index"), config.get("moe_layer_end_index")
+    if isinstance(first, int) and isinstance(last, int):  # ERNIE 4.5; -1 is the last layer
+        every = number(config, "moe_layer_interval") or 1
+        return first <= index and (index <= last or last < 0) and (index + 1) % every == 0
     if (frequencies := numbers(config, "moe_layer_freq")) and index < len(frequencies):
         return bool(frequencies[index])
     if chosen := numbers(config, "moe_layers"):
@@ -149,23 +158,29 @@ def is_moe(model: Model, index: int) -> bool:
     return not step or index % step == 0
 
 
-def _layer(model: Model, hidden: int, kind: str, moe: bool) -> Layer | None:
+def _layer(model: Model, hidden: int, kind: str, moe: bool, block: parts.Block | None, double: bool) -> Layer | None:
+    if block is not None:
+        return parts.nas_layer(model, hidden, block)
     mixer = _mixer(model, hidden, kind)
     if mixer is None:
         return None
     if kind in STATELESS:
         return _mlp(model, hidden, moe=kind == "moe")
-    if model.layer_types and any(one in STATELESS for one in model.layer_types):
+    if (model.layer_types and any(one in STATELESS for one in model.layer_types)) or _family(model) & PURE_MAMBA:
         return mixer  # Nemotron-H: a layer is either
     mlp = _mlp(model, hidden, moe=moe)
-    return None if mlp is None else (*mixer, *mlp)
+    return None if mlp is None else (*mixer, *mlp, *(mlp if double else ()), *parts.beside(model, hidden))
 
 
 def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
     if kind in STATELESS:
         return ()
     if kind in ("full_attention", "sliding_attention", "chunked_attention"):
-        return _latent(model, hidden) if model.kv_lora_rank else _attention(model, hidden, kind)
+        own = _latent(model, hidden) if model.kv_lora_rank else _attention(model, hidden, kind)
+        if model.model_type != "falcon_h1" or own is None:
+            return own
+        second = _mamba(model, hidden)  # each layer has both
+        return None if second is None else (*own, *second)
     config = model.config
     if kind == "linear_attention":
         if (sizes := delta_net(model)) is not None:
@@ -173,6 +188,12 @@ def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
             return (
                 Part(hidden * (2 * keys + 2 * values) + values * hidden, "column", "linear"),
                 Part(hidden * 2 * heads + (2 * keys + values) * kernel, "column", "rest"),
+            )
+        if (said := delta_attention(model)) is not None:
+            wide, heads, kernel = said
+            return (
+                Part(4 * hidden * wide + 3 * wide * kernel, "column", "linear"),
+                Part(2 * (hidden + wide) * (wide // heads) + hidden * heads, "whole", "linear"),
             )
         if model.kv_lora_rank is None and model.num_attention_heads and model.head_dim:  # lightning attention
             return (Part(5 * hidden * model.num_attention_heads * model.head_dim, "column", "linear"),)
@@ -245,6 +266,18 @@ def delta_net(model: Model) -> tuple[int, int, int, int] | None:
     if not key_heads or not key or not value_heads or not value:
         return None
     return key_heads * key, value_heads * value, value_heads, number(config, "linear_conv_kernel_dim") or 4
+
+
+def delta_attention(model: Model) -> tuple[int, int, int] | None:
+    """Kimi Delta Attention: (width over all heads, heads, convolution kernel) (vLLM 0.33 layers/kda.py)."""
+    config = model.config
+    said = config.get("linear_attn_config")
+    said = said if isinstance(said, Mapping) else {}
+    heads = number(said, "num_heads") or number(config, "linear_num_heads")
+    width = number(said, "head_dim") or number(config, "linear_head_dim")
+    if not heads or not width:
+        return None
+    return heads * width, heads, number(said, "short_conv_kernel_size") or number(config, "linear_conv_kernel_dim") or 4
 
 
 class Mamba(NamedTuple):
@@ -331,7 +364,9 @@ def _intermediate(model: Model) -> int | None:
     inner = model.intermediate_size
     if inner and model.model_type == "qwen":
         return inner // 2
-    if inner and model.model_type == "lfm2" and model.config.get("block_auto_adjust_ff_dim"):
+    if not inner and _family(model) & FOURFOLD:
+        return 4 * (model.hidden_size or 0) or None
+    if inner and "lfm2" in _family(model) and model.config.get("block_auto_adjust_ff_dim"):
         multiple = number(model.config, "block_multiple_of") or 256
         return -(-(2 * inner // 3) // multiple) * multiple
     return inner

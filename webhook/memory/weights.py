@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from webhook.memory import shape
+from webhook.memory import tower
 from webhook.memory.ledger import Line
+from webhook.memory.parts import Cut, Group, Part
 from webhook.memory.quantisation import DTYPE_BYTES, STORED_BYTES, Scheme
 from webhook.memory.settings import Settings
 from webhook.memory.shape import Shape
@@ -55,7 +56,7 @@ class Checkpoint:
     """A model's tensors in bytes on the GPU, before they are cut over ranks."""
 
     counted: Shape
-    variants: tuple[Mapping[shape.Cut, float], ...]
+    variants: tuple[Mapping[Cut, float], ...]
     """For each variant of a layer: bytes by how they are cut."""
     embedding: float
     head: float
@@ -90,15 +91,15 @@ def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Check
     agrees, stretch, vision = False, 1.0, 0
     if total:
         rest = total - plain
-        drafted = counted.extra and rest >= 0.8 * counted.extra + 0.5 * _vision_estimate(model)
+        drafted = counted.extra and rest >= 0.8 * counted.extra + 0.5 * tower.parameters(model)
         rest -= counted.extra if drafted else 0
-        if model.vision_config and rest > 0:
+        if tower.is_there(model) and rest > 0:
             vision, agrees = rest, counted.known and rest < 0.6 * plain
         elif counted.body and ends < total:
             stretch = (counted.body + rest) / counted.body
             agrees = counted.known and abs(rest) <= 0.015 * plain
     elif counted.known:
-        vision = _vision_estimate(model)
+        vision = tower.parameters(model)
     else:
         return None
     if not counted.body:
@@ -106,7 +107,7 @@ def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Check
             return None
         each = (total - ends) // len(counted.order)
         counted = Shape(
-            ((shape.Part(each, "column", "mlp"),),),
+            ((Part(each, "column", "mlp"),),),
             (0,) * len(counted.order),
             counted.embedding,
             counted.head,
@@ -127,7 +128,7 @@ def _by_parameters(model: Model, settings: Settings) -> Checkpoint | None:
     if not total:
         return None
     each = total // NOMINAL_LAYERS
-    counted = Shape(((shape.Part(each, "column", "mlp"),),), (0,) * NOMINAL_LAYERS, 0, 0, 0, False)
+    counted = Shape(((Part(each, "column", "mlp"),),), (0,) * NOMINAL_LAYERS, 0, 0, 0, False)
     found = _in_bytes(model, settings, counted, stretch=1.0, vision=0, tied=False, agrees=False)
     return replace(found, doubt=SIZE)
 
@@ -157,18 +158,7 @@ def _is_tied(model: Model, counted: Shape, total: int | None) -> bool:
     return abs(total - (counted.elements - counted.head)) < 0.01 * total
 
 
-def _vision_estimate(model: Model) -> int:
-    """Parameters of a vision transformer, for where the checkpoint's total does not tell."""
-    config = model.vision_config or {}
-    depth = shape.number(config, "depth", "num_hidden_layers", "layers")
-    hidden = shape.number(config, "hidden_size", "width", "embed_dim")
-    if not depth or not hidden:
-        return 0
-    inner = shape.number(config, "intermediate_size") or 4 * hidden
-    return depth * (4 * hidden * hidden + 2 * hidden * inner) + 4 * hidden * (model.hidden_size or hidden)
-
-
-GROUPS: tuple[shape.Group, ...] = ("attention", "linear", "mlp", "experts", "shared", "rest")
+GROUPS: tuple[Group, ...] = ("attention", "linear", "mlp", "experts", "shared", "rest")
 
 
 def _in_bytes(
@@ -188,9 +178,9 @@ def _in_bytes(
             doubt = COUNTED_BYTES
             rates = {group: rate * scale for group, rate in rates.items()}
     rates["experts"] *= padding(model, settings)
-    variants: list[Mapping[shape.Cut, float]] = []
+    variants: list[Mapping[Cut, float]] = []
     for layer in counted.variants:
-        cuts: dict[shape.Cut, float] = {}
+        cuts: dict[Cut, float] = {}
         for part in layer:
             cuts[part.cut] = cuts.get(part.cut, 0.0) + part.elements * rates[part.group]
         variants.append(cuts)
@@ -220,7 +210,7 @@ def _rate(scheme: Scheme | None, group: str, width: int) -> float:
 def _scale(
     model: Model,
     counted: Shape,
-    rates: Mapping[shape.Group, float],
+    rates: Mapping[Group, float],
     vision: float,
     draft: float,
     width: int,
@@ -304,7 +294,7 @@ def of_stage(found: Checkpoint, model: Model, settings: Settings, stage: int) ->
     """Bytes on one rank of a pipeline stage."""
     cut = settings.parallel
     first, last = cut.stages(found.layers)[stage]
-    ranks: Mapping[shape.Cut, int] = {
+    ranks: Mapping[Cut, int] = {
         "column": cut.tp,
         "key-value": min(cut.tp, model.num_key_value_heads or cut.tp),
         "whole": 1,

@@ -12,15 +12,16 @@ from webhook.model.length import context
 from webhook.model.read import attention_of, first, integer, mapping, strings, text_of
 from webhook.model.shape import Model
 
-NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
+NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
 """Where multimodal configs keep the language model's (vLLM 0.33 transformers_utils/config.py, get_hf_text_config)."""
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
-HIDDEN = ("hidden_size", "n_embd", "d_model")
+HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 KEY_VALUE_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups",
                    "num_query_groups")  # fmt: skip
 HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels")
-INTERMEDIATE = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "decoder_ffn_dim")
+INTERMEDIATE = ("intermediate_size", "ff_intermediate_size", "block_ff_dim", "ffn_hidden_size", "n_inner", "ffn_dim",
+                "decoder_ffn_dim")  # fmt: skip
 VOCABULARY = ("vocab_size", "padded_vocab_size")
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
 EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_k", "moe_topk")
@@ -28,6 +29,9 @@ SHARED_EXPERTS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_expe
 MOE_INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "moe_ffn_hidden_size")
 DENSE_LAYERS = ("first_k_dense_replace", "num_dense_layers")
 NEXT_TOKEN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
+
+UNSAID = {"qwen3_next": 1}
+"""Families whose checkpoints hold such layers unsaid (vLLM 0.33 models/qwen3_next_mtp.py)."""
 
 
 def from_config(
@@ -49,7 +53,10 @@ def from_config(
         beneath.pop("sliding_window", None)
     text = {**beneath, **given}  # an explicit null is an answer: no window, as many key-value heads as heads
 
-    heads, hidden, layers = first(text, HEADS), first(text, HIDDEN), first(text, LAYERS)
+    heads, hidden = first(text, HEADS), first(text, HIDDEN)
+    layers = (first(text, ("decoder_layers",)) if text.get("is_encoder_decoder") is True else None) or first(
+        text, LAYERS
+    )
     layer_types = layer_types_of(text, given, layers)
     experts = first({key: given[key] for key in EXPERTS if key in given} or text, EXPERTS)
     if layer_types and "mamba" in layer_types and "moe" not in layer_types and "hybrid_override_pattern" in text:
@@ -81,7 +88,7 @@ def from_config(
         qk_nope_head_dim=integer(text.get("qk_nope_head_dim")),
         v_head_dim=integer(text.get("v_head_dim")),
         index_head_dim=integer(text.get("index_head_dim")),
-        num_nextn_predict_layers=first(text, NEXT_TOKEN_LAYERS) or 0,
+        num_nextn_predict_layers=first(text, NEXT_TOKEN_LAYERS) or UNSAID.get(own_type or "", 0),
         quantization_config=_quantization(config, given),
         vision_config=mapping(given.get("vision_config")),
         weights_bytes=weights_bytes,
@@ -95,6 +102,8 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
         inner = config.get(key)
         if isinstance(inner, Mapping) and inner:
             return {**{k: v for k, v in config.items() if k != key}, **flat(inner)}
+    if config.get("model_type") == "dbrx" and isinstance(ffn := config.get("ffn_config"), Mapping):
+        return {**config, **{k: v for k, v in ffn.items() if k.startswith(("moe_", "ffn_"))}}
     return dict(config)
 
 

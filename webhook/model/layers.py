@@ -34,6 +34,8 @@ def layer_types_of(text: Mapping[str, Any], given: Mapping[str, Any], layers: in
 
 def _stated_layers(config: Mapping[str, Any], layers: int) -> list[str] | None:
     count = range(layers)
+    if config.get("model_type") in ("mamba", "mamba2", "falcon_mamba"):
+        return ["mamba"] * layers
     for key in ("layer_types", "layers_block_type"):
         if isinstance(kinds := config.get(key), list) and all(isinstance(kind, str) for kind in kinds):
             return [LAYER_NAMES.get(str(kind), str(kind)) for kind in kinds]

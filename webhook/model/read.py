@@ -11,8 +11,13 @@ def integer(value: object) -> int | None:
 
 
 def first(config: Mapping[str, Any], keys: Sequence[str]) -> int | None:
-    """The first of `keys` that holds a positive number."""
-    return next((value for key in keys if (value := integer(config.get(key)))), None)
+    """The first of `keys` that holds a positive number; a list that says the same for every layer counts as one."""
+    return next((value for key in keys if (value := integer(_alike(config.get(key))))), None)
+
+
+def _alike(value: object) -> object:
+    alike = isinstance(value, list) and value and all(one == value[0] for one in value)
+    return value[0] if alike and isinstance(value, list) else value
 
 
 def text_of(value: object) -> str | None:
