@@ -4,6 +4,7 @@ policies/default.yaml          every rule with its default mode, fix and paramet
 policies/schema.json           the JSON Schema of a policy, for editors; also inside the chart's values.schema.json
 docs/rules/<rule>.md           the rule's docstring and its examples with podfit's real output
 docs/rules/README.md           the table of rules
+charts/podfit/monitoring/dashboard.json  the Grafana dashboard
 tests/rules/<rule>/*.out       what `podfit check` prints of each example: the golden output of the tests
 """
 
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from scripts import build_dashboard
 from webhook import manifest
 from webhook.companions import Companions
 from webhook.facts import Facts
@@ -113,6 +115,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     """Every generated file and what should stand in it."""
     yield ROOT / "policies" / "schema.json", json.dumps(document.schema(), indent=2, ensure_ascii=False) + "\n"
     yield ROOT / "charts" / "podfit" / "values.schema.json", chart_schema()
+    yield ROOT / "charts" / "podfit" / "monitoring" / "dashboard.json", build_dashboard.text()
     yield ROOT / "policies" / "default.yaml", default_policy()
     yield ROOT / "docs" / "rules" / "README.md", rule_table()
     for rule_id, rule in all_rules().items():

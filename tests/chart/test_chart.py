@@ -26,10 +26,10 @@ KUBERNETES = "1.34"
 """What the chart is rendered for: a helm built without its release's settings believes in 1.20."""
 
 
-HELM = binaries.helm()
+HELM = binaries.tool("helm")
 pytestmark = pytest.mark.skipif(
     HELM is None,
-    reason="no Helm: put it on PATH, name it in $HELM, or let `make e2e` build it",
+    reason="no Helm: put it on PATH, name it in $HELM, or `python -m tests.e2e.binaries helm`",
 )
 
 
@@ -109,6 +109,11 @@ VARIANTS: dict[str, JSONDict] = {
         "podAnnotations": {"a": "b"},
         "podLabels": {"c": "d"},
         "serviceAccount": {"name": "other", "annotations": {"e": "f"}},
+        "monitoring": {
+            "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+            "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "15s"},
+            "dashboard": {"enabled": True},
+        },
     },
 }
 
@@ -307,3 +312,21 @@ def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
     for name, part in schema["properties"].items():
         if part.get("additionalProperties") is False:
             assert set(values[name]) == set(part["properties"])
+
+
+def test_the_operators_get_the_files_in_monitoring() -> None:
+    objects = render(**VARIANTS["all that is optional"])
+    (dashboard,) = [obj for obj in objects if obj["metadata"]["labels"].get("grafana_dashboard")]
+
+    assert only(objects, "PrometheusRule")["spec"] == yaml.safe_load((CHART / "monitoring" / "alerts.yaml").read_text())
+    assert dashboard["data"] == {"podfit.json": (CHART / "monitoring" / "dashboard.json").read_text()}
+
+
+def test_a_service_monitor_finds_the_service_and_trusts_its_certificate() -> None:
+    objects = render(monitoring={"serviceMonitor": {"enabled": True}})
+    spec, service = only(objects, "ServiceMonitor")["spec"], only(objects, "Service")
+
+    assert spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert spec["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    assert spec["endpoints"][0]["tlsConfig"]["serverName"] == f"{service['metadata']['name']}.podfit-system.svc"
+    assert spec["endpoints"][0]["tlsConfig"]["ca"]["secret"]["name"] == only(objects, "Secret")["metadata"]["name"]

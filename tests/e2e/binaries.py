@@ -1,7 +1,8 @@
 """The programs of a control plane: those on this machine, or built once from pinned Go modules.
 
-`python -m tests.e2e.binaries` builds what is missing and says where everything is. Go keeps nothing of ours: the
-programs lie in `$PODFIT_E2E_CACHE` (default `~/.cache/podfit/e2e`), in a folder named by the hash of what made them.
+`python -m tests.e2e.binaries [TOOL…]` builds what is missing and says where everything is. Go keeps nothing of ours:
+the programs lie in `$PODFIT_E2E_CACHE` (default `~/.cache/podfit/e2e`), in a folder named by the hash of what made
+them.
 """
 
 from __future__ import annotations
@@ -45,23 +46,27 @@ def _version(module: str, folder: Path) -> str:
     return found[1]
 
 
-def _modules() -> tuple[Module, Module]:
+TOOLS = {
+    "helm": Module(HERE / "helm", {"helm": "helm.sh/helm/v3/cmd/helm"}),
+    "promtool": Module(HERE / "promtool", {"promtool": "github.com/prometheus/prometheus/cmd/promtool"}),
+}
+"""Programs that other tests want, too: the chart's and the alerts'."""
+
+
+def _control_plane() -> Module:
     folder = HERE / "controlplane"
     version = _version("k8s.io/kubernetes", folder)
     major, minor, _ = version.split(".", 2)
     stamp = "-X k8s.io/component-base/version."  # without it an API server believes that it is 0.0.0
-    return (
-        Module(
-            folder,
-            {
-                "etcd": "go.etcd.io/etcd/server/v3",
-                "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-                "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-                "kubectl": "k8s.io/kubernetes/cmd/kubectl",
-            },
-            f"-s -w {stamp}gitVersion=v{version} {stamp}gitMajor={major} {stamp}gitMinor={minor}",
-        ),
-        Module(HERE / "helm", {"helm": "helm.sh/helm/v3/cmd/helm"}),
+    return Module(
+        folder,
+        {
+            "etcd": "go.etcd.io/etcd/server/v3",
+            "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+            "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+        },
+        f"-s -w {stamp}gitVersion=v{version} {stamp}gitMajor={major} {stamp}gitMinor={minor}",
     )
 
 
@@ -80,14 +85,11 @@ class Programs:
 def find() -> Programs:
     """Finds all programs, and builds those that are not there; raises MissingError."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    kubernetes, chart_tool = _modules()
+    kubernetes = _control_plane()
     folder = Path(assets) if assets else None
     if folder:
         _check_assets(folder)
-    here = {
-        "kubectl": os.environ.get("KUBECTL") or shutil.which("kubectl"),
-        "helm": _own_helm(),
-    }
+    here = {name: _own(name) for name in ("kubectl", "helm")}
     if folder:
         here |= {name: _executable(folder / name) for name in ("etcd", "kube-apiserver", "kube-controller-manager")}
         here["kubectl"] = here["kubectl"] or _executable(folder / "kubectl")
@@ -100,7 +102,7 @@ def find() -> Programs:
     found = {name: Path(path) for name, path in here.items() if path}
     found |= _built(kubernetes, wanted)
     if not here["helm"]:
-        found |= _built(chart_tool, ["helm"])
+        found |= _built(TOOLS["helm"], ["helm"])
     return Programs(
         found["etcd"],
         found["kube-apiserver"],
@@ -110,15 +112,25 @@ def find() -> Programs:
     )
 
 
-def helm() -> str | None:
-    """A Helm that is there without building anything: the machine's, or one that was built for `make e2e`."""
-    if here := _own_helm():
+def tool(name: str) -> str | None:
+    """One of TOOLS, without building anything: the machine's, or one that was built before."""
+    if here := _own(name):
         return here
-    return _executable(cache() / _key(_modules()[1]) / "helm") if shutil.which("go") else None
+    return _executable(cache() / _key(TOOLS[name]) / name) if shutil.which("go") else None
 
 
-def _own_helm() -> str | None:
-    return os.environ.get("HELM") or shutil.which("helm") or _executable(Path.home() / "go" / "bin" / "helm")
+def get(name: str) -> Path:
+    """One of TOOLS, built where it is not there; raises MissingError."""
+    if here := tool(name):
+        return Path(here)
+    if not shutil.which("go"):
+        raise MissingError(_how_to_get([name]))
+    return _built(TOOLS[name], [name])[name]
+
+
+def _own(name: str) -> str | None:
+    """The machine's: $HELM, on PATH, or where `go install` puts it."""
+    return os.environ.get(name.upper()) or shutil.which(name) or _executable(Path.home() / "go" / "bin" / name)
 
 
 def _executable(path: Path) -> str | None:
@@ -142,7 +154,7 @@ def _check_assets(folder: Path) -> None:
 
 def _how_to_get(missing: list[str]) -> str:
     lines = [
-        f"make e2e needs {', '.join(missing)}, and there is no Go (1.21 or newer) to build "
+        f"This needs {', '.join(missing)}, and there is no Go (1.21 or newer) to build "
         f"{'it' if len(missing) == 1 else 'them'} with.",
         "Any one of these:",
         "  - install Go from https://go.dev/dl/: what is missing is then built once, from the versions that",
@@ -157,6 +169,8 @@ def _how_to_get(missing: list[str]) -> str:
         lines += ["  - kubectl alone: https://kubernetes.io/docs/tasks/tools/, on PATH or in $KUBECTL"]
     if "helm" in missing:
         lines += ["  - helm alone: https://helm.sh/docs/intro/install/, on PATH or in $HELM"]
+    if "promtool" in missing:
+        lines += ["  - promtool alone: with Prometheus (https://prometheus.io/download/), on PATH or in $PROMTOOL"]
     return "\n".join(lines)
 
 
@@ -234,13 +248,13 @@ def _go(module: Module, *arguments: str, tmp: Path | None = None) -> str:
 
 
 def main() -> int:
-    """Builds what is missing, says where everything is."""
+    """Builds what is missing, says where everything is: of a control plane, or of the TOOLS that are named."""
     try:
-        found = find()
+        found = {name: get(name) for name in sys.argv[1:]} or vars(find())
     except MissingError as error:
         print(error, file=sys.stderr)
         return 1
-    for name, path in vars(found).items():
+    for name, path in found.items():
         print(f"{name:12} {path or 'none: the tests that need controllers are skipped'}")
     return 0
 
