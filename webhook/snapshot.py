@@ -84,12 +84,16 @@ class Snapshot:
 
 
 def of(objects: Iterable[JSON]) -> Snapshot:
-    """What a file holds besides workloads: claims, device classes, volumes. Never its Nodes: they are no cluster's."""
+    """What files hold besides workloads: claims, device classes, volumes; and nodes, where a cluster was written out.
+
+    `kubectl get nodes -o yaml` beside the manifests lets `podfit check` judge for that cluster. Whoever writes a Node
+    by hand gives it no status.
+    """
     found: dict[str, dict[Key, JSON]] = {}
     for obj in objects:
         group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
         kind = _BY_KIND.get((group, str(obj.get("kind"))))
-        if kind is not None and kind.name != "nodes":
+        if kind is not None and (kind.name != "nodes" or _mapping(obj.get("status")).get("allocatable")):
             found.setdefault(kind.name, {})[key(obj)] = kind.keep(obj)
     return Snapshot(found)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
+from webhook.release import Release
 from webhook.rule import Finding, Rule
 
 
@@ -15,6 +16,9 @@ class GpuLacksDtype(Rule):
 
         ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has
         compute capability 7.5. You can use float16 instead by explicitly setting the `dtype` flag in CLI …
+
+    Before v0.9 that happens without any flag, wherever the model's own dtype is bfloat16: most models since 2023. From
+    v0.9 on `auto` falls back to float16 on such a GPU.
     """
 
     plane = "gpu"
@@ -22,16 +26,35 @@ class GpuLacksDtype(Rule):
     needs = ("gpu",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where the dtype is given; `auto` falls back by itself in newer releases."""
-        if engine.gpu is None or engine.args.given.get("dtype") != "bfloat16":
+        """Certain where bfloat16 is given, or where a release before 0.9 takes it from config.json."""
+        given = engine.args.given.get("dtype")
+        if engine.gpu is None or "dtype" in engine.args.unresolved:
             return
         gpus = engine.gpu.value.gpus
-        if not gpus or not all(gpu.vendor == "nvidia" and gpu.supports_bf16 is False for gpu in gpus):
+        lacking = [gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.supports_bf16 is False]
+        model = engine.model.value if engine.model else None
+        own = given in (None, "auto") and _takes_its_own(engine) and model and model.torch_dtype == "bfloat16"
+        if not lacking or not (given == "bfloat16" or own):
             return
-        capability = ".".join(map(str, gpus[0].compute_capability or ()))
+        what = "--dtype bfloat16" if given == "bfloat16" else "bfloat16, the model's own dtype,"
+        capability = ".".join(map(str, lacking[0].compute_capability or ()))
+        trusted = given == "bfloat16" or bool(engine.model and engine.model.may_deny)
+        half = () if model and model.model_type in NO_HALF else ("--dtype half",)
         yield Finding(
             path=engine.argument("dtype"),
-            message=f"--dtype bfloat16 needs compute capability 8.0; {engine.gpu.value.name} has "
+            message=f"{what} needs compute capability 8.0; {' or '.join(gpu.name for gpu in lacking)} has "
             f"{capability or 'less'}",
-            suggestions=("--dtype half",),
+            certainty="certain" if len(lacking) == len(gpus) and trusted else "likely",
+            suggestions=(*half, "a GPU of compute capability 8.0 or higher, such as an L4"),
         )
+
+
+def _takes_its_own(engine: Engine) -> bool:
+    """Before 0.9 `auto` was config.json's dtype, whatever the GPU; from there on a GPU without it gets float16."""
+    return engine.release is not None and engine.release < FALLS_BACK
+
+
+FALLS_BACK = Release(0, 9)
+"""vLLM 0.9 platforms/cuda.py, `supported_dtypes`."""
+NO_HALF = ("gemma2", "gemma3", "gemma3_text", "plamo2", "glm4")
+"""vLLM 0.33 config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS: their activations overflow float16."""

@@ -17,7 +17,8 @@ class UnknownGpu(Rule):
 
         nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}
 
-    In CI, `podfit check --gpu NAME` says it for manifests that do not.
+    In CI, `podfit check --gpu NAME` says it for manifests that do not; in a cluster of one kind the policy's
+    `assume.gpu` does. Where podfit may read nodes, their labels say it too.
     """
 
     plane = "gpu"

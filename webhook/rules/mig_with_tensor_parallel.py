@@ -1,0 +1,53 @@
+"""Rule mig-with-tensor-parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.release import Release
+from webhook.rule import Finding, Rule
+
+
+class MigWithTensorParallel(Rule):
+    """One engine is spread over MIG slices, and CUDA shows a process only one.
+
+    A MIG slice is not a smaller GPU of a group: CUDA enumerates a single slice for each process, and there is no
+    peer-to-peer traffic between slices. `nvidia.com/mig-1g.10gb: 2` with `--tensor-parallel-size 2` ends with
+
+        ValueError: World size (2) is larger than the number of available GPUs (1) in this node.
+
+    (up to v0.11.0 vLLM waits for a Ray cluster instead, or fails with `invalid device ordinal`). One larger slice, or a
+    whole GPU, serves the same model; several small engines are several replicas.
+    """
+
+    plane = "gpu"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where the resource itself is a slice; a GPU label may name one too."""
+        if engine.requested is None or engine.spans_pods or engine.world_size < 2:
+            return
+        resource, count = engine.requested
+        by_resource = resource.startswith("nvidia.com/mig-") and " + " not in resource
+        gpus = engine.gpu.value.gpus if engine.gpu and engine.gpu.may_deny else ()
+        if not by_resource and not (gpus and all(gpu.mig for gpu in gpus)):
+            return
+        refuses = engine.release is not None and engine.release > LAST_WITH_RAY
+        slices = f"{count} × {resource}" if count else resource
+        whole = f"nvidia.com/gpu: {engine.world_size} instead of slices"
+        if not by_resource:
+            slices, whole = f"{slices} of {' or '.join(gpu.name for gpu in gpus)}", "GPUs that are not partitioned"
+        yield Finding(
+            path=engine.at("resources", "limits", resource),
+            message=f"an engine of {engine.world_size} GPUs on MIG slices ({slices}): a process sees one slice",
+            certainty="certain" if refuses else "likely",
+            suggestions=(
+                "--tensor-parallel-size 1 with a larger slice",
+                whole,
+            ),
+        )
+
+
+LAST_WITH_RAY = Release(0, 11, 0)
+"""Up to here too few GPUs make vLLM look for a Ray cluster, which a script may have started."""

@@ -1,0 +1,56 @@
+"""Rule mixed-gpu-nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook import gpu
+from webhook.engine import Engine
+from webhook.memory import plan
+from webhook.rule import Finding, Rule
+
+
+class MixedGpuNodes(Rule):
+    """The Pod may land on a GPU on which it does not fit.
+
+    `nvidia.com/gpu: 1` is any GPU of the nodes that nodeSelector, affinity and taints leave, and some names mean
+    several cards (a `Tesla-V100` has 16 or 32 GB). Each kind is planned; where the plan fits one and not another, the
+    Pod works until the day that it is scheduled elsewhere, and then dies with `CUDA out of memory`.
+
+    With a cluster the kinds are those of its nodes now. They come and go, so this is never more than a warning; a
+    nodeSelector for the product settles it.
+    """
+
+    plane = "cluster"
+    threatens = "uptime"
+    mode = "warn"
+    needs = ("model", "gpu")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Plans each kind alone: the same planner as for one."""
+        if engine.model is None or engine.gpu is None or engine.facts.gpu_memory is not None:
+            return
+        too_small: list[str] = []
+        fitting: list[str] = []
+        labels: list[str] = []
+        for accelerator, where in gpu.on_nodes(engine.gpu, engine.placement):
+            judged = plan.judge(engine.args, engine.model.value, accelerator, env=engine.command.env)
+            if judged.ledger is None:
+                continue
+            at = f" ({where})" if where else ""
+            if judged.verdict == "does-not-fit" or judged.ledger.kv_cache.likely <= 0:
+                too_small.append(f"{accelerator.name}{at}: {judged.why}")
+            else:
+                fitting.append(f"{accelerator.name}{at}")
+                labels += [one.labels[0] for one in accelerator.gpus if one.labels]
+        if not too_small or (not fitting and engine.plan.verdict == "does-not-fit"):
+            return
+        small = " or ".join(text.partition(": ")[0] for text in too_small)
+        rest = f"it fits {' or '.join(fitting)}" if fitting else "the only GPUs here"
+        yield Finding(
+            path=engine.workload.path / "nodeSelector",
+            message=f"it does not fit {small}, {rest}",
+            details=tuple(too_small),
+            certainty="likely",
+            suggestions=tuple(f"nodeSelector nvidia.com/gpu.product: {label}" for label in dict.fromkeys(labels)),
+        )

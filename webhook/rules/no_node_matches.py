@@ -1,0 +1,46 @@
+"""Rule no-node-matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from webhook.engine import Engine
+from webhook.rule import Finding, Rule
+
+KUEUE = "kueue.x-k8s.io/queue-name"
+
+
+class NoNodeMatches(Rule):
+    """No node of the cluster can ever run the Pod.
+
+    It stays Pending:
+
+        0/12 nodes are available: 12 node(s) didn't match Pod's node affinity/selector.
+
+    Compared are nodeSelector, required affinity, taints and the resource that a node allots in whole, not what is free
+    at the moment. An autoscaler, Karpenter or Kueue may bring a node that is not there yet, so that by default this is
+    only counted (`audit`); a Pod with scheduling gates or a Kueue queue is not looked at.
+    """
+
+    plane = "cluster"
+    mode = "audit"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Only with a fresh view of all nodes."""
+        placement = engine.placement
+        if placement is None or not placement.fresh or placement.candidates or not placement.seen:
+            return
+        if engine.pod("schedulingGates") or _queued(engine):
+            return
+        yield Finding(
+            path=engine.workload.path / "nodeSelector",
+            message=f"no node of this cluster can run it: {placement.why}",
+            certainty="certain" if engine.facts.nodes_are_all else "likely",
+        )
+
+
+def _queued(engine: Engine) -> bool:
+    """Kueue admits it later, and adds a flavour's node labels and tolerations then."""
+    own = engine.workload.object.get("metadata")
+    pods = engine.workload.metadata
+    return any(isinstance(one, Mapping) and KUEUE in (one.get("labels") or {}) for one in (own, pods))
