@@ -25,7 +25,7 @@ class MigWithTensorParallel(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where the resource itself is a slice; a GPU label may name one too."""
+        """Certain with CUDA 11 and 12, where the resource or a label of the node names the slice."""
         if engine.requested is None or engine.spans_pods or engine.world_size < 2:
             return
         resource, count = engine.requested
@@ -33,7 +33,7 @@ class MigWithTensorParallel(Rule):
         gpus = engine.gpu.value.gpus if engine.gpu and engine.gpu.may_deny else ()
         if not by_resource and not (gpus and all(gpu.mig for gpu in gpus)):
             return
-        refuses = engine.release is not None and engine.release > LAST_WITH_RAY
+        refuses = engine.release is not None and LAST_WITH_RAY < engine.release < CUDA_13
         slices = f"{count} × {resource}" if count else resource
         whole = f"nvidia.com/gpu: {engine.world_size} instead of slices"
         if not by_resource:
@@ -51,3 +51,6 @@ class MigWithTensorParallel(Rule):
 
 LAST_WITH_RAY = Release(0, 11, 0)
 """Up to here too few GPUs make vLLM look for a Ray cluster, which a script may have started."""
+CUDA_13 = Release(0, 20)
+"""From here on the image has CUDA 13 (vLLM docker/Dockerfile); "only enumeration of a single MIG instance is supported"
+is said of CUDA 11 and 12 (NVIDIA MIG user guide, device enumeration)."""
