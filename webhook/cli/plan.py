@@ -150,7 +150,7 @@ def _tree(report: Report) -> dict[str, Any]:
 def _batch(name: str, policy: Policy) -> int:
     """JSON lines in, JSON lines out, in order; a bad line is answered with its error."""
     for line in _lines(name):
-        print(json.dumps(_answer(line, policy), default=str))
+        print(json.dumps(_line(line, policy), default=str))
     return 0
 
 
@@ -159,13 +159,16 @@ def _lines(name: str) -> Iterator[str]:
     yield from (line for line in lines if line.strip())
 
 
-def _answer(line: str, policy: Policy) -> dict[str, Any]:
+def _line(line: str, policy: Policy) -> dict[str, Any]:
     try:
         case = json.loads(line)
     except ValueError as error:
         return {"id": None, "error": f"not JSON: {error}"}
-    if not isinstance(case, dict):
-        return {"id": None, "error": "not an object"}
+    return answer(case, policy) if isinstance(case, dict) else {"id": None, "error": "not an object"}
+
+
+def answer(case: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+    """One object of a batch, answered."""
     try:
         report = _report(_argv(case), case.get("vllm_version"), _facts(case), policy)
     except edge.UnusableError as error:
@@ -174,6 +177,12 @@ def _answer(line: str, policy: Policy) -> dict[str, Any]:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         return {"id": case.get("id"), "error": problem}
     return {"id": case.get("id"), **_tree(report)}
+
+
+def engine_of(case: Mapping[str, Any], policy: Policy) -> Engine | None:
+    """What is known of the engine of one object of a batch; None where its command line starts none."""
+    report = _report(_argv(case), case.get("vllm_version"), _facts(case), policy)
+    return report.results[0].engine if report.results else None
 
 
 def _argv(case: Mapping[str, Any]) -> list[str]:

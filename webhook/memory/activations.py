@@ -30,37 +30,42 @@ class Sampler(NamedTuple):
 
 LOGITS = 6.0
 """Logits in 16 bits and one float32 copy: no release samples from less."""
-TRITON = Sampler(12.5, 13.5, 14.0, 15.0)
-"""0.17 … 0.20: float32 copy, top-k/top-p in place, softmax, noise. Printed on an H100: 0.66 of 0.75 GiB (granite,
-49,155 entries), 1.71 of 1.89 (Llama 3.1), 2.03 of 2.21 (Qwen 3), 3.50 of 3.89 (Gemma 3)."""
-EITHER = Sampler(10.0, 12.0, 38.0, 40.0)
-"""Before 0.11: the sort, or FlashInfer (14) where that was installed: 0.49 GiB in all for 256 × 152,064 on 0.10.1."""
-SORT = Sampler(30.0, 37.0, 38.0, 39.0)
-"""PyTorch's sort of the whole vocabulary with its scratch: 5.64 GiB for 1,024 × 151,936 on 0.15 and 0.16, 1.26 GiB for
-256 × 128,256 on V0."""
-NEWER = Sampler(3.0, 10.0, 14.0, 27.0)
-"""0.21 and newer: FlashInfer by default, Model Runner V2 for more and more models; 1.04 GiB in all for 256 × 152,064
-on 0.28. The floor: logits in 16 bits, and half as much again."""
+SAMPLERS = {
+    "not NVIDIA": Sampler(LOGITS, 13.0, 14.0, 40.0),
+    # PyTorch's sort of the whole vocabulary with its scratch: 1.26 GiB for 256 × 128,256
+    "V0": Sampler(LOGITS, 20.0, 38.0, 40.0),
+    # the sort, or FlashInfer (14) where that was installed: 0.49 GiB in all for 256 × 152,064 on 0.10.1
+    "V1 before 0.11": Sampler(10.0, 12.0, 38.0, 40.0),
+    "FlashInfer asked for, before 0.17": Sampler(10.0, 13.0, 14.0, 38.0),
+    "0.11.0": Sampler(12.0, 14.0, 15.0, 38.0),
+    # the sort again: 5.64 GiB for 1,024 × 151,936 on 0.15 and 0.16
+    "0.11.1 to 0.16": Sampler(30.0, 37.0, 38.0, 39.0),
+    # float32 copy, top-k/top-p in place, softmax, noise; printed on an H100: 0.66 of 0.75 GiB (granite, 49,155
+    # entries), 1.71 of 1.89 (Llama 3.1), 2.03 of 2.21 (Qwen 3), 3.50 of 3.89 (Gemma 3)
+    "0.17 to 0.20": Sampler(12.5, 13.5, 14.0, 15.0),
+    # FlashInfer by default, Model Runner V2 for more and more models; 1.04 GiB in all for 256 × 152,064 on 0.28. The
+    # floor: logits in 16 bits, and half as much again
+    "from 0.21": Sampler(3.0, 10.0, 14.0, 27.0),
+}
+"""Class → bytes, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and fits them anew."""
 
 
-def sampler(settings: Settings) -> Sampler:
-    """The sampler of this release."""
+def sampler(settings: Settings) -> str:
+    """The class of SAMPLERS that this engine belongs to."""
     release = settings.release
     if settings.env.get("VLLM_USE_FLASHINFER_SAMPLER") == "1" and settings.v1 and release < Release(0, 17):
-        return Sampler(10.0, 13.0, 14.0, 38.0)
+        return "FlashInfer asked for, before 0.17"
     if settings.vendor != "nvidia":
-        return Sampler(LOGITS, 13.0, 14.0, 40.0)
+        return "not NVIDIA"
     if not settings.v1:
-        return Sampler(LOGITS, 20.0, 38.0, 40.0)
+        return "V0"
     if release < Release(0, 11):
-        return EITHER
+        return "V1 before 0.11"
     if release < Release(0, 11, 1):
-        return Sampler(12.0, 14.0, 15.0, 38.0)
+        return "0.11.0"
     if release < Release(0, 17):
-        return SORT
-    if release < Release(0, 21):
-        return TRITON
-    return NEWER
+        return "0.11.1 to 0.16"
+    return "0.17 to 0.20" if release < Release(0, 21) else "from 0.21"
 
 
 def multiprocessors(settings: Settings) -> int:
@@ -106,7 +111,7 @@ def line(model: Model, settings: Settings, stage: int) -> Line:
     rows = min(settings.max_num_seqs, settings.max_num_batched_tokens) * vocab
     if settings.pooling or not last:
         rows = 0
-    bytes_ = sampler(settings)
+    bytes_ = SAMPLERS[sampler(settings)]
     wider = settings.dtype - 2  # logits in float32
     if settings.parallel.pp > 1:
         kept *= 3  # what the stages hand on

@@ -6,7 +6,10 @@ own blocks from one pool, and a block id costs one page in each of a group's lay
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 
 from webhook.memory import parallel, shape, weights
@@ -48,7 +51,12 @@ class Layout:
 
     def blocks(self, tokens: int, settings: Settings) -> int:
         """Block ids that one request of `tokens` takes."""
-        return sum(_blocks(group, tokens, settings) for group in self.groups)
+        return sum(count * _blocks(group, tokens, settings) for group, count in self._alike.items())
+
+    @cached_property
+    def _alike(self) -> Mapping[Group, int]:
+        """Groups of one kind are alike: each is counted once."""
+        return Counter(self.groups)
 
     def bytes(self, tokens: int, settings: Settings) -> int:
         """Bytes that one request of `tokens` takes on this rank."""

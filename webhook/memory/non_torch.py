@@ -7,6 +7,8 @@ with NCCL, from 0.11 growth without it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from webhook.memory.ledger import Line
 from webhook.memory.settings import Settings
 from webhook.quantity import GI
@@ -15,9 +17,41 @@ from webhook.release import Release
 SOURCE = "vLLM 0.33 utils/mem_utils.py, memory_profiling; printed in start-up logs"
 
 
+class Measured(NamedTuple):
+    """GiB on one rank, of one class of releases and cards."""
+
+    floor: float
+    low: float
+    likely: float
+    high: float
+    note: str
+
+
+MEASURED = {
+    # 3090, V100: 0.35 and 0.39 with TP 2; an 80 GB card 1.79, with TP 2 3.58
+    "V0": Measured(0.0, 0.1, 0.4, 2.0, "growth since the context"),
+    "V0, several ranks": Measured(0.0, 0.3, 0.9, 3.6, "with NCCL"),
+    "V1 to 0.9.0": Measured(0.15, 0.3, 0.6, 1.2, "CUDA context included"),
+    "V1 to 0.9.0, several ranks": Measured(0.15, 0.5, 1.6, 3.0, "context and NCCL"),
+    "0.9.1 to 0.10": Measured(0.0, 0.05, 0.14, 0.6, "growth"),
+    # 8 H100: 2.3; 2 A100: 0.1
+    "0.9.1 to 0.10, ranks on Hopper": Measured(0.0, 0.05, 2.2, 3.0, "with NCCL"),
+    "0.9.1 to 0.10, several ranks": Measured(0.0, 0.05, 0.3, 1.6, "with NCCL"),
+    "from 0.11, stages alone": Measured(0.0, 0.05, 0.07, 0.3, "PP alone"),
+    # H100: 0.13 on 0.11 … 0.17, 0.24 … 0.46 on 0.18 and 0.19
+    "0.11 to 0.17": Measured(0.0, 0.05, 0.13, 0.35, "kernels' workspaces"),
+    "from 0.18": Measured(0.0, 0.05, 0.25, 0.5, "kernels' workspaces"),
+    # H100, 0.19: 2.07 … 2.21 for TP 2 and 4: torch's symmetric memory; 0.54 on 0.11 … 0.16
+    "from 0.17, ranks on Hopper": Measured(0.05, 1.95, 2.1, 2.3, "symmetric-memory all-reduce"),
+    "0.11 to 0.16, ranks on Hopper": Measured(0.05, 0.4, 0.55, 0.8, "all-reduce buffers"),
+    "from 0.11, several ranks": Measured(0.0, 0.1, 0.35, 1.2, "all-reduce buffers"),
+}
+"""Class → what start-up logs printed for it; `benchmarks/accuracy.py` compares them, and fits them anew."""
+
+
 def line(settings: Settings) -> Line:
     """Non-torch growth on one rank."""
-    floor, low, likely, high, note = _measured(settings)
+    floor, low, likely, high, note = MEASURED[measured(settings)]
     if settings.parallel.dp > 1 and settings.parallel.expert:
         likely, high = likely + 2.0, high + 4.0  # 0.10.1, 8 H20, 480B: 3.7 GiB that nothing else explains
         note += ", all-to-all buffers"
@@ -27,30 +61,23 @@ def line(settings: Settings) -> Line:
     return Line(int(floor * GI), int(low * GI), int(likely * GI), int(high * GI), note, SOURCE)
 
 
-def _measured(settings: Settings) -> tuple[float, float, float, float, str]:
+def measured(settings: Settings) -> str:
+    """The class of MEASURED that this engine belongs to."""
     release, tp = settings.release, settings.parallel.tp
     many = settings.parallel.world_size > 1
-    hopper = settings.capability is not None and (9, 0) <= settings.capability < (12, 0)
+    hopper = settings.capability is not None and (9, 0) <= settings.capability < (12, 0) and settings.vendor == "nvidia"
     if not settings.v1:
-        # 3090, V100: 0.35 and 0.39 with TP 2; an 80 GB card 1.79, with TP 2 3.58
-        return (0.0, 0.1, 0.4, 2.0, "growth since the context") if not many else (0.0, 0.3, 0.9, 3.6, "with NCCL")
+        return "V0, several ranks" if many else "V0"
     if release < Release(0, 9, 1):
-        return (0.15, 0.3, 0.6, 1.2, "CUDA context included") if not many else (0.15, 0.5, 1.6, 3.0, "context and NCCL")
-    hopper_like = hopper and settings.vendor == "nvidia"
+        return "V1 to 0.9.0, several ranks" if many else "V1 to 0.9.0"
     if release < Release(0, 11):
         if not many:
-            return (0.0, 0.05, 0.14, 0.6, "growth")
-        # 8 H100: 2.3; 2 A100: 0.1
-        return (0.0, 0.05, 2.2 if hopper_like else 0.3, 3.0 if hopper_like else 1.6, "with NCCL")
+            return "0.9.1 to 0.10"
+        return "0.9.1 to 0.10, ranks on Hopper" if hopper else "0.9.1 to 0.10, several ranks"
     if tp == 1:
         if many:
-            return (0.0, 0.05, 0.07, 0.3, "PP alone")
-        early = release < Release(0, 18)
-        # H100: 0.13 on 0.11 … 0.17, 0.24 … 0.46 on 0.18 and 0.19
-        return (0.0, 0.05, 0.13 if early else 0.25, 0.35 if early else 0.5, "kernels' workspaces")
-    if hopper_like and release >= Release(0, 17):
-        # H100, 0.19: 2.07 … 2.21 for TP 2 and 4: torch's symmetric memory
-        return (0.05, 1.95, 2.1, 2.3, "symmetric-memory all-reduce")
-    if hopper_like:
-        return (0.05, 0.4, 0.55, 0.8, "all-reduce buffers")  # H100 0.11 … 0.16: 0.54
-    return (0.0, 0.1, 0.35, 1.2, "all-reduce buffers")
+            return "from 0.11, stages alone"
+        return "0.11 to 0.17" if release < Release(0, 18) else "from 0.18"
+    if not hopper:
+        return "from 0.11, several ranks"
+    return "from 0.17, ranks on Hopper" if release >= Release(0, 17) else "0.11 to 0.16, ranks on Hopper"

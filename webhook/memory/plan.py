@@ -59,12 +59,14 @@ def plan(
     Never raises; what can't be known is None in the plan, and `why` says what is missing.
     """
     env = env or {}
-    release = args.release or GENERATIONS[-1]
-    smallest = min(_gpus(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
-    memory = gpu_memory or (smallest.memory if smallest else 0)
-    resolved = settings.resolve(args, model, smallest, memory, release, env) if model else None
-    counted = shape.of(model) if model else None
-    found = weights.checkpoint(model, resolved, counted) if model and resolved else None
+    judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env)
+    resolved, found = judged.settings, judged.checkpoint
+    release = resolved.release if resolved else args.release or GENERATIONS[-1]
+    if model and not resolved:
+        smallest = min(_gpus(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
+        memory = gpu_memory or (smallest.memory if smallest else 0)
+        resolved = settings.resolve(args, model, smallest, memory, release, env)
+        found = weights.checkpoint(model, resolved, shape.of(model))
     in_memory = bool(files and files.in_memory)
     hosted = host.ledger(args, model, resolved, release, env, found, in_memory=in_memory)
     form = str(args.given.get("load_format") or "auto")
@@ -72,7 +74,6 @@ def plan(
     if model and resolved:
         filled = dict(hosted.lines)["KV offload"].likely if "KV offload" in dict(hosted.lines) else 0
         starting = startup.estimate(model, resolved, found, load_format=form, files=files, kv_in_memory=filled)
-    judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env, counted=counted)
     size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
     return MemoryPlan(judged.verdict, judged.why, judged.ledger, hosted, starting, size, judged.cause)
 
@@ -175,9 +176,10 @@ def _judge(
         for stage in weights.heaviest(found, resolved)
         if (one := _stage(args, model, resolved, whole, found, stage)) is not None
     ]
-    return min(
-        stages, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0), default=None
-    )
+    if not stages:
+        return None
+    worst = min(stages, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
+    return replace(worst, settings=resolved, checkpoint=found)
 
 
 RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}

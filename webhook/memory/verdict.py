@@ -18,6 +18,7 @@ from webhook.memory import budget, cuda_graphs
 from webhook.memory.kv_cache import Layout
 from webhook.memory.ledger import Cause, GpuLedger, Verdict
 from webhook.memory.settings import Settings
+from webhook.memory.weights import Checkpoint
 from webhook.quantity import human
 
 SIZES = (
@@ -48,6 +49,10 @@ class Judged:
     ledger: GpuLedger | None
     cause: Cause | None = None
     """What fails, or may fail; None where it fits."""
+    settings: Settings | None = None
+    """What the release makes of the arguments, on that GPU."""
+    checkpoint: Checkpoint | None = None
+    """The checkpoint as it is loaded."""
 
 
 def of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Layout | None) -> Judged:
