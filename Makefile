@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test e2e lint docs lock clean
+.PHONY: help demo test bench e2e lint docs lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
@@ -34,6 +34,11 @@ lint: .venv  ## ruff, mypy --strict, and everything generated is fresh
 
 docs: .venv  ## regenerate the rules' pages, the default policy and the golden output
 	.venv/bin/python -m scripts.docs
+
+bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, and 100,000 random plans
+	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
+	.venv/bin/python -m benchmarks.speed
+	.venv/bin/python -m benchmarks.monotone
 
 lock:  ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements.lock pyproject.toml
