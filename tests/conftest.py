@@ -33,8 +33,10 @@ GOOD_POD: dict[str, Any] = {
                     "periodSeconds": 10,
                     "failureThreshold": 360,
                 },
+                "volumeMounts": [{"name": "models", "mountPath": "/root/.cache/huggingface"}],
             }
         ],
+        "volumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}],
     },
 }
 """A Pod that podfit has nothing to say about."""

@@ -22,6 +22,7 @@ ORDER = [
     {"facts"},
     {"model"},
     {"gpu", "volumes"},
+    {"group"},
     {"memory"},
     {"rule"},
     {"engine"},

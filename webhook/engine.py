@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from webhook import args, command, gpu, model, quantity, release, volumes
+from webhook import args, command, gpu, group, model, quantity, release, volumes
 from webhook.args import EngineArgs, Releases
 from webhook.command import Command
 from webhook.facts import Fact, Facts
 from webhook.gpu import Accelerator, Placement
+from webhook.group import Group
 from webhook.memory import parallel, plan, solve
 from webhook.memory.ledger import MemoryPlan
 from webhook.model import Model
@@ -154,6 +155,28 @@ class Engine:
             or bool(get("headless") or get("worker_use_ray"))
             or "RAY_ADDRESS" in self.command.env
             or any(dest in self.args.unresolved for dest in PARALLEL)
+        )
+
+    @cached_property
+    def group(self) -> Group | None:
+        """The Pods that serve the model together, seen from the one that leads; None where that can't be known."""
+        return group.of(self.workload, self.container)
+
+    @cached_property
+    def alone(self) -> bool:
+        """The whole engine runs in this one Pod, and no other Pod can join it."""
+        get = self.args.get
+        if not self.spans_pods:
+            return True
+        return (
+            self.group is not None
+            and self.group.pods == 1
+            and self.group.closed
+            and get("distributed_executor_backend") != "external_launcher"
+            and (get("nnodes") or 1) == 1
+            and not get("headless")
+            and "RAY_ADDRESS" not in self.command.env
+            and not any(dest in self.args.unresolved for dest in PARALLEL)
         )
 
     @cached_property

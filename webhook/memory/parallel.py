@@ -114,6 +114,18 @@ def gpus_needed(args: EngineArgs) -> int | None:
     return parallel.world_size * local
 
 
+def gpus_of_group(args: EngineArgs) -> int | None:
+    """GPUs that the whole engine needs, over all the Pods that make it: TP × PP × PCP × DP; None where a size can't be
+    known, or the command line is one data-parallel rank of several (`--data-parallel-rank`)."""
+    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "prefill_context_parallel_size")
+    if any(dest in args.unresolved for dest in (*sizes, "data_parallel_rank")):
+        return None
+    if args.given.get("data_parallel_rank") is not None:
+        return None
+    parallel = read(args)
+    return parallel.world_size * parallel.dp
+
+
 def key_value_heads(heads: int, tp: int) -> int:
     """KV heads of one rank: replicated where there are fewer than ranks (vLLM 0.33 linear.py QKVParallelLinear)."""
     return max(1, heads // tp)

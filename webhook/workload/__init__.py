@@ -16,7 +16,7 @@ from webhook.path import FieldPath
 from webhook.workload.table import TABLE, Pods, Row
 from webhook.workload.template import JSON, Container, Workload, containers_of, listing, mapping, number
 
-__all__ = ["JSON", "Container", "Workload", "find"]
+__all__ = ["JSON", "Container", "Workload", "find", "number"]
 
 
 def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Workload]:

@@ -1,0 +1,175 @@
+"""What the storage rules share: where vLLM keeps the model's files, and which volume that is."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.companions import describe
+from webhook.engine import Engine
+from webhook.model import by_id
+from webhook.path import FieldPath
+from webhook.release import is_official
+from webhook.volumes import Mount, download_directory, holding
+from webhook.workload import JSON
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_READ_FROM_FILES = (None, "auto", "safetensors", "pt", "hf", "npcache", "mistral", "bitsandbytes", "gguf",
+                    "fastsafetensors", "instanttensor")  # fmt: skip
+"""Load formats for which vLLM downloads whole files first; the others stream, or read nothing."""
+_ELSEWHERE = ("VLLM_USE_MODELSCOPE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+"""Variables that take the files from somewhere else than the hub, or from a copy that is there."""
+_VARIABLES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME")
+PERSISTENT = ("claim", "template", "hostPath", "other")
+"""Volumes whose files outlive the Pod, or may."""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A mount, and what is known of the volume behind it."""
+
+    mount: Mount
+    kind: str
+    """ "claim", "template" (of a StatefulSet), "ephemeral", "emptyDir", "hostPath", "image", "config" or "other"."""
+    spec: JSON
+    """What stands in the volume under its kind; of a claim that is known, the PersistentVolumeClaim."""
+    at: FieldPath
+    """Where it is mounted."""
+
+    @property
+    def read_only(self) -> bool:
+        """Nothing can be written there."""
+        return self.mount.read_only or self.spec.get("readOnly") is True or self.kind in ("image", "config")
+
+    @property
+    def known(self) -> bool:
+        """The claim's size and access modes are known."""
+        return self.kind in ("template", "ephemeral") or (self.kind == "claim" and "spec" in self.spec)
+
+    @property
+    def label(self) -> str:
+        """ "PersistentVolumeClaim models", "volume models"."""
+        return describe(self.spec) if self.kind == "claim" and self.known else f"volume {self.mount.name}"
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Where the model's files are kept."""
+
+    directory: str
+    said_by: str
+    """ "--download-dir", "HF_HOME", "the default"."""
+    downloads: bool
+    """vLLM fetches them there; False: `--model` is a path, and they must be there."""
+    volume: Volume | None
+    """What is mounted over the directory, None where it is the container's own file system."""
+
+
+def find(engine: Engine) -> Cache | None:
+    """None where the files are not kept in a directory, or which one can't be known."""
+    model = engine.args.model or ""
+    if engine.args.get("load_format") not in _READ_FROM_FILES or "load_format" in engine.args.unresolved:
+        return None
+    if model.startswith("/"):
+        return Cache(model, "--model", False, _over(engine, posixpath.normpath(model)))
+    if engine.workload.model_uri or engine.command.entry == "worker" or not _is_hub_id(model):
+        return None
+    env = engine.command.env
+    if any(str(env.get(name, "")).lower() in ("1", "true", "yes", "on") for name in _ELSEWHERE):
+        return None
+    place = _directory(engine)
+    if place is None:
+        return None
+    directory, said_by = place
+    return Cache(directory, said_by, True, _over(engine, directory))
+
+
+def _is_hub_id(model: str) -> bool:
+    return by_id(model) is not None or (
+        _HUB_ID.fullmatch(model) is not None and model.partition("/")[0] not in ("models", "model", "data", "weights")
+    )
+
+
+def _directory(engine: Engine) -> tuple[str, str] | None:
+    """The directory, and what says so; None where it can't be known (a home directory of somebody's own image)."""
+    if "download_dir" in engine.args.unresolved or _hidden(engine):
+        return None
+    env = engine.command.env
+    directory = download_directory(engine.args, env)
+    if not directory.startswith("/"):
+        return None
+    if engine.args.given.get("download_dir"):
+        return posixpath.normpath(directory), "--download-dir"
+    said_by = next((name for name in _VARIABLES if env.get(name)), None)
+    if said_by is None:
+        image = engine.field("image")
+        users = (engine.field("securityContext", "runAsUser"), engine.pod("securityContext", "runAsUser"))
+        if not (isinstance(image, str) and is_official(image)) or any(user not in (None, 0) for user in users):
+            return None
+    return posixpath.normpath(directory), said_by or "the default"
+
+
+def _hidden(engine: Engine) -> bool:
+    """One of the variables may be set where that can't be seen."""
+    env = engine.field("env")
+    for one in env if isinstance(env, list) else ():
+        if isinstance(one, Mapping) and one.get("name") in _VARIABLES and one["name"] not in engine.command.env:
+            return True
+    sources = engine.field("envFrom")
+    return any(
+        isinstance(one, Mapping)
+        and isinstance(ref := one.get("configMapRef"), Mapping)
+        and ref.get("name") not in engine.facts.config_maps
+        for one in (sources if isinstance(sources, list) else ())
+    )
+
+
+def _over(engine: Engine, directory: str) -> Volume | None:
+    """The volume that the directory is in; one below it counts too, for then somebody has thought of it."""
+    mount = holding(engine.mounts, directory)
+    below = (one for one in engine.mounts if one.path.startswith(f"{directory}/"))
+    mount = mount or next(below, None)
+    return _volume(engine, mount) if mount is not None else None
+
+
+def volumes(engine: Engine) -> list[Volume]:
+    """Everything that the container mounts."""
+    return [_volume(engine, mount) for mount in engine.mounts]
+
+
+def _volume(engine: Engine, mount: Mount) -> Volume:
+    kind, inner = _kind(engine, mount.volume) if mount.volume else _template(engine, mount.name)
+    return Volume(mount, kind, inner, engine.at("volumeMounts") / mount.index)
+
+
+def _kind(engine: Engine, volume: JSON) -> tuple[str, JSON]:
+    inner: Any
+    for key, inner in volume.items():
+        if key == "name" or not isinstance(inner, Mapping):
+            continue
+        if key == "persistentVolumeClaim":
+            claim = engine.facts.companions.claim(engine.workload, str(inner.get("claimName")))
+            if claim is not None:
+                return "claim", {**claim, "readOnly": inner.get("readOnly")}
+            return "claim", inner
+        if key == "ephemeral":
+            return "ephemeral", _mapping(inner.get("volumeClaimTemplate"))
+        if key in ("configMap", "secret", "downwardAPI", "projected"):
+            return "config", inner
+        return (key if key in ("emptyDir", "hostPath", "image") else "other"), inner
+    return "emptyDir", {}  # Kubernetes' default where a volume says nothing
+
+
+def _template(engine: Engine, name: str) -> tuple[str, JSON]:
+    templates = _mapping(engine.workload.object.get("spec")).get("volumeClaimTemplates")
+    for one in templates if isinstance(templates, list) else ():
+        if _mapping(_mapping(one).get("metadata")).get("name") == name:
+            return "template", _mapping(one)
+    return "other", {}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

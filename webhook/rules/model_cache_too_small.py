@@ -1,0 +1,90 @@
+"""Rule model-cache-too-small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from webhook import quantity as quantities
+from webhook.engine import Engine
+from webhook.patch import Edit
+from webhook.path import FieldPath
+from webhook.quantity import human, quantity, round_up_gi
+from webhook.rule import Certainty, Finding, Rule
+from webhook.rules import _cache
+
+_TOLERANCE = 0.98
+"""A checkpoint's size is exact to a per cent or so; a limit this near to it is not judged."""
+
+
+class ModelCacheTooSmall(Rule):
+    """The volume or the limit on local storage is smaller than the model's files.
+
+    A download that outgrows an emptyDir's `sizeLimit`, or the container's `ephemeral-storage` limit, ends with an
+    eviction of the Pod, and the next Pod begins anew:
+
+        Usage of EmptyDir volume "cache" exceeds the limit "20Gi".
+        Container vllm exceeded its local ephemeral storage limit "20Gi".
+
+    A claim that is too small ends with `OSError: [Errno 28] No space left on device` (where the storage keeps to the
+    size that was asked for; network file systems often do not).
+    """
+
+    plane = "storage"
+    mode = "deny"
+    needs = ("model",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain for the kubelet's own limits, likely for a claim, possible for files that are only read."""
+        cache, size = _cache.find(engine), engine.plan.checkpoint
+        if cache is None or size is None:
+            return
+        found = _capacity(engine, cache)
+        if found is None or found[0] >= size * _TOLERANCE:
+            return
+        capacity, path, what, certainty = found
+        wanted = quantity(round_up_gi(2 * size if certainty == "likely" else size * 6 // 5))
+        yield Finding(
+            path=path,
+            message=f"{what} holds {human(capacity)}, the model's files take {human(size)}",
+            certainty=certainty,
+            suggestions=(f"{wanted}, room for another revision too" if certainty == "likely" else wanted,),
+            fix=(Edit(path, wanted),) if certainty == "certain" and not engine.container.synthetic else (),
+        )
+
+
+def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str, Certainty] | None:
+    """Bytes that the place of the files has, where that is said, what says it, and how sure it is that it holds."""
+    volume = cache.volume
+    if volume is not None and volume.known:
+        size = _claimed(volume.spec)
+        certainty: Certainty = "likely" if cache.downloads else "possible"
+        return None if size is None else (size, volume.mount.at, volume.label, certainty)
+    if not cache.downloads:
+        return None
+    limit = engine.at("resources", "limits", "ephemeral-storage")
+    if volume is None:
+        stored = quantities.try_parse(engine.field("resources", "limits", "ephemeral-storage"))
+        return None if stored is None else (stored, limit, "the container's ephemeral-storage limit", "certain")
+    if volume.kind != "emptyDir":
+        return None
+    size = quantities.try_parse(volume.spec.get("sizeLimit"))
+    if size is not None:
+        return size, volume.mount.at.join("emptyDir", "sizeLimit"), f"emptyDir {volume.mount.name!r}", "certain"
+    stored = _of_all_containers(engine)
+    if stored is None or volume.spec.get("medium") == "Memory":
+        return None
+    return stored, limit, "the Pod's ephemeral-storage limit", "likely"
+
+
+def _of_all_containers(engine: Engine) -> int | None:
+    """The Pod's limit on local storage, emptyDirs and all: the sum of its containers', where each has one."""
+    path = FieldPath(("resources", "limits", "ephemeral-storage"))
+    found = [quantities.try_parse(path.get(one.spec)) for one in engine.workload.containers if not one.init]
+    return None if None in found else sum(size or 0 for size in found)
+
+
+def _claimed(claim: Mapping[str, object]) -> int | None:
+    """What the claim asks for, or has got."""
+    sizes = (("status", "capacity", "storage"), ("spec", "resources", "requests", "storage"))
+    found = [quantities.try_parse(FieldPath(parts).get(claim)) for parts in sizes]
+    return max((size for size in found if size is not None), default=None)
