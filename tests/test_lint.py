@@ -217,3 +217,14 @@ def test_advice_is_one_step_softer_than_a_warning(
     policy = load([("p.yaml", POLICY.format(f"unpinned-image: {{mode: {mode}}}"))])
 
     assert _modes(lint(pod, policy, Facts()))["unpinned-image"] == becomes
+
+
+def test_a_fix_that_nothing_can_hold_is_no_fix(pod: dict[str, Any], container: dict[str, Any], judge: Judge) -> None:
+    """`resources: 64Gi`: the finding stays, and there is nothing to repair it in."""
+    container["resources"] = "64Gi"
+
+    report = judge(pod, where="check")
+
+    found = [judged for judged in report.findings if judged.rule == "memory-limit-missing"]
+    assert [(judged.applies, judged.finding.fix) for judged in found] == [(False, ())]
+    assert all(path.parts[:3] != ("spec", "containers", 0) for path in (edit.path for edit in report.edits))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from webhook.patch import Edit, apply, json_patch
+from webhook.patch import Edit, apply, fits, json_patch
 from webhook.path import FieldPath
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -142,3 +142,15 @@ def test_an_edit_made_twice_changes_nothing_more(obj: Any, path: FieldPath, valu
         return  # beyond a list's end is appended, and then stands elsewhere
 
     assert json_patch(after, [edit]) == []
+
+
+@PROPERTY
+@given(VALUES, PATHS, VALUES, st.sampled_from(["set", "append", "remove"]))
+def test_what_fits_can_be_made_and_what_does_not_can_not(obj: Any, path: FieldPath, value: Any, op: Any) -> None:
+    edit = Edit(path, value, op)
+    try:
+        json_patch(obj, [edit])
+    except ValueError:
+        assert not fits(obj, [edit])
+    else:
+        assert fits(obj, [edit])

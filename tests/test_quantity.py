@@ -79,3 +79,11 @@ def test_rounding_up_gives_whole_gibibytes_and_less_than_one_more(size: int) -> 
 
 def test_an_integer_too_long_to_be_printed_is_capped_too() -> None:
     assert quantity.parse(10**5000) == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(2, 2 << 30), (0.5, 1 << 29), (0, 0), (None, 4 << 30), (float("nan"), 4 << 30), (-1, 4 << 30), (True, 4 << 30)],
+)
+def test_gib_of_a_flag(value: object, expected: int) -> None:
+    assert quantity.gib(value, 4) == expected

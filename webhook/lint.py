@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from webhook import engine, workload
 from webhook.engine import Engine
 from webhook.facts import Fact, Facts
-from webhook.patch import Edit
+from webhook.patch import Edit, fits
 from webhook.policy import Policy, Setting
 from webhook.rule import Finding, Mode, Place, Rule
 from webhook.workload import JSON, Workload
@@ -102,7 +102,9 @@ def lint(obj: JSON, policy: Policy, facts: Facts, *, where: Place = "admission",
     before = _known(old, policy, facts, where) if old is not None else frozenset()
     results = []
     for found in _engines(obj, policy, facts, errors):
-        judged = [one for setting in policy.settings.values() for one in _judge(found, setting, policy, where, errors)]
+        judged = [
+            one for setting in policy.settings.values() for one in _judge(found, obj, setting, policy, where, errors)
+        ]
         results.append(Result(found, tuple(_ratchet(one, found, before) for one in judged)))
     return Report(obj, tuple(results), tuple(errors))
 
@@ -128,7 +130,9 @@ def _error(rule: str, error: Exception) -> RuleError:
     return RuleError(rule, f"{type(error).__name__}: {error}")
 
 
-def _judge(found: Engine, setting: Setting, policy: Policy, where: Place, errors: list[RuleError]) -> Iterator[Judged]:
+def _judge(
+    found: Engine, obj: JSON, setting: Setting, policy: Policy, where: Place, errors: list[RuleError]
+) -> Iterator[Judged]:
     rule = setting.rule
     if setting.mode == "ignore" or where not in rule.where or set(rule.mute_for) & found.workload.completes:
         return
@@ -142,6 +146,8 @@ def _judge(found: Engine, setting: Setting, policy: Policy, where: Place, errors
         return
     informing = [fact.source for fact in needed if isinstance(fact, Fact) and not fact.may_deny]
     for finding in findings:
+        if finding.fix and not fits(obj, finding.fix):
+            finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
         mode: Mode = setting.mode
         why: str | None = None
         if mode == "deny":
@@ -202,7 +208,7 @@ def _known(old: JSON, policy: Policy, facts: Facts, where: Place) -> frozenset[t
         key
         for found in _engines(old, policy, facts, ours)
         for setting in policy.settings.values()
-        for judged in _judge(found, setting, policy, where, ours)
+        for judged in _judge(found, old, setting, policy, where, ours)
         if judged.mode == "deny"
         for key in _keys(judged, found)
     )

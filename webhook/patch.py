@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,8 +52,20 @@ def _copy(value: Any) -> Any:
     return [_copy(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
-    """The edit as one operation, made on `whole` too; None where it changes nothing."""
+def fits(obj: Any, edits: Iterable[Edit]) -> bool:
+    """Whether every edit can be made: no field on its way holds something of another kind (`resources: 64Gi`)."""
+    try:
+        for edit in edits:
+            at, key, path = _place([obj], edit)
+            if edit.op == "append" and len(path.parts) == len(edit.path.parts):
+                _list(_child(at, key), path)
+    except ValueError:
+        return False
+    return True
+
+
+def _place(whole: Sequence[Any], edit: Edit) -> tuple[Any, str | int, FieldPath]:
+    """How far the edit's path exists: the parent, the key in it, and the path of that key."""
     at: Any = whole
     key: str | int = 0
     path = FieldPath()
@@ -64,6 +76,19 @@ def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
         if not isinstance(child, list if isinstance(part, int) else Mapping):
             raise ValueError(f"{path or 'the object'} holds {child!r:.60}, so {edit.path} can't be changed")
         at, key, path = child, part, path / part
+    return at, key, path
+
+
+def _list(value: Any, path: FieldPath) -> list[Any] | None:
+    """A list or nothing; raises ValueError for anything else."""
+    if value is None or isinstance(value, list):
+        return value
+    raise ValueError(f"{path} holds {value!r:.60}, no list to append to")
+
+
+def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
+    """The edit as one operation, made on `whole` too; None where it changes nothing."""
+    at, key, path = _place(whole, edit)
     rest = edit.path.parts[len(path.parts) :]
     now = _child(at, key)
     if edit.op == "remove":
@@ -73,9 +98,7 @@ def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
         return {"op": "remove", "path": path.pointer()}
     value = _copy(edit.value)
     if edit.op == "append":
-        if not rest and now is not None:
-            if not isinstance(now, list):
-                raise ValueError(f"{path} holds {now!r:.60}, no list to append to")
+        if not rest and _list(now, path) is not None:
             if _among(value, now):
                 return None
             now.append(value)

@@ -73,3 +73,10 @@ def quantity(size: int) -> str:
 def round_up_gi(size: int) -> int:
     """The next whole GiB: what a person would write in a manifest."""
     return -(-size // GI) * GI
+
+
+def gib(value: object, default: float = 0) -> int:
+    """GiB as a vLLM flag has them → bytes; `default` GiB where the value is no number that can be meant (NaN, too)."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e6:
+        return int(value * GI)
+    return int(default * GI)

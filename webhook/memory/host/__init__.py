@@ -18,7 +18,7 @@ from webhook.memory.ledger import HostLedger, Line
 from webhook.memory.settings import Settings
 from webhook.memory.weights import Checkpoint
 from webhook.model import Model
-from webhook.quantity import GI, human
+from webhook.quantity import gib, human
 from webhook.release import Release
 
 __all__ = ["IMPORTED", "OFFLOAD", "SHARD", "Processes", "ledger", "processes"]
@@ -112,8 +112,7 @@ def _caches(args: EngineArgs, running: Processes, release: Release) -> Line:
     """
     if release < Release(0, 8):
         return Line(0, 0, 0, 0)
-    given = args.given.get("mm_processor_cache_gb")
-    each = int((given if isinstance(given, int | float) and not isinstance(given, bool) else 4) * GI)
+    each = gib(args.given.get("mm_processor_cache_gb"), 4)
     if each <= 0:
         return Line(0, 0, 0, 0)
     most = each * (running.servers + running.engines if running.engines > 1 else 1)

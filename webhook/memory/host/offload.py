@@ -7,7 +7,7 @@ from typing import Any
 
 from webhook.args import EngineArgs
 from webhook.memory.ledger import Line
-from webhook.quantity import GI, human
+from webhook.quantity import GI, gib, human
 from webhook.release import Release
 
 IN_SHM = Release(0, 27)
@@ -18,8 +18,7 @@ def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Line:
     """V0 pins `--swap-space` (4 GiB) a GPU at start; V1 allocates none."""
     if v1:
         return Line(0, 0, 0, 0)
-    given = args.given.get("swap_space")
-    size = int((given if isinstance(given, int | float) and not isinstance(given, bool) else 4) * GI) * ranks
+    size = gib(args.given.get("swap_space"), 4) * ranks
     return Line(
         size, size, size, size, f"{human(size // ranks)} × {ranks} GPUs, pinned", "vLLM 0.7 worker/cache_engine.py"
     )
@@ -85,11 +84,6 @@ def asleep(args: EngineArgs, ranks: int, per_rank: float | None) -> Line:
     if not args.given.get("enable_sleep_mode") or per_rank is None:
         return Line(0, 0, 0, 0)
     return Line(0, 0, 0, int(per_rank * ranks), "weights, while asleep")
-
-
-def gib(value: Any) -> int:
-    """GiB as a flag has them → bytes; 0 for what is no sensible number."""
-    return int(value * GI) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e6 else 0
 
 
 def _float(text: str | None) -> float | None:

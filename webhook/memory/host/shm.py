@@ -8,7 +8,7 @@ from webhook.args import EngineArgs
 from webhook.memory.host.processes import Processes
 from webhook.memory.ledger import Line
 from webhook.memory.parallel import Parallel
-from webhook.quantity import GI, MI
+from webhook.quantity import GI, MI, gib
 from webhook.release import Release
 
 CHECKED = Release(0, 27)
@@ -59,8 +59,7 @@ def _cache(args: EngineArgs) -> int:
     """`--mm-processor-cache-type shm`: one segment of mm-processor-cache-gb (4 GiB)."""
     if args.given.get("mm_processor_cache_type") != "shm":
         return 0
-    given = args.given.get("mm_processor_cache_gb")
-    return int((given if isinstance(given, int | float) and not isinstance(given, bool) else 4) * GI)
+    return gib(args.given.get("mm_processor_cache_gb"), 4)
 
 
 def used(running: Processes) -> Line:
