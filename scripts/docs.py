@@ -20,7 +20,7 @@ from webhook import manifest
 from webhook.companions import Companions
 from webhook.facts import Facts
 from webhook.lint import lint
-from webhook.policy import builtin, document
+from webhook.policy import builtin, shape
 from webhook.report import rule_page, text
 from webhook.rule import Rule
 from webhook.rules import all_rules
@@ -60,14 +60,16 @@ def default_policy() -> str:
         "  name: default",
         "spec:",
         "  enforce:",
+        "    mode: deny    # the strongest decision: warn or audit make a trial of all rules together",
         "    ownedPods: warn    # a Pod that a controller made is never denied: its workload was judged",
         "  mutate:",
         "    workloads: false    # patch Pods only: GitOps tools compare workloads with their source",
-        "  assume:",
-        "    gpu: null    # the GPU of a Pod that names none, such as l4 or h100:8; informs, never denies",
-        "    nodes: open    # closed: no node will come that is not there now, so that live nodes may deny",
-        "    downloadRate: null    # bytes a second that a model's download reaches here, such as 500M",
+        "  # assume: {}    # nothing: what is unknown stays unknown",
+        "  #   gpu: h100    # of a Pod that names none; informs, and denies nothing",
+        "  #   nodes: closed    # no node will come that is not there now, so that live nodes may deny",
+        "  #   downloadBandwidth: 500M    # bytes a second at which weights come from a hub; unknown: 0.1 … 2 GB",
         "  trustMutation: false    # deny a workload even where a patch of its Pods would repair it",
+        "  allowIgnore: []    # rules that an author may silence by an annotation podfit.dev/ignore.RULE",
         "  rules:",
     ]
     for rule_id, rule in all_rules().items():
@@ -105,7 +107,7 @@ def chart_schema() -> str:
     """The chart's values schema with the policy's own in it."""
     path = ROOT / "charts" / "podfit" / "values.schema.json"
     values = json.loads(path.read_text())
-    policy = document.schema()
+    policy = shape.schema()
     values["$defs"] = policy.pop("$defs")
     values["properties"]["policy"] = policy
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
@@ -113,7 +115,7 @@ def chart_schema() -> str:
 
 def generated() -> Iterator[tuple[Path, str]]:
     """Every generated file and what should stand in it."""
-    yield ROOT / "policies" / "schema.json", json.dumps(document.schema(), indent=2, ensure_ascii=False) + "\n"
+    yield ROOT / "policies" / "schema.json", json.dumps(shape.schema(), indent=2, ensure_ascii=False) + "\n"
     yield ROOT / "charts" / "podfit" / "values.schema.json", chart_schema()
     yield ROOT / "charts" / "podfit" / "monitoring" / "dashboard.json", build_dashboard.text()
     yield ROOT / "policies" / "default.yaml", default_policy()

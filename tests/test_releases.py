@@ -92,9 +92,9 @@ def test_a_taught_release_has_its_own_defaults() -> None:
     ("old", "new", "problem"),
     [
         ('stable-*": 0.20.2', 'x": latest', "p.yaml:8: spec.releases.images[registry.example/ml/vllm:x]: 'latest' is"),
-        ("like: 0.33.0", "like: 0.32.9", "p.yaml:10: spec.releases.known: '0.32.9' is not in the table; its newest"),
-        ("--monokernel", "--mono", "p.yaml:10: spec.releases.known: '--mono' can't be removed: 0.33.0 does not know"),
-        ("      0.34.0:", "      new:", "p.yaml:10: spec.releases.known: 'new' is no vLLM release such as 0.34.0"),
+        ("like: 0.33.0", "like: 0.32.9", "p.yaml:12: spec.releases.known[0.34.0].like: '0.32.9' is not in the"),
+        ("--monokernel", "--mono", "p.yaml:13: spec.releases.known[0.34.0].removed[0]: '--mono' can't be removed"),
+        ("      0.34.0:", "      new:", "p.yaml:11: spec.releases.known.new: 'new' is no vLLM release such as"),
         ("flags: [--brand-new, -bn]", "nargs: 1", "spec.releases.known[0.34.0].options[0]: an option needs flags"),
         ("known:", "unknown:", "spec.releases.unknown: unknown field"),
     ],
@@ -243,7 +243,7 @@ def test_releases_add_into_a_policy_keeps_what_stands_there(read_out: Path, tmp_
     assert text.startswith("# ours\n")
     assert "# a name" in text
     loaded = policy.load([("p", text)])
-    assert loaded.settings["unpinned-image"].mode == "deny"
+    assert loaded.base.settings["unpinned-image"].mode == "deny"
     assert loaded.releases.table.releases[-1] == Release(0, 34)
     assert cli.main(["releases", "add", str(read_out), "--into", str(file)]) == 0
     assert file.read_text() == text

@@ -16,7 +16,7 @@ from tests.conftest import GOOD_POD
 from tests.reviews import admission_review, deployment, doomed, without_shm
 from webhook import review
 from webhook.facts import Facts
-from webhook.policy import builtin
+from webhook.policy import Layer, builtin, of_layers
 from webhook.review import Request, Webhook
 from webhook.verdicts import Verdicts
 
@@ -76,7 +76,7 @@ def test_another_policy_and_other_facts_are_another_question() -> None:
     request = asked(without_shm(GOOD_POD))
     verdicts.decide("validate", request, POLICY, FACTS)
 
-    other_policy = replace(POLICY, trust_mutation=True)
+    other_policy = of_layers([Layer("other", trust_mutation=True)])
     other_facts = replace(FACTS, gpu_memory=8 << 30)
 
     assert not verdicts.decide("validate", request, other_policy, FACTS).remembered

@@ -282,7 +282,7 @@ def read(workload: Workload, container: Container, facts: Facts, releases: Relea
             accelerator.value if accelerator else None,
             gpu_memory=facts.gpu_memory,
             env=found.env,
-            files=volumes.files(workload, container, engine_args, found.env, facts.download_rate),
+            files=volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth),
         ),
         facts=facts,
         placement=placement,

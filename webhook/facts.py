@@ -29,7 +29,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from webhook import data, snapshot
 from webhook.companions import Companions
@@ -79,6 +79,25 @@ class GivenModel:
 
 
 @dataclass(frozen=True)
+class Assumed:
+    """What a policy says to assume where nothing is known (`spec.assume`). It may inform; no denial rests on it."""
+
+    gpu: Accelerator | None = None
+    """The GPU of a Pod that names none."""
+    nodes: Literal["open", "closed"] = "open"
+    """closed: no node will come that is not there now (no autoscaler, no Karpenter, no Kueue), so that what the nodes'
+    labels say may deny."""
+    download_bandwidth: int | None = None
+    """Bytes a second at which a model comes from a hub; None: what hubs are seen to give."""
+    disk_bandwidth: int | None = None
+    """Bytes a second at which weights are read from a volume; None: what volumes are seen to give."""
+    free_gpu_memory: float | None = None
+    """Share of a GPU's memory that is free when vLLM starts, above 0, at most 1."""
+    registries: tuple[str, ...] = ()
+    """Repositories whose images are vLLM's own builds under another name."""
+
+
+@dataclass(frozen=True)
 class Facts:
     """What is known besides the object itself. The packaged tables are always there."""
 
@@ -90,18 +109,19 @@ class Facts:
     """Model id or path → its files (`webhook.model.given`); "*" is whatever model is served."""
     weights_bytes: int | None = None
     """Bytes of the served checkpoint's tensors, where they were counted."""
-    download_rate: int | None = None
-    """Bytes a second that a model's download reaches here, where the policy says so (`assume.downloadRate`)."""
     config_maps: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef` and `--config`."""
     companions: Companions = field(default_factory=Companions)
     """The objects beside the one that is judged; none at admission, where a Deployment arrives before its HPA."""
     cluster: Snapshot | None = None
     """What a watch has seen of the cluster; None without one."""
-    assumed_gpu: Accelerator | None = None
-    """The policy's `assume.gpu`: the last resort."""
-    nodes_are_all: bool = False
-    """The policy's `assume.nodes: closed`: no node will come that is not there now."""
+    assume: Assumed = field(default_factory=Assumed)
+    """What the policy for the object says to assume; `lint` puts it here."""
+
+    @cached_property
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """Namespace → its labels, for the policies that select by them; what is not in here is unknown."""
+        return {name: kept["labels"] for (_, name), kept in self.snapshot.objects.get("namespaces", {}).items()}
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -115,8 +135,7 @@ class Facts:
 
         packaged = str(data.load("facts")["version"])
         beside = self.companions.objects
-        sizes = (self.gpu_memory, self.weights_bytes, self.download_rate)
-        given = [self.gpu, *sizes, self.models, self.config_maps, beside]
+        given = [self.gpu, self.gpu_memory, self.weights_bytes, self.models, self.config_maps, beside]
         parts = [packaged]
         if any(given):
             text = json.dumps(given, sort_keys=True, default=repr)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
 
 from webhook import engine, workload
 from webhook.engine import Engine
-from webhook.facts import Fact, Facts
+from webhook.facts import Assumed, Fact, Facts
 from webhook.patch import Edit, fits
-from webhook.policy import Policy, Setting
+from webhook.policy import Policy, Setting, Subject, Terms
 from webhook.rule import Finding, Mode, Place, Rule
 from webhook.workload import JSON, Workload
 
@@ -28,6 +30,8 @@ class Judged:
     finding: Finding
     applies: bool
     """The finding's fix is applied here: by the webhook where the policy says so, by `podfit fix` unless it forbids."""
+    exempted: Literal["exception", "annotation"] | None = None
+    """Why a finding is only audited: a policy's exception, or its author's annotation; `why_softened` says whose."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,31 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Shadow:
+    """The same object under a policy that is only counted."""
+
+    policy: str
+    results: tuple[Result, ...]
+
+    @property
+    def denied(self) -> bool:
+        """The object would be refused."""
+        return any(result.denied for result in self.results)
+
+    @property
+    def findings(self) -> tuple[Judged, ...]:
+        """All findings of all containers."""
+        return tuple(judged for result in self.results for judged in result.findings)
+
+
+@dataclass(frozen=True)
 class Report:
     """One object, judged."""
 
     object: JSON
     results: tuple[Result, ...]
     errors: tuple[RuleError, ...]
+    shadows: tuple[Shadow, ...] = ()
 
     @property
     def metadata(self) -> JSON:
@@ -86,32 +109,78 @@ class Report:
         return tuple(judged for result in self.results for judged in result.findings)
 
 
-def lint(obj: JSON, policy: Policy, facts: Facts, *, where: Place = "admission", old: JSON | None = None) -> Report:
+def lint(
+    obj: JSON,
+    policy: Policy,
+    facts: Facts,
+    *,
+    where: Place = "admission",
+    old: JSON | None = None,
+    namespace: str | None = None,
+) -> Report:
     """Judges every vLLM container of `obj`. Never raises: what goes wrong in here is in `Report.errors`.
 
     `old`: the object before an UPDATE. What it had already is at most a warning: an old Deployment must still scale,
-    roll back and lose a finalizer (kueue's ratchet).
+    roll back and lose a finalizer (kueue's ratchet). `namespace`: where the object goes, in case it does not say so.
     """
     errors: list[RuleError] = []
-    facts = replace(
-        facts,
-        assumed_gpu=policy.assume.gpu,
-        nodes_are_all=policy.assume.nodes == "closed",
-        download_rate=policy.assume.download_rate or facts.download_rate,
-    )
-    before = _known(old, policy, facts, where) if old is not None else frozenset()
-    results = []
-    for found in _engines(obj, policy, facts, errors):
-        judged = [
-            one for setting in policy.settings.values() for one in _judge(found, obj, setting, policy, where, errors)
-        ]
-        results.append(Result(found, tuple(_ratchet(one, found, before) for one in judged)))
-    return Report(obj, tuple(results), tuple(errors))
+    subject = Subject.of(obj, facts, namespace)
+    judge = _Judge(obj, old, subject, policy, facts, where)
+    results = judge.results(policy.of(subject), errors)
+    unheard: list[RuleError] = []
+    shadows = tuple(Shadow(name, judge.results(terms, unheard)) for name, terms in policy.shadowed(subject))
+    return Report(obj, results, tuple(errors), shadows)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """One object, to be judged under one or more terms."""
+
+    obj: JSON
+    old: JSON | None
+    subject: Subject
+    policy: Policy
+    facts: Facts
+    where: Place
+    _read: list[tuple[Assumed, list[Engine], list[Engine], list[RuleError]]] = field(default_factory=list)
+
+    def results(self, terms: Terms, errors: list[RuleError]) -> tuple[Result, ...]:
+        """Every container's findings."""
+        engines, before, problems = self._engines(terms.assume)
+        errors += problems
+        unheard: list[RuleError] = []
+        known = frozenset(
+            key
+            for found in before
+            for one in self._findings(found, self.old or {}, terms, unheard)
+            for key in _denied(one, found)
+        )
+        return tuple(
+            Result(found, tuple(_ratchet(one, found, known) for one in self._findings(found, self.obj, terms, errors)))
+            for found in engines
+        )
+
+    def _engines(self, assume: Assumed) -> tuple[list[Engine], list[Engine], list[RuleError]]:
+        """The containers of the object and of the old one; read once where the same is assumed."""
+        for read, engines, before, problems in self._read:
+            if read == assume:
+                return engines, before, problems
+        facts = self.facts if assume == self.facts.assume else replace(self.facts, assume=assume)
+        problems = []
+        engines = list(_engines(self.obj, self.policy, facts, problems))
+        before = list(_engines(self.old, self.policy, facts, [])) if self.old is not None else []
+        self._read.append((assume, engines, before, problems))
+        return engines, before, problems
+
+    def _findings(self, found: Engine, obj: JSON, terms: Terms, errors: list[RuleError]) -> Iterable[Judged]:
+        for setting in terms.settings.values():
+            for judged in _judge(found, obj, setting, terms, self.where, errors):
+                yield _exempt(judged, found, terms, self.subject, self.policy.now)
 
 
 def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -> Iterator[Engine]:
     try:
-        workloads: list[Workload] = workload.find(obj)
+        workloads: list[Workload] = workload.find(obj, policy.kinds)
     except Exception as error:
         errors.append(_error("workload", error))
         return
@@ -131,7 +200,7 @@ def _error(rule: str, error: Exception) -> RuleError:
 
 
 def _judge(
-    found: Engine, obj: JSON, setting: Setting, policy: Policy, where: Place, errors: list[RuleError]
+    found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Place, errors: list[RuleError]
 ) -> Iterator[Judged]:
     rule = setting.rule
     if setting.mode == "ignore" or where not in rule.where or set(rule.mute_for) & found.workload.completes:
@@ -151,20 +220,20 @@ def _judge(
         mode: Mode = setting.mode
         why: str | None = None
         if mode == "deny":
-            mode, why = _soften(rule, finding, informing, found, policy, where)
+            mode, why = _soften(rule, finding, informing, found, terms, where)
         elif mode == "warn" and finding.advice:
             mode = "audit"
         mutated = bool(finding.fix) and (
             setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain")
         )
         applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
-        if mode == "deny" and mutated and policy.trust_mutation:
+        if mode == "deny" and mutated and terms.trust_mutation:
             mode, why = "warn", "the mutating webhook repairs it"
         yield Judged(rule.id(), rule.plane, rule.threatens, mode, why, finding, applies)
 
 
 def _soften(
-    rule: Rule, finding: Finding, informing: list[str], found: Engine, policy: Policy, where: Place
+    rule: Rule, finding: Finding, informing: list[str], found: Engine, terms: Terms, where: Place
 ) -> tuple[Mode, str | None]:
     """A denial rests only on certain findings and on facts that may deny."""
     if finding.certainty != "certain":
@@ -181,7 +250,7 @@ def _soften(
         return "warn", "the engine spans several Pods, and which of its processes run in this one can't be told"
     if informing:
         return "warn", f"rests on {informing[0]}, which may inform but not deny"
-    if where == "admission" and found.workload.owned and policy.enforce.owned_pods != "deny":
+    if where == "admission" and found.workload.owned and terms.owned_pods != "deny":
         return "warn", "a controller made this Pod: what it would be denied for is denied at its workload"
     return "deny", None
 
@@ -202,22 +271,43 @@ def _keys(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
     return {(*where, "at", str(judged.finding.path)), (*where, "says", judged.finding.message)}
 
 
-def _known(old: JSON, policy: Policy, facts: Facts, where: Place) -> frozenset[tuple[str, ...]]:
-    ours: list[RuleError] = []
-    return frozenset(
-        key
-        for found in _engines(old, policy, facts, ours)
-        for setting in policy.settings.values()
-        for judged in _judge(found, old, setting, policy, where, ours)
-        if judged.mode == "deny"
-        for key in _keys(judged, found)
-    )
+def _denied(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
+    return _keys(judged, found) if judged.mode == "deny" else set()
 
 
 def _ratchet(judged: Judged, found: Engine, before: frozenset[tuple[str, ...]]) -> Judged:
     if judged.mode != "deny" or not _keys(judged, found) & before:
         return judged
-    return Judged(
-        judged.rule, judged.plane, judged.threatens, "warn", "the object had this before the update", judged.finding,
-        judged.applies,
-    )  # fmt: skip
+    return replace(judged, mode="warn", why_softened="the object had this before the update")
+
+
+IGNORE = "podfit.dev/ignore."
+"""An author's annotation: this and a rule's id, with the reason as its value."""
+
+
+def _exempt(judged: Judged, found: Engine, terms: Terms, subject: Subject, now: datetime | None) -> Judged:
+    """A finding that somebody accepts is audited: not denied, shown or repaired, but never lost.
+
+    An exemption that does not count is told where the finding is, so that nobody looks for it elsewhere.
+    """
+    said: list[str] = []
+    for exception in terms.exceptions:
+        if not exception.covers(judged.rule) or exception.match.selects(subject) is False:
+            continue
+        if exception.holds(now):
+            whose = f"{exception.owner} in policy {exception.policy}"
+            why = f"excepted until {exception.until} by {whose}: {exception.reason}"
+            return replace(judged, mode="audit", why_softened=why, applies=False, exempted="exception")
+        if now is not None:
+            said.append(f"the exception in policy {exception.policy} ({exception.owner}) ended: {exception.until}")
+    key = f"{IGNORE}{judged.rule}"
+    reason = found.workload.annotations.get(key)
+    if reason is not None:
+        if reason.strip() and terms.may_ignore(judged.rule):
+            why = f"ignored by its author: {reason.strip()}"
+            return replace(judged, mode="audit", why_softened=why, applies=False, exempted="annotation")
+        why = "the policy does not allow it" if reason.strip() else "it gives no reason"
+        said.append(f"annotation {key} does not count: {why}")
+    if not said:
+        return judged
+    return replace(judged, finding=replace(judged.finding, details=(*judged.finding.details, *said)))

@@ -285,7 +285,8 @@ def _parse_yaml(text: str, lines: bool) -> Iterator[_Part]:
         except _BrokenError as error:
             line, reason = error.args
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
+            open_quote = error.context_mark if "quoted scalar" in str(error.context) else None
+            mark = open_quote or error.problem_mark or error.context_mark
             line, reason = mark.line if mark else 0, _reason(error, text[at:], mark.line if mark else 0)
         except yaml.reader.ReaderError as error:
             line = text.count("\n", at, at + error.position)
@@ -310,6 +311,8 @@ def _reason(error: Any, text: str, line: int) -> str:
     its = text.splitlines()[line : line + 1]
     if its and re.match(r" *\t", its[0]):
         return "not YAML: a tab in the indentation, where YAML wants spaces"
+    if "quoted scalar" in str(error.context):
+        return f"not YAML: a quote that is not closed: {problem}"
     return f"not YAML: {problem}"
 
 

@@ -16,7 +16,8 @@ from typing import Any, Literal, NoReturn
 from webhook.facts import Facts
 from webhook.lint import Judged, Report, RuleError, lint
 from webhook.patch import json_patch
-from webhook.policy import Policy
+from webhook.policy import Policy, Subject
+from webhook.policy.layer import harder
 from webhook.report import text
 from webhook.rule import Mode
 from webhook.workload import JSON
@@ -75,6 +76,15 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Shadowed:
+    """What a policy that is only counted would have done."""
+
+    policy: str
+    denied: bool
+    found: tuple[tuple[str, Mode], ...]
+
+
+@dataclass(frozen=True)
 class Decision:
     """What was decided, and everything that the answer, the metrics and the log need of it."""
 
@@ -84,6 +94,10 @@ class Decision:
     """Rule and mode of each finding."""
     errors: tuple[RuleError, ...] = ()
     """Rules that raised: nothing was denied for them."""
+    exempted: tuple[tuple[str, str], ...] = ()
+    """Rule and what exempts it ("exception", "annotation"), of each finding that is only audited for that."""
+    shadowed: tuple[Shadowed, ...] = ()
+    """What the policies that are only counted would have done."""
     warnings: tuple[str, ...] = ()
     status: Mapping[str, Any] | None = None
     """What the API server hands to the client of a denial."""
@@ -111,8 +125,15 @@ class Decision:
         return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
     def _rules(self) -> dict[str, str]:
-        found = sorted(dict(self.found).items())
-        return {"rules": ",".join(f"{rule}={mode}" for rule, mode in found)} if found else {}
+        modes: dict[str, Mode] = {}
+        for rule, mode in self.found:
+            modes[rule] = harder(mode, modes.get(rule, "ignore"))
+        said: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(self.exempted)}
+        return {
+            key: ",".join(f"{rule}={word}" for rule, word in sorted(words.items()))
+            for key, words in said.items()
+            if words
+        }
 
 
 def validate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
@@ -128,7 +149,7 @@ def mutate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
 def decide(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> Decision:
     """One webhook's decision. Never raises: an error of ours allows the object and says so."""
     try:
-        if _passes(webhook, request, policy):
+        if _passes(webhook, request, policy, facts):
             return Decision(request, "skipped")
         return (_validate if webhook == "validate" else _mutate)(request, policy, facts)
     except Exception as error:
@@ -144,14 +165,16 @@ def _versions(policy: Policy, facts: Facts) -> dict[str, str]:
 
 def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
     old = request.old_object if request.operation == "UPDATE" else None
-    report = lint(request.object or {}, policy, facts, where="admission", old=old)
+    report = lint(request.object or {}, policy, facts, where="admission", old=old, namespace=request.namespace)
     if not report.results and not report.errors:
         return Decision(request, "skipped")  # no vLLM in it
     return Decision(
         request,
         "denied" if report.denied else "allowed",
-        _found(report),
+        _found(report.findings),
         report.errors,
+        exempted=tuple((judged.rule, judged.exempted) for judged in report.findings if judged.exempted),
+        shadowed=tuple(Shadowed(one.policy, one.denied, _found(one.findings)) for one in report.shadows),
         warnings=tuple(text.warnings(report)),
         status=_status(report) if report.denied else None,
         versions=_versions(policy, facts),
@@ -160,7 +183,7 @@ def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
 
 def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
     """Says nothing but what it changes: the validating webhook sees the changed object and says the rest."""
-    report = lint(request.object or {}, policy, facts, where="admission")
+    report = lint(request.object or {}, policy, facts, where="admission", namespace=request.namespace)
     if not report.results and not report.errors:
         return Decision(request, "skipped")
     operations = json_patch(report.object, report.edits)
@@ -168,7 +191,7 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
     return Decision(
         request,
         "patched" if patch else "allowed",
-        _found(report),
+        _found(report.findings),
         report.errors,
         warnings=tuple(_announce(judged) for judged in report.findings if judged.applies) if patch else (),
         patch=patch,
@@ -176,8 +199,8 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
     )
 
 
-def _found(report: Report) -> tuple[tuple[str, Mode], ...]:
-    return tuple((judged.rule, judged.mode) for judged in report.findings)
+def _found(findings: Iterable[Judged]) -> tuple[tuple[str, Mode], ...]:
+    return tuple((judged.rule, judged.mode) for judged in findings)
 
 
 def _announce(judged: Judged) -> str:
@@ -185,7 +208,7 @@ def _announce(judged: Judged) -> str:
     return line if len(line) <= text.WARNING_LENGTH else line[: text.WARNING_LENGTH - 1] + "…"
 
 
-def _passes(webhook: Webhook, request: Request, policy: Policy) -> bool:
+def _passes(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> bool:
     """Allowed at once: nothing that we judge is asked for, or refusing it would do harm."""
     if request.operation not in ("CREATE", "UPDATE") or request.object is None:
         return True
@@ -198,7 +221,9 @@ def _passes(webhook: Webhook, request: Request, policy: Policy) -> bool:
         return True
     if webhook == "mutate":
         # Most of a Pod can't be changed once it exists; GitOps tools compare workloads with their source, not Pods.
-        return request.operation != "CREATE" if request.is_pod else not policy.mutate_workloads
+        if request.is_pod:
+            return request.operation != "CREATE"
+        return not policy.of(Subject.of(request.object, facts, request.namespace)).mutate_workloads
     return False
 
 

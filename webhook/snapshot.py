@@ -125,6 +125,11 @@ def _node(obj: JSON) -> JSON:
     return kept
 
 
+def _labels(obj: JSON) -> JSON:
+    labels = _mapping(_mapping(obj.get("metadata")).get("labels"))
+    return {"labels": {str(name): str(value) for name, value in labels.items()}}
+
+
 def _spec(obj: JSON) -> JSON:
     return {"spec": _mapping(obj.get("spec"))}
 
@@ -164,6 +169,7 @@ _RESOURCE_API = ("v1", "v1beta2", "v1beta1")
 
 KINDS: tuple[Kind, ...] = (
     Kind("nodes", "Node", "", ("v1",), _node, namespaced=False),
+    Kind("namespaces", "Namespace", "", ("v1",), _labels, namespaced=False),
     Kind("configmaps", "ConfigMap", "", ("v1",), _model_config, label=MODEL_CONFIG, own_namespace=True),
     Kind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io", _RESOURCE_API, _spec),
     Kind("resourceclaims", "ResourceClaim", "resource.k8s.io", _RESOURCE_API, _spec),

@@ -198,9 +198,9 @@ def test_the_policy_in_the_config_map_loads(chart: list[JSONDict]) -> None:
     default = load([("policy.yaml", only(chart, "ConfigMap")["data"]["policy.yaml"])])
     changed = load([("policy.yaml", only(render(policy=policy), "ConfigMap")["data"]["policy.yaml"])])
 
-    assert default.settings == builtin().settings
-    assert changed.settings["unpinned-image"].mode == "deny"
-    assert changed.enforce.owned_pods == "deny"
+    assert default.base == builtin().base
+    assert changed.base.settings["unpinned-image"].mode == "deny"
+    assert changed.base.owned_pods == "deny"
 
 
 def test_a_changed_policy_restarts_the_servers() -> None:

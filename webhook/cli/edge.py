@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from webhook import companions, gpu, manifest
@@ -54,9 +55,14 @@ def policy(files: Sequence[str]) -> Policy:
     if not files:
         return builtin()
     try:
-        return load([(name, read_text(Path(name))) for name in files])
+        return load([(name, read_text(Path(name))) for name in files]).at(now())
     except PolicyError as error:
         raise UnusableError(error.problems) from error
+
+
+def now() -> datetime:
+    """The clock: what exceptions expire by."""
+    return datetime.now(UTC)
 
 
 def read_text(path: Path) -> str:

@@ -52,9 +52,9 @@ def find(
     """
     resource, count = requested(workload, container, facts.snapshot) or (None, None)
     named = _named(workload, container, facts) or _on_nodes(placement, facts)
-    if named is not None and facts.nodes_are_all and placement is not None and placement.fresh:
+    if named is not None and facts.assume.nodes == "closed" and placement is not None and placement.fresh:
         named = _narrowed(named, placement)
-    if named is None and (given := facts.gpu or facts.assumed_gpu) is not None:
+    if named is None and (given := facts.gpu or _assumed(facts, resource)) is not None:
         certain = facts.gpu is not None
         named = Named(given.gpus, "--gpu" if certain else "the policy's assume.gpu", certain, given.shared)
         count = given.count if count is None else count
@@ -91,7 +91,7 @@ def _on_nodes(placement: Placement | None, facts: Facts) -> Named | None:
     return Named(
         gpus=tuple({gpu.name: gpu for kind in placement.kinds for gpu in kind.gpus}.values()),
         source=f"the labels of {placement.candidates} node{'s' if placement.candidates > 1 else ''} of this cluster",
-        may_deny=facts.nodes_are_all and placement.fresh,
+        may_deny=facts.assume.nodes == "closed" and placement.fresh,
         shared=any(kind.shared for kind in placement.kinds),
     )
 
@@ -113,6 +113,13 @@ def on_nodes(fact: Fact[Accelerator], placement: Placement | None) -> Iterator[t
     if not kinds:
         for gpu in accelerator.gpus:
             yield replace(accelerator, gpus=(gpu,)), ""
+
+
+def _assumed(facts: Facts, resource: str | None) -> Accelerator | None:
+    """The policy's GPU, unless the Pod asks for another vendor's."""
+    assumed = facts.assume.gpu
+    vendors = {gpu.vendor for gpu in assumed.gpus} if assumed else set()
+    return assumed if resource is None or resource.partition(".")[0] in vendors else None
 
 
 def parse(text: str) -> Accelerator:

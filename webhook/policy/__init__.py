@@ -1,80 +1,112 @@
-"""Policies: which rules, in which mode, with what parameters.
+"""Policies: which rules, in which mode, with what parameters, for whom.
 
-`Policy` and what no policy means stand here; `document` reads Kubernetes-shaped YAML, and is imported (with pydantic)
-only where there is some.
+A `Layer` is what one policy says, a `Policy` is all of them in their order, `Terms` are what holds for one object.
+`document` reads Kubernetes-shaped YAML, and is imported (with pydantic) only where there is some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cache, cached_property
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from functools import cache, cached_property, reduce
 
-from webhook.args import Releases
-from webhook.gpu import Accelerator
-from webhook.rule import Fix, Mode, Rule
+from webhook.args import Releases, taught
+from webhook.path import FieldPath
+from webhook.policy.layer import Layer, PolicyException, Setting, Terms
+from webhook.policy.match import Match, Subject
 from webhook.rules import all_rules
 
+__all__ = ["Layer", "Match", "Policy", "PolicyError", "Setting", "Subject", "Terms", "builtin", "load", "of_layers"]
 
-@dataclass(frozen=True)
-class Setting:
-    """What a policy says of one rule."""
-
-    rule: Rule
-    """The rule with its parameters."""
-    mode: Mode
-    fix: Fix
+_REMEMBERED = 1024
+"""Combinations of policies whose terms are kept. A cluster has a handful."""
 
 
-@dataclass(frozen=True)
-class Enforce:
-    """Whom a denial may hit."""
+@dataclass
+class _Memo:
+    """What is worked out once for the same policies, at whatever time."""
 
-    owned_pods: Literal["warn", "deny"] = "warn"
-    """A Pod that a controller made: denied only where a policy wants a node drain to be able to become an outage."""
-
-
-@dataclass(frozen=True)
-class Assume:
-    """What holds where nothing else says it."""
-
-    gpu: Accelerator | None = None
-    """The GPU of a Pod that names none, in a cluster of one kind: it informs, and denies nothing."""
-    nodes: Literal["open", "closed"] = "open"
-    """closed: no node will come that is not there now (no autoscaler, no Karpenter, no Kueue), so that what the nodes'
-    labels say may deny."""
-    download_rate: int | None = None
-    """Bytes a second that a model's download reaches in this cluster; None: what hubs are seen to give."""
+    terms: dict[tuple[bool | None, ...], Terms] = field(default_factory=dict)
+    version: str = ""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """All that the rules are judged by."""
+    """All policies, in the order in which they apply."""
 
-    name: str
-    settings: Mapping[str, Setting]
-    """Rule id → setting; every rule is there."""
-    enforce: Enforce = field(default_factory=Enforce)
-    mutate_workloads: bool = False
-    """Patch workloads too, not only Pods (GitOps tools compare workloads with their source)."""
-    assume: Assume = field(default_factory=Assume)
+    base: Terms
+    """What holds before any policy that asks for whom it is: the built-in terms and the policies for everything."""
+    layers: tuple[Layer, ...] = ()
+    """The policies that come after it."""
+    shadows: tuple[tuple[int, Layer], ...] = ()
+    """Policies that are only counted, each with the number of `layers` that come before it."""
+    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further kinds, as `workload.find` takes them."""
     releases: Releases = field(default_factory=Releases)
     """vLLM releases: which images hold them, and those that the package's table lacks."""
-    trust_mutation: bool = False
-    """A workload whose Pods the mutating webhook would repair is not denied."""
+    now: datetime | None = None
+    """What exceptions expire by; the edge reads the clock and says so with `at`."""
+    everything: tuple[Layer, ...] = field(default=(), compare=False, repr=False)
+    """Every policy as it was given, shadows too: for explanations."""
+    _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
+
+    def at(self, now: datetime) -> Policy:
+        """The same policies at this time (with a time zone)."""
+        other = replace(self, now=now)
+        object.__setattr__(other, "_memo", self._memo)
+        return other
+
+    def of(self, subject: Subject) -> Terms:
+        """What holds for an object."""
+        key = tuple(layer.match.selects(subject) for layer in self.layers)
+        remembered = self._memo.terms
+        found = remembered.get(key)
+        if found is None:
+            if len(remembered) >= _REMEMBERED:
+                remembered.clear()
+            found = remembered[key] = reduce(_lay, zip(self.layers, key, strict=True), self.base).capped()
+        return found
+
+    def shadowed(self, subject: Subject) -> Iterator[tuple[str, Terms]]:
+        """What would hold with each of the policies that are only counted, by its name."""
+        for place, shadow in self.shadows:
+            if shadow.match.selects(subject) is not True:
+                continue
+            layers = (*self.layers[:place], replace(shadow, match=Match()), *self.layers[place:])
+            chosen = ((layer, layer.match.selects(subject)) for layer in layers)
+            yield shadow.name, reduce(_lay, chosen, self.base).capped()
+
+    @cached_property
+    def expired(self) -> tuple[PolicyException, ...]:
+        """The exceptions that no longer hold, of all policies."""
+        given = (one for layer in self.everything for one in layer.exceptions)
+        return tuple(one for one in given if self.now is not None and not one.holds(self.now))
 
     @cached_property
     def version(self) -> str:
-        """A short hash of everything the policy says, for audit annotations and metrics."""
+        """A short hash of everything the policies say, for audit annotations and metrics."""
+        if not self._memo.version:
+            self._memo.version = self._hash()
+        # A verdict that an exception made is none any more when that has ended.
+        return self._memo.version + (f"-{ended}" if (ended := len(self.expired)) else "")
+
+    def _hash(self) -> str:
         import hashlib  # here: `podfit check` asks for no version
 
-        said = [
+        settings = [
             (rule_id, setting.mode, str(setting.fix), asdict(setting.rule))
-            for rule_id, setting in sorted(self.settings.items())
+            for rule_id, setting in sorted(self.base.settings.items())
         ]
-        rest = (self.enforce, self.assume, self.mutate_workloads, self.trust_mutation, self.releases)
-        return hashlib.sha256(repr((said, rest)).encode()).hexdigest()[:12]
+        said = (settings, replace(self.base, settings={}), self.layers, self.shadows, self.kinds, self.releases)
+        return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
+
+
+def _lay(terms: Terms, chosen: tuple[Layer, bool | None]) -> Terms:
+    layer, selected = chosen
+    if selected is None:
+        return layer.perhaps_over(terms)
+    return layer.over(terms) if selected else terms
 
 
 class PolicyError(ValueError):
@@ -88,16 +120,44 @@ class PolicyError(ValueError):
 @cache
 def builtin() -> Policy:
     """What no policy at all means: every rule with its own defaults."""
-    settings = {rule_id: Setting(rule(), rule.mode, rule.fix) for rule_id, rule in all_rules().items()}
-    return Policy("default", settings)
+    return Policy(Terms({rule_id: Setting(rule(), rule.mode, rule.fix) for rule_id, rule in all_rules().items()}))
+
+
+def of_layers(layers: Iterable[Layer]) -> Policy:
+    """The policies over the built-in one. They apply in ascending order, then by name; a later one overrides an
+    earlier one rule by rule, parameter by parameter. Raises PolicyError where they do not go together."""
+    given = sorted(layers, key=lambda layer: (layer.order, layer.name))
+    base, active, shadows = builtin().base, list[Layer](), list[tuple[int, Layer]]()
+    kinds, releases = dict[str, tuple[str, ...]](), Releases()
+    for layer in given:
+        if layer.shadow:
+            shadows.append((len(active), layer))
+            continue
+        kinds |= layer.kinds
+        releases = _taught(releases, layer)
+        if layer.match.everything and not active and not shadows:
+            base = layer.over(base)
+        else:
+            active.append(layer)
+    return Policy(base, tuple(active), tuple(shadows), kinds, releases, everything=tuple(given))
+
+
+def _taught(releases: Releases, layer: Layer) -> Releases:
+    """What is known of releases, with what a policy says on top."""
+    table = releases.table
+    for one in layer.known:
+        path = FieldPath(("spec", "releases", "known", one.name))
+        try:
+            table = taught.teach(table, one.name, one.like, one.removed, one.options)
+        except taught.TaughtError as error:
+            named = (path.join("removed", index) for index, word in enumerate(one.removed) if repr(word) in str(error))
+            path = next(named, path / "like" if repr(one.like) in str(error) else path)
+            raise PolicyError([f"{layer.place(*path.parts)}: {path}: {error}"]) from None
+    return Releases((*layer.images, *releases.images), table)
 
 
 def load(texts: Iterable[tuple[str, str]]) -> Policy:
-    """The policies in `texts` (name of the file, its text) over the built-in one.
-
-    They apply in ascending `spec.order`, then by name; a later one overrides an earlier one rule by rule, parameter by
-    parameter. Raises PolicyError with every problem of every file.
-    """
+    """The policies in `texts` (name of the file, its text); raises PolicyError with every problem of every file."""
     from webhook.policy import document
 
-    return document.load(texts, builtin())
+    return of_layers(document.read(texts))

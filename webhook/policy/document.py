@@ -1,238 +1,313 @@
-"""Policy documents: YAML → checked with pydantic → applied over a Policy. Every mistake has its file, line and path."""
+"""Policy documents: YAML or JSON → checked with pydantic → a `Layer` each. A mistake has its file, line and path."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
-from typing import Any, Literal, get_type_hints
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, ValidationError
 
 from webhook import gpu, manifest, quantity, release
-from webhook.args import Releases, taught
-from webhook.args.taught import TaughtError
 from webhook.path import FieldPath
-from webhook.policy import Assume, Enforce, Policy, PolicyError, Setting
-from webhook.rule import Fix, Mode, Rule
+from webhook.policy import PolicyError, shape, traps
+from webhook.policy.expiry import ends
+from webhook.policy.layer import KnownRelease, Layer, PolicyException, SaidOfRule
+from webhook.policy.match import Match
+from webhook.policy.selector import Requirement, Selector
+from webhook.policy.shape import nearest
 from webhook.rules import all_rules
 
-API_VERSION = "podfit.dev/v1alpha1"
+Wrong = list[tuple[FieldPath, str]]
+"""Places in a document, and what is wrong there."""
+_TITLES = "apiVersion podfit.dev/v1alpha1, kind Policy"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=False)
-
-
-class _Metadata(_Strict):
-    name: str
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
-
-
-class _Enforce(_Strict):
-    owned_pods: Literal["warn", "deny"] | None = None
-
-
-class _Mutate(_Strict):
-    workloads: bool | None = None
-
-
-class _Assume(_Strict):
-    gpu: str | None = None
-    nodes: Literal["open", "closed"] | None = None
-    download_rate: str | int | None = None
-
-    @field_validator("download_rate")
-    @classmethod
-    def _is_a_rate(cls, value: str | int | None) -> str | int | None:
-        if value is not None and (quantity.try_parse(value) or 0) <= 0:
-            raise ValueError("expected bytes a second as a quantity, such as 500M")
-        return value
-
-    @field_validator("gpu")
-    @classmethod
-    def _known(cls, value: str | None) -> str | None:
-        if value:
-            gpu.parse(value)
-        return value
-
-
-class _Option(_Strict):
-    """One option of vLLM's parser, as argparse's add_argument has it."""
-
-    dest: str | None = None
-    """Default: the first long flag, with underscores."""
-    flags: list[str] = Field(default_factory=list)
-    negative: list[str] = Field(default_factory=list)
-    nargs: int | Literal["?", "*", "+"] | None = None
-    const: Any = None
-    type: str | None = None
-    choices: list[Any] | None = None
-    default: Any = None
-    action: str | None = None
-    deprecated: bool | None = None
-    only: Literal["serve", "module"] | None = None
-
-
-class _Release(_Strict):
-    """A release that the package's table lacks, by what it has not in common with another one."""
-
-    like: str | None = None
-    removed: list[str] = Field(default_factory=list)
-    options: list[_Option] = Field(default_factory=list)
-
-
-class _Releases(_Strict):
-    images: dict[str, str] = Field(default_factory=dict)
-    """Pattern of an image → the vLLM release in it."""
-    known: dict[str, _Release] = Field(default_factory=dict)
-
-
-class _Spec(_Strict):
-    order: int = 0
-    releases: _Releases = Field(default_factory=_Releases)
-    rules: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    enforce: _Enforce = Field(default_factory=_Enforce)
-    mutate: _Mutate = Field(default_factory=_Mutate)
-    assume: _Assume = Field(default_factory=_Assume)
-    trust_mutation: bool | None = None
-
-
-class _Document(_Strict):
-    api_version: Literal["podfit.dev/v1alpha1"]
-    kind: Literal["Policy"]
-    metadata: _Metadata
-    spec: _Spec
-
-
-class _Setting(_Strict):
-    """The two words that every rule has beside its own parameters."""
-
-    mode: Mode | None = None
-    fix: Fix | None = None
-
-
-def parameters(rule: type[Rule]) -> type[BaseModel]:
-    """The rule's parameters as a policy spells them (camelCase), with their bounds."""
-    hints = get_type_hints(rule)
-    found: dict[str, Any] = {
-        one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(rule)
-    }
-    return create_model(rule.__name__, __base__=_Strict, **found)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema of a policy, every rule with its parameters: for editors and for the chart's values."""
-    whole = _Document.model_json_schema(by_alias=True)
-    rules: dict[str, Any] = {}
-    for rule_id, rule in all_rules().items():
-        own = parameters(rule).model_json_schema(by_alias=True).get("properties", {})
-        common = _Setting.model_json_schema(by_alias=True)["properties"]
-        rules[rule_id] = {
-            "type": "object",
-            "description": rule.title(),
-            "properties": {**common, **own},
-            "additionalProperties": False,
-        }
-    whole["$defs"]["_Spec"]["properties"]["rules"] = {
-        "type": "object",
-        "properties": rules,
-        "additionalProperties": False,
-    }
-    return whole
-
-
-_Rules = dict[str, tuple[dict[str, Any], _Setting]]
-"""Rule id → its parameters as given, and its mode and fix."""
-_Found = tuple[_Document, _Rules]
-_KNOWN = FieldPath(("spec", "releases", "known"))
-
-
-def load(texts: Iterable[tuple[str, str]], policy: Policy) -> Policy:
-    """The policies in `texts` over `policy`; see `webhook.policy.load`."""
+def read(texts: Iterable[tuple[str, str]]) -> list[Layer]:
+    """The policies in `texts` (name of the file, its text); raises PolicyError with every problem of every file."""
     problems: list[str] = []
-    documents: list[tuple[_Found, str]] = []
+    layers: list[Layer] = []
     for name, text in texts:
-        read = manifest.read(text, name)
-        problems += [f"{name}:{error.line or 1}: {error.message}" for error in read.errors]
-        if not read.errors and not read.documents:
-            problems.append(f"{name}:1: no policy in it: expected apiVersion {API_VERSION}, kind Policy")
-        for document in read.documents:
-            found, wrong = _document(document.object)
-            problems += [f"{name}:{document.line_of(path)}: {path or 'policy'}: {message}" for path, message in wrong]
-            problems += [f"{name}:{note.line}: {note.message}" for note in document.notes]
-            if found:
-                documents.append((found, f"{name}:{document.line_of(_KNOWN)}: {_KNOWN}"))
+        found, wrong = _file(name, text)
+        layers += found
+        problems += wrong
     if problems:
         raise PolicyError(problems)
-    for (said, rules), place in sorted(documents, key=lambda one: (one[0][0].spec.order, one[0][0].metadata.name)):
+    return layers
+
+
+def of_object(obj: Mapping[str, Any], name: str) -> Layer:
+    """The policy in an object, as the API server has it; raises PolicyError. `name` stands for the file."""
+    wrong, place = check(obj), _placed(name, lambda path: None)
+    if wrong:
+        raise PolicyError([f"{place(path)}: {path or 'policy'}: {message}" for path, message in wrong])
+    return _layer(obj, place)
+
+
+def _file(name: str, text: str) -> tuple[list[Layer], list[str]]:
+    read = manifest.read(text, name)
+    said = [(error.line or 1, f"policy: {error.message}") for error in read.errors]
+    said += [(note.line or 1, f"policy: {note.message}") for note in read.notes]
+    if not said and not read.documents:
+        said.append((1, f"policy: none in it: expected {_TITLES}"))
+    layers = []
+    trapped = {} if read.errors else _traps(text)
+    for document in read.documents:
+        seen = trapped.get(document.index, {})
+        for path, message in check(document.object):
+            if document.root.join(*path.parts).parts not in seen:
+                said.append((document.line_of(path), f"{path or 'policy'}: {message}"))
+        said += [(note.line or 1, f"{note.path}: duplicate key, one of the two is lost") for note in document.notes]
+        if not said and not seen:
+            layers.append(_layer(document.object, _placed(name, document.line_of)))
+    said += [
+        (line, f"{FieldPath(path) or 'policy'}: {message}")
+        for seen in trapped.values()
+        for path, found in seen.items()
+        for line, message in found
+    ]
+    return layers, [f"{name}:{line}: {message}" for line, message in sorted(said, key=lambda one: one[0])]
+
+
+def _traps(text: str) -> dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]]:
+    """Of each document of a YAML stream: place → line and message. JSON has none."""
+    text = text.removeprefix("\ufeff")
+    if text.lstrip()[:1] in ("{", "["):
         try:
-            policy = replace(_apply(policy, said, rules), releases=_taught(policy.releases, said.spec.releases))
-        except TaughtError as error:
-            raise PolicyError([f"{place}: {error}"]) from None
-    return policy
+            json.loads(text)
+        except ValueError:
+            pass
+        else:
+            return {}
+    found: dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]] = {}
+    for index, line, path, message in traps.find(text):
+        if path[-1:] == ("mode",) and "false" in message:
+            message += "; the mode is `ignore`"
+        found.setdefault(index, {}).setdefault(path, []).append((line, message))
+    return found
 
 
-def _document(obj: Mapping[str, Any]) -> tuple[_Found | None, list[tuple[FieldPath, str]]]:
-    """One policy document and what is wrong with it."""
-    rules: _Rules = {}
-    wrong: list[tuple[FieldPath, str]] = []
-    known = all_rules()
-    document = None
-    try:
-        document = _Document.model_validate(obj)
-    except ValidationError as error:
-        wrong += _problems(error, FieldPath())
-    if document is not None:
-        wrong += _wrong_releases(document.spec.releases)
+def _placed(name: str, line_of: Callable[[FieldPath], int | None]) -> Callable[[FieldPath], str]:
+    def place(path: FieldPath) -> str:
+        line = line_of(path)
+        return name if line is None else f"{name}:{line}"
+
+    return place
+
+
+# ── What is wrong ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check(obj: Mapping[str, Any]) -> Wrong:
+    """What is wrong in a policy, none where it can be used."""
+    if obj.get("kind") != "Policy" and not str(obj.get("apiVersion")).startswith("podfit.dev/"):
+        shown = f"{_shown(obj.get('apiVersion'))}, kind {_shown(obj.get('kind'))}"
+        return [(FieldPath(("apiVersion",)), f"expected {_TITLES}, got apiVersion {shown}")]
+    wrong = [(path, "is empty: leave it out, or give it a value") for path in _nulls(obj)]
+    wrong += _validate(shape.DocumentShape, obj, FieldPath(), {path for path, _ in wrong})
     listed = FieldPath(("spec", "rules")).get(obj)
     for rule_id, said in listed.items() if isinstance(listed, Mapping) else ():
-        if not isinstance(said, Mapping):
-            continue  # said above
         place = FieldPath(("spec", "rules", rule_id))
-        if rule_id not in known:
-            wrong.append((place, f"{rule_id!r} is no rule{_nearest(rule_id, known)}"))
+        if rule_id not in all_rules():
+            wrong.append((place, f"{rule_id!r} is no rule{nearest(rule_id, all_rules())}"))
+        elif isinstance(said, Mapping):
+            wrong += _validate(shape.rule_shape(rule_id), said, place, {path for path, _ in wrong})
+    return wrong + list(_selectors(obj))
+
+
+def _nulls(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
+    """Every place below `spec` (and `spec` itself) that says nothing: `rules:` and no more."""
+    queue = [FieldPath(("spec",))] if "spec" in obj else []
+    for path in queue:  # grows while it is walked
+        if path.get(obj) is None:
+            yield path
+        queue += _below(path, obj)
+
+
+def _validate(model: type[BaseModel], said: Mapping[str, Any], at: FieldPath, known: set[FieldPath]) -> Wrong:
+    """pydantic's errors as (path, message), without those at a place that is wrong already."""
+    try:
+        # As JSON: a policy has its types, and nothing is converted into others.
+        model.model_validate_json(json.dumps(said, default=str))
+    except ValidationError as error:
+        found = [(at.join(*_place(problem["loc"])), problem) for problem in error.errors()]
+        return [(path, _message(path, problem, model, at)) for path, problem in found if path not in known]
+    return []
+
+
+def _place(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Without what pydantic adds for a key of a mapping and for one of several types."""
+    return tuple(part for part in loc if part not in ("[key]", "int", "str", "constrained-str"))
+
+
+_WANTED = {
+    "string_type": "text, in quotes where YAML reads it otherwise",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "list_type": "a list",
+}
+
+
+def _message(path: FieldPath, problem: Any, model: type[BaseModel], at: FieldPath) -> str:
+    kind, given = problem["type"], problem.get("input")
+    if kind == "extra_forbidden":
+        siblings = _siblings(model, path.parts[len(at.parts) : -1])
+        allowed = f" (allowed: {', '.join(siblings)})" if siblings else ""
+        return f"unknown field{nearest(str(path.parts[-1]), siblings)}{allowed}"
+    if kind == "missing":
+        return "required, but absent"
+    if kind == "value_error":
+        return str(problem["ctx"]["error"])
+    if kind == "too_short":
+        return "is empty: leave it out, or name at least one"
+    if kind in _WANTED:
+        return f"expected {_WANTED[kind]}, got {_shown(given)}"
+    message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}".replace("True", "true").replace("False", "false")
+    near = nearest(given, problem["ctx"]["expected"].replace("'", " ").split()) if _is_word(kind, given) else ""
+    return f"{message}, got {_shown(given)}{near}"
+
+
+def _is_word(kind: str, given: object) -> bool:
+    return kind == "literal_error" and isinstance(given, str)
+
+
+def _siblings(model: type[BaseModel], parts: tuple[str | int, ...]) -> list[str]:
+    """The fields allowed at a place of a model."""
+    current: Any = model
+    for part in parts:
+        if isinstance(part, int):
             continue
-        common = {key: value for key, value in said.items() if key in ("mode", "fix")}
-        own = {key: value for key, value in said.items() if key not in common}
-        try:
-            setting = _Setting.model_validate(common)
-            parameters(known[rule_id]).model_validate(own)
-        except ValidationError as error:
-            wrong += _problems(error, place, ("mode", "fix", *_names(parameters(known[rule_id]))))
-        else:
-            rules[rule_id] = (own, setting)
-    return (document, rules) if document is not None and not wrong else None, wrong
+        info = next((one for name, one in current.model_fields.items() if (one.alias or name) == part), None)
+        current = next(_models(info.annotation), None) if info else None
+        if current is None:
+            return []
+    if current is shape.Metadata:
+        return list(shape.WRITTEN)
+    return [name for name in shape.names(current) if name != "status"]
 
 
-def _wrong_releases(said: _Releases) -> list[tuple[FieldPath, str]]:
-    place = FieldPath(("spec", "releases"))
-    wrong = [
-        (place.join("images", pattern), f"{text!r} is no vLLM release such as 0.27.1")
-        for pattern, text in said.images.items()
-        if release.parse(text) is None
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models in a type such as `list[ExceptionShape] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in getattr(annotation, "__args__", ()):
+        yield from _models(inner)
+
+
+def _shown(value: object) -> str:
+    """A value for one line of text: text in quotes, all else as JSON."""
+    if isinstance(value, str):
+        return f"{value!r:.60}"
+    return "nothing" if value is None else json.dumps(value, default=str)[:60]
+
+
+def _selectors(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
+    """Conditions whose values do not go with their operator."""
+    spec = obj.get("spec")
+    matches = [FieldPath(("spec", "match"))]
+    exceptions = spec.get("exceptions") if isinstance(spec, Mapping) else None
+    matches += [
+        FieldPath(("spec", "exceptions", index, "match"))
+        for index in range(len(exceptions) if isinstance(exceptions, list) else 0)
     ]
-    for name, one in said.known.items():
-        wrong += [
-            (place.join("known", name, "options", index), "an option needs flags, or a dest")
-            for index, option in enumerate(one.options)
-            if not option.flags and not option.dest
-        ]
-    return wrong
+    for match in matches:
+        for selector in ("namespaceSelector", "objectSelector"):
+            listed = match.join(selector, "matchExpressions").get(obj)
+            for index, one in enumerate(listed if isinstance(listed, list) else ()):
+                if isinstance(one, Mapping) and (problem := _requirement_problem(one)):
+                    yield match.join(selector, "matchExpressions", index, "values"), problem
 
 
-def _taught(releases: Releases, said: _Releases) -> Releases:
-    """What is known of releases, with what a document says on top; raises TaughtError."""
-    table = releases.table
-    for name, one in said.known.items():
-        rows = {
-            option.dest or _dest(option.flags): option.model_dump(exclude={"dest"}, exclude_defaults=True)
-            for option in one.options
-        }
-        table = taught.teach(table, name, one.like, one.removed, rows)
-    images = tuple((p, found) for p, text in said.images.items() if (found := release.parse(text)) is not None)
-    return Releases((*images, *releases.images), table)
+def _requirement_problem(one: Mapping[str, Any]) -> str | None:
+    operator, values = one.get("operator"), one.get("values")
+    if operator in ("In", "NotIn") and values in (None, []):
+        return None if values is None and "values" in one else f"required with {operator}: at least one value"
+    if operator in ("Exists", "DoesNotExist") and values:
+        return f"not with {operator}, which asks for no value"
+    return None
+
+
+# ── What it says ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _layer(obj: Mapping[str, Any], place: Callable[[FieldPath], str]) -> Layer:
+    """A checked policy as a layer."""
+    document = shape.DocumentShape.model_validate_json(json.dumps(obj, default=str))
+    spec, name = document.spec, document.metadata.name
+    return Layer(
+        name=name,
+        order=spec.order,
+        match=_match(spec.match),
+        shadow=spec.shadow,
+        rules={rule_id: _said_of_rule(rule_id, said) for rule_id, said in spec.rules.items()},
+        at_most=spec.enforce.mode,
+        owned_pods=spec.enforce.owned_pods,
+        mutate_workloads=spec.mutate.workloads,
+        trust_mutation=spec.trust_mutation,
+        assume=_assumed(spec.assume),
+        kinds={kind: tuple(paths) for kind, paths in spec.kinds.items()},
+        images=tuple(
+            (pattern, found) for pattern, text in spec.releases.images.items() if (found := release.parse(text))
+        ),
+        known=tuple(_known(name, said) for name, said in spec.releases.known.items()),
+        allow_ignore=None if spec.allow_ignore is None else tuple(spec.allow_ignore),
+        exceptions=tuple(
+            _exception(one, name, place(FieldPath(("spec", "exceptions", index, "expires"))))
+            for index, one in enumerate(spec.exceptions)
+        ),
+        places={path: place(path) for path in _places(obj)},
+    )
+
+
+def _said_of_rule(rule_id: str, said: Mapping[str, Any]) -> SaidOfRule:
+    model = shape.rule_shape(rule_id).model_validate_json(json.dumps(said))
+    given = {name: getattr(model, name) for name in model.model_fields_set}
+    return SaidOfRule(given.pop("mode", None), given.pop("fix", None), given)
+
+
+def _match(said: shape.MatchShape) -> Match:
+    return Match(
+        namespaces=None if said.namespaces is None else tuple(said.namespaces),
+        excluded_namespaces=None if said.excluded_namespaces is None else tuple(said.excluded_namespaces),
+        namespace_selector=_selector(said.namespace_selector),
+        object_selector=_selector(said.object_selector),
+        kinds=None if said.kinds is None else tuple(said.kinds),
+    )
+
+
+def _selector(said: shape.LabelSelector | None) -> Selector | None:
+    if said is None:
+        return None
+    labels = [Requirement(key, "In", (value,)) for key, value in said.match_labels.items()]
+    return Selector(
+        (*labels, *(Requirement(one.key, one.operator, tuple(one.values)) for one in said.match_expressions))
+    )
+
+
+def _assumed(said: shape.AssumeShape) -> dict[str, Any]:
+    """Field of `Assumed` → value, of what the policy says."""
+    found = {name: getattr(said, name) for name in said.model_fields_set}
+    for name in ("download_bandwidth", "disk_bandwidth"):
+        if name in found:
+            found[name] = quantity.parse(found[name])
+    if "gpu" in found:
+        found["gpu"] = gpu.parse(found["gpu"])
+    if "registries" in found:
+        found["registries"] = tuple(found["registries"])
+    return found
+
+
+def _known(name: str, said: shape.KnownReleaseShape) -> KnownRelease:
+    options = {
+        option.dest or _dest(option.flags): option.model_dump(exclude={"dest"}, exclude_defaults=True)
+        for option in said.options
+    }
+    return KnownRelease(name, said.like, tuple(said.removed), options)
 
 
 def _dest(flags: Iterable[str]) -> str:
@@ -241,69 +316,25 @@ def _dest(flags: Iterable[str]) -> str:
     return long[0].lstrip("-").replace("-", "_")
 
 
-def _names(model: type[BaseModel]) -> list[str]:
-    return [info.alias or name for name, info in model.model_fields.items()]
+def _exception(said: shape.ExceptionShape, policy: str, place: str) -> PolicyException:
+    expires = ends(said.expires)
+    assert expires is not None  # noqa: S101 - it was checked
+    return PolicyException(
+        tuple(said.rules), _match(said.match), said.reason.strip(), said.owner.strip(), expires, said.expires, policy,
+        place,
+    )  # fmt: skip
 
 
-def _nearest(word: str, words: Iterable[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(word, list(words), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-_ALLOWED = {
-    "": ("apiVersion", "kind", "metadata", "spec"),
-    "metadata": ("name", "labels", "annotations"),
-    "spec": tuple(_names(_Spec)),
-    "spec.enforce": tuple(_names(_Enforce)),
-    "spec.mutate": tuple(_names(_Mutate)),
-    "spec.assume": tuple(_names(_Assume)),
-    "spec.releases": tuple(_names(_Releases)),
-}
+def _places(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
+    """Every place of `spec`."""
+    queue = [FieldPath(("spec",))]
+    for path in queue:  # grows while it is walked
+        yield path
+        queue += _below(path, obj)
 
 
-def _problems(error: ValidationError, at: FieldPath, allowed: Iterable[str] = ()) -> list[tuple[FieldPath, str]]:
-    """pydantic's errors as (path, message) with the words allowed there."""
-    out = []
-    for problem in error.errors():
-        place = at.join(*problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            word, siblings = str(place.parts[-1]), list(allowed) or _ALLOWED.get(str(FieldPath(place.parts[:-1])), ())
-            message = f"unknown field{_nearest(word, siblings)}"
-            if siblings:
-                message += f" (allowed: {', '.join(siblings)})"
-        elif problem["type"] == "missing":
-            message = "required, but absent"
-        else:
-            message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {problem['input']!r}"
-            if place.parts[-1:] == ("mode",) and problem["input"] is False:
-                message += ": YAML reads an unquoted `off` as false; the word is `ignore`"
-        out.append((place, message))
-    return out
-
-
-def _apply(policy: Policy, document: _Document, rules: _Rules) -> Policy:
-    settings = dict(policy.settings)
-    for rule_id, (own, setting) in rules.items():
-        before = settings[rule_id]
-        said = parameters(type(before.rule)).model_validate(own).model_dump(exclude_unset=True)
-        settings[rule_id] = Setting(
-            rule=replace(before.rule, **said),
-            mode=setting.mode or before.mode,
-            fix=before.fix if setting.fix is None else setting.fix,
-        )
-    spec = document.spec
-    return replace(
-        policy,
-        name=document.metadata.name,
-        settings=settings,
-        assume=Assume(
-            gpu=gpu.parse(spec.assume.gpu) if spec.assume.gpu else policy.assume.gpu,
-            nodes=spec.assume.nodes or policy.assume.nodes,
-            download_rate=quantity.try_parse(spec.assume.download_rate) or policy.assume.download_rate,
-        ),
-        enforce=Enforce(spec.enforce.owned_pods or policy.enforce.owned_pods),
-        mutate_workloads=policy.mutate_workloads if spec.mutate.workloads is None else spec.mutate.workloads,
-        trust_mutation=policy.trust_mutation if spec.trust_mutation is None else spec.trust_mutation,
-    )
+def _below(path: FieldPath, obj: Mapping[str, Any]) -> list[FieldPath]:
+    value = path.get(obj)
+    if isinstance(value, Mapping):
+        return [path / key for key in value]
+    return [path / index for index in range(len(value))] if isinstance(value, list) else []

@@ -1,0 +1,73 @@
+"""Label selectors with Kubernetes' own semantics (k8s.io/apimachinery pkg/apis/meta/v1 LabelSelectorAsSelector)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One condition on one label."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str], *, whole: bool = True) -> bool | None:
+        """Whether labels fulfil it; None where that depends on labels that are not known (`whole` is False)."""
+        value = labels.get(self.key)
+        if value is None and not whole:
+            return None
+        if self.operator == "In":
+            return value is not None and value in self.values
+        if self.operator == "NotIn":
+            return value is None or value not in self.values
+        return (value is not None) is (self.operator == "Exists")
+
+
+@dataclass(frozen=True)
+class Selector:
+    """All of these conditions; none at all selects everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def selects(self, labels: Mapping[str, str], *, whole: bool = True) -> bool | None:
+        """Whether it selects an object with these labels; `whole`: it has no others."""
+        return every(one.holds(labels, whole=whole) for one in self.requirements)
+
+
+def every(answers: Iterable[bool | None]) -> bool | None:
+    """The conjunction of answers that may be unknown (None): one False decides."""
+    unknown = False
+    for answer in answers:
+        if answer is False:
+            return False
+        unknown = unknown or answer is None
+    return None if unknown else True
+
+
+def key_problem(key: str) -> str | None:
+    """Why no label can have this key (k8s.io/apimachinery pkg/util/validation IsQualifiedName), None where one can."""
+    domain, slash, name = key.rpartition("/")
+    if slash and not (0 < len(domain) <= 253 and _DOMAIN.fullmatch(domain)):
+        return f"{key!r} is no label key: {domain!r} before the slash is no DNS name in lower case"
+    if not _NAME.fullmatch(name):
+        return (
+            f"{key!r} is no label key: letters, digits, -, _ and . only, 1 to 63 of them, a letter or digit at each end"
+        )
+    return None
+
+
+def value_problem(value: str) -> str | None:
+    """Why no label can have this value (IsValidLabelValue), None where one can."""
+    if value and not _NAME.fullmatch(value):
+        return f"{value!r} is no label value: letters, digits, -, _ and . only, up to 63, a letter or digit at each end"
+    return None
