@@ -7,12 +7,12 @@ own blocks from one pool, and a block id costs one page in each of a group's lay
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
-from webhook.memory import parallel, shape, weights
+from webhook.memory import parallel, parts, shape, weights
 from webhook.memory.settings import Settings
 from webhook.model import Model
 from webhook.release import Release
@@ -22,7 +22,7 @@ HYBRID_SINCE = Release(0, 9, 1)
 """The hybrid KV cache manager: before, layers with a window are stored like the others."""
 ENCODERS = ("bert", "roberta", "xlm-roberta", "modernbert", "nomic_bert", "eurobert", "distilbert", "new", "gte")
 """Encoder-only families: their attention stores nothing."""
-ATTENTION = ("full_attention", "sliding_attention", "chunked_attention")
+ATTENTION = ("full_attention", "sliding_attention", "chunked_attention", "cross_attention")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Group:
     block_tokens: int
     """Tokens of one block; 0: a block holds a whole state."""
     window: int = 0
+    """Tokens that stay: of a sliding window or a chunk, or of the encoder; 0: all of them."""
     states: int = 1
     """Blocks of a request in a group that holds states."""
 
@@ -67,8 +68,10 @@ def _blocks(group: Group, tokens: int, settings: Settings) -> int:
     if not group.block_tokens:
         return group.states
     tokens = max(1, tokens)
+    if group.kind == "cross_attention":
+        return ceil(group.window / group.block_tokens)
     if group.kind == "full_attention":
-        tokens = ceil(tokens / settings.parallel.dcp)
+        tokens = ceil(tokens / settings.parallel.context)
         return ceil(tokens / group.block_tokens)
     flight = settings.max_num_batched_tokens
     if settings.release >= Release(0, 28):
@@ -85,6 +88,11 @@ PER_HEAD = {  # --kv-cache-dtype → (bytes for each element, bytes for each key
     "turboquant_k8v4": (0.75, 2.0), "turboquant_4bit_nc": (0.5, 3.0), "turboquant_k3v4_nc": (0.4375, 3.0),
     "turboquant_3bit_nc": (0.375, 3.0), "ultraquant_4bit": (0.5 + 1 / 32, 0.0),
 }  # fmt: skip
+
+
+def is_known(dtype: str) -> bool:
+    """Whether the bytes of a `--kv-cache-dtype` are described here (0.33 takes names of plugins, too)."""
+    return dtype in KV_BYTES or dtype in PER_HEAD or dtype.startswith("fp8") or dtype in ("int8", "nvfp4_ds_mla")
 
 
 def element_bytes(model: Model, settings: Settings) -> tuple[float, float]:
@@ -149,17 +157,27 @@ def attention_bytes(model: Model, settings: Settings, kind: str) -> int | None:
     return int(heads * ((keys + values) * each + 2 * vector))
 
 
+STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""Of an element of a recurrent state; else the model's dtype."""
+
+
 def state_bytes(model: Model, settings: Settings, kind: str) -> int | None:
     """Bytes of one sequence's state in one layer of a rank (vLLM 0.33 layers/mamba/mamba_utils.py)."""
     tp = settings.parallel.tp
     draft = settings.speculative.tokens if settings.speculative and settings.speculative.layers else 0
-    wide = 4 if model.config.get("mamba_ssm_dtype", model.config.get("mamba_ssm_cache_dtype")) == "float32" else None
+    stored, own = settings.state_dtypes
+    own = own or stored or model.config.get("mamba_ssm_dtype", model.config.get("mamba_ssm_cache_dtype"))
+    narrow = STATE_BYTES.get(stored or "", settings.dtype)
+    wide = STATE_BYTES.get(str(own), narrow)
     if kind == "linear_attention":
         if (sizes := shape.delta_net(model)) is not None:
             keys, values, _, kernel = sizes
             key = shape.number(model.config, "linear_key_head_dim") or 128
-            convolution = (2 * keys + values) // tp * (kernel - 1 + draft) * settings.dtype
-            return convolution + values // tp * key * (wide or settings.dtype)
+            convolution = (2 * keys + values) // tp * (kernel - 1 + draft) * narrow
+            return convolution + values // tp * key * wide
+        if model.kv_lora_rank and (kda := shape.delta_attention(model)) is not None:
+            width, heads, kernel = kda
+            return 3 * width // tp * (kernel - 1 + draft) * narrow + width // tp * (width // heads) * 4
         if model.num_attention_heads and model.head_dim and not model.kv_lora_rank:
             return model.num_attention_heads // tp * model.head_dim**2 * 4
         return None
@@ -168,17 +186,13 @@ def state_bytes(model: Model, settings: Settings, kind: str) -> int | None:
         if mixer is None:
             return None
         if not mixer.heads:
-            return mixer.inner // tp * (mixer.kernel - 1) * settings.dtype + mixer.inner // tp * mixer.state * (
-                wide or settings.dtype
-            )
+            return mixer.inner // tp * (mixer.kernel - 1) * narrow + mixer.inner // tp * mixer.state * wide
         groups = max(mixer.groups, tp)
         convolved = (mixer.inner + 2 * groups * mixer.state) // tp
-        return convolved * (mixer.kernel - 1 + draft) * settings.dtype + mixer.inner // tp * mixer.state * (
-            wide or settings.dtype
-        )
+        return convolved * (mixer.kernel - 1 + draft) * narrow + mixer.inner // tp * mixer.state * wide
     if kind == "conv":
         kernel = shape.number(model.config, "conv_L_cache") or 3
-        return (model.hidden_size or 0) // tp * (kernel - 1) * settings.dtype
+        return (model.hidden_size or 0) // tp * (kernel - 1) * narrow
     return None
 
 
@@ -190,15 +204,28 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
     last = layers if last is None else last
     shared = shape.number(model.config, "num_kv_shared_layers") or 0
     kinds = _kinds(model, first, min(last, layers - shared))
-    if last == layers and settings.speculative and settings.speculative.layers:
-        kinds["full_attention"] = kinds.get("full_attention", 0) + settings.speculative.layers
+    if last == layers and (drafted := _drafted(model, settings)):
+        kinds["full_attention"] = kinds.get("full_attention", 0) + drafted
     known = settings.speculative is None or settings.speculative.known
     if model.model_type == "falcon_h1":  # each layer has both
         kinds["mamba"] = kinds.get("full_attention", 0)
     kinds, known = _described(model, settings, kinds, known)
+    if _cross_tokens(model) and kinds:  # as many layers again, for the encoder's keys and values
+        known = known and settings.v1
+        kinds["cross_attention"] = kinds.get("full_attention", 0)
     if not kinds:
         return None
     return _grouped(model, settings, kinds, known)
+
+
+def _drafted(model: Model, settings: Settings) -> int:
+    """Layers of this model that take as much KV cache as the drafter's."""
+    speculative = settings.speculative
+    if speculative is None or not speculative.layers:
+        return 0
+    own = attention_bytes(model, settings, "full_attention")
+    other = attention_bytes(speculative.drafter, settings, "full_attention") if speculative.drafter else own
+    return ceil(speculative.layers * (other or own or 1) / (own or 1))
 
 
 def _kinds(model: Model, first: int, last: int) -> dict[str, int]:
@@ -224,7 +251,8 @@ def _described(model: Model, settings: Settings, kinds: dict[str, int], known: b
             known = False
             continue
         found[stored] = found.get(stored, 0) + count
-    return found, known and not _is_special(model)
+    described = not _is_special(model) and not settings.skipped_layers and is_known(settings.kv_cache_dtype)
+    return found, known and described
 
 
 def _is_special(model: Model) -> bool:
@@ -232,11 +260,26 @@ def _is_special(model: Model) -> bool:
     config = model.config
     shared = shape.number(config, "cla_share_factor") or 1
     return (
-        any(key in config for key in ("compress_ratios", "block_configs"))
+        "compress_ratios" in config
+        or len({one.heads_in_group for one in _nas_blocks(model) if one.heads_in_group > 0}) > 1
         or (shared > 1 and config.get("use_cla") is not False)
-        or config.get("is_encoder_decoder") is True
-        or model.model_type in ("deepseek_v4", "deepseek_v41", "mllama", "whisper", "phi4flash")
+        or (config.get("is_encoder_decoder") is True and not _cross_tokens(model))
+        or model.model_type in ("deepseek_v4", "deepseek_v41", "mllama", "phi4flash")
     )
+
+
+def _nas_blocks(model: Model) -> Iterator[parts.Block]:
+    """The layers of a NAS model; none of any other."""
+    if isinstance(blocks := model.config.get("block_configs"), list):
+        yield from (one for index in range(len(blocks)) if (one := parts.block(model, index)) is not None)
+
+
+def _cross_tokens(model: Model) -> int:
+    """Tokens of the encoder that every request's cross attention stores (Whisper: 1,500 for 30 s); 0 where there are
+    none or that is not known."""
+    if model.config.get("is_encoder_decoder") is not True:
+        return 0
+    return shape.number(model.config, "max_source_positions") or 0
 
 
 def _grouped(model: Model, settings: Settings, kinds: dict[str, int], known: bool) -> Layout:
@@ -267,6 +310,9 @@ def _grouped(model: Model, settings: Settings, kinds: dict[str, int], known: boo
 
 
 def _window(model: Model, kind: str) -> int:
+    """Tokens that a group of this kind keeps at most; 0: all."""
+    if kind == "cross_attention":
+        return _cross_tokens(model)
     if kind == "sliding_attention":
         return model.sliding_window or 0
     return shape.number(model.config, "attention_chunk_size") or 0 if kind == "chunked_attention" else 0
@@ -277,7 +323,7 @@ def tokens(available: int, found: Layout, length: int, settings: Settings) -> in
     max_model_len."""
     count = max(0, available) // found.bytes_per_block
     if len(found.groups) == 1 and found.groups[0].block_tokens:
-        return count * found.groups[0].block_tokens * settings.parallel.dcp
+        return count * found.groups[0].block_tokens * settings.parallel.context
     if settings.release >= Release(0, 21) or any(not group.block_tokens for group in found.groups):
         return int(count / found.blocks(length, settings) * length)
     return count // len(found.groups) * found.block_size
@@ -288,7 +334,7 @@ def longest(available: int, found: Layout, ceiling: int, settings: Settings) -> 
     if found.bytes(ceiling, settings) <= available:
         return ceiling
     if len(found.groups) == 1 and found.groups[0].kind == "full_attention":
-        return max(0, available) // found.bytes_per_block * found.groups[0].block_tokens * settings.parallel.dcp
+        return max(0, available) // found.bytes_per_block * found.groups[0].block_tokens * settings.parallel.context
     low, high = 0, ceiling
     while low < high:
         middle = (low + high + 1) // 2

@@ -32,6 +32,16 @@ class Line:
         return {"floor": self.floor, "low": self.low, "likely": self.likely, "high": self.high}
 
 
+def plus(one: Line, other: Line) -> Line:
+    """Both together."""
+    if not other.high:
+        return one
+    return Line(
+        one.floor + other.floor, one.low + other.low, one.likely + other.likely, one.high + other.high,
+        ", ".join(note for note in (one.note, other.note) if note), one.source,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class GpuLedger:
     """One GPU's memory at start-up: the rank with the least room."""

@@ -41,6 +41,11 @@ class Parallel:
         """
         return self.tp * self.dp * self.pcp
 
+    @property
+    def context(self) -> int:
+        """Ranks over which the tokens of one request's full-attention KV cache are spread: DCP × PCP."""
+        return self.dcp * self.pcp
+
     def stages(self, layers: int) -> tuple[tuple[int, int], ...]:
         """First and past-the-last layer of each pipeline stage.
 

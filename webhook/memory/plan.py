@@ -16,6 +16,7 @@ from webhook.memory import (
     activations,
     budget,
     cuda_graphs,
+    draft,
     host,
     kv_cache,
     non_torch,
@@ -27,7 +28,7 @@ from webhook.memory import (
 )
 from webhook.memory.generations import GENERATIONS, OLDEST, possible
 from webhook.memory.kv_cache import Layout
-from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict
+from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict, plus
 from webhook.memory.parallel import gpus_needed, world_size
 from webhook.memory.settings import Settings
 from webhook.memory.shape import Shape
@@ -189,7 +190,7 @@ def _stage(
     args: EngineArgs, model: Model, resolved: Settings, whole: Line, found: weights.Checkpoint, stage: int
 ) -> Judged:
     allowed = budget.line(whole, resolved)
-    loaded = weights.line(found, model, resolved, stage)
+    loaded = plus(weights.line(found, model, resolved, stage), draft.line(model, resolved, stage))
     peak = activations.line(model, resolved, stage)
     graphs = cuda_graphs.line(model, resolved)
     other = non_torch.line(resolved)

@@ -11,7 +11,7 @@ from webhook.gpu import Gpu
 from webhook.memory import parallel, quantisation
 from webhook.memory.parallel import Parallel
 from webhook.memory.quantisation import Scheme
-from webhook.model import Model, derived_max_model_len
+from webhook.model import Model, by_id, derived_max_model_len
 from webhook.quantity import GI
 from webhook.release import Release
 
@@ -57,6 +57,10 @@ class Settings:
     vision_replicated: bool
     """`--mm-encoder-tp-mode data`: every tensor-parallel rank holds the whole tower."""
     capability: tuple[int, int] | None
+    state_dtypes: tuple[str | None, str | None]
+    """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None where they are left to the model."""
+    skipped_layers: bool
+    """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
     vendor: str
     unified_memory: bool
     """The GPU's memory is the host's (GB10, Jetson)."""
@@ -73,6 +77,10 @@ class Speculative:
     """Attention layers that the drafter adds to the KV cache."""
     known: bool
     """False where the drafter's size is not known here."""
+    drafter: Model | None = None
+    """The draft model, where the catalogue knows it."""
+    tp: int | None = None
+    """`draft_tensor_parallel_size`; None: the target's."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +154,8 @@ def resolve(
         flashinfer=_is_flashinfer(given, env, release, capability),
         vision_replicated=given.get("mm_encoder_tp_mode") == "data",
         capability=capability,
+        state_dtypes=(_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
+        skipped_layers=bool(given.get("kv_cache_dtype_skip_layers")),
         vendor=(gpu.vendor if gpu else "nvidia").lower(),
         unified_memory=bool(gpu and gpu.unified_memory),
         env=env,
@@ -283,9 +293,13 @@ def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
         return Speculative(method or "ngram", tokens, 0, True)
     if method.endswith("mtp") or (not config.get("model") and model.num_nextn_predict_layers):
         return Speculative("mtp", tokens, max(1, model.num_nextn_predict_layers), True)
+    cut = _whole(config.get("draft_tensor_parallel_size"))
+    row = by_id(str(config.get("model"))) if config.get("model") else None
+    drafter = row.value if row else None
     if method in ("eagle", "eagle3"):
-        return Speculative(method, tokens, 1, False)
-    return Speculative(method or "draft_model", tokens, 0, False)
+        return Speculative(method, tokens, 1, False, drafter, cut)
+    layers = (drafter.num_hidden_layers or 0) if drafter else 0
+    return Speculative(method or "draft_model", tokens, layers, drafter is not None, drafter, cut)
 
 
 def _lora(given: Mapping[str, Any]) -> Lora | None:
@@ -296,6 +310,10 @@ def _lora(given: Mapping[str, Any]) -> Lora | None:
         rank=_whole(given.get("max_lora_rank")) or 16,
         sharded=bool(given.get("fully_sharded_loras")),
     )
+
+
+def _named(value: object) -> str | None:
+    return value if isinstance(value, str) and value != "auto" else None
 
 
 def _whole(value: object) -> int | None:

@@ -17,7 +17,7 @@ from webhook.memory.quantisation import DTYPE_BYTES, STORED_BYTES, Scheme
 from webhook.memory.settings import Settings
 from webhook.memory.shape import Shape
 from webhook.model import Model
-from webhook.quantity import GI, human
+from webhook.quantity import human
 from webhook.release import Release
 
 SOURCE = "vLLM 0.33 model_executor/layers/linear.py, vocab_parallel_embedding.py, fused_moe/config.py"
@@ -351,9 +351,6 @@ def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Lin
         note += f", up to {human(settings.cpu_offload)} offloaded to the host"
     spread = found.doubt.spread * loaded
     low, high = max(0.0, likely - spread - 0.3 * slots), likely + spread + 0.3 * slots
-    if settings.speculative and not settings.speculative.known:
-        high += 2 * GI
-        note += ", and a draft model of unknown size"
     return Line(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
 
 
