@@ -170,7 +170,7 @@ def test_a_value_is_typed_as_that_release_does(flag: str, release: str, text: st
         ("--compilation-config", "0.12.0", "3", "Value 3 cannot be converted to CompilationConfig."),
         ("--enable-chunked-prefill", "0.7.3", "yes", "Invalid boolean value: yes. Expected 'true' or 'false'."),
         ("--lora-modules", "0.27.1", "/adapters/sql", "Invalid JSON format for --lora-modules: /adapters/sql"),
-        ("--speculative-config", "0.27.1", "[" * 100_000, "cannot be converted to loads."),
+        ("--speculative-config", "0.27.1", "[" * 60_000, "cannot be converted to loads."),
     ],
 )  # fmt: skip
 def test_a_value_of_the_wrong_type_is_an_error(flag: str, release: str, text: str, message: str) -> None:

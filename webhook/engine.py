@@ -8,7 +8,7 @@ from typing import Any
 
 from webhook import args, command, gpu, group, model, quantity, release, volumes
 from webhook.args import EngineArgs, Releases
-from webhook.command import Command
+from webhook.command import Budget, Command
 from webhook.facts import Fact, Facts
 from webhook.gpu import Accelerator, Placement
 from webhook.group import Group
@@ -252,9 +252,18 @@ def _shm(engine: Engine) -> Shm:
     return Shm(CONTAINER_RUNTIME_SHM, False, at / "volumes")
 
 
-def read(workload: Workload, container: Container, facts: Facts, releases: Releases | None = None) -> Engine | None:
-    """Reads one container; None where it does not run vLLM. `releases`: what a policy says of vLLM's releases."""
-    found = command.resolve(workload, container, facts.config_maps)
+def read(
+    workload: Workload,
+    container: Container,
+    facts: Facts,
+    releases: Releases | None = None,
+    budget: Budget | None = None,
+) -> Engine | None:
+    """Reads one container; None where it does not run vLLM.
+
+    `releases`: what a policy says of vLLM's releases; `budget`: what reading the object's scripts may cost.
+    """
+    found = command.resolve(workload, container, facts.config_maps, budget)
     if found is None:
         return None
     image = container.spec.get("image")

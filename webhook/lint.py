@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from webhook import engine, workload
+from webhook.command import ALL_WORK, Budget
 from webhook.engine import Engine
 from webhook.facts import Assumed, Fact, Facts
 from webhook.patch import Edit, fits
@@ -184,10 +185,11 @@ def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -
     except Exception as error:
         errors.append(_error("workload", error))
         return
+    budget = Budget(ALL_WORK)
     for one in workloads:
         for container in one.containers:
             try:
-                found = engine.read(one, container, facts, policy.releases)
+                found = engine.read(one, container, facts, policy.releases, budget)
             except Exception as error:
                 errors.append(_error("engine", error))
                 continue

@@ -12,7 +12,7 @@ from typing import Any
 
 from webhook.args.flags import Parser, Releases, Table
 from webhook.args.grammar import Problem, Reading, read
-from webhook.args.tokens import prepare
+from webhook.args.tokens import Token, prepare, tokens_of
 from webhook.command import Command
 from webhook.path import FieldPath
 from webhook.release import Release, neighbours
@@ -85,9 +85,13 @@ class EngineArgs:
         return str(model) if model and "model" not in self.unresolved else None
 
 
-_MOST_WORDS = 500
+_MOST_WORDS = 300
 """More than anybody writes; a longer command is not read, so that no manifest can keep the server busy."""
+_MOST_TEXT = 1 << 16
+"""The same in characters."""
 _MOST_SUGGESTIONS = 20
+_LONGEST_FLAG = 100
+"""Nothing is near to a longer one."""
 
 
 def parse(command: Command, release: Release | None, releases: Releases | None = None) -> EngineArgs:
@@ -97,7 +101,7 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
     parser, newest = table.parser, table.releases[-1]
     lower, upper = (newest, newest) if release is None else neighbours(release, table.releases)
     nearest = lower or upper or newest
-    if len(command.words) > _MOST_WORDS:
+    if len(command.words) > _MOST_WORDS or sum(len(word.text) for word in command.words) > _MOST_TEXT:
         return EngineArgs(release, defaults=parser(nearest, entry).defaults, open=f"{len(command.words)} words")
     if command.entry == "worker":
         return EngineArgs(release, defaults=parser(nearest, entry).defaults)
@@ -128,7 +132,7 @@ def _flags(command: Command) -> Iterable[str]:
     """The flags among the words, as the parser's table spells them: `--max_num_seqs=8` is `--max-num-seqs`, and
     `--compilation-config.mode` is `--compilation-config`."""
     for word in command.words:
-        if word.text.startswith("--") and len(word.text) > 2:
+        if word.text.startswith("--") and len(word.text) > 2 and len(word.text.partition("=")[0]) < _LONGEST_FLAG:
             yield word.text.partition("=")[0].partition(".")[0].replace("_", "-")
 
 
@@ -139,11 +143,12 @@ def _agree(
 
     Where none does, the one with the fewest problems, and of those the ones at words that every release refuses.
     """
+    tokens = tokens_of(command)
     tried: list[tuple[Release, Reading]] = []
     accepted: list[tuple[Release, Reading]] = []
     common: set[int] | None = None
     for release in candidates:
-        reading = _read(command, table.parser(release, entry))
+        reading = _read(command, tokens, table.parser(release, entry))
         if not reading.problems:
             accepted.append((release, reading))
             if not reading.abbreviated:
@@ -164,8 +169,8 @@ _WHOLE = -1
 """The index of a problem that is about no word."""
 
 
-def _read(command: Command, of_release: Parser) -> Reading:
-    words = prepare(command, of_release)
+def _read(command: Command, tokens: list[Token], of_release: Parser) -> Reading:
+    words = prepare(command, tokens, of_release)
     reading = read(of_release, words.tokens)
     if words.config is not None:
         reading.written["config"] = words.config
@@ -232,7 +237,8 @@ def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[Unkn
 
     spellings = tuple(parser.spellings)
     for number, (problem, flag) in enumerate(flags):
-        near = get_close_matches(flag, spellings, n=1, cutoff=0.75) if number < _MOST_SUGGESTIONS else ()
+        compared = number < _MOST_SUGGESTIONS and len(flag) < _LONGEST_FLAG
+        near = get_close_matches(flag, spellings, n=1, cutoff=0.75) if compared else ()
         life = parser.table.elsewhere(flag, parser.release)
         yield UnknownFlag(
             flag=flag,

@@ -59,9 +59,7 @@ class Words:
     """The file that `--config` names."""
 
 
-_REFERENCE = re.compile(
-    r"\$\((?P<pod>\w+)\)|\$\{\w{1,100}[^}]{0,100}\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`"
-)
+_REFERENCE = re.compile(r"\$\((?P<pod>\w+)\)|\$\{\w[^}]{0,200}\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`")
 
 
 def tokens_of(command: Command) -> list[Token]:
@@ -102,9 +100,9 @@ _OPTIMIZATION_LEVEL = Release(0, 12)
 """… and `--optimization-level 3` since here."""
 
 
-def prepare(command: Command, parser: Parser) -> Words:
-    """What argparse would get of `command` in the release of `parser`."""
-    words = Words(tokens_of(command))
+def prepare(command: Command, tokens: list[Token], parser: Parser) -> Words:
+    """What argparse would get of the command, whose tokens these are, in the release of `parser`."""
+    words = Words(list(tokens))
     if parser.entry == "serve":
         _model_first(words, parser)
     _config(words, command, parser)

@@ -98,7 +98,7 @@ _HUMAN_IN_JSON = re.compile(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b")
 def human_json_object(text: str) -> Any:
     """As `json_object`, with bare numbers such as 80m and 16K in it (vLLM 0.33 engine/arg_utils.py)."""
     parts = _STRING.split(text)
-    parts[::2] = [_HUMAN_IN_JSON.sub(lambda number: str(human_int(number[0])), part) for part in parts[::2]]
+    parts[::2] = [_HUMAN_IN_JSON.sub(lambda number: str(human_int(number[0])), part, 99) for part in parts[::2]]
     return json_object("".join(parts))
 
 

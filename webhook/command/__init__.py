@@ -6,6 +6,7 @@ vLLM, `kserve` how KServe hands arguments over, and `start` walks through them.
 """
 
 from webhook.command.start import resolve
+from webhook.command.tree import ALL_WORK, Budget
 from webhook.command.word import Command, Word
 
-__all__ = ["Command", "Word", "resolve"]
+__all__ = ["ALL_WORK", "Budget", "Command", "Word", "resolve"]

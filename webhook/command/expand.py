@@ -168,6 +168,11 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
     A reference to a variable that is not in the container's env stays as it is, and is unknown: an operator or
     another webhook may still add it.
     """
+    if "$" not in text:
+        return literal(text, path)
+    env.grown += 64 * text.count("$")
+    if env.grown > 64 * LIMIT:
+        return mystery(text[:64], "the text grows too long", path)
     pieces: list[Piece] = []
     plain: list[str] = []
     size = at = 0

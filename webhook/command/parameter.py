@@ -70,7 +70,8 @@ class Words:
 
     def _paid(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
         for segment in segments:
-            self.spend(1 + sum(1 + len(piece.text) // 32 for piece in segment.value))
+            each = 2 if segment.split else 32
+            self.spend(2 + sum(1 + len(piece.text) // each for piece in segment.value))
             yield segment
 
     # ── the parts of a word ──

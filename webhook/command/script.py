@@ -51,6 +51,7 @@ class Shell:
         """The command that is being visited replaces the shell."""
         self.depth: int = parent.depth + 1 if parent else 0
         self.budget: Budget = parent.budget if parent else Budget()
+        """What the script may still cost; one for the shell and its children."""
         self.detached = 0
         """In the background, a pipe, or a subshell."""
         self.branches = 0
@@ -379,10 +380,17 @@ _STATEMENTS: Mapping[str, Callable[[Shell, Node], Status]] = {
 """Kind of node → what follows it."""
 
 
-def shell(environment: Environment, files: dict[str, str], visit: Callable[[list[Value], Shell], None]) -> Shell:
-    """A shell in a container, before it has run anything."""
+def shell(
+    environment: Environment,
+    files: dict[str, str],
+    visit: Callable[[list[Value], Shell], None],
+    whole: Budget | None = None,
+) -> Shell:
+    """A shell in a container, before it has run anything. `whole`: what all scripts of the object may cost."""
     values: dict[str, Value | Array] = dict(environment.values)
-    return Shell(State(variables=values, exported=set(values), files=dict(files), rest=environment.rest), visit)
+    made = Shell(State(variables=values, exported=set(values), files=dict(files), rest=environment.rest), visit)
+    made.budget.whole = whole
+    return made
 
 
 def _after_options(argv: list[Value]) -> list[Value]:

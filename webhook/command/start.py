@@ -12,6 +12,7 @@ from webhook import workload as workloads
 from webhook.command import entry, images, kserve
 from webhook.command.entry import Join, Script, Serve
 from webhook.command.expand import Environment, environment, expand, items, mounts, string
+from webhook.command.tree import Budget, GiveUp
 from webhook.command.word import Command, Piece, Value, known, literal, mystery, reason_of, text_of, words_of
 from webhook.path import FieldPath
 from webhook.workload import JSON, Container, Workload
@@ -24,17 +25,26 @@ _MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_I
 
 _TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
 _SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
+_ITEMS = 1000
+"""Items of `command` and of `args` that are read."""
+_CHARACTERS = 1 << 16
+"""Characters of all of them. Linux itself takes no argument of more than 128 KiB."""
 _SIBLINGS = 8
 """How many other containers are asked whether they lead: a leader is among the first, if there is one."""
 
 
-def resolve(workload: Workload, container: Container, config_maps: Mapping[str, JSON] | None = None) -> Command | None:
+def resolve(
+    workload: Workload,
+    container: Container,
+    config_maps: Mapping[str, JSON] | None = None,
+    budget: Budget | None = None,
+) -> Command | None:
     """How `container` starts vLLM, or None where it does not run vLLM.
 
     `config_maps`: name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef`, `--config` and
-    mounted scripts.
+    mounted scripts. `budget`: what following all scripts of the object may cost.
     """
-    return _Resolver(workload, container, config_maps or {}).resolve()
+    return _Resolver(workload, container, config_maps or {}, budget).resolve()
 
 
 class _Found(Exception):  # noqa: N818 - a way out of the walk through a script
@@ -53,13 +63,20 @@ class _Seen:
 
 
 class _Resolver:
-    def __init__(self, workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> None:
+    def __init__(
+        self, workload: Workload, container: Container, config_maps: Mapping[str, JSON], budget: Budget | None
+    ) -> None:
         self.workload = workload
+        self.budget = budget
         self.container = container
         self.config_maps = config_maps
         self.image = string(container.spec.get("image"))
         self.env = environment(workload, container, config_maps)
         self.files = mounts(workload, container, config_maps)
+        self.characters = 0
+        """How many of `command` and `args` were read."""
+        self.complete = True
+        """`command` and `args` were read to their ends."""
         self.commands = self._list("command")
         self.args = self._list("args")
         given = "command" if self.commands else "args" if self.args else "image"
@@ -90,8 +107,12 @@ class _Resolver:
         one = name in self.container.places and place.parts[-1:] != (name,)
         values = []
         for index, item in enumerate(items(self.container.spec.get(name))):
-            path = place if one else place / index
-            value = expand(string(item), self.env, path)
+            path, text = place if one else place / index, string(item)
+            self.characters += len(text)
+            if index == _ITEMS or self.characters > _CHARACTERS:
+                self.complete = False
+                break
+            value = expand(text, self.env, path)
             values.append(tuple(Piece(p.text, p.unknown, p.path or path) for p in value))
         return values
 
@@ -205,12 +226,11 @@ class _Resolver:
         seen = _Seen()
 
         from webhook.command.script import shell  # here, because most containers have no script
-        from webhook.command.tree import GiveUp
 
         def visit(argv: list[Value], sh: Shell) -> None:
             self._visit(argv, sh, seen)
 
-        runner = shell(self.env, self.files, visit)
+        runner = shell(self.env, self.files, visit, self.budget)
         runner.state.positional = positional
         runner.state.zero = zero or literal("sh")
         try:
@@ -289,7 +309,7 @@ class _Resolver:
             if not other.init and other.path != self.container.path
         )
         for workload, other in itertools.islice(others, _SIBLINGS):
-            command = _Sibling(workload, other, self.config_maps).resolve()
+            command = _Sibling(workload, other, self.config_maps, self.budget).resolve()
             if command is not None and command.entry != "worker":
                 return True
         return False
@@ -327,7 +347,7 @@ class _Resolver:
             program=started.program,
             own_flags=started.own_flags,
             guessed=guessed,
-            complete=complete and not self.workload.completes & {"args"},
+            complete=complete and self.complete and not self.workload.completes & {"args"},
         )
 
     def _config(self, words: Sequence[Value]) -> dict[str, str]:

@@ -12,10 +12,17 @@ from webhook.command.word import Value, mystery
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Parser
 
-WORK = 100_000
-"""How far one script is followed: a command costs 10, each of its words 1. A start script has a few dozen commands."""
+WORK = 50_000
+"""How far one script is followed, in units of some 3 microseconds: a command costs 10, each of its words 2. The
+costliest of 129 start scripts in the field costs 1,044."""
+ALL_WORK = 2 * WORK
+"""The same for all scripts of one object, which may have hundreds of containers."""
 SIZE = 1 << 14
 """Characters of a script; larger ones are not read, for every one costs an admission request its time."""
+OPERATORS = 1000
+"""How many of `|&;<>(){}` and `[[` a script may have: at each error the parser goes back through all that is open. The
+most that was seen in the field is 80."""
+_OPERATORS = re.compile(rb"[|&;<>(){}]|\[\[")
 _STEP = 30
 """What a hundred steps of the parser cost. Among errors they cost half the text so far, which each one goes through."""
 
@@ -28,16 +35,22 @@ class GiveUp(Exception):  # noqa: N818
 
 
 class Budget:
-    """The work that one script may cost, whatever shells it starts."""
+    """The work that one script may cost, whatever shells it starts, or all scripts of an object."""
 
-    def __init__(self, most: int = WORK) -> None:
+    def __init__(self, most: int = WORK, whole: Budget | None = None) -> None:
         self.most = most
         self.spent = 0
+        self.whole = whole
+        """What this one is a part of."""
+
+    def take(self, work: int) -> bool:
+        """Whether the work was still to be had."""
+        self.spent += work
+        return (self.whole is None or self.whole.take(work)) and self.spent <= self.most
 
     def spend(self, work: int) -> None:
         """Raises GiveUp where the work is more than one script may cost."""
-        self.spent += work
-        if self.spent > self.most:
+        if not self.take(work):
             raise GiveUp
 
 
@@ -60,8 +73,7 @@ def _tree(text: bytes, budget: Budget) -> Node:
     """The tree of a text; the parser's work is part of the script's."""
 
     def stop(offset: int, error: bool) -> bool:
-        budget.spent += offset // 2 + _STEP if error else _STEP
-        return budget.spent > budget.most
+        return not budget.take(offset // 2 + _STEP if error else _STEP)
 
     try:
         return _parser().parse(lambda offset, _: text[offset:], progress_callback=stop).root_node
@@ -78,6 +90,10 @@ def parse(script: str, budget: Budget) -> tuple[Node, dict[str, Value]]:
         raise GiveUp
     text = raw = script.encode(errors="replace")
     budget.spend(len(raw) // 16)
+    operators = sum(1 for _ in itertools.islice(_OPERATORS.finditer(raw), OPERATORS + 1))
+    if operators > OPERATORS:
+        raise GiveUp
+    budget.spend(operators**2 // 100)
     root = _tree(raw, budget)
     blanks: dict[str, Value] = {}
     for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), 1000))):
