@@ -29,7 +29,7 @@ ORDER = [
     {"rules"},
     {"policy"},
     {"lint"},
-    {"repair"},
+    {"repair", "diagnose"},
     {"report"},
     {"review"},
     {"verdicts", "certs", "metrics"},

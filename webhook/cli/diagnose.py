@@ -1,0 +1,193 @@
+"""`podfit diagnose`: what a Pod died of, from its log, its Events and its status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from webhook.cli import edge
+from webhook.diagnose import Diagnosis, diagnose, events, of_pod
+from webhook.workload import JSON
+
+LIMIT = 64 << 20
+"""Bytes of one input; of a longer log the end, where it died, is read."""
+_POD = re.compile(
+    r"(?:(?P<kind>pods?|po|deploy(?:ments?)?|sts|statefulsets?|jobs?|rs|replicasets?|ds|"
+    r"daemonsets?)/)?(?P<name>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)"
+)
+_FILE_ENDS = (".log", ".txt", ".json", ".jsonl", ".yaml", ".yml", ".out", ".gz", ".md", ".err")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "diagnose",
+        help="what a Pod died of: from its log, events and status",
+        description="Tells what a vLLM Pod died of: the first cause, not what followed from it. Reads logs, "
+        "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or asks the cluster "
+        "about a Pod by its name.",
+        epilog="examples: kubectl logs --previous vllm-0 | podfit diagnose -\n"
+        "          podfit diagnose vllm-0 -n prod\n"
+        "          podfit diagnose crash.log events.txt --manifest deployment.yaml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "inputs", nargs="+", metavar="FILE|POD|-", help="a file, a Pod (or deploy/NAME …), - for standard input"
+    )
+    parser.add_argument(
+        "--manifest", metavar="FILE", help="the Pod or its workload, for its plan and the changes that help"
+    )
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="of the Pod in the cluster")
+    parser.add_argument("-c", "--container", metavar="NAME", help="of the Pod in the cluster; default: all that failed")
+    parser.add_argument("--context", metavar="NAME", help="kubectl's context")
+    edge.add_gpu(parser)
+    edge.add_models(parser)
+    edge.add_policy(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what was found; 0 also where a cause was: a diagnosis is an answer. 3 where something can't be read."""
+    from webhook.report import diagnosis
+
+    policy, facts = edge.policy(args.policy), edge.facts(args)
+    pod = _manifest(args.manifest) if args.manifest else None
+    cases, code = [], 0
+    for name in args.inputs:
+        try:
+            found = list(_diagnoses(name, args))
+        except edge.UnusableError as error:
+            print("\n".join(f"podfit: {line}" for line in error.lines), file=sys.stderr)
+            code = max(code, error.code)
+            continue
+        cases += [diagnosis.case(name, one, pod, policy, facts) for one in found]
+    if args.format == "json":
+        print(json.dumps({"results": [diagnosis.tree(one) for one in cases]}, indent=1, default=str))
+    else:
+        print("\n".join(diagnosis.text(one) for one in cases), end="")
+    return code
+
+
+def _manifest(name: str) -> JSON:
+    manifests = edge.read_manifests(name)
+    if manifests.errors:
+        raise edge.UnusableError([str(error) for error in manifests.errors], 3)
+    from webhook import workload
+
+    for document in manifests.documents:
+        if workload.find(document.object):
+            return document.object
+    raise edge.UnusableError(f"--manifest {name}: no Pod or workload in it", 3)
+
+
+def _diagnoses(name: str, args: argparse.Namespace) -> Iterator[Diagnosis]:
+    path = Path(name)
+    if name == "-":
+        yield from diagnose(_text(sys.stdin.buffer.read(LIMIT + 1)))
+    elif path.is_dir():
+        raise edge.UnusableError(f"{name}: a folder; name the files, or a Pod as pod/{path.name}", 3)
+    elif path.exists() or name.endswith(_FILE_ENDS) or (match := _POD.fullmatch(name)) is None:
+        yield from diagnose(_read(path))
+    else:
+        yield _live(match["kind"] or "pod", match["name"], args)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - LIMIT))
+            return _text(file.read())
+    except OSError as error:
+        raise edge.UnusableError(f"{path}: {(error.strerror or 'unreadable').lower()}", 3) from error
+
+
+def _text(data: bytes) -> str:
+    """A log may hold anything: what is no UTF-8 is no reason to see nothing."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # PowerShell's `>`
+        return data.decode("utf-16", "replace")
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+
+
+# ── A live Pod ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
+    """Asks the cluster with kubectl, which knows the user's contexts and how to sign in."""
+    pod = _get(args, kind, name)
+    shown = pod
+    if pod.get("kind") != "Pod":
+        pod = _worst(args, pod)
+    pod_name = str(pod["metadata"]["name"])
+    listed = json.loads(
+        _kubectl(args, "get", "events", "--field-selector", f"involvedObject.name={pod_name}", "-o", "json")
+    )
+    seen = [event for one in listed.get("items", []) if (event := events.from_object(one))]
+    logs = "\n".join(_log(args, pod_name, container) for container in _containers(args, pod))
+    return of_pod(pod, logs, seen, shown)
+
+
+def _get(args: argparse.Namespace, kind: str, name: str) -> dict[str, Any]:
+    found = json.loads(_kubectl(args, "get", kind, name, "-o", "json"))
+    return found if isinstance(found, dict) else {}
+
+
+def _worst(args: argparse.Namespace, workload: dict[str, Any]) -> dict[str, Any]:
+    """Of a workload's Pods the one that restarted most, or is not ready."""
+    labels = workload.get("spec", {}).get("selector", {}).get("matchLabels") or {}
+    if not labels:
+        raise edge.UnusableError(f"{workload.get('kind')} has no selector by labels: name one of its Pods", 3)
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    pods = json.loads(_kubectl(args, "get", "pods", "-l", selector, "-o", "json")).get("items", [])
+    if not pods:
+        raise edge.UnusableError(f"no Pod has the labels {selector}", 3)
+    return max(pods, key=_trouble)
+
+
+def _trouble(pod: dict[str, Any]) -> tuple[bool, int]:
+    statuses = pod.get("status", {}).get("containerStatuses") or []
+    ready = bool(statuses) and all(one.get("ready") for one in statuses)
+    return not ready, sum(one.get("restartCount", 0) for one in statuses)
+
+
+def _containers(args: argparse.Namespace, pod: dict[str, Any]) -> list[str]:
+    """Those whose log may say something: the one asked for, else all that ended or restarted, else all."""
+    if args.container:
+        return [args.container]
+    status = pod.get("status", {})
+    statuses = [one for key in ("initContainerStatuses", "containerStatuses") for one in status.get(key) or []]
+    failed = [one["name"] for one in statuses if one.get("restartCount") or "terminated" in (one.get("state") or {})]
+    return failed or [one["name"] for one in statuses if "waiting" not in (one.get("state") or {})]
+
+
+def _log(args: argparse.Namespace, pod: str, container: str) -> str:
+    """The log of the start that failed, else of the one that runs."""
+    for which in (["--previous"], []):
+        try:
+            return _kubectl(args, "logs", pod, "-c", container, *which, f"--limit-bytes={LIMIT}")
+        except edge.UnusableError:
+            continue
+    return ""
+
+
+def _kubectl(args: argparse.Namespace, *words: str) -> str:
+    program = shutil.which("kubectl")
+    if program is None:
+        raise edge.UnusableError(f"{words[2]}: no such file, and there is no kubectl to ask a cluster about a Pod", 3)
+    where = [
+        *(["--context", args.context] if args.context else []),
+        *(["-n", args.namespace] if args.namespace else []),
+    ]
+    done = subprocess.run([program, *where, *words], capture_output=True, check=False, timeout=60)
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        raise edge.UnusableError(f"kubectl {' '.join(words[:3])}: {said[-1]}", 3)
+    return _text(done.stdout)

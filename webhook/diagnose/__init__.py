@@ -1,0 +1,143 @@
+"""What a Pod died of, from its log, its Events and its status: the first cause, not what followed from it.
+
+The order of proof: what the kubelet says of the container (`OOMKilled` is proof, exit code 137 is not); the first error
+in the log that nothing survived; Events that nothing solved; last, symptoms that fit one cause better than others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from webhook import manifest
+from webhook.diagnose import events, line, log, status
+from webhook.diagnose.cause import Cause, Signature
+from webhook.diagnose.sighting import Sighting
+from webhook.diagnose.status import Word
+from webhook.rule import Plane
+from webhook.workload import JSON
+
+EVIDENCE = 5
+"""Lines that are shown of a cause."""
+_KILLED = (137, 143)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found in one file, or for one Pod."""
+
+    cause: Cause | None
+    signature: Signature | None
+    evidence: tuple[str, ...]
+    """The lines that say so; without a cause, an error that nobody knows, or an exit code, which proves nothing."""
+    line: int | None = None
+    then: tuple[str, ...] = ()
+    """Other causes that were seen and follow from the first, or are weaker."""
+    pod: JSON | None = None
+    """The Pod (or the workload) that the input holds."""
+
+    @property
+    def plane(self) -> Plane | None:
+        """Where the cause lies."""
+        return self.signature.plane or self.cause.plane if self.cause and self.signature else None
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that find it in a manifest, the likeliest first."""
+        return self.signature.rules or self.cause.rules if self.cause and self.signature else ()
+
+    @property
+    def certainty(self) -> Literal["certain", "likely"] | None:
+        """Likely: only a symptom was seen."""
+        return None if self.signature is None else "likely" if self.signature.weak else "certain"
+
+
+_OBJECT = re.compile(r"^\s*\"?(?:kind|apiVersion)\"?\s*:|\"kind\"\s*:\s*\"", re.MULTILINE)
+
+
+def diagnose(text: str) -> list[Diagnosis]:
+    """What `text` says: a log, Events, `kubectl describe`, or objects as JSON or YAML. One diagnosis;
+    one a Pod where the objects are several Pods."""
+    if _OBJECT.search(text):
+        documents = [one.object for one in manifest.read(text, "").documents if one.object.get("kind")]
+        if documents:
+            return of_objects(documents)
+    return [of_text(text)]
+
+
+def of_text(text: str, words: Sequence[Word] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
+    """Of a log or what kubectl prints, beside what is known of the Pod already."""
+    lines = line.read(text)
+    rows, taken = events.from_lines(lines)
+    said = [*words, *status.from_lines(lines)]
+    rest = [one for index, one in enumerate(lines) if index not in taken]
+    return _decide(said, log.read(rest), [*more, *rows])
+
+
+def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
+    """Of Pods, Events and workloads."""
+    pods = [one for one in objects if one.get("kind") == "Pod" and isinstance(one.get("status"), Mapping)]
+    seen = [event for one in objects if one.get("kind") == "Event" and (event := events.from_object(one))]
+    seen += [event for one in objects for event in _conditions(one)]
+    others = [one for one in objects if one.get("kind") not in ("Pod", "Event")]
+    if len(pods) <= 1:
+        pod = pods[0] if pods else None
+        return [of_pod(pod, "", seen, pod or next((one for one in (*objects, *others) if one.get("spec")), None))]
+    return [
+        of_pod(pod, "", [event for event in seen if _name(pod) in ("", event.subject.partition("/")[2])])
+        for pod in pods
+    ]
+
+
+def of_pod(pod: JSON | None, text: str, seen: Sequence[events.Event] = (), shown: JSON | None = None) -> Diagnosis:
+    """Of one Pod, its log and its Events together."""
+    words = list(status.from_pod(pod)) if pod is not None else []
+    tail = "\n".join(word.message for word in words if word.log and word.message)
+    found = of_text(tail + "\n" + text if tail else text, words, seen)
+    return Diagnosis(found.cause, found.signature, found.evidence, found.line, found.then, shown or pod)
+
+
+def _name(pod: JSON) -> str:
+    metadata = pod.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
+
+
+def _conditions(obj: JSON) -> Iterator[events.Event]:
+    """A workload's conditions that tell of Pods that could not be made."""
+    held: Any = obj.get("status")
+    conditions = held.get("conditions") if isinstance(held, Mapping) and obj.get("kind") != "Pod" else None
+    for one in conditions if isinstance(conditions, list) else ():
+        if isinstance(one, Mapping) and one.get("type") == "ReplicaFailure" and one.get("status") == "True":
+            reason, message = str(one.get("reason") or ""), str(one.get("message") or "")
+            yield events.Event(reason, message, "", 0.0, f"{reason}: {message}")
+
+
+def _decide(words: Sequence[Word], read: log.LogReading, seen: Sequence[events.Event]) -> Diagnosis:
+    proofs = status.sightings(words)
+    reported = events.sightings(seen)
+    killed = any(word.exit_code in _KILLED and word.reason == "Error" for word in words)
+    strong = [one for one in reported if not one.signature.weak]
+    weak = [one for one in reported if one.signature.weak and killed]
+    order = [
+        *(one for one in proofs if not one.signature.weak),
+        *(one for one in read.sightings if not one.signature.weak),
+        *strong,
+        *weak,
+        *(one for one in read.sightings if one.signature.weak),
+        *(one for one in proofs if one.signature.weak),
+    ]
+    if order:
+        return _found(order)
+    if read.unexplained is not None:
+        return Diagnosis(None, None, (read.unexplained.raw.strip(),), read.unexplained.number)
+    ended = next((word for word in words if word.exit_code not in (None, 0)), None)
+    return Diagnosis(None, None, ended.evidence if ended else ())
+
+
+def _found(order: Sequence[Sighting]) -> Diagnosis:
+    first = order[0]
+    mine = [line for one in order if one.cause is first.cause for line in one.evidence]
+    then = dict.fromkeys(one.cause.id for one in order if one.cause is not first.cause)
+    return Diagnosis(first.cause, first.signature, tuple(dict.fromkeys(mine))[:EVIDENCE], first.line, tuple(then))

@@ -1,0 +1,161 @@
+"""Text → lines as the program wrote them: without colours, time stamps, and what collectors put around them.
+
+A log reaches us through `kubectl logs`, a container runtime's file, a collector's JSON, a terminal. Each wraps a line
+in its own way; what vLLM wrote is inside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Level = Literal["debug", "info", "warning", "error"]
+
+MAX_LINE = 4096
+"""Of a longer line only the beginning is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a log."""
+
+    number: int
+    """In the file, from 1."""
+    raw: str
+    """As it stands in the file, without colours."""
+    text: str
+    """What the program wrote: without the prefix of process, level, time and place."""
+    level: Level | None
+    """None: written without a logger, as tracebacks of a dying process are."""
+    source: str = """The process: "EngineCore_DP0 pid=123"."""
+
+
+_COLOUR = re.compile(
+    r"(?:\x1b|\\x1b|\\u001b|\\033|␛|\^\[)\[[0-9;]*[A-Za-z]|\[(?:0|1|\d{2}(?:;\d{1,3})*|0;\d{2})m(?!\])"
+)
+_WRAPPED = re.compile(
+    r"""(?:
+      \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|\s?[+-]\d\d:?\d\d)?\s+   # kubectl logs --timestamps, collectors
+    | (?:stdout|stderr)\s+[FP]\s+                                               # a container runtime's file (CRI)
+    | \[pod/[^\]\s]+\]\s+                                                       # kubectl logs --prefix
+    | [\w.-]+\s+\|\s                                                            # docker compose
+    )""",
+    re.VERBOSE,
+)
+_SOURCE = re.compile(
+    r"\(([A-Z][A-Za-z0-9_]*(?: (?:rank|pid|ip)=[\w.:]+,?)+|raylet|pid=\d+[^()]{0,40})\)\s?|\[(rank\d+)\]:\s?"
+)
+_LEVEL = re.compile(
+    r"(?:^|[\s\[|(:\"-])(?P<word>TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|"
+    r"EXCEPTION)(?=[\s\]|):\",-]|$)|(?:^|\s)level=[\"']?(?P<key>\w+)|"
+    r"^\[?(?P<letter>[DIWEF])(?=\d{3,4} \d\d:\d\d:\d\d)"
+)
+_PLACE = re.compile(r"^\s*\d\d-\d\d \d\d:\d\d:\d\d (?:\[[^\]\n]{1,120}:\d+\]|[\w./]+:\d+\]) ?")
+"""`04-22 15:14:02 [multiproc_executor.py:857]`, and `07-24 14:07:31 model_runner.py:692]` before 0.8."""
+_WARNS = re.compile(r"^(?:\S*: )?\w*Warning: |^\s*warnings\.warn\(|: \w*Warning: ")
+_LEVELS: dict[str, Level] = {
+    "trace": "debug", "debug": "debug", "d": "debug",
+    "info": "info", "information": "info", "notice": "info", "i": "info", "default": "info",
+    "warn": "warning", "warning": "warning", "w": "warning",
+    "error": "error", "err": "error", "critical": "error", "fatal": "error", "exception": "error", "e": "error",
+    "f": "error", "emergency": "error", "alert": "error", "panic": "error",
+}  # fmt: skip
+_MESSAGE_KEYS = ("message", "msg", "log", "textPayload", "text", "event", "body", "MESSAGE")
+_LEVEL_KEYS = ("levelname", "level", "severity", "lvl", "log.level", "loglevel")
+_TRACE_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "traceback", "stack_info", "error")
+
+
+def read(text: str) -> list[Line]:
+    """The lines of `text`. One of JSON is as many lines as its message has."""
+    lines: list[Line] = []
+    for number, raw in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
+        if raw:
+            lines += _read(number, raw[:MAX_LINE])
+    return lines
+
+
+def _read(number: int, raw: str) -> Iterator[Line]:
+    raw = _COLOUR.sub("", raw)
+    unwrapped = raw
+    while match := _WRAPPED.match(unwrapped):
+        unwrapped = unwrapped[match.end() :]
+    if unwrapped.startswith("{") and (record := _json(unwrapped)) is not None:
+        level = _record_level(record)
+        for text in _record_texts(record):
+            for part in text.replace("\r", "").split("\n"):
+                if part.strip():
+                    yield _plain(number, raw, _COLOUR.sub("", part), level)
+        return
+    yield _plain(number, raw, unwrapped, None)
+
+
+def _plain(number: int, raw: str, text: str, outer: Level | None) -> Line:
+    """A line of text; its own level wins over that of the record it came in (collectors call all of stderr errors)."""
+    source = ""
+    while match := _SOURCE.match(text):
+        source = source or match[1] or match[2]
+        text = text[match.end() :]
+    level = level_of(text) or outer
+    word = re.match(r"\s*(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b[: ]*", text)
+    if word and (place := _PLACE.match(text[word.end() :])):
+        text = text[word.end() + place.end() :]
+    if not source and (match := _SOURCE.search(text[:80])):
+        source = match[1] or match[2]
+    return Line(number, raw, text, level, source)
+
+
+def level_of(text: str) -> Level | None:
+    """The level a line is logged at, None where it says none."""
+    head = text[:160]
+    if "NCCL " in head:
+        # NCCL calls WARN what its caller then dies of.
+        return "info" if "NCCL INFO" in head else None
+    if match := _LEVEL.search(head):
+        found = match["word"] or match["key"] or match["letter"]
+        # `FATAL` in the middle of a sentence is no level: one stands at the beginning, or after a time.
+        if match.start() < 60 or match["key"]:
+            return _LEVELS.get(found.lower())
+    return "warning" if _WARNS.search(text[:300]) else None
+
+
+def _json(text: str) -> Mapping[str, Any] | None:
+    from json import JSONDecodeError, loads
+
+    try:
+        found = loads(text)
+    except (JSONDecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _record_level(record: Mapping[str, Any]) -> Level | None:
+    for key in _LEVEL_KEYS:
+        value = record.get(key)
+        if isinstance(value, str):
+            return _LEVELS.get(value.lower())
+        if isinstance(value, int) and not isinstance(value, bool):  # pino and Python: 30/20 information, 50/40 errors
+            return "error" if value >= 40 else "warning" if value == 30 and key == "levelno" else "info"
+    return None
+
+
+def _record_texts(record: Mapping[str, Any]) -> Iterator[str]:
+    for key in _MESSAGE_KEYS:
+        value = record.get(key)
+        if isinstance(value, str):
+            yield value
+            break
+        if isinstance(value, dict):
+            yield from _record_texts(value)
+            break
+    else:
+        inner = record.get("jsonPayload") or record.get("fields") or record.get("record")
+        if isinstance(inner, dict):
+            yield from _record_texts(inner)
+    for key in _TRACE_KEYS:
+        value = record.get(key)
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list) and all(isinstance(one, str) for one in value):
+            yield "".join(value)

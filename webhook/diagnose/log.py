@@ -1,0 +1,154 @@
+"""A log → what killed its program: the first cause that nothing survived, not what followed from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from webhook.diagnose.line import Line
+from webhook.diagnose.sighting import Compiled, Sighting, signatures
+
+_ALIVE = re.compile(
+    r"Application startup complete|\" 200 OK|\" 200$|Avg prompt throughput|Uvicorn running on|"
+    r"Started server process|Starting vLLM API server (?:\d+ )?on\b"
+)
+"""vLLM serves: what went wrong before was dealt with."""
+_DEAD = re.compile(
+    r"EngineDeadError|EngineCore encountered|EngineCore failed|[Ee]ngine core initialization failed|"
+    r"died unexpectedly|WorkerProc (?:hit|failed)|Engine process failed to start|Worker failed with error|"
+    r"WorkerProc initialization failed|Application startup failed|AsyncEngineDeadError|"
+    r"Engine loop is not running|Background loop|Exception in worker|died, exit code|died with exit|"
+    r"core dumped|terminate called|^\s*Killed\b|Fatal Python error|Error in engine|engine is dead|"
+    r"_log_task_completion|Error executing method|sys\.exit\(main\(\)\)|Shutting down|shutting down"
+)
+"""A process of the engine ends, or says that another did."""
+_BANNER = re.compile(r"vLLM API server version|vLLM server version")
+_LOADED = re.compile(r"Loading (?:model )?weights took|Model loading took|GPU KV cache size|# GPU blocks: [1-9]")
+_AGAIN = re.compile(r"\b[Rr]etrying\b|\b[Rr]etry \d|will retry|thrown while requesting|attempt \d+ (?:of|/)", re.ASCII)
+_QUOTED = re.compile(
+    r"Received request|[\"']?\b(?:prompt|messages|content|role|query|question|"
+    r"completion)\b[\"']?\s*[:=]\s*[\"'\[{]|Added request|\buser(?: (?:said|asked|message))?:|^\s*>|"
+    r"\bGET /|\bPOST /|Output: |output_text"
+)
+"""What a user of the model wrote, or the model answered: no word of ours."""
+_FRAME = re.compile(r"^\s*(?:File \"|raise \w|return |self\.|\^+|~+|[\w.]+ ?= ?\w+\(|#|//|logger\.|msg = |f?\"|')")
+"""A line of source in a traceback: its text is not what happened."""
+_PLAIN_ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Timeout)\b(?:: |$)|\bError: ")
+_CASCADE = re.compile(
+    _DEAD.pattern + r"|stack trace|root cause|leaked shared_memory|destroy_process_group|CancelledError|SystemExit"
+)
+CONTEXT = 120
+"""Lines before an error that may belong to its traceback: 0.33's longest through compilation is about a hundred."""
+_AFTER = 60
+
+
+@dataclass(frozen=True)
+class LogReading:
+    """What a log says."""
+
+    sightings: tuple[Sighting, ...]
+    """Strong ones in their order, then the weak."""
+    unexplained: Line | None
+    """The first error, where no cause is known for it."""
+    healthy: bool
+    """The program served at the end."""
+
+
+def read(lines: Sequence[Line]) -> LogReading:
+    """Looks for what the log's program died of."""
+    alive = [index for index, line in enumerate(lines) if _ALIVE.search(line.text) and line.level in (None, "info")]
+    dead = [index for index, line in enumerate(lines) if _DEAD.search(line.text)]
+    loaded = [index for index, line in enumerate(lines) if line.level == "info" and _LOADED.search(line.text)]
+    found: list[tuple[int, Compiled]] = []
+    error: Line | None = None
+    for index, line in enumerate(lines):
+        hit = _hit(lines, index)
+        if hit is not None and hit.signature.weak and error is not None:
+            continue  # what an error that nobody knows brought about
+        if hit is not None:
+            if not _survived(hit, index, lines, alive, dead, loaded):
+                found.append((index, hit))
+        elif error is None and _unexplained(line) and not any(at > index for at in alive):
+            error = line
+    started = max((index for index, line in enumerate(lines) if _BANNER.search(line.text)), default=-1)
+    now_alive = any(at > started for at in alive)
+    if started > 0 and now_alive and not any(index > started for index, _ in found):
+        found = []  # the last start of several succeeded
+    sightings = [_sighting(lines, index, one) for index, one in found]
+    strong = [one for one in sightings if not one.signature.weak]
+    weak = [one for one in sightings if one.signature.weak]
+    ends_dead = bool(dead) and (not alive or dead[-1] > alive[-1])
+    return LogReading((*strong, *weak), None if found else error, bool(alive) and not ends_dead)
+
+
+def _hit(lines: Sequence[Line], index: int) -> Compiled | None:
+    """The signature that a line fits, the first of the table; None for what is no error, or is tried again."""
+    line = lines[index]
+    if _AGAIN.search(line.text) or _FRAME.match(line.text) or _QUOTED.search(line.text):
+        return None
+    quiet = line.level in ("debug", "info", "warning")
+    around: str | None = None
+    symptom: Compiled | None = None
+    for one in signatures("log"):
+        if (quiet and not one.signature.any_level) or not one.pattern.search(line.text):
+            continue
+        if one.within or one.unless:
+            around = _traceback(lines, index) if around is None else around
+            if (one.unless and one.unless.search(around)) or (one.within and not one.within.search(around)):
+                continue
+        if not one.signature.weak:
+            return one
+        symptom = symptom or one
+    return symptom
+
+
+def _traceback(lines: Sequence[Line], index: int) -> str:
+    """The line and what stands above it of the same process, up to the head of its traceback; two lines below, where a
+    message goes on."""
+    source = lines[index].source
+    text = [lines[index].text]
+    for at in range(index - 1, max(-1, index - CONTEXT), -1):
+        line = lines[at]
+        if line.source != source:
+            continue
+        if line.level in ("info", "debug"):
+            break
+        text.append(line.text)
+        if line.text.startswith(("Traceback (most recent", "Process ")):
+            break
+    text += [
+        line.text
+        for line in lines[index + 1 : index + 3]
+        if line.source == source and line.level not in ("info", "debug")
+    ]
+    return "\n".join(text)
+
+
+def _survived(
+    hit: Compiled, index: int, lines: Sequence[Line], alive: Sequence[int], dead: Sequence[int], loaded: Sequence[int]
+) -> bool:
+    """vLLM went on after it."""
+    near = any(index - CONTEXT <= at <= index + _AFTER and _same_block(lines, at, index) for at in dead)
+    if any(at > index for at in alive):
+        return not near
+    early = hit.cause.plane in ("network", "config", "storage")
+    return early and not near and any(at > index for at in loaded)
+
+
+def _same_block(lines: Sequence[Line], at: int, index: int) -> bool:
+    """Nothing between the two says that vLLM is well."""
+    first, last = sorted((at, index))
+    return not any(_ALIVE.search(line.text) and "200" not in line.text for line in lines[first + 1 : last])
+
+
+def _unexplained(line: Line) -> bool:
+    if _AGAIN.search(line.text) or _QUOTED.search(line.text):
+        return False
+    if _PLAIN_ERROR.match(line.text):
+        return line.level in (None, "error") and not _CASCADE.search(line.text)
+    return False
+
+
+def _sighting(lines: Sequence[Line], index: int, one: Compiled) -> Sighting:
+    return Sighting(one.cause, one.signature, (lines[index].raw.strip(),), lines[index].number)

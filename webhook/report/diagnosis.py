@@ -1,0 +1,163 @@
+"""Diagnosis → the JSON that `podfit diagnose --format json` promises, and text for people."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.diagnose import Diagnosis
+from webhook.facts import Facts
+from webhook.lint import Report, lint
+from webhook.patch import json_patch
+from webhook.policy import Policy
+from webhook.repair import repair
+from webhook.report import plan
+from webhook.report import text as as_text
+from webhook.report.json import finding
+from webhook.rules import all_rules
+from webhook.workload import JSON
+
+
+@dataclass(frozen=True)
+class Case:
+    """A diagnosis beside the Pod it is about."""
+
+    file: str
+    diagnosis: Diagnosis
+    report: Report | None
+    """The Pod or its workload, judged; None where none is known."""
+    patch: list[dict[str, Any]]
+    """What podfit would change in it."""
+
+    @property
+    def rule(self) -> str | None:
+        """The rule that would have caught it: the one that finds it in the Pod, else the likeliest."""
+        known = [rule for rule in self.diagnosis.rules if rule in all_rules()]
+        found = {judged.rule for judged in self.report.findings} if self.report else set()
+        return next((rule for rule in known if rule in found), next(iter(known), None))
+
+
+def case(file: str, diagnosis: Diagnosis, pod: JSON | None, policy: Policy, facts: Facts) -> Case:
+    """The diagnosis with the plan of `pod`, and of the object in the file itself where none is given."""
+    shown = pod or diagnosis.pod
+    if shown is None:
+        return Case(file, diagnosis, None, [])
+    report = lint(shown, policy, facts, where="check")
+    edits = repair(shown, policy, facts)
+    return Case(file, diagnosis, report if report.results else None, json_patch(shown, edits))
+
+
+def tree(one: Case) -> dict[str, Any]:
+    """Plain JSON values."""
+    found = one.diagnosis
+    out: dict[str, Any] = {
+        "file": one.file,
+        "plane": found.plane,
+        "cause": found.cause.id if found.cause else None,
+        "evidence": list(found.evidence),
+        "rule": one.rule if found.cause else None,
+        "certainty": found.certainty,
+        "line": found.line,
+        "title": found.cause.title if found.cause else None,
+        "remedy": found.cause.remedy if found.cause else None,
+        "then": list(found.then),
+    }
+    if one.report is not None:
+        report = one.report
+        out["plans"] = [
+            {"container": result.engine.container.name, **plan.tree(result.engine)} for result in report.results
+        ]
+        out["findings"] = [finding(report, judged) for judged in report.findings if judged.mode != "ignore"]
+        out["patch"] = one.patch
+    return out
+
+
+def text(one: Case) -> str:
+    """What people read: the cause, the lines that say so, what helps, the Pod's plan and the changes."""
+    found = one.diagnosis
+    if found.cause is None or found.plane is None:
+        return _nothing(one.file, found)
+    where = f"{one.file}:{found.line}" if found.line else one.file
+    plane = f"[{as_text.PLANES[found.plane]}]"
+    sure = "" if found.certainty == "certain" else " (likely: only a symptom was seen)"
+    out = [f"{as_text.clean(where)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
+    out += _evidence(found.evidence)
+    if found.then:
+        out += _labelled("then", "also seen: " + ", ".join(found.then))
+    out += _labelled("help", found.cause.remedy)
+    if one.rule:
+        out += _labelled("rule", _rule(one))
+    return "\n".join([*out, *_pod(one)]) + "\n"
+
+
+def _nothing(file: str, found: Diagnosis) -> str:
+    if not found.evidence:
+        return f"{as_text.clean(file)}: no failure seen\n"
+    where = f"{file}:{found.line}" if found.line else file
+    said = "an error that podfit does not know" if found.line else "it ended, and nothing here says why"
+    out = [f"{as_text.clean(where)}: {said}", *_evidence(found.evidence)]
+    if any("137" in line for line in found.evidence):
+        out += _labelled(
+            "help",
+            (
+                "137 is SIGKILL: the kubelet's, after a probe failed, as well as the kernel's. See the Pod's "
+                "Events (kubectl describe pod) and its last log (kubectl logs --previous)."
+            ),
+        )
+    return "\n".join(out) + "\n"
+
+
+def _evidence(lines: Sequence[str]) -> list[str]:
+    out = []
+    for index, line in enumerate(lines):
+        shown = as_text.one_line(line)
+        shown = shown if len(shown) <= 2 * as_text.WIDTH else shown[: 2 * as_text.WIDTH - 1] + "…"
+        out += _labelled("evidence" if index == 0 else "", shown)
+    return out
+
+
+def _labelled(label: str, words: str) -> list[str]:
+    return textwrap.wrap(
+        words, as_text.WIDTH, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _rule(one: Case) -> str:
+    """What the rule says of the Pod, where it is known and says something."""
+    judged = next((judged for judged in one.report.findings if judged.rule == one.rule), None) if one.report else None
+    if judged is not None:
+        return (
+            f"{one.rule} finds it in the manifest: {as_text.one_line(judged.finding.message)} ({judged.finding.path})"
+        )
+    if one.report is not None:
+        return f"{one.rule} is about this, but finds nothing in this Pod (podfit explain {one.rule})"
+    return f"{one.rule} would have caught it in the manifest (podfit explain {one.rule})"
+
+
+def _pod(one: Case) -> list[str]:
+    if one.report is None:
+        return []
+    out = []
+    for result in one.report.results:
+        head = f"plan of container {result.engine.container.name!r} of {as_text.subject(one.report)}"
+        out += ["", as_text.clean(head), *textwrap.indent(plan.table(result.engine).rstrip(), "  ").splitlines()]
+        for judged in result.findings:
+            if judged.mode in ("deny", "warn"):
+                out += ["", textwrap.indent(as_text.block(judged, f"{judged.mode}  "), "  ")]
+    if one.patch:
+        out += ["", "what `podfit fix` would change:", *(f"  {line}" for line in _changes(one))]
+    return out
+
+
+def _changes(one: Case) -> list[str]:
+    """The patch as a person reads it: place and value."""
+    from json import dumps
+
+    return [
+        f"{operation['op']:<8}{operation['path']}"
+        + (f"  {dumps(operation['value'], ensure_ascii=False)}" if "value" in operation else "")
+        for operation in one.patch
+    ]
