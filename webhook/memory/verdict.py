@@ -20,6 +20,7 @@ from webhook.memory.ledger import Cause, GpuLedger, Verdict
 from webhook.memory.settings import Settings
 from webhook.memory.weights import Checkpoint
 from webhook.quantity import human
+from webhook.release import Release
 
 SIZES = (
     "tensor_parallel_size",
@@ -38,6 +39,9 @@ SIZES = (
     "model",
 )
 """Arguments that decide the sizes: where one can't be known, nothing about them is certain."""
+
+NULL_BLOCK = Release(0, 28)
+"""From here the check of one request leaves out block 0, which stands for "no block" (v1/core/kv_cache_utils.py)."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: str)
         why = f"{why}; --max-model-len auto takes the longest that fits, about {ledger.max_model_len:,} tokens"
     else:
         why = f"{why}; one request of {ledger.max_model_len:,} tokens needs {human(needed)}"
-    if left.low >= needed:
+    if left.low >= needed + (layout.bytes_per_block if resolved.release >= NULL_BLOCK else 0):
         return judged("fits", why)
     cause: Cause = "request" if left.likely > 0 else "blocks"
     return judged("unsure", f"{why}: it is close" if left.likely >= needed else why, cause)

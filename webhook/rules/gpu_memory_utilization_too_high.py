@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from webhook.engine import Engine
 from webhook.quantity import human
 from webhook.rule import Finding, Rule, parameter
+from webhook.rules._gpu import servers_on_one_card
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class GpuMemoryUtilizationTooHigh(Rule):
         """Out of (0, 1] is certain; above the maximum is possible trouble."""
         share = engine.args.given.get("gpu_memory_utilization")
         if not isinstance(share, int | float) or isinstance(share, bool):
+            if share is None and "gpu_memory_utilization" not in engine.args.unresolved:
+                yield from self._together(engine)
             return
         where = engine.argument("gpu_memory_utilization")
         if not 0 < share <= 1:
@@ -57,9 +60,11 @@ class GpuMemoryUtilizationTooHigh(Rule):
                 computed=bool(engine.alternatives),
             )
             return
+        together = list(self._together(engine))
+        yield from together
         shared = engine.gpu is not None and engine.gpu.value.shared
         maximum = self.shared_maximum if shared else self.maximum
-        if share > maximum:
+        if share > maximum and not together:
             yield Finding(
                 path=where,
                 message=f"--gpu-memory-utilization {share:g} leaves {100 * (1 - share):.0f} % of the GPU to the CUDA "
@@ -67,3 +72,19 @@ class GpuMemoryUtilizationTooHigh(Rule):
                 certainty="possible",
                 suggestions=(f"--gpu-memory-utilization {maximum:g}",),
             )
+
+    def _together(self, engine: Engine) -> Iterator[Finding]:
+        """Servers of one Pod that may stand on one card must fit on it together."""
+        servers = servers_on_one_card(engine)
+        whole = sum(share for _, share in servers)
+        if len(servers) < 2 or whole <= self.maximum or engine.args.given.get("kv_cache_memory_bytes"):
+            return
+        part = int(100 * self.maximum / len(servers)) / 100
+        yield Finding(
+            path=engine.argument("gpu_memory_utilization"),
+            message=f"{len(servers)} servers of this Pod may share one GPU and ask for {whole:g} of it together; "
+            f"at most {self.maximum:g} is there",
+            details=tuple(f"{name}: --gpu-memory-utilization {share:g}" for name, share in servers),
+            certainty="likely",
+            suggestions=(f"--gpu-memory-utilization {part:g} for each",),
+        )

@@ -1,0 +1,37 @@
+"""What the rules about GPU memory share: the servers that may stand on one card."""
+
+from __future__ import annotations
+
+from webhook import args, command, gpu, release
+from webhook.engine import Engine
+from webhook.memory.settings import default_utilization
+from webhook.release import Release
+
+
+def share_of(given: object, running: Release | None) -> float:
+    """The share of a card that vLLM takes: as given, else the release's default (the newest's where unknown)."""
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return float(given)
+    return default_utilization(running or release.known()[-1])
+
+
+def servers_on_one_card(engine: Engine) -> tuple[tuple[str, float], ...]:
+    """(container, share) of every vLLM of this Pod that may be given the same shared card, this one among them.
+
+    Time-slicing and MPS hand one card to several containers that ask for the same resource; whole cards and MIG slices
+    are handed out once.
+    """
+    if engine.gpu is None or not engine.gpu.value.shared or engine.requested is None:
+        return ()
+    found = []
+    for container in engine.workload.containers:
+        asked = gpu.requested(engine.workload, container, engine.facts.snapshot)
+        run = command.resolve(engine.workload, container, engine.facts.config_maps)
+        if run is None or asked is None or asked[0] != engine.requested[0]:
+            continue
+        image = container.spec.get("image")
+        running = release.from_image(image) if isinstance(image, str) else None
+        given = args.parse(run, running).given
+        if not given.get("kv_cache_memory_bytes"):
+            found.append((container.name, share_of(given.get("gpu_memory_utilization"), running)))
+    return tuple(found)
