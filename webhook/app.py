@@ -29,6 +29,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge, UnsupportedMediaType
 
 from webhook import review
+from webhook.cluster import Cluster
 from webhook.facts import Facts
 from webhook.metrics import Metrics
 from webhook.policy import Policy
@@ -45,19 +46,30 @@ log = logging.getLogger(__name__)
 
 
 def create_app(
-    policy: Policy, facts: Facts, metrics: Metrics, unready: Callable[[], str | None] = lambda: None
+    policy: Policy,
+    facts: Facts,
+    metrics: Metrics,
+    unready: Callable[[], str | None] = lambda: None,
+    cluster: Cluster | None = None,
 ) -> Flask:
-    """The application; `unready` says why the server must get no requests now, None where it may."""
+    """The application; `unready` says why the server must get no requests now, None where it may.
+
+    What `cluster` knows is added to `facts` at every request, and told by /readyz, whose status does not change for it:
+    a server that has lost its view of the cluster still knows its tables.
+    """
     app = Flask("podfit", static_folder=None)
     verdicts = Verdicts()
 
+    def known() -> Facts:
+        return cluster.facts(facts) if cluster is not None else facts
+
     @app.post("/validate")
     def validate() -> Response:
-        return _answer("validate", policy, facts, metrics, verdicts)
+        return _answer("validate", policy, known(), metrics, verdicts)
 
     @app.post("/mutate")
     def mutate() -> Response:
-        return _answer("mutate", policy, facts, metrics, verdicts)
+        return _answer("mutate", policy, known(), metrics, verdicts)
 
     @app.get("/healthz")
     def healthz() -> Response:
@@ -66,7 +78,9 @@ def create_app(
     @app.get("/readyz")
     def readyz() -> Response:
         why = unready()
-        return _error(503, why) if why else Response("ok\n", mimetype="text/plain")
+        lines = ["ok", *(cluster.report() if cluster is not None else ())]
+        text = "".join(f"{one_line(line)}\n" for line in lines)
+        return _error(503, why) if why else Response(text, mimetype="text/plain")
 
     @app.get("/metrics")
     def scrape() -> Response:

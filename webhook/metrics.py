@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
+from webhook.cluster import Status
 from webhook.review import Decision, Webhook
 from webhook.workload.table import TABLE
 
@@ -14,6 +18,31 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
 
 KINDS = frozenset(kind for _, kind in TABLE)
 """Kinds that get a label value of their own; all others are "other"."""
+
+
+class _Cluster(Collector):
+    """A row for each watched kind."""
+
+    def __init__(self, status: Callable[[], Iterable[Status]]) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at a scrape."""
+        objects = GaugeMetricFamily("podfit_cluster_objects", "Objects of the cluster that are known", labels=["kind"])
+        age = GaugeMetricFamily(
+            "podfit_cluster_silence_seconds",
+            "Since the API server last said something of the kind; absent: never",
+            labels=["kind"],
+        )
+        fresh = GaugeMetricFamily(
+            "podfit_cluster_fresh", "1: known as it is now; 0: stale, refused or not seen yet", labels=["kind"]
+        )
+        for one in self._status():
+            fresh.add_metric([one.kind], one.fresh)
+            if one.objects is not None:
+                objects.add_metric([one.kind], one.objects)
+                age.add_metric([one.kind], one.silence)
+        yield from (objects, age, fresh)
 
 
 class Metrics:
@@ -62,6 +91,10 @@ class Metrics:
             registry=self._registry,
         )
         gauge.set_function(not_after)
+
+    def watch_cluster(self, status: Callable[[], Iterable[Status]]) -> None:
+        """Exports what is known of the cluster, read anew at each scrape."""
+        self._registry.register(_Cluster(status))
 
     def observe(self, webhook: Webhook, decision: Decision, seconds: float) -> None:
         """Counts one answered review."""

@@ -179,4 +179,7 @@ KINDS: tuple[Kind, ...] = (
 )
 """What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/production.md."""
 
+DEFAULT = tuple(kind.name for kind in KINDS if kind.name != "resourceclaims")
+"""Kinds that are watched unless somebody says otherwise. Claims are not: every Pod with a template makes one."""
+
 _BY_KIND = {(kind.group, kind.kind): kind for kind in KINDS}

@@ -27,8 +27,10 @@ SHM = Path("/dev/shm")
 log = logging.getLogger(__name__)
 
 
-def serve(app: Flask, listener: socket.socket, cert: Path, key: Path, threads: int) -> int:
-    """Serves until a signal; returns gunicorn's exit code."""
+def serve(
+    app: Flask, listener: socket.socket, cert: Path, key: Path, threads: int, begin: Callable[[], None] = lambda: None
+) -> int:
+    """Serves until a signal; returns gunicorn's exit code. `begin` is called in the worker: threads outlive no fork."""
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -50,6 +52,7 @@ def serve(app: Flask, listener: socket.socket, cert: Path, key: Path, threads: i
         "loglevel": "warning",
         "control_socket_disable": True,
         "worker_tmp_dir": str(SHM) if os.access(SHM, os.W_OK) else None,
+        "post_worker_init": lambda _: begin(),
         "when_ready": lambda _: log.info("serving on %s", where),
         "on_exit": lambda _: log.info("stopped"),
     }

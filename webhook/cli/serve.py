@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from webhook import __version__
 from webhook.cli import edge
 from webhook.cli.edge import UnusableError
+from webhook.snapshot import DEFAULT, KINDS
 
 if TYPE_CHECKING:
     from flask import Flask
 
+    from webhook.cluster import Cluster
     from webhook.facts import Facts
     from webhook.policy import Policy
 
@@ -44,7 +46,25 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_policy(parser)
     edge.add_models(parser)
     parser.add_argument("--threads", type=_threads, default=4, metavar="N", help="worker threads (default: 4)")
+    parser.add_argument(
+        "--watch",
+        type=_kinds,
+        metavar="KIND,…",
+        help=f"what is read of the cluster, in the background (default: {','.join(DEFAULT)}; none: nothing). In a Pod "
+        "without a token of its account there is no cluster",
+    )
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="the cluster to read, where it is not the one that this runs in"
+    )
     parser.set_defaults(run=run)
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    known = [kind.name for kind in KINDS]
+    names = () if text in ("none", "") else tuple(text.split(","))
+    if wrong := [name for name in names if name not in known]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(known)}, none")
+    return names
 
 
 def _threads(text: str) -> int:
@@ -58,15 +78,29 @@ def run(args: argparse.Namespace) -> int:
     policy, facts = edge.policy(args.policy), edge.facts(args)
     if why := _certificate_problem(args.cert, args.key):
         raise UnusableError(why, 3)
-    app = application(policy, facts, args.cert, args.key)
+    cluster = _cluster(args.watch, args.kubeconfig)
+    app = application(policy, facts, args.cert, args.key, cluster)
     warm(policy, facts)
 
     from webhook.cli import _gunicorn
 
-    return _gunicorn.serve(app, listen(args.bind), args.cert, args.key, args.threads)
+    begin = cluster.start if cluster is not None else lambda: None
+    return _gunicorn.serve(app, listen(args.bind), args.cert, args.key, args.threads, begin)
 
 
-def application(policy: Policy, facts: Facts, cert: Path, key: Path) -> Flask:
+def _cluster(names: tuple[str, ...] | None, kubeconfig: Path | None) -> Cluster | None:
+    """What is to be watched; None where there is no cluster, or nothing is wanted of it."""
+    from webhook import cluster
+
+    try:
+        access = cluster.from_kubeconfig(kubeconfig) if kubeconfig else cluster.in_cluster()
+    except cluster.AccessError as error:
+        raise UnusableError(str(error), 3) from error
+    wanted = DEFAULT if names is None else names
+    return cluster.Cluster(access, wanted) if access is not None and wanted else None
+
+
+def application(policy: Policy, facts: Facts, cert: Path, key: Path, cluster: Cluster | None = None) -> Flask:
     """The Flask application with its metrics and its readiness."""
 
     from webhook.app import create_app
@@ -74,7 +108,9 @@ def application(policy: Policy, facts: Facts, cert: Path, key: Path) -> Flask:
 
     metrics = Metrics(__version__, policy.version, facts.version)
     metrics.watch_certificate(lambda: _not_after(cert))
-    return create_app(policy, facts, metrics, lambda: _certificate_problem(cert, key))
+    if cluster is not None:
+        metrics.watch_cluster(cluster.status)
+    return create_app(policy, facts, metrics, lambda: _certificate_problem(cert, key), cluster)
 
 
 def warm(policy: Policy, facts: Facts) -> None:

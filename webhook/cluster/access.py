@@ -1,0 +1,198 @@
+"""Where the API server is, and who asks: a Pod's service account, or a kubeconfig's certificate or token.
+
+Plain HTTP with JSON: every object that is watched is reduced to a few fields (`webhook.snapshot`), so that a client
+with a class for each of Kubernetes' types would only take memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import urllib3
+import yaml
+
+from webhook import __version__
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""What the kubelet mounts into a Pod whose account's token is wanted (rest.InClusterConfig of client-go)."""
+CONNECT, READ = 5.0, 30.0
+"""Seconds."""
+_MOST = 64 << 20
+"""Bytes of an answer to a list: 500 nodes are about 10 MiB."""
+_UNREAD = frozenset(("managedFields", "images", "conditions", "volumesAttached", "volumesInUse"))
+"""What nothing here reads and what is most of a Node: dropped while the text is parsed."""
+
+
+class AccessError(Exception):
+    """There is no way to a cluster; one line for people."""
+
+
+class StatusError(Exception):
+    """The API server answers, and refuses."""
+
+    def __init__(self, code: int, message: str, retry_after: float | None = None) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True)
+class Access:
+    """A way to one API server."""
+
+    server: str
+    """https://HOST:PORT"""
+    namespace: str
+    """podfit's own."""
+    token: Path | str | None = None
+    """The file is read at every request: the kubelet renews it every hour."""
+    context: ssl.SSLContext = field(default_factory=ssl.create_default_context)
+
+
+def in_cluster(folder: Path = ACCOUNT, env: Mapping[str, str] = os.environ) -> Access | None:
+    """The account of the Pod that this is; None where this is no Pod, or one without a token."""
+    host, port = env.get("KUBERNETES_SERVICE_HOST"), env.get("KUBERNETES_SERVICE_PORT", "443")
+    token = folder / "token"
+    if not host or not token.is_file():
+        return None
+    address = f"[{host}]" if ":" in host else host
+    try:
+        context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        namespace = (folder / "namespace").read_text().strip()
+    except (OSError, ssl.SSLError) as error:
+        raise AccessError(f"{folder}: {error}") from error
+    return Access(f"https://{address}:{port}", namespace, token, context)
+
+
+def from_kubeconfig(path: Path) -> Access:
+    """The current context of a kubeconfig; raises AccessError where it can't be used.
+
+    A user that signs in by a program (`exec`) is refused: a server is nobody's terminal. `kubectl proxy`, or a service
+    account's token, goes round that.
+    """
+    try:
+        config = _mapping(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise AccessError(f"{path}: {str(error).splitlines()[0]}") from error
+    current = _named(config, "contexts", config.get("current-context"), "context")
+    cluster = _named(config, "clusters", current.get("cluster"), "cluster")
+    user = _named(config, "users", current.get("user"), "user")
+    server = cluster.get("server")
+    if not isinstance(server, str) or not server.startswith(("https://", "http://127.0.0.1", "http://localhost")):
+        raise AccessError(f"{path}: the current context names no server with https")
+    if ways := [way for way in ("exec", "auth-provider") if way in user]:
+        raise AccessError(f"{path}: user {current.get('user')!r} signs in by {ways[0]}, which needs a terminal")
+    try:
+        with TemporaryDirectory() as folder:
+            context = _context(cluster, user, path.parent, Path(folder))
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise AccessError(f"{path}: {error}") from error
+    token = user.get("token") or (path.parent / user["tokenFile"] if user.get("tokenFile") else None)
+    return Access(server.rstrip("/"), str(current.get("namespace") or "default"), token, context)
+
+
+def _context(cluster: Mapping[str, Any], user: Mapping[str, Any], base: Path, folder: Path) -> ssl.SSLContext:
+    """ssl reads certificates from files; those that stand in the kubeconfig are written out for that moment."""
+    context = ssl.create_default_context(cafile=_file(cluster, "certificate-authority", base, folder))
+    if cluster.get("insecure-skip-tls-verify") is True:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    certificate = _file(user, "client-certificate", base, folder)
+    if certificate:
+        context.load_cert_chain(certificate, _file(user, "client-key", base, folder))
+    return context
+
+
+def _file(where: Mapping[str, Any], word: str, base: Path, folder: Path) -> str | None:
+    if data := where.get(f"{word}-data"):
+        path = folder / word
+        path.touch(0o600)
+        path.write_bytes(base64.b64decode(data, validate=True))
+        return str(path)
+    return str(base / where[word]) if where.get(word) else None
+
+
+def _named(config: Mapping[str, Any], words: str, name: object, word: str) -> Mapping[str, Any]:
+    for one in config.get(words) or ():
+        if isinstance(one, Mapping) and one.get("name") == name:
+            return _mapping(one.get(word))
+    return {}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+class Client:
+    """GET requests to one API server. Each watch has a client, and with it a connection, of its own."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._pool = urllib3.PoolManager(1, ssl_context=access.context, retries=False)
+
+    @property
+    def namespace(self) -> str:
+        """podfit's own."""
+        return self._access.namespace
+
+    def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """One JSON object; raises StatusError where the API server refuses, OSError or HTTPError where it is away."""
+        with self._ask(path, query, READ) as answer:
+            return cast("dict[str, Any]", json.loads(answer.read(_MOST), object_pairs_hook=_lighter))
+
+    @contextmanager
+    def stream(self, path: str, query: Mapping[str, str], silence: float) -> Iterator[Iterator[dict[str, Any]]]:
+        """The JSON objects of a watch, one a line, as they come; `silence` seconds without any are an error."""
+        with self._ask(path, query, silence) as answer:
+            yield (json.loads(line, object_pairs_hook=_lighter) for line in answer if line.strip())
+
+    @contextmanager
+    def _ask(self, path: str, query: Mapping[str, str], read: float) -> Iterator[urllib3.BaseHTTPResponse]:
+        answer = self._pool.request(
+            "GET",
+            self._access.server + path,
+            fields=dict(query),
+            headers=self._headers(),
+            timeout=urllib3.Timeout(connect=CONNECT, read=read),
+            preload_content=False,
+        )
+        try:
+            if answer.status != 200:
+                raise _refusal(answer)
+            yield answer
+        finally:
+            answer.close()  # what was not read is not waited for
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": f"podfit/{__version__}"}
+        token = self._access.token
+        if token is not None:
+            text = token.read_text(encoding="utf-8").strip() if isinstance(token, Path) else token
+            headers["Authorization"] = f"Bearer {text}"
+        return headers
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self._pool.clear()
+
+
+def _refusal(answer: urllib3.BaseHTTPResponse) -> StatusError:
+    text = answer.read(4096).decode(errors="replace")
+    try:
+        text = str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        text = text or (answer.reason or "")
+    after = answer.headers.get("Retry-After", "")
+    return StatusError(answer.status, text, float(after) if after.isdecimal() else None)
+
+
+def _lighter(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value for key, value in pairs if key not in _UNREAD}

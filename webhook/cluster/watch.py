@@ -1,0 +1,222 @@
+"""Follows the objects of one kind: list, then watch from there, for ever.
+
+As client-go's Reflector does it: pages of 500, bookmarks so that a quiet kind can go on where it was, another list
+where the API server has forgotten that place (410) and now and then anyway, growing pauses where it is away or refuses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Any
+
+from urllib3.exceptions import HTTPError
+
+from webhook.cluster.access import Client, StatusError
+from webhook.snapshot import JSON, Key, Kind, key
+
+PAGE = 500
+SILENCE = 150.0
+"""Seconds without an event or a bookmark after which a connection is taken for dead: bookmarks come every minute
+(k8s.io/apiserver storage/cacher, defaultBookmarkFrequency)."""
+WATCH = 290
+"""Seconds after which the API server is asked to end a watch, as client-go does (5 to 10 minutes)."""
+RESYNC = 1800.0
+"""Seconds after which everything is listed anew, in case something was missed."""
+FIRST, LONGEST = 0.5, 60.0
+"""Seconds of the first and of the longest pause after a failure."""
+
+Objects = Mapping[Key, JSON]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of one kind."""
+
+    kind: str
+    objects: Objects | None = None
+    """None: never seen, or refused."""
+    contact: float = 0.0
+    """When the API server last said something of it (`clock`); 0: never."""
+    problem: str = ""
+    """Why there is nothing newer, in one line; empty where all is well."""
+    digest: int = 0
+    """Equal for equal objects, in whatever order they came."""
+
+
+class Watch:
+    """One kind. `publish` is called from the watching thread with every new state; it must not wait."""
+
+    def __init__(
+        self, kind: Kind, client: Client, publish: Callable[[State], None], clock: Callable[[], float], stop: Event
+    ) -> None:
+        self.kind = kind
+        self._client = client
+        self._publish = publish
+        self._clock = clock
+        self._stop = stop
+        self._state = State(kind.name)
+        self._version = 0
+        """Which of the kind's API versions the server has."""
+
+    def run(self) -> None:
+        """Follows until `stop` is set. Never raises."""
+        pause = FIRST
+        while not self._stop.is_set():
+            try:
+                place = self._list()
+                pause = FIRST
+                self._follow(place)
+                continue
+            except StatusError as error:
+                wait = self._refused(error, pause)
+            except (HTTPError, OSError, ValueError) as error:
+                self._say(f"{type(error).__name__}: {error}")
+                wait = pause
+            except Exception as error:  # our fault: told, and tried again, so that one odd object stops nothing
+                log.exception("watching %s failed", self.kind.name)
+                self._say(f"internal error: {type(error).__name__}")
+                wait = LONGEST
+            pause = min(pause * 2, LONGEST)
+            self._stop.wait(wait * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not ask together
+        self._client.close()
+
+    def _refused(self, error: StatusError, pause: float) -> float:
+        """How long to wait after a refusal."""
+        if error.code == 404 and self._version + 1 < len(self.kind.versions):
+            self._version += 1
+            return 0.0
+        if error.code == 404:
+            self._version = 0
+            self._set(State(self.kind.name, None, self._clock(), "this API server does not have it"))
+            return LONGEST
+        self._say(str(error))
+        if error.code in (401, 403):  # rights that were taken away: what was read with them is not used on
+            self._set(State(self.kind.name, None, 0.0, str(error)))
+            return LONGEST
+        return max(error.retry_after or 0.0, pause)
+
+    def _list(self) -> str:
+        """Reads everything; the place in the history at which it was so."""
+        found: dict[Key, JSON] = {}
+        query = self._query() | {"limit": str(PAGE)}
+        while True:
+            page = self._client.get(self._path(), query)
+            for obj in page.get("items") or ():
+                found[key(obj)] = self._keep(obj)
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                break
+            query["continue"] = str(metadata["continue"])
+        digest = 0
+        for name, kept in found.items():
+            digest ^= _digest(self.kind, name, kept)
+        self._set(State(self.kind.name, found, self._clock(), digest=digest))
+        return str(metadata.get("resourceVersion") or "")
+
+    def _follow(self, place: str) -> None:
+        """Watches from `place` on, until everything has to be listed anew."""
+        end = self._clock() + RESYNC * random.uniform(0.9, 1.1)  # noqa: S311
+        pause = FIRST
+        while not self._stop.is_set() and self._clock() < end:
+            query = self._query() | {
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": place,
+                "timeoutSeconds": str(WATCH),
+            }
+            try:
+                with self._client.stream(self._path(), query, SILENCE) as events:
+                    self._touch()
+                    for event in events:
+                        if self._stop.is_set() or event.get("type") == "ERROR":
+                            return self._gone(event)
+                        place = self._apply(event) or place
+                        pause = FIRST
+                self._touch()  # it ended in order: nothing has happened since
+            except StatusError as error:
+                if error.code == 410:
+                    return None
+                raise
+            except (HTTPError, OSError, ValueError) as error:
+                self._say(f"{type(error).__name__}: {error}")
+                self._stop.wait(pause * random.uniform(0.75, 1.25))  # noqa: S311
+                pause = min(pause * 2, LONGEST)
+        return None
+
+    def _gone(self, event: Mapping[str, Any]) -> None:
+        """An ERROR event: the history is gone (410), or the server can't go on; a list mends both."""
+        status = event.get("object") or {}
+        if status.get("code") not in (None, 410):
+            raise StatusError(int(status["code"]), str(status.get("message")))
+
+    def _apply(self, event: Mapping[str, Any]) -> str | None:
+        """One event; the place after it."""
+        obj = event.get("object")
+        if not isinstance(obj, Mapping):
+            return None
+        kind, name = event.get("type"), key(obj)
+        before = (self._state.objects or {}).get(name)
+        after = self._keep(obj) if kind in ("ADDED", "MODIFIED") else None
+        if kind in ("ADDED", "MODIFIED", "DELETED") and after != before:
+            self._replace(name, before, after)
+        else:  # a bookmark, or a change of what nobody reads
+            self._touch()
+        version = (obj.get("metadata") or {}).get("resourceVersion")
+        return str(version) if version else None
+
+    def _replace(self, name: Key, before: JSON | None, after: JSON | None) -> None:
+        known, digest = dict(self._state.objects or {}), self._state.digest
+        if before is not None:
+            digest ^= _digest(self.kind, name, known.pop(name))
+        if after is not None:
+            digest ^= _digest(self.kind, name, after)
+            known[name] = after
+        self._set(State(self.kind.name, known, self._clock(), digest=digest))
+
+    def _keep(self, obj: JSON) -> JSON:
+        """Reduced, and with each word once: a thousand nodes have the same labels."""
+        kept: JSON = _interned(self.kind.keep(obj))
+        return kept
+
+    def _touch(self) -> None:
+        self._set(replace(self._state, contact=self._clock(), problem=""))
+
+    def _say(self, problem: str) -> None:
+        if problem != self._state.problem:
+            log.warning("watching %s: %s", self.kind.name, problem)
+        self._set(replace(self._state, problem=problem))
+
+    def _set(self, state: State) -> None:
+        self._state = state
+        self._publish(state)
+
+    def _path(self) -> str:
+        namespace = self._client.namespace if self.kind.own_namespace else ""
+        return self.kind.path(self.kind.versions[self._version], namespace)
+
+    def _query(self) -> dict[str, str]:
+        return {"labelSelector": self.kind.label} if self.kind.label else {}
+
+
+def _digest(kind: Kind, name: Key, kept: JSON) -> int:
+    text = json.dumps([kind.name, name, kept], sort_keys=True, default=list)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+
+def _interned(value: Any) -> Any:
+    if isinstance(value, str):
+        return sys.intern(value) if len(value) < 128 else value
+    if isinstance(value, Mapping):
+        return {_interned(name): _interned(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_interned(one) for one in value)
+    return value
