@@ -183,25 +183,33 @@ def models(source: Path) -> dict[str, Any]:
     sources = sorted({_short(row["source"][0]) for row in catalogue})
     exact = {key.lower(): value for key, value in _read(source / "models" / "bytes.json").items()}
     by_id = {row["id"]: row for row in catalogue}
+    natives = settle.natively_quantised(catalogue)
     rows, aliases = {}, {}
     for row in sorted(catalogue, key=lambda row: row["id"].lower()):
-        config = settle.with_ties(row, corrected(row, by_id))
-        rows[row["id"]] = _model(row, config, exact.get(row["id"].lower()), sources)
+        config = settle.stored(settle.with_ties(row, corrected(row, by_id)), row, by_id)
+        known = exact.get(row["id"].lower())
+        doubt = settle.doubt(config, row, natives) if known is None else None
+        rows[row["id"]] = _model(row, config, known, sources, doubt)
         aliases.update({alias.lower(): row["id"] for alias in row["aliases"]})
     return {"aliases": dict(sorted(aliases.items())), "sources": sources, "models": rows}
 
 
 def _model(
-    row: Mapping[str, Any], config: Mapping[str, Any], exact: Mapping[str, Any] | None, sources: list[str]
+    row: Mapping[str, Any],
+    config: Mapping[str, Any],
+    exact: Mapping[str, Any] | None,
+    sources: list[str],
+    doubt: str | None,
 ) -> dict[str, Any]:
+    as_counted = settle.is_quantised(config) == settle.is_quantised(row["config"])
     out = {
         "config": useful(config),
         "parameters": row["parameters"],
-        "weights_bytes": exact["weight_bytes"] if exact else row["weights_bytes"],
+        "weights_bytes": exact["weight_bytes"] if exact else row["weights_bytes"] if as_counted else None,
         "gated": bool(row["gated"]),
         "confidence": row["confidence"],
         "source": sources.index(_short(row["source"][0])),
-        "trusted": row["trusted"] or settle.proved(row, config),
+        "trusted": doubt is None and (row["trusted"] or settle.proved(row, config)),
         "base": row["base"],
     }
     if exact:
@@ -210,8 +218,8 @@ def _model(
         out["dtype_parameters"] = exact["dtype_params"]
         out["expert_bytes"] = exact.get("expert_bytes")
         out["replicated_bytes"] = exact.get("replicated_bytes")
-    if row.get("doubts") and not out["trusted"]:
-        out["doubts"] = row["doubts"][0]
+    if not out["trusted"]:
+        out["doubts"] = doubt or row["doubts"][0]
     return {key: value for key, value in out.items() if value is not None and (value is not False or key == "trusted")}
 
 

@@ -1,8 +1,9 @@
-"""What a checkpoint's parameter count proves of a collected row: the formulas of `webhook.memory` against the count."""
+"""What collected rows prove of each other: sizes by the parameter count, quantisation by a sibling's config.json."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from webhook.memory import shape, tower
@@ -12,6 +13,114 @@ EXACT = 0.002
 """Norms and biases, which the formulas leave out, are less."""
 OWN = ("own formula", "its own estimate", "of the unquantised architecture")
 """Notes on rows whose count was computed and not counted."""
+
+
+STORED_LIKE: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("deepseek-ai/DeepSeek-Prover-V2-671B", "deepseek-ai/DeepSeek-R1-0528", "deepseek-ai/DeepSeek-R1-Zero",
+         "deepseek-ai/DeepSeek-V3-0324", "deepseek-ai/DeepSeek-V3.1", "deepseek-ai/DeepSeek-V3.1-Base",
+         "deepseek-ai/DeepSeek-V3.1-Terminus"),
+        "deepseek-ai/DeepSeek-V3",
+    ),
+    **dict.fromkeys(
+        ("deepseek-ai/DeepSeek-Math-V2", "deepseek-ai/DeepSeek-V3.2-Exp", "deepseek-ai/DeepSeek-V3.2-Exp-Base",
+         "deepseek-ai/DeepSeek-V3.2-Speciale"),
+        "deepseek-ai/DeepSeek-V3.2",
+    ),
+    **dict.fromkeys(
+        ("deepseek-ai/DeepSeek-V4-Flash-0731", "deepseek-ai/DeepSeek-V4-Flash-Vision-Exp",
+         "RedHatAI/DeepSeek-V4-Flash-0731"),
+        "deepseek-ai/DeepSeek-V4-Flash",
+    ),
+    "deepseek-ai/DeepSeek-V4-Pro-0813": "deepseek-ai/DeepSeek-V4-Pro",
+    **dict.fromkeys(("moonshotai/Kimi-K2-Base", "moonshotai/Kimi-K2-Instruct-0905"), "moonshotai/Kimi-K2-Instruct"),
+    "moonshotai/Kimi-K2-Thinking": "moonshotai/Kimi-K2.5",
+    **dict.fromkeys(
+        ("MiniMaxAI/MiniMax-M2", "MiniMaxAI/MiniMax-M2.1", "RedHatAI/MiniMax-M2.5"), "MiniMaxAI/MiniMax-M2.5"
+    ),
+    "XiaomiMiMo/MiMo-V2-Flash-Base": "XiaomiMiMo/MiMo-V2-Flash",
+    **dict.fromkeys(("RedHatAI/gpt-oss-20b", "unsloth/gpt-oss-20b"), "openai/gpt-oss-20b"),
+    "RedHatAI/gpt-oss-120b": "openai/gpt-oss-120b",
+    **dict.fromkeys(
+        ("mistralai/Ministral-3-3B-Instruct-2512", "mistralai/Ministral-3-8B-Instruct-2512",
+         "mistralai/Ministral-3-14B-Instruct-2512"),
+        "mistralai/Devstral-Small-2-24B-Instruct-2512",
+    ),
+}  # fmt: skip
+"""Rows of a table that lacks `quantization_config` → the sibling whose config.json has it.
+
+Proof, but for Kimi-K2-Thinking and Ministral 3, whose model cards say INT4 and FP8: the elements that the hub counts
+are those of the sibling, or exceed the architecture by one scale for each 128 × 128 block (DeepSeek-R1-0528 has
+684,531,386,000 as DeepSeek-V3 has; Kimi-K2-Base 62,498,608 more than 1,026,408,232,448)."""
+IN_16_BITS = frozenset({"Qwen/Qwen3.5-122B-A10B", "Qwen/Qwen2-VL-2B-Instruct", "openbmb/MiniCPM-V-4.6"})
+"""Rows whose config.json is a quantised copy's: the hub counts as many elements as the architecture has, and none for
+scales or packed words; the quantised checkpoint has an id of its own (…-FP8, …-AWQ)."""
+SAYS_SCHEME = re.compile(
+    r"fp8|fp4|int[48]|w\d+a\d+|awq|gptq|gguf|bnb|4-?bit|8-?bit|bf16|unquantized|quantized|marlin", re.I
+)
+
+
+def stored(config: dict[str, Any], row: Mapping[str, Any], by_id: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The config with the `quantization_config` of the sibling that the row is stored like."""
+    if row["id"] in IN_16_BITS:
+        return without_quantisation(config)
+    sibling = by_id.get(STORED_LIKE.get(row["id"], ""))
+    if sibling is None or _quantised(config):
+        return config
+    return {**config, "quantization_config": _quantised(sibling["config"])}
+
+
+def without_quantisation(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of the checkpoint before it was quantised."""
+    return {
+        key: without_quantisation(value) if isinstance(value, Mapping) else value
+        for key, value in config.items()
+        if key != "quantization_config"
+    }
+
+
+def doubt(config: Mapping[str, Any], row: Mapping[str, Any], natives: set[tuple[object, ...]]) -> str | None:
+    """Why a row that says nothing of quantisation may be quantised all the same: its siblings are stored so."""
+    if row["confidence"] == "file" or _quantised(config) or SAYS_SCHEME.search(row["id"]):
+        return None
+    released = re.search(r"-(2\d[01]\d)$", row["id"])
+    if released and int(released[1]) < FIRST_QUANTISED.get(row["id"].partition("/")[0], 0):
+        return None
+    return "its siblings are stored quantised, and the table does not say" if kin(row) in natives else None
+
+
+FIRST_QUANTISED = {"mistralai": 2512}
+"""Owner → the release (year and month, as its ids end) since which it stores models quantised."""
+
+
+def kin(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """What siblings share: owner and family."""
+    return (row["id"].partition("/")[0], row["config"].get("model_type"))
+
+
+def natively_quantised(rows: Iterable[Mapping[str, Any]]) -> set[tuple[object, ...]]:
+    """Kins of which the config.json of a model that does not say so in its id is quantised."""
+    return {
+        kin(row)
+        for row in rows
+        if row["confidence"] == "file"
+        and _quantised(row["config"])
+        and not SAYS_SCHEME.search(row["id"])
+        and row["id"] not in IN_16_BITS
+    }
+
+
+def is_quantised(config: Mapping[str, Any]) -> bool:
+    """Whether the config says that its checkpoint is quantised."""
+    return _quantised(config) is not None
+
+
+def _quantised(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for one in (config, *(value for value in config.values() if isinstance(value, Mapping))):
+        found = one.get("quantization_config")
+        if isinstance(found, Mapping) and found:
+            return found
+    return None
 
 
 def counted(row: Mapping[str, Any]) -> int | None:
@@ -39,7 +148,7 @@ def proved(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
     parameters = counted(row)
     if not parameters or row["confidence"] not in ("file", "table") or row.get("memory_keys"):
         return False
-    if any("quantization_config" in one for one in (config, *(v for v in config.values() if isinstance(v, Mapping)))):
+    if _quantised(config):
         return False
     complete = row["confidence"] == "file"
     off = misses(config, parameters, complete=complete)

@@ -77,6 +77,34 @@ def test_every_alias_names_a_row_and_no_row() -> None:
         assert known(alias.upper()).id == name
 
 
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("deepseek-ai/DeepSeek-R1-0528", "fp8"), ("deepseek-ai/DeepSeek-V3-0324", "fp8"),
+        ("deepseek-ai/DeepSeek-V3.1-Terminus", "fp8"), ("deepseek-ai/DeepSeek-V3.2-Exp", "fp8"),
+        ("moonshotai/Kimi-K2-Instruct-0905", "fp8"), ("moonshotai/Kimi-K2-Thinking", "compressed-tensors"),
+        ("MiniMaxAI/MiniMax-M2", "fp8"), ("unsloth/gpt-oss-20b", "mxfp4"), ("RedHatAI/gpt-oss-120b", "mxfp4"),
+        ("microsoft/MAI-DS-R1", None), ("unsloth/gpt-oss-20b-BF16", None), ("Qwen/Qwen3.5-122B-A10B", None),
+        ("deepseek-ai/DeepSeek-V2.5", None), ("zai-org/GLM-4.6", None),
+    ],
+)  # fmt: skip
+def test_what_its_makers_store_quantised_is_known_to_be(name: str, method: str | None) -> None:
+    assert (known(name).quantization_config or {}).get("quant_method") == method
+
+
+def test_a_doubtful_sibling_of_quantised_models_only_informs() -> None:
+    found = model.by_id("mistralai/Mistral-Large-3-675B-Instruct-2512")
+
+    assert found is not None
+    assert not found.may_deny
+    assert "siblings" in found.source
+
+
+def test_no_more_rows_are_doubtful() -> None:
+    """Lower the number when rows are proved; a new row comes with its config.json."""
+    assert sum(not row["trusted"] for row in MODELS.values()) <= 309
+
+
 def test_the_catalogue_holds_what_people_serve_most() -> None:
     for name in ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen2.5-7B-Instruct", "deepseek-ai/DeepSeek-R1",
                  "openai/gpt-oss-120b", "mistralai/Mistral-7B-Instruct-v0.3", "Qwen/Qwen3-30B-A3B"):  # fmt: skip

@@ -34,6 +34,8 @@ class Scheme:
     """Group of tensors → share that stays in the model's dtype. None: the checkpoint does not say."""
     online: bool = False
     """Quantised while it loads: the checkpoint is not."""
+    experts: float | None = None
+    """For each element of the routed experts, where those are stored otherwise."""
     said: bool = True
     """The checkpoint's config says which layers are left alone; else that is what checkpoints of its kind do."""
 
@@ -122,7 +124,10 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
     if method in ("fp8", "fbgemm-fp8", "ptpc-fp8") or "FP8" in hint or (weights and weights.get("type") == "float"):
         block = config.get("weight_block_size")
         square = block[0] * block[1] if isinstance(block, list) and len(block) == 2 and all(map(_int, block)) else 0
-        return Scheme("FP8", 1.0 + (4 / square if square else 0.0), kept=kept, experts_only="EXPERTS" in hint)
+        # DeepSeek-V4's config.json: `expert_dtype`
+        experts = 0.5 + 1 / 32 if model.config.get("expert_dtype") == "fp4" else None
+        each = 1.0 + (4 / square if square else 0.0)
+        return Scheme("FP8", each, kept=kept, experts_only="EXPERTS" in hint, experts=experts)
     if "W8A8" in hint or "W8A16" in hint or "INT-QUANTIZED" in hint or bits == 8:
         return Scheme("INT8", 1.0 + (2 / group if group and group > 0 else 0.0), kept=kept)
     if (

@@ -204,7 +204,8 @@ def _rate(scheme: Scheme | None, group: str, width: int) -> float:
     if scheme is None:
         return width
     kept = scheme.share_kept(group)
-    return kept * width + (1 - kept) * scheme.bytes
+    each = scheme.experts if scheme.experts is not None and group == "experts" else scheme.bytes
+    return kept * width + (1 - kept) * each
 
 
 def _scale(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from webhook.facts import Counted, Fact, Facts, GivenModel
-from webhook.model.catalogue import by_id, nearest, source
+from webhook.model.catalogue import aliases_of, by_id, nearest, source
 from webhook.model.config import flat, from_config
 from webhook.model.copies import quantised_copies
 from webhook.model.given import key
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from webhook.workload import Container, Workload
 
 __all__ = [
-    "ANNOTATION", "Model", "annotated", "by_id", "derived_max_model_len", "find", "from_config",
-    "longest_max_model_len", "named", "nearest", "quantised_copies", "source",
+    "ANNOTATION", "Model", "aliases_of", "annotated", "by_id", "derived_max_model_len", "find", "from_config",
+    "given_model", "longest_max_model_len", "named", "nearest", "quantised_copies", "recognise", "source",
 ]  # fmt: skip
 
 ANNOTATION = "podfit.dev/model"
@@ -93,7 +93,7 @@ def _known(name: str, facts: Facts) -> Fact[Model] | None:
 
 def _given(name: str, facts: Facts) -> Fact[Model] | None:
     found = facts.models.get(key(name))
-    return Fact(_handed_in(name, found), found.source, True) if found else None
+    return Fact(given_model(name, found), found.source, True) if found else None
 
 
 def _named(name: str, facts: Facts) -> Fact[Model] | None:
@@ -104,7 +104,7 @@ def _named(name: str, facts: Facts) -> Fact[Model] | None:
     alike = {id(given): (one, given) for one, given in facts.models.items() if wanted and last_part(one) == wanted}
     if len(alike) == 1:
         ((one, given),) = alike.values()
-        return Fact(_handed_in(one, given), f"path: its last part names {one} ({given.source})", may_deny=False)
+        return Fact(given_model(one, given), f"path: its last part names {one} ({given.source})", may_deny=False)
     return named(name)
 
 
@@ -145,7 +145,12 @@ def _hints(args: EngineArgs, workload: Workload, container: Container) -> Iterat
     yield workload.name
 
 
-def _handed_in(name: str, given: GivenModel) -> Model:
+def recognise(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model that a name alone tells, by the order in `webhook.facts`; None where it tells none."""
+    return _given(name, facts) or _named(name, facts) or size_of(name)
+
+
+def given_model(name: str, given: GivenModel) -> Model:
     """The model of a config.json, with what was counted in it; else with the parameters of its row in the catalogue,
     where the shapes agree."""
     model = from_config(name if name != "*" else "model", given.config)

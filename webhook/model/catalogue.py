@@ -85,3 +85,8 @@ def nearest(name: str) -> list[str]:
         tails = {one.rpartition("/")[2]: one for one in ids()}
         close = [tails[one] for one in difflib.get_close_matches(wanted, tails, 3, 0.75)]
     return [ids()[one] for one in close]
+
+
+def aliases_of(name: str) -> list[str]:
+    """The other ids of a row's model, in lower case."""
+    return [alias for alias, row in aliases().items() if row == name]

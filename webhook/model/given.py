@@ -26,6 +26,8 @@ LABEL = "podfit.dev/model-config"
 NAMES = "podfit.dev/model"
 """An annotation on that ConfigMap: the ids and paths under which the model is served, separated by commas."""
 CONFIG, INDEX, OURS = "config.json", "model.safetensors.index.json", "podfit"
+BESIDE = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
+"""Files in which ModelOpt, AutoGPTQ and AutoAWQ say how a checkpoint is quantised, where its config.json does not."""
 KNOWS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "hidden_size", "d_model", "n_embd", "model_type")
 """A config.json has at least one of these, or a nested config that has."""
 
@@ -49,6 +51,8 @@ def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> 
             if not describes(config):
                 raise UnreadableModelError(f"{at}: no config.json of a model: none of {', '.join(KNOWS[:4])} … in it")
             index = entries.get(posixpath.join(folder, INDEX)) if name == CONFIG else None
+            if name == CONFIG:
+                config = {**config, **_quantised(config, entries, folder, at[: -len(CONFIG)])}
             model = GivenModel(
                 config, at, counted(config, _object(index, f"{at[: -len(CONFIG)]}{INDEX}") if index else {})
             )
@@ -191,6 +195,23 @@ def config_map(name: str, config: Mapping[str, Any], model_names: Iterable[str])
         },
         "data": {CONFIG: json.dumps(config, indent=1, sort_keys=False) + "\n"},
     }
+
+
+def _quantised(config: Mapping[str, Any], entries: Mapping[str, str], folder: str, at: str) -> dict[str, Any]:
+    """`quantization_config` from the file beside a config.json that has none."""
+    if "quantization_config" in config or "compression_config" in config:
+        return {}
+    for name, method in zip(BESIDE, ("modelopt", "gptq", "awq"), strict=True):
+        if text := entries.get(posixpath.join(folder, name)):
+            said = _object(text, f"{at}{name}")
+            inner = said.get("quantization")
+            said = inner if isinstance(inner, dict) else said
+            return (
+                {"quantization_config": {"quant_method": method, **said}}
+                if said.get("quant_algo", "") is not None
+                else {}
+            )
+    return {}
 
 
 def _object(text: str, at: str) -> dict[str, Any]:

@@ -73,11 +73,18 @@ def _key(name: str) -> str:
 def _by_last_part(name: str) -> Fact[Model] | None:
     """The one model of that last part: copies by several owners are one where shape and scheme agree."""
     rows = _last_parts().get(_key(name.rpartition("/")[2]), ())
-    models = [catalogued(row) for row in rows]
-    if not models or len({shape(model) for model in models}) != 1:
+    if not rows:
         return None
-    best = min(rows, key=lambda row: (not row_of(row)["trusted"], "base" in row_of(row), row.lower()))
-    return by_id(best)
+    best = min(rows, key=lambda row: (_worth(row), row.lower()))
+    wanted = shape(catalogued(best))
+    others = (row for row in rows if _worth(row)[:2] <= _worth(best)[:2])  # worse rows of the same name say nothing
+    return by_id(best) if all(shape(catalogued(row)) == wanted for row in others) else None
+
+
+def _worth(row: str) -> tuple[bool, bool, bool]:
+    """Trusted rows before others, a config.json before a table, originals before copies."""
+    found = row_of(row)
+    return not found["trusted"], found["confidence"] != "file", "base" in found
 
 
 def shape(model: Model) -> tuple[object, ...]:
@@ -138,7 +145,7 @@ def _variant(model: Model, name: str, rest: str) -> Fact[Model] | None:
         model = replace(model, quantization_config=settings)
     if model.quantization_config:
         model = replace(model, weights_bytes=None, dtype_parameters={}, expert_bytes=None, replicated_bytes=None)
-    return Fact(replace(model, id=name), source, may_deny=False)
+    return Fact(replace(model, id=name, gated=False), source, may_deny=False)
 
 
 GGUF_BITS: Mapping[str, float] = {
