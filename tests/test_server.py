@@ -11,7 +11,8 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -99,7 +100,8 @@ def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_it_is_ready_as_soon_as_it_listens(server: Server) -> None:
-    assert server.request("GET", "/readyz") == (200, b"ok\n")
+    status, body = server.request("GET", "/readyz")
+    assert (status, body.splitlines()[0]) == (200, b"ok")
     assert server.request("GET", "/healthz") == (200, b"ok\n")
 
 
@@ -122,6 +124,31 @@ def test_many_reviews_go_over_one_connection(server: Server) -> None:
             assert (answer.status, json.loads(answer.read())["response"]["uid"]) == (200, UID)
 
             assert connection.sock is opened
+
+
+def test_a_policy_that_changes_holds_without_a_restart_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    head = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: mine}\n"
+    policy.write_text(f"{head}spec: {{enforce: {{mode: deny}}}}\n")
+    bad = admission_review(doomed(GOOD_POD))
+    with serving(tmp_path, "--policy", str(policy)) as server:
+        assert not server.review("/validate", bad)["allowed"]
+
+        policy.write_text(f"{head}spec: {{enforce: {{mode: audit}}}}\n")
+        until(lambda: server.review("/validate", bad)["allowed"])
+        policy.write_text(f"{head}spec: {{enforce: {{mode: of}}}}\n")
+        until(lambda: b"the last good state holds" in server.request("GET", "/readyz")[1])
+
+        assert server.request("GET", "/readyz")[0] == 200
+        assert server.review("/validate", bad)["allowed"]
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Waits for it, at most 5 seconds: that is what a change of the policy may take."""
+    end = time.monotonic() + 5
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_metrics_name_the_policy_and_the_certificates_end(server: Server) -> None:

@@ -31,6 +31,7 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge, Unsupporte
 from webhook import review
 from webhook.cluster import Cluster
 from webhook.facts import Facts
+from webhook.live import Live
 from webhook.metrics import Metrics
 from webhook.policy import Policy
 from webhook.report.text import one_line
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(
-    policy: Policy,
+    policy: Policy | Live,
     facts: Facts,
     metrics: Metrics,
     unready: Callable[[], str | None] = lambda: None,
@@ -55,21 +56,25 @@ def create_app(
     """The application; `unready` says why the server must get no requests now, None where it may.
 
     What `cluster` knows is added to `facts` at every request, and told by /readyz, whose status does not change for it:
-    a server that has lost its view of the cluster still knows its tables.
+    a server that has lost its view of the cluster still knows its tables. So is a broken change of a live policy: the
+    last good one goes on.
     """
     app = Flask("podfit", static_folder=None)
     verdicts = Verdicts()
+
+    def holding() -> Policy:
+        return policy.policy if isinstance(policy, Live) else policy
 
     def known() -> Facts:
         return cluster.facts(facts) if cluster is not None else facts
 
     @app.post("/validate")
     def validate() -> Response:
-        return _answer("validate", policy, known(), metrics, verdicts)
+        return _answer("validate", holding(), known(), metrics, verdicts)
 
     @app.post("/mutate")
     def mutate() -> Response:
-        return _answer("mutate", policy, known(), metrics, verdicts)
+        return _answer("mutate", holding(), known(), metrics, verdicts)
 
     @app.get("/healthz")
     def healthz() -> Response:
@@ -78,7 +83,8 @@ def create_app(
     @app.get("/readyz")
     def readyz() -> Response:
         why = unready()
-        lines = ["ok", *(cluster.report() if cluster is not None else ())]
+        told = [*(policy.report() if isinstance(policy, Live) else ()), *(cluster.report() if cluster else ())]
+        lines = ["ok", *told]
         text = "".join(f"{one_line(line)}\n" for line in lines)
         return _error(503, why) if why else Response(text, mimetype="text/plain")
 

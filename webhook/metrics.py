@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from webhook.cluster import Status
+from webhook.live import Live
 from webhook.review import Decision, Webhook
 from webhook.workload.table import TABLE
 
@@ -71,6 +72,24 @@ class Metrics:
             "Reviews answered from memory: the object differed in nothing that matters from one that was judged",
             registry=self._registry,
         )
+        self._exempted = Counter(
+            "podfit_exempted_findings",
+            "Findings that are only audited because of an exception in a policy, or their author's annotation",
+            ("rule", "by"),
+            registry=self._registry,
+        )
+        self._shadow_reviews = Counter(
+            "podfit_shadow_reviews",
+            "What a shadow policy would have decided of a judged object",
+            ("policy", "decision"),
+            registry=self._registry,
+        )
+        self._shadow_findings = Counter(
+            "podfit_shadow_findings",
+            "Findings as a shadow policy would have had them",
+            ("policy", "rule", "mode"),
+            registry=self._registry,
+        )
         self._seconds = Histogram(
             "podfit_review_duration_seconds",
             "Time to answer a review, without HTTP and TLS",
@@ -78,10 +97,12 @@ class Metrics:
             buckets=BUCKETS,
             registry=self._registry,
         )
-        info = Gauge(
+        self._info = Gauge(
             "podfit_build_info", "Always 1", ("version", "policy_version", "facts_version"), registry=self._registry
         )
-        info.labels(version, policy, facts).set(1)
+        self._versions = (version, policy, facts)
+        self._info.labels(*self._versions).set(1)
+        self._live: Live | None = None
 
     def watch_certificate(self, not_after: Callable[[], float]) -> None:
         """Exports the end of the serving certificate (seconds since the epoch), read anew at each scrape."""
@@ -113,11 +134,42 @@ class Metrics:
         if webhook == "validate":
             for rule, mode in decision.found:
                 self._findings.labels(rule, mode).inc()
+            for rule, by in decision.exempted:
+                self._exempted.labels(rule, by).inc()
+            for shadow in decision.shadowed:
+                self._shadow_reviews.labels(shadow.policy, "denied" if shadow.denied else "allowed").inc()
+                for rule, mode in shadow.found:
+                    self._shadow_findings.labels(shadow.policy, rule, mode).inc()
 
     def bad_request(self, code: int) -> None:
         """Counts a request that was answered with an HTTP error."""
         self._bad_requests.labels(str(code)).inc()
 
+    def watch_policy(self, live: Live) -> None:
+        """Exports what holds of the policies, read anew at each scrape."""
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "podfit_policy_up_to_date": (
+                "1: the newest state of every policy holds; 0: one is broken, and its last good state holds",
+                lambda: not live.problems,
+            ),
+            "podfit_policy_changed_timestamp_seconds": (
+                "When the policies last changed what holds",
+                lambda: live.changed.timestamp(),
+            ),
+            "podfit_policies": ("Policies that hold", lambda: len(live.policy.everything)),
+            "podfit_policy_exceptions_expired": (
+                "Exceptions that no longer hold: to be renewed or removed",
+                lambda: len(live.policy.expired),
+            ),
+        }
+        for name, (help_, value) in gauges.items():
+            Gauge(name, help_, registry=self._registry).set_function(value)
+        self._live = live
+
     def text(self) -> bytes:
         """The exposition format."""
+        if self._live is not None and self._versions[1] != self._live.policy.version:
+            self._info.remove(*self._versions)
+            self._versions = (self._versions[0], self._live.policy.version, self._versions[2])
+            self._info.labels(*self._versions).set(1)
         return generate_latest(self._registry)

@@ -35,8 +35,8 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
         "--policy",
         action="append",
         default=[],
-        metavar="FILE",
-        help="a policy file, such as policies/strict.yaml; several apply in their order",
+        metavar="FILE|DIR",
+        help="a policy file, such as policies/strict.yaml, or a folder of them; several apply in their order",
     )
 
 
@@ -55,9 +55,19 @@ def policy(files: Sequence[str]) -> Policy:
     if not files:
         return builtin()
     try:
-        return load([(name, read_text(Path(name))) for name in files]).at(now())
+        return load([(name, read_text(Path(name))) for name in _policies(files)]).at(now())
     except PolicyError as error:
         raise UnusableError(error.problems) from error
+
+
+def _policies(names: Iterable[str]) -> Iterator[str]:
+    """The files, and those in the folders."""
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            yield from (str(one) for one in sorted(path.iterdir()) if one.suffix in SUFFIXES and one.name[0] != ".")
+        else:
+            yield name
 
 
 def now() -> datetime:

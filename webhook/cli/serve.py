@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from webhook.cluster import Cluster
     from webhook.facts import Facts
+    from webhook.live import Live
     from webhook.policy import Policy
 
 BIND = "127.0.0.1:8443"
@@ -75,16 +76,23 @@ def _threads(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
+    from webhook.live import Live
+
     policy, facts = edge.policy(args.policy), edge.facts(args)
     if why := _certificate_problem(args.cert, args.key):
         raise UnusableError(why, 3)
     cluster = _cluster(args.watch, args.kubeconfig)
-    app = application(policy, facts, args.cert, args.key, cluster)
+    live = Live(map(Path, args.policy))
+    app = application(live, facts, args.cert, args.key, cluster)
     warm(policy, facts)
 
     from webhook.cli import _gunicorn
 
-    begin = cluster.start if cluster is not None else lambda: None
+    def begin() -> None:
+        live.start()
+        if cluster is not None:
+            cluster.start()
+
     return _gunicorn.serve(app, listen(args.bind), args.cert, args.key, args.threads, begin)
 
 
@@ -100,17 +108,18 @@ def _cluster(names: tuple[str, ...] | None, kubeconfig: Path | None) -> Cluster 
     return cluster.Cluster(access, wanted) if access is not None and wanted else None
 
 
-def application(policy: Policy, facts: Facts, cert: Path, key: Path, cluster: Cluster | None = None) -> Flask:
+def application(live: Live, facts: Facts, cert: Path, key: Path, cluster: Cluster | None = None) -> Flask:
     """The Flask application with its metrics and its readiness."""
 
     from webhook.app import create_app
     from webhook.metrics import Metrics
 
-    metrics = Metrics(__version__, policy.version, facts.version)
+    metrics = Metrics(__version__, live.policy.version, facts.version)
     metrics.watch_certificate(lambda: _not_after(cert))
+    metrics.watch_policy(live)
     if cluster is not None:
         metrics.watch_cluster(cluster.status)
-    return create_app(policy, facts, metrics, lambda: _certificate_problem(cert, key), cluster)
+    return create_app(live, facts, metrics, lambda: _certificate_problem(cert, key), cluster)
 
 
 def warm(policy: Policy, facts: Facts) -> None:

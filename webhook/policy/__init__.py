@@ -98,7 +98,9 @@ class Policy:
             (rule_id, setting.mode, str(setting.fix), asdict(setting.rule))
             for rule_id, setting in sorted(self.base.settings.items())
         ]
-        said = (settings, replace(self.base, settings={}), self.layers, self.shadows, self.kinds, self.releases)
+        rest = (replace(self.base, settings={}), self.layers, self.shadows, self.kinds, self.releases.images)
+        known = [one for layer in self.everything if not layer.shadow for one in layer.known]
+        said = (settings, *rest, known)
         return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
