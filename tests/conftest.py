@@ -31,7 +31,7 @@ GOOD_POD: dict[str, Any] = {
                 "startupProbe": {
                     "httpGet": {"path": "/health", "port": 8000},
                     "periodSeconds": 10,
-                    "failureThreshold": 360,
+                    "failureThreshold": 120,
                 },
                 "volumeMounts": [{"name": "models", "mountPath": "/root/.cache/huggingface"}],
             }

@@ -110,7 +110,7 @@ def test_the_json_of_a_check_has_what_it_promises(run: Run) -> None:
     assert set(finding) >= {"rule", "mode", "plane", "path", "message", "certainty", "fix", "suggestions"}
     assert (finding["rule"], finding["plane"], finding["certainty"]) == ("gpu-memory-exceeded", "gpu", "certain")
     assert finding["fix"] is None
-    assert result["patch"] == []
+    assert result["patch"] == [step for one in result["findings"] for step in one["fix"] or ()]
 
 
 def test_gpu_on_the_command_line_holds_where_the_manifest_names_none(run: Run, pod: dict[str, Any]) -> None:

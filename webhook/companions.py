@@ -49,6 +49,18 @@ class Companions:
             and all(labels.get(key) == value for key, value in selector.items())
         ]
 
+    def addresses(self, workload: Workload) -> list[tuple[str, JSON]]:
+        """The Services with an address, by name: those that Kubernetes tells every container of the namespace of.
+
+        kubernetes pkg/kubelet/envvars: a headless Service and an ExternalName have none.
+        """
+        return [
+            (_name(one), one)
+            for one in self._near(_SERVICE, workload)
+            if FieldPath(("spec", "clusterIP")).get(one) != "None"
+            and FieldPath(("spec", "type")).get(one) != "ExternalName"
+        ]
+
     def autoscalers(self, workload: Workload) -> list[JSON]:
         """The HorizontalPodAutoscalers and KEDA ScaledObjects whose target the workload is."""
         return [

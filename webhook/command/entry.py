@@ -236,6 +236,11 @@ def _dynamo_serve(argv: Argv) -> Start:
     return Unknown("dynamo serve", ())
 
 
+def shell_name(argv: Argv) -> str:
+    """The shell that runs a script: "sh", "bash"; empty where none is named."""
+    return next((name for word in argv[:_NEAR] if (name := _name(word)) in _SHELLS), "")
+
+
 _INSTALLERS = frozenset({"pip", "pip3", "uv", "conda", "mamba", "micromamba", "python", "python3", "poetry"})
 _VLLM_PACKAGE = re.compile(
     r"vllm([\[=<>!~@ ].*)?|.*vllm[^/]*\.(whl|git.*|zip|tar\.gz)|git\+.*vllm.*|-r|--requirement|-e|--editable"

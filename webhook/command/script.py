@@ -49,6 +49,8 @@ class Shell:
         """The environment of the command that is being visited."""
         self.exec = False
         """The command that is being visited replaces the shell."""
+        self._tail: tree.Tail | None = None
+        self._node: Node | None = None
         self.depth: int = parent.depth + 1 if parent else 0
         self.budget: Budget = parent.budget if parent else Budget()
         """What the script may still cost; one for the shell and its children."""
@@ -68,6 +70,12 @@ class Shell:
         """The command that is being visited may not run, or its failure may not be the script's."""
         return self.branches > 0 or self.exits or self.skips
 
+    @property
+    def last(self) -> tree.Tail | None:
+        """The command that is being visited, where it is the one that the whole script ends with."""
+        same = self.depth == 0 and self._tail is not None and self._tail.node == self._node
+        return self._tail if same and not self.detached else None
+
     def child(self, positional: Sequence[Value] = (), zero: Value | None = None) -> Shell:
         """Another shell, started by this one."""
         state = self.copy()
@@ -83,6 +91,8 @@ class Shell:
             raise GiveUp
         root = self.parse(script)
         alone = only_command(root)
+        if self.depth == 0:
+            self._tail = tree.tail(root)
         try:
             self.block(root.children, alone)
         except (Exit, Return, Break):
@@ -278,6 +288,7 @@ class Shell:
         return argv
 
     def _command(self, node: Node, alone: bool = False, more: Sequence[Node] = ()) -> Status:
+        self._node = node
         argv = self.argv(node)
         argv += [field for word in more for field in self.words.fields(word)]
         assignments = [child for child in node.children if child.type == "variable_assignment"]

@@ -82,6 +82,8 @@ class _Resolver:
         given = "command" if self.commands else "args" if self.args else "image"
         self.path = self._place(given) if self.container.spec.get(given) else container.path
         self.script_path = self.path
+        self.script: tuple[str, str] | None = None
+        """The shell's name and its script, where that stands in the manifest as it is."""
 
     def resolve(self) -> Command | None:
         if self.commands:
@@ -164,6 +166,7 @@ class _Resolver:
                 return self._opaque(text_of(started.file or literal("")), started.positional)
             if started.text is not None:
                 self.script_path = next((p.path for p in started.text if p.path is not None), self.path)
+                self.script = entry.shell_name(argv), text
             return self._script(text, positional, started.zero, inline=started.text is not None)
         text = self._file(started.program)
         if text is not None and re.match(r"#!.*\b(ba|da|a|z|k)?sh\b", text):
@@ -250,9 +253,9 @@ class _Resolver:
         if isinstance(started, Serve):
             env = {**sh.environment, **entry.assignments(argv)}
             guessed = "it is in a branch of the script that may not run" if sh.conditional else None
-            command = self._serve(started, env, shell_exec=sh.exec, guessed=guessed)
+            command = self._serve(started, env, shell_exec=sh.exec or self._unforked(sh), guessed=guessed)
             if command is not None:
-                raise _Found(replace(command, installs=sh.installs[0]))
+                raise _Found(replace(command, installs=sh.installs[0], exec_at=self._exec_at(sh)))
         elif isinstance(started, Join):
             seen.joined = True
         elif isinstance(started, Script):
@@ -270,6 +273,21 @@ class _Resolver:
                 sh.child(started.words, literal(started.program)).run(text)
             else:
                 self._maybe(started.program, started.words, sh, seen)
+
+    def _unforked(self, sh: Shell) -> bool:
+        """`bash -c` replaces itself by the last command of its script."""
+        last = sh.last
+        return self.script is not None and self.script[0] == "bash" and last is not None and last.plain
+
+    def _exec_at(self, sh: Shell) -> int | None:
+        """Where `exec` can be written into the script that the manifest shows."""
+        last, shown = sh.last, self.script_path.get(self.workload.object)
+        if self.script is None or last is None or shown != self.script[1]:
+            return None
+        whole = shown.encode(errors="replace")  # as the parser reads it
+        if not whole[last.at :].startswith(last.name.encode()):
+            return None  # a template's blank before it has moved it
+        return len(whole[: last.at].decode(errors="replace"))
 
     def _maybe(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
         if seen.guess is None and not self.container.init and entry.looks_like_vllm(program, words):
@@ -342,6 +360,7 @@ class _Resolver:
             self.path,
             texts,
             shell=shell_exec is not None,
+            script_path=self.script_path if shell_exec is not None else None,
             exec=shell_exec is not False,
             config=self._config(values),
             program=started.program,

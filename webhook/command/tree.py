@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from webhook.command.word import Value, mystery
@@ -118,6 +119,46 @@ def parse(script: str, budget: Budget) -> tuple[Node, dict[str, Value]]:
 def source(node: Node) -> str:
     """The text of a node."""
     return (node.text or b"").decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The simple command that a script ends with."""
+
+    node: Node
+    plain: bool
+    """It has no redirection, and nothing but an end of line follows: `bash -c` starts such a command without forking
+    (bash 5.2, measured; builtins/evalstring.c should_suppress_fork)."""
+
+    @property
+    def at(self) -> int:
+        """Where its name begins, in bytes: behind variables that it sets for itself."""
+        return self._named.start_byte
+
+    @property
+    def name(self) -> str:
+        """Its name, as written."""
+        return source(self._named)
+
+    @property
+    def _named(self) -> Node:
+        return self.node.child_by_field_name("name") or self.node
+
+
+def tail(root: Node) -> Tail | None:
+    """The last command of a script, also behind `&&`; None where it ends with something else (`&`, a pipe, `fi`)."""
+    node: Node | None = root
+    plain = True
+    while node is not None and node.type in ("program", "list", "redirected_statement"):
+        if node.type == "redirected_statement":
+            plain, node = False, node.child_by_field_name("body")
+            continue
+        children = [child for child in node.children if child.type != "comment" and source(child).strip(" ;\n")]
+        node = children[-1] if children else None
+    if node is None or node.type != "command":
+        return None
+    after = (root.text or b"")[node.end_byte - root.start_byte :]
+    return Tail(node, plain and after.strip(b" ;") in (b"", b"\n"))
 
 
 def only_command(root: Node) -> bool:

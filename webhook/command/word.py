@@ -85,6 +85,11 @@ class Command:
     """Started by a shell script."""
     exec: bool = True
     """vLLM replaces the shell (PID 1 gets SIGTERM)."""
+    exec_at: int | None = None
+    """The character of the script at `words`' place where `exec ` would make vLLM replace the shell; None where vLLM is
+    not the script's last command, or the script does not stand there as it is."""
+    script_path: FieldPath | None = None
+    """The field of the script, where there is one."""
     lost: tuple[Word, ...] = ()
     """Words of the manifest that never reach vLLM (`sh -c 'vllm serve' --flag`)."""
     config: Mapping[str, str] = field(default_factory=dict)

@@ -196,6 +196,10 @@ class Marked:
 
     def _replace(self, at: Node, key: Node | None, child: Node, value: Any) -> str:
         start, end = child.start_mark.index, self._end(child, child.start_mark.index)
+        if not self.json and isinstance(child, ScalarNode) and isinstance(value, str):
+            longer = self._inserted(start, end, child.value, value)
+            if longer is not None:
+                return longer
         scalar = isinstance(child, ScalarNode) and not isinstance(value, Mapping | list)
         if not self._block(at) or (scalar and "\n" not in str(value)):
             space = " " if start == end and self.text[start - 1 : start] in (":", "-") else ""
@@ -208,6 +212,22 @@ class Marked:
         if key is None:
             return self._splice(begin, end, " " + self._inline(value))
         return self._splice(begin, end, self._below(value, column))
+
+    def _inserted(self, start: int, end: int, old: str, new: str) -> str | None:
+        """The scalar between the marks with a word more, in the style that it has (a script's lines stay lines); None
+        where that is not the difference."""
+        at = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(old))
+        more = new[at : at + len(new) - len(old)]
+        word = re.match(r"\S+", old[at:])
+        if not more or word is None or old[:at] + more + old[at:] != new:
+            return None
+        scalar = self.text[start:end]
+        for found in re.finditer(re.escape(word[0]), scalar):
+            longer = scalar[: found.start()] + more + scalar[found.start() :]
+            node = yaml.compose(longer if scalar[:1] not in "|>" else f"{longer}\n", Loader=_LOADER)
+            if isinstance(node, ScalarNode) and node.value == new:
+                return self._splice(start, end, longer)
+        return None
 
     def _remove(self, at: Node, part: str, path: Sequence[str]) -> str:
         _, child, _ = self._child(at, part)

@@ -1,32 +1,39 @@
-"""What the probe rules share: how long a probe waits, and the startup probe that would be long enough."""
+"""What the probe rules share: whom a probe asks, how long it waits, and the probes that would be right."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from webhook.engine import Engine
 from webhook.patch import Edit
+from webhook.release import is_official
 
 PERIOD = 10
+NAMES = ("startupProbe", "livenessProbe", "readinessProbe")
+ACTIONS = ("httpGet", "tcpSocket", "grpc")
+
+
+def setting(probe: Mapping[str, Any], name: str) -> int:
+    """A probe's number of that name, or its default (API reference, Probe)."""
+    default = {"initialDelaySeconds": 0, "periodSeconds": 10, "timeoutSeconds": 1, "failureThreshold": 3}[name]
+    value = probe.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else default
 
 
 def window(probe: Mapping[str, Any]) -> int:
     """Seconds from the container's start until the kubelet kills it for this probe.
 
     initialDelaySeconds + periodSeconds × failureThreshold (kubernetes pkg/kubelet/prober/worker.go: the first probe
-    runs after the delay, `failureThreshold` failures in a row kill). Defaults 0, 10, 3 (API reference, Probe).
+    runs after the delay, `failureThreshold` failures in a row kill).
     """
-    delay, period, failures = (
-        _number(probe.get(name), default)
-        for name, default in (("initialDelaySeconds", 0), ("periodSeconds", 10), ("failureThreshold", 3))
-    )
-    return delay + period * failures
+    return setting(probe, "initialDelaySeconds") + tolerance(probe)
 
 
-def _number(value: object, default: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else default
+def tolerance(probe: Mapping[str, Any]) -> int:
+    """Seconds of silence that a probe forgives: periodSeconds × failureThreshold."""
+    return setting(probe, "periodSeconds") * setting(probe, "failureThreshold")
 
 
 def probe(engine: Engine, name: str) -> Mapping[str, Any] | None:
@@ -35,14 +42,30 @@ def probe(engine: Engine, name: str) -> Mapping[str, Any] | None:
     return value if isinstance(value, Mapping) and value else None
 
 
+LONG_DELAY = 60
+"""Seconds of initialDelaySeconds from which on it stands in for a startup probe."""
+
+
+def unreachable(engine: Engine) -> bool:
+    """No probe of the kubelet can ask vLLM, which listens on a socket in the file system."""
+    return bool(engine.args.get("uds"))
+
+
+def asked(engine: Engine, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What the probe asks of this container: action and its fields. An exec probe may know better, and what another
+    host answers says nothing of vLLM."""
+    found = probe(engine, name) or {}
+    for action in ACTIONS:
+        said = found.get(action)
+        if isinstance(said, Mapping) and not said.get("host"):
+            yield action, said
+
+
 def kills(engine: Engine, name: str) -> Mapping[str, Any] | None:
-    """The probe, where it asks vLLM's own port: what another container or host answers says nothing of vLLM, and an
-    exec probe may know better."""
-    found = probe(engine, name)
-    for action in ("httpGet", "tcpSocket", "grpc"):
-        asked = found.get(action) if found else None
-        if isinstance(asked, Mapping) and not asked.get("host") and engine.port is not None:
-            return found if number(engine, asked.get("port")) == engine.port else None
+    """The probe, where it asks vLLM's own port."""
+    for _, said in asked(engine, name):
+        if engine.port is not None and number(engine, said.get("port")) == engine.port:
+            return probe(engine, name)
     return None
 
 
@@ -58,29 +81,89 @@ def number(engine: Engine, port: Any) -> int | None:
     return port if isinstance(port, int) and not isinstance(port, bool) else None
 
 
-def threshold(seconds: float) -> int:
-    """failureThreshold of a probe every PERIOD seconds that waits at least `seconds`, in steps of 30."""
-    return math.ceil(seconds / PERIOD / 30) * 30
+def alone(engine: Engine) -> bool:
+    """vLLM is all that could listen: no other container in the Pod, no script that could start something else."""
+    return len(engine.workload.containers) == 1 and not engine.command.shell
+
+
+def is_vllm(engine: Engine) -> bool:
+    """The server is vLLM's own, not a wrapper's or a fork's that may have other routes."""
+    image = engine.field("image")
+    return isinstance(image, str) and is_official(image) and not engine.command.own_flags
+
+
+def tls(engine: Engine) -> bool:
+    """vLLM speaks HTTPS."""
+    return bool(engine.args.get("ssl_certfile") or engine.args.get("ssl_keyfile"))
+
+
+def health(engine: Engine) -> dict[str, Any] | None:
+    """An httpGet of /health that vLLM will answer; None where port, scheme or role can't be known.
+
+    Another container that declares the port may be the one that answers, and a client certificate is more than the
+    kubelet has.
+    """
+    if engine.port is None or not engine.served or engine.container.init or engine.args.get("ssl_cert_reqs"):
+        return None
+    if any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile", "grpc", "uds")):
+        return None
+    others = (one for one in engine.workload.containers if one.path != engine.container.path)
+    if any(engine.port in _declared(other.spec) for other in others):
+        return None
+    scheme = {"scheme": "HTTPS"} if tls(engine) else {}
+    return {"path": "/health", "port": engine.port, **scheme}
+
+
+def _declared(container: Mapping[str, Any]) -> set[int]:
+    ports = container.get("ports")
+    found = (one.get("containerPort") for one in (ports if isinstance(ports, list) else ()) if isinstance(one, Mapping))
+    return {port for port in found if isinstance(port, int)}
+
+
+def threshold(seconds: float, period: int = PERIOD) -> int:
+    """failureThreshold of a probe every `period` seconds that waits at least `seconds`, in steps of five minutes."""
+    return math.ceil(math.ceil(seconds / 300) * 300 / period)
+
+
+def enough(engine: Engine) -> float | None:
+    """Seconds that a startup probe should wait: twice the high estimate."""
+    return 2 * engine.plan.startup.high if engine.plan.startup else None
 
 
 def startup_probe(engine: Engine) -> dict[str, Any] | None:
-    """A startup probe with a window of at least twice the high estimate; None where port or scheme can't be known."""
-    if engine.port is None or engine.plan.startup is None:
+    """A startup probe that waits long enough; None where the port can't be known or the time not be estimated."""
+    http, seconds = health(engine), enough(engine)
+    if http is None or seconds is None:
         return None
-    http = {"path": "/health", "port": engine.port}
-    if engine.args.get("ssl_certfile") or engine.args.get("ssl_keyfile"):
-        http["scheme"] = "HTTPS"
-    return {
-        "httpGet": http,
-        "periodSeconds": PERIOD,
-        "failureThreshold": threshold(2 * engine.plan.startup.high),
-    }
+    return {"httpGet": http, "periodSeconds": PERIOD, "failureThreshold": threshold(seconds)}
 
 
 def startup_probe_fix(engine: Engine) -> tuple[Edit, ...]:
     """The edit that adds it."""
     new = startup_probe(engine)
-    return () if new is None or engine.container.synthetic else (Edit(engine.at("startupProbe"), new),)
+    return () if new is None or not writable(engine, "startupProbe") else (Edit(engine.at("startupProbe"), new),)
+
+
+def writable(engine: Engine, name: str) -> bool:
+    """The field stands in the object, or may."""
+    return not engine.container.synthetic or name in engine.container.places
+
+
+def window_fix(engine: Engine) -> tuple[Edit, ...]:
+    """The failureThreshold with which the startup probe waits long enough; the rest of the probe stays."""
+    found, seconds = probe(engine, "startupProbe"), enough(engine)
+    if found is None or seconds is None or not writable(engine, "startupProbe") or engine.spans_pods:
+        return ()
+    count = threshold(seconds - setting(found, "initialDelaySeconds"), setting(found, "periodSeconds"))
+    return (Edit(engine.at("startupProbe", "failureThreshold"), max(1, count)),)
+
+
+def advice(engine: Engine) -> tuple[str, ...]:
+    """The startup probe in words."""
+    seconds = enough(engine)
+    if seconds is None:
+        return ()
+    return (f"a startupProbe on /health with periodSeconds {PERIOD} and failureThreshold {threshold(seconds)}",)
 
 
 def estimate(engine: Engine) -> str:
@@ -89,3 +172,11 @@ def estimate(engine: Engine) -> str:
     if startup is None:
         return ""
     return f"vLLM answers after about {startup.likely:.0f} s ({startup.low:.0f} … {startup.high:.0f} s)"
+
+
+def phases(engine: Engine) -> tuple[str, ...]:
+    """What the start is made of, one line."""
+    startup = engine.plan.startup
+    if startup is None:
+        return ()
+    return (", ".join(f"{name} {seconds:.0f} s" for name, seconds in startup.parts),)

@@ -41,10 +41,8 @@ class LivenessProbeKillsStartup(Rule):
         yield Finding(
             path=engine.at("livenessProbe"),
             message=f"the liveness probe kills the container after {window} s; {_probe.estimate(engine)}",
+            details=_probe.phases(engine),
             certainty=certainty,
-            suggestions=(
-                f"a startupProbe on /health with periodSeconds 10 and failureThreshold "
-                f"{_probe.threshold(2 * startup.high)}",
-            ),
+            suggestions=_probe.advice(engine),
             fix=_probe.startup_probe_fix(engine),
         )

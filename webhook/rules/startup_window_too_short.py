@@ -29,12 +29,14 @@ class StartupWindowTooShort(Rule):
         window = _probe.window(probe)
         if window >= startup.likely:
             return
+        hopeless = window < startup.floor
         yield Finding(
             path=engine.at("startupProbe", "failureThreshold"),
             message=f"the startup probe gives up after {window} s; {_probe.estimate(engine)}",
             details=(f"even from a warm cache the start takes {startup.floor:.0f} s",)
-            if window < startup.floor
-            else (),
-            certainty="certain" if window < startup.floor else "likely",
-            suggestions=(f"periodSeconds 10 and failureThreshold {_probe.threshold(2 * startup.high)}",),
+            if hopeless
+            else _probe.phases(engine),
+            certainty="certain" if hopeless else "likely",
+            suggestions=_probe.advice(engine),
+            fix=_probe.window_fix(engine),
         )

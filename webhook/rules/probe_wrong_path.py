@@ -1,0 +1,118 @@
+"""Rule probe-wrong-path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from webhook.engine import Engine
+from webhook.patch import Edit
+from webhook.rule import Certainty, Finding, Rule
+from webhook.rules import _probe
+
+ROUTES = frozenset(
+    {
+        "/health", "/ping", "/load", "/version", "/v1/models", "/metrics", "/docs", "/docs/oauth2-redirect", "/redoc",
+        "/openapi.json", "/server_info", "/is_sleeping", "/is_paused",
+    }
+)  # fmt: skip
+"""What vLLM's API server answers to GET (vLLM 0.33 entrypoints/openai/api_server.py and entrypoints/serve/)."""
+COMMON_SLIPS = frozenset(
+    {
+        "/", "/healthz", "/readyz", "/livez", "/ready", "/live", "/readiness", "/liveness", "/health/ready",
+        "/health/live", "/v1/health", "/v1/health/ready", "/v1/health/live", "/v2/health/ready", "/v2/health/live",
+        "/api/health", "/healthcheck", "/health_check", "/status", "/generate", "/v1/completions",
+        "/v1/chat/completions",
+    }
+)  # fmt: skip
+"""Other servers' health paths, and vLLM's that answer POST alone: 404 or 405 in every release."""
+
+
+class ProbeWrongPath(Rule):
+    """A probe asks what vLLM does not answer: another path, the wrong scheme, or without the key.
+
+    vLLM answers GET on /health (and /ping), /v1/models, /metrics and a few more; another path is `404 Not Found`, which
+    fails the probe for ever:
+
+        Startup probe failed: HTTP probe failed with statuscode: 404
+
+    With `--ssl-certfile` the port speaks TLS and needs `scheme: HTTPS` (`malformed HTTP response`, `EOF` without it).
+    With `--api-key` or VLLM_API_KEY everything under /v1 needs the key (`statuscode: 401`); /health never does.
+    """
+
+    plane = "network"
+    threatens = "uptime"
+    mode = "deny"
+    mute_for = ("args",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where vLLM's own server is alone in its Pod and the path is none of it in any release."""
+        if engine.container.init or engine.port is None:
+            return
+        for name in _probe.NAMES:
+            for action, asked in _probe.asked(engine, name):
+                if action != "httpGet" or _probe.number(engine, asked.get("port")) != engine.port:
+                    continue
+                sure = _probe.alone(engine) and _probe.is_vllm(engine) and name != "readinessProbe"
+                yield from _path(engine, name, asked, "certain" if sure else "likely")
+                yield from _scheme(engine, name, asked, "certain" if sure else "likely")
+
+
+def _path(engine: Engine, name: str, asked: Mapping[str, Any], certainty: Certainty) -> Iterator[Finding]:
+    given = asked.get("path")
+    text = (str(given) if given else "/").partition("?")[0]
+    path = "/" + text.strip("/")
+    root = "/" + str(engine.args.get("root_path") or "").strip("/")
+    if root != "/" and path.startswith(f"{root}/"):
+        path = path[len(root) :]
+    if path in ROUTES and (reason := _locked(engine, path, asked)) is None:
+        return
+    if path not in ROUTES:
+        reason = "vLLM has no such path" if path not in ("/v1/completions", "/v1/chat/completions") else "it wants POST"
+        if path not in COMMON_SLIPS or engine.args.get("middleware"):
+            certainty = "likely"
+    yield Finding(
+        path=engine.at(name, "httpGet", "path"),
+        message=f"the {name} asks {text}: {reason}",
+        certainty=certainty,
+        suggestions=("path: /health",),
+        fix=_set(engine, name, "path", "/health"),
+    )
+
+
+def _locked(engine: Engine, path: str, asked: Mapping[str, Any]) -> str | None:
+    """Why vLLM answers 401: a key is asked for, and the probe brings none."""
+    env = engine.field("env")
+    names = {one.get("name") for one in (env if isinstance(env, list) else ()) if isinstance(one, Mapping)}
+    keyed = engine.args.get("api_key") or "api_key" in engine.args.unresolved or "VLLM_API_KEY" in names
+    headers = asked.get("httpHeaders")
+    if not keyed or not path.startswith("/v1") or headers:
+        return None
+    return "with an API key vLLM answers 401 there"
+
+
+def _scheme(engine: Engine, name: str, asked: Mapping[str, Any], certainty: Certainty) -> Iterator[Finding]:
+    unknown = any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile"))
+    given = str(asked.get("scheme") or "HTTP").upper()
+    speaks = "HTTPS" if _probe.tls(engine) else "HTTP"
+    if unknown or given == speaks:
+        return
+    yield Finding(
+        path=engine.at(name, "httpGet", "scheme"),
+        message=f"the {name} speaks {given}, vLLM {speaks}"
+        + (
+            f" ({'--ssl-certfile' if engine.args.get('ssl_certfile') else '--ssl-keyfile'})"
+            if speaks == "HTTPS"
+            else ""
+        ),
+        certainty=certainty,
+        suggestions=(f"scheme: {speaks}",),
+        fix=_set(engine, name, "scheme", speaks),
+    )
+
+
+def _set(engine: Engine, name: str, field: str, value: str) -> tuple[Edit, ...]:
+    """The field of the probe set, where vLLM alone could answer."""
+    if not _probe.alone(engine) or not _probe.writable(engine, name):
+        return ()
+    return (Edit(engine.at(name, "httpGet", field), value),)

@@ -1,0 +1,55 @@
+"""Rule service-link-clash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.companions import describe
+from webhook.engine import Engine
+from webhook.patch import Edit
+from webhook.rule import Finding, Rule
+
+PORTS = (
+    "VLLM_PORT", "VLLM_DP_MASTER_PORT", "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT",
+    "VLLM_RINGBUFFER_PORT",
+)  # fmt: skip
+"""Variables of vLLM that hold a port's number (vLLM 0.33 envs.py)."""
+
+
+class ServiceLinkClash(Rule):
+    """A Service's name sets one of vLLM's own variables in the Pods of its namespace.
+
+    For each Service with an address Kubernetes sets `NAME_PORT=tcp://10.0.0.7:8000` in every container of the namespace
+    that starts after it. A Service called `vllm` so sets VLLM_PORT, which is where vLLM looks for the number of a port:
+
+        ValueError: VLLM_PORT 'tcp://10.0.0.7:8000' appears to be a URI. This may be caused by a Kubernetes service
+        discovery issue
+
+    vLLM does not start, or not again after its first restart. `enableServiceLinks: false` in the Pod, another name for
+    the Service, or VLLM_PORT set by the Pod itself each avoid it; a headless Service has no address and sets nothing.
+    """
+
+    plane = "network"
+    mode = "deny"
+    where = frozenset({"check", "scan"})
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where Service and workload name the same namespace, or neither names one."""
+        if engine.pod("enableServiceLinks") is False or engine.command.entry == "worker":
+            return
+        own = engine.field("env")
+        named = {one.get("name") for one in own if isinstance(one, dict)} if isinstance(own, list) else set()
+        for name, service in engine.facts.companions.addresses(engine.workload):
+            variable = f"{name.upper().replace('-', '_')}_PORT"
+            if variable not in PORTS or variable in named:
+                continue
+            metadata = service.get("metadata")
+            here = isinstance(metadata, dict) and metadata.get("namespace") == engine.workload.namespace
+            where = engine.workload.path / "enableServiceLinks"
+            yield Finding(
+                path=where,
+                message=f"{describe(service)} sets {variable}=tcp://… in this Pod, and vLLM refuses to start",
+                certainty="certain" if here and variable == "VLLM_PORT" else "likely",
+                suggestions=("enableServiceLinks: false in the Pod", "another name for the Service"),
+                fix=(Edit(where, False),) if not engine.container.synthetic else (),
+            )

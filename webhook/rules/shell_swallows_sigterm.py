@@ -1,0 +1,61 @@
+"""Rule shell-swallows-sigterm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.patch import Edit
+from webhook.rule import Finding, Rule
+
+
+class ShellSwallowsSigterm(Rule):
+    """A shell stays in front of vLLM and does not pass SIGTERM on.
+
+    The kubelet sends SIGTERM to the container's first process. In `sh -c "prepare && vllm serve …"` that is the shell,
+    which waits for vLLM and ignores the signal: vLLM never hears that it should stop. It takes requests until the
+    grace period is over and is killed then, with whatever it was answering; `--shutdown-timeout` and the drain of
+    v0.18 never happen, and each rollout and node drain takes terminationGracePeriodSeconds longer.
+
+    `exec vllm serve …` as the script's last command makes vLLM the first process. dash, which is `sh` in vLLM's image,
+    forks for the last command; `bash -c` replaces itself by a plain one (no redirection, no pipe, nothing after it),
+    and that is not reported.
+    """
+
+    plane = "config"
+    threatens = "uptime"
+    mode = "warn"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: what `sh` is, is the image's choice."""
+        command = engine.command
+        if not command.shell or command.exec or command.entry == "worker" or not command.serves:
+            return
+        if engine.container.init or engine.field("lifecycle", "preStop", "exec") is not None:
+            return  # its own way to stop
+        grace = engine.pod("terminationGracePeriodSeconds")
+        seconds = grace if isinstance(grace, int) and not isinstance(grace, bool) else 30
+        yield Finding(
+            path=command.script_path or command.path,
+            message="a shell stays in front of vLLM and passes no SIGTERM on: "
+            f"it is killed after {seconds} s, mid-request",
+            certainty="likely",
+            suggestions=(f"end the script with `exec {_program(engine)} …`, without a pipe or &",),
+            fix=_fix(engine),
+        )
+
+
+def _fix(engine: Engine) -> tuple[Edit, ...]:
+    """`exec ` in front of the script's last command."""
+    at, path = engine.command.exec_at, engine.command.script_path
+    if at is None or path is None or engine.container.synthetic:
+        return ()
+    script = path.get(engine.workload.object)
+    if not isinstance(script, str):
+        return ()
+    return (Edit(path, f"{script[:at]}exec {script[at:]}"),)
+
+
+def _program(engine: Engine) -> str:
+    program = engine.command.program
+    return program if program.startswith("vllm ") else f"python3 -m {program}" if "." in program else program
