@@ -18,6 +18,7 @@ from webhook.cli import parser
 from webhook.facts import Facts
 from webhook.metrics import Metrics
 from webhook.policy import builtin, load
+from webhook.snapshot import DEFAULT, KINDS
 from webhook.workload.table import TABLE
 
 JSONDict = dict[str, Any]
@@ -281,8 +282,61 @@ def test_the_pod_is_restricted_and_can_do_nothing_in_the_cluster(chart: list[JSO
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert spec["automountServiceAccountToken"] is False
-    assert not [obj for obj in chart if "Role" in obj["kind"]]
+
+
+def rights(objects: list[JSONDict], kind: str) -> dict[tuple[str, str], list[str]]:
+    """(API group, resource) → verbs, of all roles of a kind."""
+    return {
+        (group, resource): rule["verbs"]
+        for obj in objects
+        if obj["kind"] == kind
+        for rule in obj["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_the_rights_are_those_of_what_is_watched_by_default(chart: list[JSONDict]) -> None:
+    wanted = {(kind.group, kind.name): kind for kind in KINDS if kind.name in DEFAULT}
+    whole, own = rights(chart, "ClusterRole"), rights(chart, "Role")
+
+    assert whole.keys() | own.keys() == wanted.keys()
+    assert own.keys() == {key for key, kind in wanted.items() if kind.own_namespace}
+    assert all(verbs == ["list", "watch"] for verbs in (*whole.values(), *own.values()))
+    assert pod(chart)["automountServiceAccountToken"] is True
+    (watched,) = [word for word in container(chart)["args"] if word.startswith("--watch=")]
+    assert set(watched.removeprefix("--watch=").split(",")) == set(DEFAULT)
+
+
+def test_the_table_in_the_documentation_is_what_the_chart_grants() -> None:
+    text = (CHART.parents[1] / "docs" / "production.md").read_text()
+    rows = {cells[0].strip(" `"): [cell.strip() for cell in cells] for cells in (
+        line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")
+    )}  # fmt: skip
+
+    assert rows.keys() == {kind.name for kind in KINDS}
+    for kind in KINDS:
+        assert rows[kind.name][2:4] == ["on" if kind.name in DEFAULT else "off", "list, watch"]
+        assert (rows[kind.name][4] == "the release's namespace") is kind.own_namespace
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in KINDS])
+def test_each_kind_has_its_own_switch(name: str) -> None:
+    objects = render(watch={kind.name: kind.name == name for kind in KINDS})
+    (kind,) = [kind for kind in KINDS if kind.name == name]
+
+    assert {**rights(objects, "ClusterRole"), **rights(objects, "Role")}.keys() == {(kind.group, name)}
+    assert f"--watch={name}" in container(objects)["args"]
+    bound = [obj["roleRef"]["kind"] for obj in objects if obj["kind"].endswith("RoleBinding")]
+    assert bound == ["Role" if kind.own_namespace else "ClusterRole"]
+
+
+def test_a_server_that_watches_nothing_has_no_rights_and_no_token() -> None:
+    objects = render(watch={kind.name: False for kind in KINDS})
+
+    assert pod(objects)["automountServiceAccountToken"] is False
+    assert not [obj for obj in objects if "Role" in obj["kind"]]
+    assert "--watch=none" in container(objects)["args"]
 
 
 def test_a_roll_out_or_a_drain_never_leaves_nobody_to_answer(chart: list[JSONDict]) -> None:

@@ -28,6 +28,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- .Values.serviceAccount.name | default (include "podfit.fullname" .) -}}
 {{- end -}}
 
+{{/* The kinds that are watched, separated by commas. */}}
+{{- define "podfit.watched" -}}
+{{- $kinds := list -}}
+{{- range $kind, $on := .Values.watch -}}
+  {{- if $on -}}
+    {{- $kinds = append $kinds $kind -}}
+  {{- end -}}
+{{- end -}}
+{{- join "," $kinds | default "none" -}}
+{{- end -}}
+
 {{- define "podfit.secret" -}}
 {{- .Values.tls.existingSecret | default (printf "%s-tls" (include "podfit.fullname" .)) -}}
 {{- end -}}
