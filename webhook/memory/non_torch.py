@@ -37,7 +37,9 @@ MEASURED = {
     # 8 H100: 2.3; 2 A100: 0.1
     "0.9.1 to 0.10, ranks on Hopper": Measured(0.0, 0.05, 2.2, 3.0, "with NCCL"),
     "0.9.1 to 0.10, several ranks": Measured(0.0, 0.05, 0.3, 1.6, "with NCCL"),
-    "from 0.11, stages alone": Measured(0.0, 0.05, 0.07, 0.3, "PP alone"),
+    "from 0.11, stages on Hopper": Measured(0.0, 0.05, 0.07, 0.3, "PP alone"),
+    # two 3090s, 0.21, 31B: 2 GiB that nothing else explains
+    "from 0.11, stages elsewhere": Measured(0.0, 0.05, 0.07, 2.2, "PP alone"),
     # H100: 0.13 on 0.11 … 0.17, 0.24 … 0.46 on 0.18 and 0.19
     "0.11 to 0.17": Measured(0.0, 0.05, 0.13, 0.35, "kernels' workspaces"),
     "from 0.18": Measured(0.0, 0.05, 0.25, 0.5, "kernels' workspaces"),
@@ -76,7 +78,7 @@ def measured(settings: Settings) -> str:
         return "0.9.1 to 0.10, ranks on Hopper" if hopper else "0.9.1 to 0.10, several ranks"
     if tp == 1:
         if many:
-            return "from 0.11, stages alone"
+            return "from 0.11, stages on Hopper" if hopper else "from 0.11, stages elsewhere"
         return "0.11 to 0.17" if release < Release(0, 18) else "from 0.18"
     if not hopper:
         return "from 0.11, several ranks"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 
 from webhook.model.catalogue import by_id, ids
 from webhook.model.name import shape, tells_quantisation
@@ -36,7 +35,7 @@ def quantised_copies(model: Model) -> tuple[Model, ...]:
     if model.quantization_config or tells_quantisation(model.id):
         return ()
     found = []
-    for name in _copies().get(_stem(model.id), ()):
+    for name in _copies(_stem(model.id)):
         row = by_id(name)
         if row and row.may_deny and row.value.quantization_config and shape(row.value)[:-1] == shape(model)[:-1]:
             found.append(row.value)
@@ -55,10 +54,7 @@ def _stem(name: str) -> str:
     return last
 
 
-@cache
-def _copies() -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
-    for name in ids():
-        if tells_quantisation(name):
-            found.setdefault(_stem(name), []).append(name)
-    return {stem: tuple(names) for stem, names in found.items()}
+@lru_cache(256)
+def _copies(stem: str) -> tuple[str, ...]:
+    """Ids whose name is `stem` and what makers add to one."""
+    return tuple(name for name in ids() if stem in name and tells_quantisation(name) and _stem(name) == stem)
