@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -275,6 +276,17 @@ def read(
     its_model = model.find(engine_args, workload, container, facts)
     placement = gpu.place(workload, container, facts.snapshot)
     accelerator = gpu.find(workload, container, facts, placement)
+    requested = gpu.requested(workload, container, facts.snapshot)
+    planned = plan.plan(
+        engine_args,
+        its_model.value if its_model else None,
+        accelerator.value if accelerator else None,
+        gpu_memory=facts.gpu_memory,
+        env=found.env,
+        files=volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth),
+    )
+    if not _on_gpus(requested, image):
+        planned = replace(planned, host=None, startup=None)
     return Engine(
         workload=workload,
         container=container,
@@ -284,15 +296,21 @@ def read(
         args=engine_args,
         model=its_model,
         gpu=accelerator,
-        requested=gpu.requested(workload, container, facts.snapshot),
-        plan=plan.plan(
-            engine_args,
-            its_model.value if its_model else None,
-            accelerator.value if accelerator else None,
-            gpu_memory=facts.gpu_memory,
-            env=found.env,
-            files=volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth),
-        ),
+        requested=requested,
+        plan=planned,
         facts=facts,
         placement=placement,
     )
+
+
+_GPUS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
+_CPU_IMAGE = re.compile(r"(^|[/_-])cpu([/_:.-]|$)")
+"""vLLM's builds for processors: vllm-cpu, vllm-openai-cpu, vllm-cpu-release-repo, llm-d-cpu."""
+
+
+def _on_gpus(requested: tuple[str, int | None] | None, image: object) -> bool:
+    """Processes, memory and start-up time are known of vLLM on GPUs. A TPU's, a Gaudi's or a Neuron core's runtime
+    compiles for half an hour and has other processes; on a CPU weights and KV cache are host memory."""
+    if requested is not None:
+        return requested[0].startswith(_GPUS) or "gpu" in requested[0]
+    return not (isinstance(image, str) and _CPU_IMAGE.search(image.rpartition(":")[0] or image))

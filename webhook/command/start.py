@@ -253,9 +253,11 @@ class _Resolver:
         if isinstance(started, Serve):
             env = {**sh.environment, **entry.assignments(argv)}
             guessed = "it is in a branch of the script that may not run" if sh.conditional else None
-            command = self._serve(started, env, shell_exec=sh.exec or self._unforked(sh), guessed=guessed)
+            command = self._serve(started, env, shell_exec=sh.exec, guessed=guessed)
             if command is not None:
-                raise _Found(replace(command, installs=sh.installs[0], exec_at=self._exec_at(sh)))
+                raise _Found(
+                    replace(command, installs=sh.installs[0], exec_at=self._exec_at(sh), unforked=self._unforked(sh))
+                )
         elif isinstance(started, Join):
             seen.joined = True
         elif isinstance(started, Script):
@@ -275,9 +277,11 @@ class _Resolver:
                 self._maybe(started.program, started.words, sh, seen)
 
     def _unforked(self, sh: Shell) -> bool:
-        """`bash -c` replaces itself by the last command of its script."""
+        """Whether a shell may replace itself by this command, although nobody wrote `exec`."""
         last = sh.last
-        return self.script is not None and self.script[0] == "bash" and last is not None and last.plain
+        if self.script is None or last is None or last.name == "exec":
+            return False
+        return sh.exec or (self.script[0] == "bash" and last.plain)
 
     def _exec_at(self, sh: Shell) -> int | None:
         """Where `exec` can be written into the script that the manifest shows."""

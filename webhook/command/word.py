@@ -85,6 +85,9 @@ class Command:
     """Started by a shell script."""
     exec: bool = True
     """vLLM replaces the shell (PID 1 gets SIGTERM)."""
+    unforked: bool = False
+    """No `exec` is written, but it is the last command: some shells replace themselves by it (bash 5.1 and later does,
+    dash 0.5.12 was seen not to, even where it is the only one)."""
     exec_at: int | None = None
     """The character of the script at `words`' place where `exec ` would make vLLM replace the shell; None where vLLM is
     not the script's last command, or the script does not stand there as it is."""

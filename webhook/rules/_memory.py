@@ -45,11 +45,14 @@ def offload_is_to_blame(engine: Engine) -> bool:
     return moved > 0 and whole - moved <= limit < whole
 
 
-def certainty(engine: Engine, floor: int) -> Certainty:
-    """Certain below the floor, but for devices that share their memory with the host: which pool is charged is not."""
-    limit = engine.memory_limit
+def certainty(engine: Engine, needed: Line) -> Certainty:
+    """Certain below the floor, but for devices that share their memory with the host: which pool is charged is not;
+    possible in the upper half between what little and what is likely needed."""
+    limit = engine.memory_limit or 0
     unified = engine.gpu is not None and any(gpu.unified_memory for gpu in engine.gpu.value.gpus)
-    return "certain" if limit is not None and limit < floor and not unified else "likely"
+    if limit < needed.floor and not unified:
+        return "certain"
+    return "likely" if limit < (needed.low + needed.likely) / 2 else "possible"
 
 
 def parts(host: HostLedger) -> tuple[str, ...]:
@@ -81,6 +84,11 @@ def advised_request(engine: Engine) -> int | None:
 def computable(engine: Engine) -> bool:
     """The ledger is this container's: a fix may rest on it."""
     return engine.model is not None and engine.command.entry != "worker" and not engine.spans_pods and not engine.doubt
+
+
+def elsewhere(engine: Engine) -> bool:
+    """Which of the engine's processes run in this container can't be told: it joins a leader, or spans Pods."""
+    return engine.command.entry == "worker" or engine.spans_pods
 
 
 def writable(engine: Engine) -> bool:

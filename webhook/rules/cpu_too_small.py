@@ -8,6 +8,7 @@ from decimal import Decimal
 from webhook.engine import Engine
 from webhook.quantity import try_parse
 from webhook.rule import Finding, Rule
+from webhook.rules import _memory
 
 
 class CpuTooSmall(Rule):
@@ -26,22 +27,21 @@ class CpuTooSmall(Rule):
     mute_for = ("resources",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely below one core a busy process and one for the server, advice below 2 + GPUs."""
+        """Likely below one core a GPU worker and one for the rest, advice below 2 + GPUs."""
         host, given = engine.plan.host, engine.field("resources", "limits", "cpu")
         cores = _cores(given)
-        if host is None or cores is None or engine.requested is None or engine.command.entry == "worker":
+        if host is None or cores is None or engine.requested is None or _memory.elsewhere(engine):
             return
-        least = host.busy + 1
-        advised = 2 + max(1, host.ranks)
-        if cores >= max(least, advised):
+        least, advised = 1 + max(1, host.ranks), 2 + max(1, host.ranks)
+        if cores >= advised:
             return
         yield Finding(
             path=engine.at("resources", "limits", "cpu"),
             message=f"cpu limit {given}: {host.processes} processes, {host.busy} of which poll; "
-            f"at least {max(least, advised)} cores for {host.ranks} GPU{'s' if host.ranks > 1 else ''}",
+            f"at least {advised} cores for {host.ranks} GPU{'s' if host.ranks > 1 else ''}",
             certainty="likely",
             advice=cores >= least,
-            suggestions=(f"resources.limits.cpu: {max(least, advised)}, or no limit and a request of as many",),
+            suggestions=(f"resources.limits.cpu: {advised}, or no limit and a request of as many",),
         )
 
 

@@ -41,6 +41,9 @@ class InitialDelayInsteadOfStartupProbe(Rule):
             path=engine.at("livenessProbe", "initialDelaySeconds"),
             message=f"the liveness probe begins after {delay} s, in place of a startup probe"
             + (f"; {_probe.estimate(engine)}" if startup else ""),
-            suggestions=tuple(f"{one}, and no initialDelaySeconds" for one in _probe.advice(engine)),
+            suggestions=tuple(
+                f"{one}, and no initialDelaySeconds"
+                for one in _probe.advice(engine) or ("a startupProbe that waits for the slowest start",)
+            ),
             fix=(*added, Edit(engine.at("livenessProbe", "initialDelaySeconds"), op="remove")) if added else (),
         )

@@ -48,7 +48,7 @@ class LivenessProbeTooStrict(Rule):
         if not strict and (timeout > 1 or silence > self.at_least):
             return
         count = max(failures, 3, math.ceil(FORGIVING / period))
-        wait = max(timeout, min(TIMEOUT, max(period, 1)))
+        wait = max(timeout, TIMEOUT)
         yield Finding(
             path=engine.at("livenessProbe", "failureThreshold"),
             message=f"{failures} × no answer within {timeout} s, {period} s apart, and a busy vLLM is restarted",

@@ -29,7 +29,7 @@ class MemoryHeadroomMissing(Rule):
         """Possible: the limit is between the likely and the high estimate, and the request says that it is all."""
         limit, host = engine.memory_limit, engine.plan.host
         given = try_parse(engine.field("resources", "requests", "memory"))
-        if limit is None or host is None or given != limit or engine.command.entry == "worker":
+        if limit is None or host is None or given != limit or _memory.elsewhere(engine):
             return
         needed = _memory.need(host)
         if not max(needed.likely, engine.plan.checkpoint or 0) <= limit < needed.high:

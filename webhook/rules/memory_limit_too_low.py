@@ -9,6 +9,9 @@ from webhook.quantity import human, quantity
 from webhook.rule import Finding, Rule
 from webhook.rules import _memory
 
+PART = 0.9
+"""A limit that holds so much of the checkpoint is no reason for a word."""
+
 
 class MemoryLimitTooLow(Rule):
     """The host memory limit is below what vLLM needs.
@@ -33,7 +36,7 @@ class MemoryLimitTooLow(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain below the floor, likely below the likely need, possible below the checkpoint's size."""
         limit, host = engine.memory_limit, engine.plan.host
-        if limit is None or host is None or engine.command.entry == "worker" or _memory.offload_is_to_blame(engine):
+        if limit is None or host is None or _memory.elsewhere(engine) or _memory.offload_is_to_blame(engine):
             return
         if limit < _memory.LEAST:
             return  # a slip of the unit: quantity-suspicious
@@ -46,15 +49,18 @@ class MemoryLimitTooLow(Rule):
                 message=f"limit {quantity(limit)}: vLLM needs about {human(needed.likely)} of host memory, "
                 f"at least {human(needed.floor)}, at most {human(needed.high)}",
                 details=_memory.parts(host),
-                certainty=_memory.certainty(engine, needed.floor),
+                certainty=_memory.certainty(engine, needed),
                 suggestions=suggestions,
                 fix=_memory.raise_limit(engine, advice),
             )
-        elif weights is not None and limit < weights:
+        elif weights is not None and limit < PART * weights:
             yield Finding(
                 path=engine.memory_at,
                 message=f"limit {quantity(limit)} is below the checkpoint's {human(weights)}: loading gets slow",
-                details=("memory-mapped weights are page cache and give way, but every rank reads the files again",),
+                details=(
+                    "memory-mapped weights are page cache and give way, "
+                    + ("but every rank reads the files again" if host.ranks > 1 else "under pressure all along"),
+                ),
                 certainty="possible",
                 suggestions=suggestions,
                 fix=_memory.raise_limit(engine, advice),

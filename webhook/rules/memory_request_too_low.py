@@ -10,6 +10,9 @@ from webhook.quantity import human, quantity, try_parse
 from webhook.rule import Finding, Rule
 from webhook.rules import _memory
 
+PART = 0.8
+"""An estimate is not so exact that less than a fifth would be worth a word."""
+
 
 class MemoryRequestTooLow(Rule):
     """The memory request is below what vLLM needs, so the node may have less.
@@ -34,10 +37,10 @@ class MemoryRequestTooLow(Rule):
         where the limit is too low as well."""
         host = engine.plan.host
         request = try_parse(engine.field("resources", "requests", "memory"))
-        if host is None or request is None or engine.command.entry == "worker":
+        if host is None or request is None or _memory.elsewhere(engine):
             return
         needed, limit = _memory.need(host), engine.memory_limit
-        if request >= needed.likely or (limit is not None and limit < needed.likely):
+        if request >= PART * needed.likely or (limit is not None and limit < needed.likely):
             return
         advice = _memory.advised_request(engine) or 0
         yield Finding(

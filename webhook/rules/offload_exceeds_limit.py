@@ -44,7 +44,7 @@ class OffloadExceedsLimit(Rule):
                 for name, line in host.lines
                 if name in OFFLOAD
             ),
-            certainty=_memory.certainty(engine, needed.floor),
+            certainty=_memory.certainty(engine, needed),
             suggestions=lines(
                 f"resources.limits.memory: {quantity(advice)}",
                 f"offload no more than {human(spare / 2)}" if spare > 0 else None,

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from webhook.companions import describe
 from webhook.engine import Engine
 from webhook.patch import Edit
+from webhook.release import Release, is_official
 from webhook.rule import Finding, Rule
+from webhook.workload import JSON
 
 PORTS = (
     "VLLM_PORT", "VLLM_DP_MASTER_PORT", "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT",
-    "VLLM_RINGBUFFER_PORT",
+    "VLLM_EC_SIDE_CHANNEL_PORT", "VLLM_P2P_SIDE_CHANNEL_PORT",
 )  # fmt: skip
 """Variables of vLLM that hold a port's number (vLLM 0.33 envs.py)."""
+
+READS = Release(0, 4, 3)
 
 
 class ServiceLinkClash(Rule):
@@ -34,22 +38,29 @@ class ServiceLinkClash(Rule):
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where Service and workload name the same namespace, or neither names one."""
+        """Certain for vLLM's own image where Service and workload name the same namespace, or neither names one."""
         if engine.pod("enableServiceLinks") is False or engine.command.entry == "worker":
             return
         own = engine.field("env")
         named = {one.get("name") for one in own if isinstance(one, dict)} if isinstance(own, list) else set()
         for name, service in engine.facts.companions.addresses(engine.workload):
             variable = f"{name.upper().replace('-', '_')}_PORT"
-            if variable not in PORTS or variable in named:
+            if variable not in PORTS or variable in named or variable in engine.command.env:
                 continue
-            metadata = service.get("metadata")
-            here = isinstance(metadata, dict) and metadata.get("namespace") == engine.workload.namespace
             where = engine.workload.path / "enableServiceLinks"
             yield Finding(
                 path=where,
                 message=f"{describe(service)} sets {variable}=tcp://… in this Pod, and vLLM refuses to start",
-                certainty="certain" if here and variable == "VLLM_PORT" else "likely",
+                certainty="certain" if _certain(engine, service) and variable == "VLLM_PORT" else "likely",
                 suggestions=("enableServiceLinks: false in the Pod", "another name for the Service"),
                 fix=(Edit(where, False),) if not engine.container.synthetic else (),
             )
+
+
+def _certain(engine: Engine, service: JSON) -> bool:
+    """vLLM 0.4.3 or later reads the variable whenever an engine starts (utils get_open_port); an `envFrom` may set it
+    to something better."""
+    metadata, image = service.get("metadata"), engine.field("image")
+    here = isinstance(metadata, dict) and metadata.get("namespace") == engine.workload.namespace
+    ours = isinstance(image, str) and is_official(image)
+    return here and ours and not engine.field("envFrom") and (engine.release is None or engine.release >= READS)

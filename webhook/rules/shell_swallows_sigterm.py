@@ -17,9 +17,9 @@ class ShellSwallowsSigterm(Rule):
     grace period is over and is killed then, with whatever it was answering; `--shutdown-timeout` and the drain of
     v0.18 never happen, and each rollout and node drain takes terminationGracePeriodSeconds longer.
 
-    `exec vllm serve …` as the script's last command makes vLLM the first process. dash, which is `sh` in vLLM's image,
-    forks for the last command; `bash -c` replaces itself by a plain one (no redirection, no pipe, nothing after it),
-    and that is not reported.
+    `exec vllm serve …` as the script's last command makes vLLM the first process. Without `exec` it is the shell's
+    choice: `bash -c` (5.1 and later) replaces itself by a plain last command, with no redirection and nothing after
+    it; dash, which is `sh` in vLLM's image, does not. There `exec` is advice.
     """
 
     plane = "config"
@@ -27,9 +27,9 @@ class ShellSwallowsSigterm(Rule):
     mode = "warn"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: what `sh` is, is the image's choice."""
+        """Likely where the shell surely stays, advice where it may replace itself."""
         command = engine.command
-        if not command.shell or command.exec or command.entry == "worker" or not command.serves:
+        if not command.shell or (command.exec and not command.unforked) or not command.serves:
             return
         if engine.container.init or engine.field("lifecycle", "preStop", "exec") is not None:
             return  # its own way to stop
@@ -39,7 +39,8 @@ class ShellSwallowsSigterm(Rule):
             path=command.script_path or command.path,
             message="a shell stays in front of vLLM and passes no SIGTERM on: "
             f"it is killed after {seconds} s, mid-request",
-            certainty="likely",
+            certainty="possible" if command.unforked else "likely",
+            advice=command.unforked,
             suggestions=(f"end the script with `exec {_program(engine)} …`, without a pipe or &",),
             fix=_fix(engine),
         )
@@ -58,4 +59,6 @@ def _fix(engine: Engine) -> tuple[Edit, ...]:
 
 def _program(engine: Engine) -> str:
     program = engine.command.program
-    return program if program.startswith("vllm ") else f"python3 -m {program}" if "." in program else program
+    if program.endswith(".py"):
+        return f"python3 {program}"
+    return f"python3 -m {program}" if "." in program and "/" not in program else program

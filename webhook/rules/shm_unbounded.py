@@ -28,6 +28,8 @@ class ShmUnbounded(Rule):
         host, mount = engine.plan.host, engine.shm.mount
         if host is None or mount is None or not mount.memory or (mount.empty_dir or {}).get("sizeLimit") is not None:
             return
+        if engine.command.entry == "worker":
+            return  # what a joining worker needs there is said at its leader
         size = round_up_gi(host.shm.high)
         bound = engine.memory_limit
         yield Finding(
@@ -36,5 +38,5 @@ class ShmUnbounded(Rule):
             + (f"the memory limit, {human(bound)}" if bound is not None else "all of the node's memory"),
             advice=bound is not None,
             suggestions=(f"sizeLimit: {quantity(size)}",),
-            fix=_shm.resize(engine, size) if _shm.covered(engine, size) else (),
+            fix=_shm.resize(engine, size) if _shm.covered(engine, size) and not engine.spans_pods else (),
         )

@@ -20,7 +20,12 @@ def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Line:
         return Line(0, 0, 0, 0)
     size = gib(args.given.get("swap_space"), 4) * ranks
     return Line(
-        size, size, size, size, f"{human(size // ranks)} × {ranks} GPUs, pinned", "vLLM 0.7 worker/cache_engine.py"
+        size,
+        size,
+        size,
+        size,
+        f"{human(size // ranks)} × {ranks} GPU{'s' if ranks > 1 else ''}, pinned",
+        "vLLM 0.7 worker/cache_engine.py",
     )
 
 
