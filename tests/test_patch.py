@@ -154,3 +154,46 @@ def test_what_fits_can_be_made_and_what_does_not_can_not(obj: Any, path: FieldPa
         assert not fits(obj, [edit])
     else:
         assert fits(obj, [edit])
+
+
+@pytest.mark.parametrize(
+    ("now", "old", "new", "patch"),
+    [
+        ("a b c", " b", "", [{"op": "replace", "path": "/x", "value": "a c"}]),
+        ("a b c", " b", " d", [{"op": "replace", "path": "/x", "value": "a d c"}]),
+        ("a b b", " b", "", []),  # which one?
+        ("a c", " b", "", []),
+        (["a", "b", "c"], ["b"], [], [{"op": "remove", "path": "/x/1"}]),
+        (["a", "b", "c"], ["b", "c"], [], [{"op": "remove", "path": "/x/2"}, {"op": "remove", "path": "/x/1"}]),
+        (["a", "b", "c"], ["b"], ["d"], [{"op": "replace", "path": "/x/1", "value": "d"}]),
+        (
+            ["a", "b", "c"],
+            ["b", "c"],
+            ["d"],
+            [{"op": "replace", "path": "/x/1", "value": "d"}, {"op": "remove", "path": "/x/2"}],
+        ),
+        (["a"], ["a"], ["b", "c"], [{"op": "replace", "path": "/x", "value": ["b", "c"]}]),
+        (["a", "b", "a"], ["a"], [], []),
+        ("b", ["b"], [], []),
+        (None, ["b"], [], []),
+    ],
+)
+def test_swap_changes_a_part_and_only_where_it_is_clear_which(
+    now: Any, old: Any, new: Any, patch: list[dict[str, Any]]
+) -> None:
+    """In a text and in a list."""
+    obj = {"x": now}
+    found = json_patch(obj, [Edit(FieldPath(("x",)), (old, new), "swap")])
+    assert found == patch
+    if isinstance(now, str) and patch:
+        assert apply(obj, found) == {"x": now.replace(old, new)}
+
+
+def test_swaps_of_one_field_do_not_undo_each_other() -> None:
+    """What two rules take out of one script, and out of one list."""
+    path = FieldPath(("x",))
+    text = [Edit(path, (" --a 1", ""), "swap"), Edit(path, (" --b", " --c"), "swap")]
+    assert apply({"x": "run --a 1 --b --d"}, json_patch({"x": "run --a 1 --b --d"}, text)) == {"x": "run --c --d"}
+    items = [Edit(path, (["--a", "1"], []), "swap"), Edit(path, (["--b"], ["--c"]), "swap")]
+    obj = {"x": ["--a", "1", "--b", "--d"]}
+    assert apply(obj, json_patch(obj, items)) == {"x": ["--c", "--d"]}

@@ -12,11 +12,12 @@ from webhook.path import FieldPath
 @dataclass(frozen=True)
 class Edit:
     """A change as data: `set` a field (creating what is above it), `append` to a list (created where absent),
-    `remove` a field."""
+    `remove` a field, `swap` a part of a text or a run of a list's items."""
 
     path: FieldPath
     value: Any = None
-    op: Literal["set", "append", "remove"] = "set"
+    """What is set or appended; of a `swap`, what is there and what comes in its place."""
+    op: Literal["set", "append", "remove", "swap"] = "set"
 
 
 def json_patch(obj: Any, edits: Iterable[Edit]) -> list[dict[str, Any]]:
@@ -24,12 +25,16 @@ def json_patch(obj: Any, edits: Iterable[Edit]) -> list[dict[str, Any]]:
     nothing leaves nothing. A parent is created as a list where the next part is an int or the op is "append".
 
     The edits are made in order, each on what the ones before it left. Nothing is lost on the way: `append` of what the
-    list has already and `remove` of what is absent change nothing; `set` beyond a list's end appends. null counts as
-    absent. Raises ValueError where something else stands in the way (a text where a list or an object must be).
+    list has already, `remove` of what is absent and `swap` of what is not there exactly once change nothing; `set`
+    beyond a list's end appends. null counts as absent. Raises ValueError where something else stands in the way (a text
+    where a list or an object must be).
     """
     whole = [_copy(obj)]  # in a list, so that the root is a field too
     patch: list[dict[str, Any]] = []
     for edit in edits:
+        if edit.op == "swap":
+            patch += _swap(whole, edit)
+            continue
         operation = _operation(whole, edit)
         if operation is not None and not _joined(patch, operation):
             patch.append(operation)
@@ -114,6 +119,33 @@ def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
     op = "replace" if _holds(at, key) else "add"
     at[key] = value
     return {"op": op, "path": path.pointer(), "value": _copy(value)}
+
+
+def _swap(whole: list[Any], edit: Edit) -> list[dict[str, Any]]:
+    """The operations of a `swap`, made on `whole` too: items that only move are not touched."""
+    at, key, path = _place(whole, edit)
+    now, (old, new) = _child(at, key), edit.value
+    if path != edit.path or not old:
+        return []
+    if isinstance(now, str) and isinstance(old, str):
+        if now.count(old) != 1:
+            return []
+        at[key] = now.replace(old, new)
+        return [{"op": "replace", "path": path.pointer(), "value": at[key]}]
+    places = [n for n in range(len(now)) if now[n : n + len(old)] == list(old)] if isinstance(now, list) else []
+    if len(places) != 1:
+        return []
+    start = places[0]
+    if len(new) > len(old):
+        now[start : start + len(old)] = new
+        return [{"op": "replace", "path": path.pointer(), "value": _copy(now)}]
+    changed = [n for n, item in enumerate(new) if item != old[n]]
+    gone = range(start + len(old) - 1, start + len(new) - 1, -1)
+    now[start : start + len(old)] = new
+    return [
+        *({"op": "replace", "path": (path / (start + n)).pointer(), "value": new[n]} for n in changed),
+        *({"op": "remove", "path": (path / n).pointer()} for n in gone),
+    ]
 
 
 def _joined(patch: list[dict[str, Any]], operation: dict[str, Any]) -> bool:

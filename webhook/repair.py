@@ -21,7 +21,7 @@ def repair(
     A finding that survives its own fix is left alone. `rules`: only these, where any are named.
     """
     edits: list[Edit] = []
-    made: set[tuple[str, str]] = set()
+    made: set[tuple[str, str, str]] = set()
     while True:
         findings = lint(obj, policy, facts, where=where).findings
         judged = next((one for one in findings if _wanted(one, rules) and _key(one) not in made), None)
@@ -38,5 +38,6 @@ def _wanted(judged: Judged, rules: Collection[str]) -> bool:
     return judged.applies and (not rules or judged.rule in rules)
 
 
-def _key(judged: Judged) -> tuple[str, str]:
-    return judged.rule, str(judged.finding.path)
+def _key(judged: Judged) -> tuple[str, str, str]:
+    # The message too: all words of a script have one path, and what moves up in a list takes another's.
+    return judged.rule, str(judged.finding.path), judged.finding.message

@@ -32,6 +32,10 @@ class UnknownFlag:
     last: str | None
     """The first and last release of the table that know it, of the run nearest to this release (the one before it,
     where there is one); both None where none does."""
+    index: int = -1
+    """Which of the command's words it is."""
+    words: int = 1
+    """It and its values."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class ArgumentError:
     message: str
     path: FieldPath
     dest: str | None = None
+    index: int = -1
+    """Which of the command's words it is about; -1 and below: none."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
         places=reading.places,
         unresolved=reading.unresolved,
         unknown=tuple(_unknown_flags(problems, parser(used, entry))),
-        errors=tuple(ArgumentError(p.message, p.path, p.dest) for p in problems if not p.flag),
+        errors=tuple(ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag),
         written=reading.written,
         defaults=parser(nearest, entry).defaults,
         conflicts=tuple(conflict for conflict in conflicts if conflict.message not in messages),
@@ -246,4 +252,6 @@ def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[Unkn
             suggestion=near[0] if near else None,
             first=str(life[0]) if life else None,
             last=str(life[1]) if life else None,
+            index=problem.index,
+            words=problem.words,
         )

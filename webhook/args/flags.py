@@ -178,6 +178,11 @@ class Table:
             return None
         return self.releases[first], self.releases[last], option
 
+    @cached_property
+    def spellings(self) -> frozenset[str]:
+        """Every flag of every release."""
+        return frozenset(self._lives)
+
     def _numbers(self, flag: str) -> frozenset[int]:
         spans = [span for spelling, lives in self._lives.items() if spelling.startswith(flag) for span in lives]
         return frozenset(number for first, last, _ in spans for number in range(first, last + 1))

@@ -29,6 +29,8 @@ class Problem:
     dest: str | None = None
     flag: str | None = None
     """Set where the release does not know this flag; then the message is argparse's."""
+    words: int = 1
+    """How many words it is about: a flag and its values."""
 
 
 @dataclass
@@ -138,9 +140,11 @@ class _Reader:
         else:
             reading.given["model"] = tag
 
-    def _refuse(self, message: str, token: Token, option: Option | None = None, flag: str | None = None) -> None:
+    def _refuse(
+        self, message: str, token: Token, option: Option | None = None, flag: str | None = None, words: int = 1
+    ) -> None:
         dest = option.dest if option else None
-        self.reading.problems.append(Problem(token.index, message, token.path, dest, flag))
+        self.reading.problems.append(Problem(token.index, message, token.path, dest, flag, words))
 
     def _argument(self, at: int) -> int:
         """A word where a flag could stand: the model, or one too many."""
@@ -214,16 +218,18 @@ class _Reader:
     def _unknown(self, at: int, flag: _Flag) -> int:
         """A flag of no option; its likely values are passed over, so that they don't count as one too many."""
         token = self.tokens[at]
+        life = self.parser.table.elsewhere(flag.spelling, self.parser.release)
+        nargs = life[2].nargs if life else None
+        most = 0 if nargs == 0 or flag.explicit is not None else None if nargs == "+" else 1
+        values = self._values(at + 1, most)
         if token.why and not _CLEAN_FLAG.fullmatch(flag.spelling):
             self.reading.open = self.reading.open or token.why
         else:
-            self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling)
+            words = 1 + len(values) if life else 1  # of a flag that nobody knows, nobody knows the values
+            self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling, words=words)
         if flag.explicit is not None:
             self._write(_name(flag.spelling), [flag.explicit])
             return at + 1
-        life = self.parser.table.elsewhere(flag.spelling, self.parser.release)
-        nargs = life[2].nargs if life else None
-        values = self._values(at + 1, 0 if nargs == 0 else None if nargs == "+" else 1)
         self._write(_name(flag.spelling), [value.text for value in values])
         return at + 1 + len(values)
 

@@ -13,6 +13,7 @@ import functools
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from webhook.command import assign, branch, builtin, condition, output, tree
@@ -62,6 +63,8 @@ class Shell:
         """The script may have ended well before."""
         self.skips = False
         """The function or the loop's body may have ended before."""
+        self.marks = False
+        """The script is read as it stands in its field, so that a word's place in it means something."""
         self.installs: list[bool] = parent.installs if parent else [False]
         """Whether the script installs vLLM; one list for the shell and its children."""
 
@@ -102,6 +105,7 @@ class Shell:
         """The tree of a script, with its blanks as variables."""
         root, blanks = tree.parse(script, self.budget)
         self.state.variables.update(blanks)
+        self.marks = self.marks and (root.text or b"") == script.encode(errors="replace")
         return root
 
     # ── statements ──
@@ -282,10 +286,16 @@ class Shell:
         argv: list[Value] = []
         for position, child in enumerate(node.children):
             if node.field_name_for_child(position) in ("name", "argument"):
-                argv += words.fields(child)
+                argv += self._marked(child, words.fields(child))
                 if len(argv) > WORDS:
                     raise GiveUp
         return argv
+
+    def _marked(self, node: Node, fields: list[Value]) -> list[Value]:
+        """A word's fields, with the word's place where it says itself what it is."""
+        if not self.marks or self.depth or len(fields) != 1 or len(fields[0]) != 1 or not tree.is_literal(node):
+            return fields
+        return [(replace(fields[0][0], span=(node.start_byte, node.end_byte)),)]
 
     def _command(self, node: Node, alone: bool = False, more: Sequence[Node] = ()) -> Status:
         self._node = node

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from webhook import workload as workloads
 from webhook.command import entry, images, kserve
@@ -218,6 +218,11 @@ class _Resolver:
         name = re.fullmatch(r"\$[({]?(\w+)[)}]?", piece.text)
         return f"$({name[1]})" if name else piece.text
 
+    @property
+    def _raw_script(self) -> Any:
+        """The field that holds the script, as it is written."""
+        return self.script_path.get(self.workload.object)
+
     def _file(self, path: str) -> str | None:
         if not self.files or not path:
             return None
@@ -234,12 +239,14 @@ class _Resolver:
             self._visit(argv, sh, seen)
 
         runner = shell(self.env, self.files, visit, self.budget)
+        runner.marks = inline and self._raw_script == text
         runner.state.positional = positional
         runner.state.zero = zero or literal("sh")
         try:
             runner.run(text)
         except _Found as found:
-            return _finish(found.command, self._lost(text, positional, zero) if inline else ())
+            command = replace(found.command, script=text if runner.marks else None)
+            return _finish(command, self._lost(text, positional, zero) if inline else ())
         except (GiveUp, RecursionError):
             pass
         if seen.guess is not None:

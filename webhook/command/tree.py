@@ -161,6 +161,14 @@ def tail(root: Node) -> Tail | None:
     return Tail(node, plain and after.strip(b" ;") in (b"", b"\n"))
 
 
+_LITERAL = frozenset({"word", "number", "string", "string_content", "raw_string", "concatenation"})
+
+
+def is_literal(node: Node) -> bool:
+    """The word says what it is: nothing in it is expanded."""
+    return node.type in _LITERAL and all(is_literal(child) for child in node.children if child.is_named)
+
+
 def only_command(root: Node) -> bool:
     """The script is one simple command, which shells start without forking."""
     statements = [

@@ -18,6 +18,9 @@ class Piece:
     """Why it can't be known, else None."""
     path: FieldPath | None = None
     """The field it came from; None: the field that is being read."""
+    span: tuple[int, int] | None = field(default=None, compare=False)
+    """Where it stands in the script of that field, quotes included, in bytes; None where it does not stand there as it
+    is."""
 
 
 Value = tuple[Piece, ...]
@@ -58,12 +61,19 @@ class Word:
     """The field it came from (`…containers[0].args[3]`; the whole script's field for a word of a script)."""
     unknown: str | None = None
     """Why the text can't be known ("command substitution $(cat /model)"), else None. `text` is then as written."""
+    span: tuple[int, int] | None = None
+    """Where it stands in `Command.script`, quotes included, in bytes; None where it does not stand there as it is."""
 
 
 def words_of(values: Iterable[Value], path: FieldPath) -> tuple[Word, ...]:
     """Values as words; `path` is the field of those that do not know their own."""
     return tuple(
-        Word(text_of(value), next((p.path for p in value if p.path is not None), path), reason_of(value))
+        Word(
+            text_of(value),
+            next((p.path for p in value if p.path is not None), path),
+            reason_of(value),
+            value[0].span if len(value) == 1 else None,
+        )
         for value in values
     )
 
@@ -93,6 +103,8 @@ class Command:
     not the script's last command, or the script does not stand there as it is."""
     script_path: FieldPath | None = None
     """The field of the script, where there is one."""
+    script: str | None = None
+    """The text of the field that holds the script, where nothing but a shell expands it; for `edit`."""
     lost: tuple[Word, ...] = ()
     """Words of the manifest that never reach vLLM (`sh -c 'vllm serve' --flag`)."""
     config: Mapping[str, str] = field(default_factory=dict)

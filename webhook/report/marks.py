@@ -200,6 +200,9 @@ class Marked:
             longer = self._inserted(start, end, child.value, value)
             if longer is not None:
                 return longer
+        block = self._block_scalar(child, value, self.text[start:end])
+        if block is not None:
+            return self._splice(start, end, block)
         scalar = isinstance(child, ScalarNode) and not isinstance(value, Mapping | list)
         if not self._block(at) or (scalar and "\n" not in str(value)):
             space = " " if start == end and self.text[start - 1 : start] in (":", "-") else ""
@@ -228,6 +231,20 @@ class Marked:
             if isinstance(node, ScalarNode) and node.value == new:
                 return self._splice(start, end, longer)
         return None
+
+    def _block_scalar(self, child: Node, value: Any, text: str) -> str | None:
+        """The value as a block scalar, lines kept (`|`), where such a one stands there; None where that can't be."""
+        if not isinstance(child, ScalarNode) or child.style not in ("|", ">") or not isinstance(value, str):
+            return None
+        body = value.removesuffix("\n")
+        header, *lines = text.splitlines()
+        lead = next((re.match(r" *", line) for line in lines if line.strip()), None)
+        found = re.fullmatch(r"[|>][-+]?([ \t].*)?", header)
+        if lead is None or found is None or not body or body[0] in " \n" or body[-1] in " \n\t" or "\r" in body:
+            return None
+        chomp = "" if value.endswith("\n") else "-"
+        new = [f"{lead[0]}{line}" if line else "" for line in body.split("\n")]
+        return self.newline.join([f"|{chomp}{found[1] or ''}", *new])
 
     def _remove(self, at: Node, part: str, path: Sequence[str]) -> str:
         _, child, _ = self._child(at, part)

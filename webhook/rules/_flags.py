@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from webhook import release
-from webhook.command import Word
+from webhook.args.flags import builtin
+from webhook.command import Word, edit
 from webhook.engine import Engine
-from webhook.path import FieldPath
+from webhook.patch import Edit
 from webhook.rule import Certainty
 
 _UNSPLIT = re.compile(r"--?[A-Za-z][\w.-]*\s+\S.*", re.DOTALL)
+_WITHOUT_DASHES = re.compile(r"(?:--? +)?(?P<flag>[a-z][a-z0-9_-]+)=(?P<value>.*)", re.DOTALL)
+"""`gpu-memory-utilization=0.9`, `-- host=0.0.0.0`."""
+_YAML_KEY = re.compile(
+    r"(env|envFrom|name|value|valueFrom|ports|containerPort|resources|limits|requests|volumeMounts|mountPath|volumes|"
+    r"image|imagePullPolicy|command|args|livenessProbe|readinessProbe|startupProbe|httpGet|path|securityContext):"
+)
 
 
 def certainty(engine: Engine) -> Certainty:
@@ -21,14 +29,47 @@ def certainty(engine: Engine) -> Certainty:
     return "certain" if official and engine.release is not None else "likely"
 
 
-def unsplit(engine: Engine) -> list[Word]:
-    """Words of a list that hold a flag and its value. In a script the shell has split them."""
+def substitute(engine: Engine, first: int, count: int, *words: str) -> tuple[Edit, ...]:
+    """The fix that writes `words` instead of `count` of the command's; none where that can't be done safely."""
+    return edit.substitute(engine.workload.object, engine.command, first, count, words)
+
+
+def spellings(engine: Engine) -> Container[str]:
+    """The flags that the engine's release knows; none where it is not in the table."""
+    table = builtin()
+    if engine.release not in table.releases:
+        return ()
+    return table.parser(engine.release, "module" if engine.command.entry == "module" else "serve").spellings
+
+
+def unsplit(engine: Engine) -> dict[int, Word]:
+    """Words of a list that hold a flag and its value, by their index. In a script the shell has split them."""
     if engine.command.shell:
-        return []
-    return [word for word in engine.command.words if not word.unknown and _UNSPLIT.fullmatch(word.text)]
+        return {}
+    words = enumerate(engine.command.words)
+    return {n: word for n, word in words if not word.unknown and _UNSPLIT.fullmatch(word.text)}
 
 
-def explained(engine: Engine) -> set[FieldPath]:
-    """Places whose trouble another rule explains better: unsplit words, an entrypoint that is repeated."""
-    paths = {word.path for word in unsplit(engine)}
-    return {*paths, *(word.path for word in engine.command.words)} if engine.command.repeated else paths
+def misplaced(engine: Engine) -> dict[int, str]:
+    """Words that stand where vLLM looks for no such word, by their index, and what is probably meant ("": YAML)."""
+    if engine.command.own_flags:
+        return {}
+    spellings = builtin().spellings
+    found = {}
+    for index, word in enumerate(engine.command.words):
+        if word.unknown:
+            continue
+        without = _WITHOUT_DASHES.fullmatch(word.text)
+        if without is not None and f"--{without['flag'].replace('_', '-')}" in spellings:
+            found[index] = f"--{without['flag']}={without['value']}"
+        elif _YAML_KEY.fullmatch(word.text):
+            found[index] = ""
+    return found
+
+
+def explained(engine: Engine) -> set[int]:
+    """Indices of words whose trouble another rule explains better: unsplit and misplaced ones, and all where the
+    entrypoint is repeated."""
+    if engine.command.repeated:
+        return set(range(len(engine.command.words)))
+    return {*unsplit(engine), *misplaced(engine)}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, unsplit
+from webhook.rules._flags import certainty, substitute, unsplit
+
+_PLAIN = re.compile(r"[\w./:,%@+-]+")
+"""A value that needs no quotes in a shell: one word, and what is meant is clear."""
 
 
 class ArgumentStringNotSplit(Rule):
@@ -22,11 +26,12 @@ class ArgumentStringNotSplit(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: no flag has a blank in its name."""
-        for word in unsplit(engine):
+        for index, word in unsplit(engine).items():
             flag, value = word.text.split(maxsplit=1)
             yield Finding(
                 path=word.path,
                 message=f"{word.text!r} is one word: no shell splits it into flag and value",
                 certainty=certainty(engine),
                 suggestions=(f"{flag}={value}" if " " not in value else f'two items: "{flag}", "{value}"',),
+                fix=substitute(engine, index, 1, f"{flag}={value}") if _PLAIN.fullmatch(value) else (),
             )

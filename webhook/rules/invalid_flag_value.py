@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook.args import ArgumentError
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, explained
+from webhook.rules._flags import certainty, explained, spellings, substitute
 
 
 class InvalidFlagValue(Rule):
@@ -24,11 +25,34 @@ class InvalidFlagValue(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: read with that release's own grammar."""
         for error in engine.args.errors:
-            if error.path in explained(engine):
+            if error.index in explained(engine):
                 continue
+            instead = _switch(engine, error)
             yield Finding(
                 path=error.path,
                 certainty=certainty(engine),
                 message=error.message,
                 details=(f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",),
+                suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (),
+                fix=substitute(engine, *instead) if instead else (),
             )
+
+
+def _switch(engine: Engine, error: ArgumentError) -> tuple[int, int, str] | None:
+    """`--enable-x=true` and `--enable-x true` → the first word, how many there are, and the flag that is meant."""
+    words = engine.command.words
+    if not 0 <= error.index < len(words):
+        return None
+    first, count, text = error.index, 1, words[error.index].text
+    if not text.startswith("--") and first > 0:
+        first, count, text = first - 1, 2, f"{words[first - 1].text}={text}"
+    flag, _, value = text.partition("=")
+    if not flag.startswith("--") or flag.startswith("--no-") or value.lower() not in ("true", "false"):
+        return None
+    if not isinstance(engine.args.defaults.get(flag[2:].replace("-", "_"), False), bool):
+        return None
+    if value.lower() == "true":
+        return first, count, flag
+    negated = f"--no-{flag[2:]}"
+    known = engine.release is not None and negated in spellings(engine)
+    return (first, count, negated) if known else None

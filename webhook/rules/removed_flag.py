@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, explained
+from webhook.rules._flags import certainty, explained, substitute
 
+LEAVE_OUT = "leave it out"
 REPLACED = {
     "--swap-space": "leave it out: the V1 engine (v0.8 and newer) never used it",
     "--disable-log-requests": "leave it out: requests are not logged by default from v0.10.1 on",
@@ -47,11 +48,12 @@ class RemovedFlag(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""
         for flag in engine.args.unknown:
-            if flag.path in explained(engine):
+            if flag.index in explained(engine):
                 continue
             if flag.first is None or flag.last is None:
                 continue
             instead = REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
+            useless = instead is not None and instead.startswith(LEAVE_OUT)
             yield Finding(
                 path=flag.path,
                 certainty=certainty(engine),
@@ -59,4 +61,5 @@ class RemovedFlag(Rule):
                 f"it is known from {flag.first} to {flag.last}",
                 details=("vLLM ends with exit code 2: unrecognized arguments",),
                 suggestions=(instead,) if instead else (),
+                fix=substitute(engine, flag.index, flag.words) if useless else (),
             )

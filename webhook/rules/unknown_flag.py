@@ -25,7 +25,7 @@ class UnknownFlag(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""
         for flag in engine.args.unknown:
-            if flag.path in explained(engine):
+            if flag.index in explained(engine):
                 continue
             if flag.first is None:
                 yield Finding(

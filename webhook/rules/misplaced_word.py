@@ -1,0 +1,58 @@
+"""Rule misplaced-word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.rule import Finding, Rule
+from webhook.rules._flags import certainty, misplaced, substitute
+
+
+class MisplacedWord(Rule):
+    """A word among vLLM's arguments belongs somewhere else.
+
+    A flag without its dashes (`gpu-memory-utilization=0.9`, `-- host=0.0.0.0`) is one word too many for vLLM's
+    parser, which ends with exit code 2 before it loads anything:
+
+        vllm: error: unrecognized arguments: gpu-memory-utilization=0.9
+
+    YAML that is indented too far becomes part of a block scalar: `env:` and all below it are words of the script
+    then, and the container has no env. A key with two colons (`args::`) is a field that Kubernetes does not know, and
+    the container runs without it.
+    """
+
+    plane = "config"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain in vLLM's own image where the parser refuses it; the rest is a likely mistake, and may start."""
+        refused = {error.index for error in engine.args.errors}
+        found = misplaced(engine)
+        for index, instead in found.items():
+            word = engine.command.words[index]
+            if not instead or index not in refused:
+                continue  # a value of the flag before it: --middleware host=…
+            yield Finding(
+                path=word.path,
+                certainty=certainty(engine),
+                message=f"{word.text!r} is no flag: it lacks its dashes",
+                suggestions=(instead,),
+                fix=substitute(engine, index, 1, instead),
+            )
+        yaml = [engine.command.words[index] for index, instead in found.items() if not instead]
+        if yaml:
+            yield Finding(
+                path=yaml[0].path,
+                certainty="likely",
+                message=f"{' '.join(word.text for word in yaml)!r} is YAML that became arguments of vLLM",
+                suggestions=("less indentation, so that it is a field of the container again",),
+            )
+        for key in engine.container.spec:
+            if isinstance(key, str) and key.endswith(":") and key[:-1] in ("command", "args", "env", "image"):
+                yield Finding(
+                    path=engine.at(key),
+                    certainty="likely",
+                    message=f"{key!r} is no field of a container: it has one colon too many",
+                    suggestions=(f"{key[:-1]}:",),
+                )
