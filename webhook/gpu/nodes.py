@@ -56,6 +56,8 @@ class Placement:
     """For people, where there is no candidate: what most nodes lack."""
     fresh: bool
     """All nodes are known as they are now."""
+    repelled: tuple[tuple[JSON, ...], ...] = ()
+    """Of each node that would do but for its taints: those that the Pod does not tolerate."""
 
     @property
     def unknown(self) -> int:
@@ -78,6 +80,7 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
     tolerated = ADDED & needed.keys()
     lacking = {"affinity": 0, "resource": 0, "taints": 0}
     fitting: list[Node] = []
+    repelled: list[tuple[JSON, ...]] = []
     by_name = workload.spec.get("nodeName")
     for node in nodes:
         if by_name and node.name != by_name:
@@ -86,8 +89,9 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
             lacking["resource"] += 1
         elif not by_name and not any(_matches(term, node) for term in terms):
             lacking["affinity"] += 1
-        elif not by_name and not all(_tolerated(taint, tolerations, tolerated) for taint in node.taints):
+        elif not by_name and (taints := _untolerated(node, tolerations, tolerated)):
             lacking["taints"] += 1
+            repelled.append(taints)
         else:
             fitting.append(node)
     first = next((name for name, _ in asked), None)
@@ -97,6 +101,7 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
         kinds=_kinds(fitting, first),
         why="" if fitting else _why(lacking, needed, len(nodes)),
         fresh=snapshot.complete("nodes"),
+        repelled=tuple(repelled),
     )
 
 
@@ -112,6 +117,10 @@ def _matches(term: Demands, node: Node) -> bool:
         node.name in one.values if one.key == NAME else one.holds(node.labels)
         for one in term
     )  # fmt: skip
+
+
+def _untolerated(node: Node, tolerations: Sequence[JSON], added: frozenset[str]) -> tuple[JSON, ...]:
+    return tuple(taint for taint in node.taints if not _tolerated(taint, tolerations, added))
 
 
 def _tolerated(taint: JSON, tolerations: Sequence[JSON], added: frozenset[str]) -> bool:

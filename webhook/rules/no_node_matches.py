@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-
-KUEUE = "kueue.x-k8s.io/queue-name"
+from webhook.rules import _queue
 
 
 class NoNodeMatches(Rule):
@@ -30,17 +29,10 @@ class NoNodeMatches(Rule):
         placement = engine.placement
         if placement is None or not placement.fresh or placement.candidates or not placement.seen:
             return
-        if engine.pod("schedulingGates") or _queued(engine):
+        if _queue.waits(engine):
             return
         yield Finding(
             path=engine.workload.path / "nodeSelector",
             message=f"no node of this cluster can run it: {placement.why}",
             certainty="certain" if engine.facts.assume.nodes == "closed" else "likely",
         )
-
-
-def _queued(engine: Engine) -> bool:
-    """Kueue admits it later, and adds a flavour's node labels and tolerations then."""
-    own = engine.workload.object.get("metadata")
-    pods = engine.workload.metadata
-    return any(isinstance(one, Mapping) and KUEUE in (one.get("labels") or {}) for one in (own, pods))
