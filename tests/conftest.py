@@ -33,10 +33,9 @@ GOOD_POD: dict[str, Any] = {
                     "periodSeconds": 10,
                     "failureThreshold": 120,
                 },
-                "volumeMounts": [{"name": "models", "mountPath": "/root/.cache/huggingface"}],
+                "env": [{"name": "HF_HUB_OFFLINE", "value": "1"}],
             }
         ],
-        "volumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}],
     },
 }
 """A Pod that podfit has nothing to say about."""
