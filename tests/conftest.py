@@ -33,6 +33,7 @@ GOOD_POD: dict[str, Any] = {
                     "periodSeconds": 10,
                     "failureThreshold": 120,
                 },
+                "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}},
                 "env": [{"name": "HF_HUB_OFFLINE", "value": "1"}],
             }
         ],

@@ -165,7 +165,7 @@ def test_an_update_of_a_bad_deployment_that_makes_it_no_worse_passes_with_a_warn
     user.write("llama-8b.yaml", bad)
     with user.before_podfit():
         user.kubectl("apply -f llama-8b.yaml")
-    bad["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]
+    bad["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"})
     user.write("llama-8b.yaml", bad)
 
     user.kubectl("apply -f llama-8b.yaml")
