@@ -118,16 +118,18 @@ def _node(obj: JSON) -> JSON:
         kept["labels"] = {str(name): str(value) for name, value in labels.items()}
     if extended:
         kept["allocatable"] = extended
-    if taints := [one for one in spec.get("taints") or () if isinstance(one, Mapping)]:
-        kept["taints"] = tuple(
-            {word: one[word] for word in ("key", "value", "effect") if word in one} for one in taints
-        )
+    taints = spec.get("taints")
+    if found := [one for one in taints if isinstance(one, Mapping)] if isinstance(taints, list) else []:
+        kept["taints"] = tuple({word: one[word] for word in _TAINT if word in one} for one in found)
     return kept
 
 
 def _labels(obj: JSON) -> JSON:
     labels = _mapping(_mapping(obj.get("metadata")).get("labels"))
     return {"labels": {str(name): str(value) for name, value in labels.items()}}
+
+
+_TAINT = ("key", "value", "effect")
 
 
 def _spec(obj: JSON) -> JSON:

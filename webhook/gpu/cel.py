@@ -29,13 +29,24 @@ class _UnreadableError(Exception):
     """Not in the part of the language that is read here."""
 
 
-def evaluate(expression: str, device: Device) -> bool | None:
-    """Whether a device like this one is selected; None where that can't be told. Never raises."""
+def read(expression: str) -> Callable[[Device], bool | None]:
+    """The expression as a function of a device; what is not in the part of the language read here is always None.
+
+    Neither this nor the function raises.
+    """
     try:
-        answer = _Parser(expression).whole()(device)
+        value = _Parser(expression).whole()
     except (_UnreadableError, RecursionError):
-        return None
-    return answer if isinstance(answer, bool) else None
+        return lambda _: None
+
+    def select(device: Device) -> bool | None:
+        try:
+            answer = value(device)
+        except RecursionError:
+            return None
+        return answer if isinstance(answer, bool) else None
+
+    return select
 
 
 class _Parser:

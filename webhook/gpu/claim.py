@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from webhook.gpu import cel
@@ -122,16 +122,25 @@ def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gp
         return _count(one), (), False
     if driver is None and not any(known in text for text in selectors for known in DRIVERS):
         return _count(one), (), False  # a driver that is not known here
+    gpus = _left(driver, kind, tuple(selectors))
+    exact = any(_EXACT.search(text) for text in selectors if "||" not in text)
+    return _count(one), gpus if len(gpus) <= _MOST else (), exact
+
+
+@lru_cache(maxsize=256)
+def _left(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
+    """The products that a driver's class and the selectors leave."""
+    drivers = {driver} if driver else {name for name in DRIVERS if any(name in text for text in selectors)}
+    selects = [cel.read(text) for text in selectors]
     left: dict[str, Gpu] = {}
     for gpu, device in _devices():
-        if driver is not None and device["driver"] != driver:
+        if device["driver"] not in drivers:
             continue
-        if kind is not None and device["attributes"][driver].get("type") != kind:
+        if kind is not None and device["attributes"][device["driver"]].get("type") != kind:
             continue
-        if all(cel.evaluate(text, device) is not False for text in selectors):
+        if all(select(device) is not False for select in selects):
             left[gpu.name] = gpu
-    exact = any(_EXACT.search(text) for text in selectors if "||" not in text)
-    return _count(one), tuple(left.values()) if len(left) <= _MOST else (), exact
+    return tuple(left.values())
 
 
 _EXACT = re.compile(r"\.(productName|profile) ?(==|in) ")

@@ -1,0 +1,153 @@
+"""A watch: lists, follows, comes back, and says what it does not know."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.script import (
+    AWAY,
+    CLAIM_TEMPLATES,
+    FORBIDDEN,
+    GONE,
+    bookmark,
+    event,
+    follow,
+    node,
+    page,
+)
+from webhook.cluster.access import StatusError
+from webhook.cluster.watch import FIRST, LONGEST, State
+
+
+def names(state: State) -> set[str]:
+    return {name for _, name in state.objects or {}}
+
+
+def test_a_list_is_read_page_by_page_and_published_whole() -> None:
+    states, client, _ = follow(page(node("a"), more="token"), page(node("b"), version="12"), [])
+
+    assert names(states[0]) == {"a", "b"}
+    (_, first), (_, second), (_, watch) = client.asked
+    assert (first["limit"], second["limit"], second["continue"]) == ("500", "500", "token")
+    assert (watch["resourceVersion"], watch["allowWatchBookmarks"]) == ("12", "true")
+
+
+def test_events_add_change_and_remove() -> None:
+    events = [
+        event("ADDED", node("b", version="11")),
+        event("MODIFIED", node("a", "Tesla-T4", version="12")),
+        event("DELETED", node("b", version="13")),
+    ]
+    states, _, _ = follow(page(node("a")), events)
+
+    assert [names(state) for state in states[2:5]] == [{"a", "b"}, {"a", "b"}, {"a"}]
+    assert (states[-1].objects or {})["", "a"]["labels"]["nvidia.com/gpu.product"] == "Tesla-T4"
+
+
+def test_what_nobody_reads_replaces_nothing() -> None:
+    heartbeat = node("a", version="11")
+    heartbeat["status"]["conditions"] = [{"type": "Ready", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]
+    states, _, _ = follow(page(node("a")), [event("MODIFIED", heartbeat), bookmark("12")])
+
+    assert len({id(state.objects) for state in states}) == 1
+
+
+def test_after_the_end_of_a_watch_it_goes_on_where_it_was() -> None:
+    _, client, _ = follow(page(node("a"), version="10"), [bookmark("25")], [])
+
+    assert client.asked[2][1]["resourceVersion"] == "25"
+
+
+def test_a_connection_that_breaks_is_taken_up_again_without_a_new_list() -> None:
+    states, client, pauses = follow(
+        page(node("a"), version="10"), [event("ADDED", node("b", version="11")), AWAY], AWAY, [bookmark("12")]
+    )
+
+    assert [query.get("resourceVersion") for _, query in client.asked] == [None, "10", "11", "11"]
+    assert "refused" in next(state.problem for state in states if state.problem)
+    assert states[-1].problem == ""
+    assert names(states[-1]) == {"a", "b"}
+    assert len(pauses.taken) == 2
+
+
+@pytest.mark.parametrize("gone", [[GONE], StatusError(410, "Expired")])
+def test_a_place_that_the_server_has_forgotten_means_another_list(gone: object) -> None:
+    states, client, pauses = follow(page(node("a")), gone, page(node("b"), version="90"), [])
+
+    assert names(states[-1]) == {"b"}
+    assert client.asked[3][1]["resourceVersion"] == "90"
+    assert not pauses.taken
+
+
+def test_a_refusal_is_told_and_tried_again_after_the_longest_pause() -> None:
+    states, _, pauses = follow(FORBIDDEN, page(node("a")), [])
+
+    assert states[1].objects is None
+    assert "cannot list" in states[1].problem
+    assert names(states[-1]) == {"a"}
+    assert 0.7 * LONGEST <= pauses.taken[0] <= 1.3 * LONGEST
+
+
+def test_rights_that_are_taken_away_take_the_objects_with_them() -> None:
+    states, _, _ = follow(page(node("a")), FORBIDDEN, FORBIDDEN)
+
+    assert states[0].objects is not None
+    assert states[-1].objects is None
+
+
+def test_pauses_grow_while_the_server_is_away_and_start_anew_when_it_is_back() -> None:
+    _, _, pauses = follow(*[AWAY] * 9, page(node("a")), StatusError(500, "etcd"), AWAY)
+    grown, again = pauses.taken[:9], pauses.taken[9]
+
+    assert all(0.75 * min(FIRST * 2**n, LONGEST) <= one <= 1.25 * LONGEST for n, one in enumerate(grown))
+    assert grown[8] > grown[0] * 10
+    assert again <= 1.25 * FIRST
+
+
+def test_a_server_that_asks_for_patience_gets_it() -> None:
+    _, _, pauses = follow(StatusError(429, "too many requests", 7.0), page())
+
+    assert pauses.taken[0] >= 0.75 * 7
+
+
+def test_the_first_version_of_an_api_that_the_server_has_is_taken() -> None:
+    missing = StatusError(404, "the server could not find the requested resource")
+    states, client, _ = follow(missing, missing, page(), [], kind=CLAIM_TEMPLATES)
+
+    assert [path.split("/")[3] for path, _ in client.asked[:3]] == ["v1", "v1beta2", "v1beta1"]
+    assert states[-1].objects == {}
+
+
+def test_a_kind_that_is_not_served_is_unknown_not_empty() -> None:
+    missing = StatusError(404, "the server could not find the requested resource")
+    states, _, _ = follow(missing, missing, missing, missing, kind=CLAIM_TEMPLATES)
+
+    assert states[-1].objects is None
+    assert "does not have it" in states[-1].problem
+
+
+def test_an_object_that_makes_us_raise_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.cluster.watch.key", lambda obj: obj["metadata"]["name"].upper())
+    states, _, _ = follow(page({"metadata": {"name": None}}), page())
+
+    assert "internal error" in next(state.problem for state in states if state.problem)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{}, {"metadata": None}, {"metadata": {"labels": [1]}, "spec": {"taints": "x"}, "status": {"allocatable": 3}},
+     {"metadata": {"name": "n", "labels": {"gpu": None}}, "spec": None, "status": {"capacity": {"a/b": "many"}}}],
+)  # fmt: skip
+def test_odd_objects_are_kept_as_far_as_they_go(odd: dict[str, object]) -> None:
+    states, _, _ = follow(page(odd, node("a")), [])
+
+    assert "a" in names(states[-1])
+
+
+def test_equal_objects_have_one_digest_in_whatever_order_they_came() -> None:
+    one, _, _ = follow(page(node("a"), node("b")), [])
+    other, _, _ = follow(page(node("b")), [event("ADDED", node("a"))])
+    third, _, _ = follow(page(node("b")), [event("ADDED", node("a")), event("DELETED", node("a"))])
+
+    assert one[-1].digest == other[-1].digest != third[-1].digest
+    assert third[-1].digest == third[0].digest
