@@ -38,6 +38,7 @@ docs: .venv  ## regenerate the rules' pages, the default policy and the golden o
 bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, and 100,000 random plans
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
 	.venv/bin/python -m benchmarks.speed
+	.venv/bin/python -m benchmarks.facts
 	.venv/bin/python -m benchmarks.monotone
 
 lock:  ## pin the dependencies anew (needs uv)

@@ -13,11 +13,12 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts import settle
+from scripts import additions, relatives, settle
+from webhook.model.name import spelled
 
 DATA = Path(__file__).parent.parent / "webhook" / "data"
 MIB = 1 << 20
@@ -180,6 +181,8 @@ def _block(block: Mapping[str, Any]) -> dict[str, Any]:
 def models(source: Path) -> dict[str, Any]:
     """id → row, and lower-case alias → id."""
     catalogue = _read(source / "models" / "catalog.json")["models"]
+    collected = {name.lower() for row in catalogue for name in (row["id"], *row["aliases"])}
+    catalogue += [row for row in additions.rows() if row["id"].lower() not in collected]
     sources = sorted({_short(row["source"][0]) for row in catalogue})
     exact = {key.lower(): value for key, value in _read(source / "models" / "bytes.json").items()}
     by_id = {row["id"]: row for row in catalogue}
@@ -191,7 +194,26 @@ def models(source: Path) -> dict[str, Any]:
         doubt = settle.doubt(config, row, natives) if known is None else None
         rows[row["id"]] = _model(row, config, known, sources, doubt)
         aliases.update({alias.lower(): row["id"] for alias in row["aliases"]})
-    return {"aliases": dict(sorted(aliases.items())), "sources": sources, "models": rows}
+    aliases = dict(sorted(aliases.items()))
+    known = {name.lower() for name in (*rows, *aliases)}
+    related = {name: line for name, line in sorted(relatives.lines().items()) if name not in known}
+    return {
+        "aliases": aliases,
+        "last_parts": last_parts(rows, aliases),
+        "relatives": related,
+        "sources": sources,
+        "models": rows,
+    }
+
+
+def last_parts(rows: Iterable[str], aliases: Mapping[str, str]) -> dict[str, list[str]]:
+    """The last part of an id or alias, as `webhook.model.name` spells it → the rows that it may mean."""
+    found: dict[str, list[str]] = {}
+    for name, row in [*((row, row) for row in rows), *aliases.items()]:
+        meant = found.setdefault(spelled(name.rpartition("/")[2]), [])
+        if row not in meant:
+            meant.append(row)
+    return dict(sorted(found.items()))
 
 
 def _model(

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from scripts.additions import ADDITIONS
+from scripts.settle import misses
 from webhook.memory import shape, tower
 from webhook.model import Model, by_id, from_config
 from webhook.model.catalogue import ids, row_of
@@ -150,6 +152,15 @@ def test_the_formulas_agree_with_the_counts_of_the_catalogue() -> None:
     assert len(medians) > 90
     assert {family for family, median in medians.items() if median > 0.002} == KNOWN_TO_BE_OFF
     assert statistics.median(medians.values()) < 0.0002
+
+
+@pytest.mark.parametrize("name", [name for name, (_, parameters) in ADDITIONS.items() if parameters])
+def test_the_sizes_that_were_added_give_the_parameters(name: str) -> None:
+    config, parameters = ADDITIONS[name]
+    off = misses(config, parameters or 1, complete=True)
+
+    assert off is not None
+    assert off <= 0.007, "an encoder's pooler and norms are that much"
 
 
 KNOWN_TO_BE_OFF = {

@@ -9,20 +9,31 @@ from functools import cache
 from typing import Any
 
 from webhook import data
-from webhook.facts import Fact, Facts
+from webhook.facts import Fact
 from webhook.model.config import from_config
+from webhook.model.schemes import SCHEMES
 from webhook.model.shape import Model
+
+OTHERS = ("aliases", "last_parts", "relatives", "sources", "models")
+"""Lines of the table that are no rows."""
 
 
 @cache
 def ids() -> Mapping[str, str]:
     """Lower-case id → the id as its owner writes it."""
-    return {name.lower(): name for name in data.rows("models") if name not in ("aliases", "sources", "models")}
+    return {name.lower(): name for name in data.rows("models") if name not in OTHERS}
 
 
 @cache
 def aliases() -> Mapping[str, str]:
     found: dict[str, str] = json.loads(data.rows("models")["aliases"])
+    return found
+
+
+@cache
+def last_parts() -> Mapping[str, list[str]]:
+    """The last part of an id or alias, spelled as `webhook.model.name` does → the rows that it may mean."""
+    found: dict[str, list[str]] = json.loads(data.rows("models")["last_parts"])
     return found
 
 
@@ -56,17 +67,62 @@ def catalogued(name: str) -> Model:
 WORDS = {"file": "config.json", "table": "a library's table", "documented": "its documentation", "memory": "unverified"}
 
 
-def by_id(name: str, facts: Facts | None = None) -> Fact[Model] | None:
-    """The catalogue's row for `name`, its id or an alias in any case; None where there is none."""
+RENAMED = {"thudm": "zai-org", "cohereforai": "CohereLabs", "neuralmagic": "RedHatAI", "nm-testing": "RedHatAI"}
+"""Owners that the hub redirects: old name → new."""
+MIRRORS = frozenset({"unsloth", "redhatai", "nousresearch", "lmstudio-community", "mlabonne", "alpindale"})
+"""Owners that publish unchanged copies under the original's own name."""
+
+
+def by_id(name: str) -> Fact[Model] | None:
+    """The catalogue's model for `name`, an id or an alias in any case; None where there is none.
+
+    Rows and their aliases come first; then ids under an owner's older name, fine-tunes and copies whose cards name the
+    model they were made of, and mirrors: ids of an owner who copies, under the name of exactly one original.
+    """
     key = name.strip().lower()
-    found = ids().get(key) or aliases().get(key)
-    if found is None:
-        return None
-    row = row_of(found)
+    owner, _, last = key.partition("/")
+    renamed = f"{RENAMED[owner]}/{last}".lower() if owner in RENAMED else key
+    found = next((row for one in (key, renamed) if (row := ids().get(one) or aliases().get(one))), None)
+    if found is not None:
+        return _row(found)
+    if (line := relatives().get(key) or relatives().get(renamed)) is not None:
+        return _relative(*line)
+    return _mirrored(name.strip(), last) if owner in MIRRORS else None
+
+
+def _row(name: str) -> Fact[Model]:
+    row = row_of(name)
     source = f"built-in catalogue ({WORDS.get(row['confidence'], row['confidence'])})"
     if not row["trusted"]:
         source += f"; doubtful: {row.get('doubts', 'unchecked')}"
-    return Fact(catalogued(found), source, bool(row["trusted"]))
+    return Fact(catalogued(name), source, bool(row["trusted"]))
+
+
+@cache
+def relatives() -> Mapping[str, tuple[str, str, str | None]]:
+    """Lower-case id → (the id, the row it was made of, its scheme); scripts/relatives.py."""
+    found: dict[str, list[Any]] = json.loads(data.rows("models")["relatives"])
+    return {name: (line[0], line[1], line[2]) for name, line in found.items()}
+
+
+def _relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
+    model = replace(catalogued(base), id=name, gated=False)
+    if scheme is not None:
+        model = replace(
+            model, quantization_config=SCHEMES[scheme], weights_bytes=None, dtype_parameters={}, expert_bytes=None,
+            replicated_bytes=None,
+        )  # fmt: skip
+    return Fact(model, f"built-in catalogue (architecture of {base}, as its model card says)", may_deny=False)
+
+
+def _mirrored(name: str, last: str) -> Fact[Model] | None:
+    originals = [one for one in ids().values() if one.lower().endswith("/" + last) and "base" not in row_of(one)]
+    originals = originals or [one for one in ids().values() if one.lower().endswith("/" + last)]
+    if len(originals) != 1:
+        return None
+    found = _row(originals[0])
+    model = replace(found.value, id=name, gated=False)
+    return Fact(model, f"{found.source}, as a copy of {originals[0]}", found.may_deny)
 
 
 def source(name: str) -> str | None:
