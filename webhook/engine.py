@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -285,7 +286,7 @@ def read(
         env=found.env,
         files=volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth),
     )
-    if not _on_gpus(requested, image):
+    if not _on_gpus(requested, image, found.env):
         planned = replace(planned, host=None, startup=None)
     return Engine(
         workload=workload,
@@ -304,13 +305,17 @@ def read(
 
 
 _GPUS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
+_JAX = ("JAX_PLATFORMS", "TPU_BACKEND_TYPE", "PJRT_DEVICE")
+"""Variables of vLLM's TPU backend, whose devices may be elsewhere (Pathways)."""
 _CPU_IMAGE = re.compile(r"(^|[/_-])cpu([/_:.-]|$)")
 """vLLM's builds for processors: vllm-cpu, vllm-openai-cpu, vllm-cpu-release-repo, llm-d-cpu."""
 
 
-def _on_gpus(requested: tuple[str, int | None] | None, image: object) -> bool:
+def _on_gpus(requested: tuple[str, int | None] | None, image: object, env: Mapping[str, str]) -> bool:
     """Processes, memory and start-up time are known of vLLM on GPUs. A TPU's, a Gaudi's or a Neuron core's runtime
     compiles for half an hour and has other processes; on a CPU weights and KV cache are host memory."""
     if requested is not None:
         return requested[0].startswith(_GPUS) or "gpu" in requested[0]
+    if any(name in env for name in _JAX):
+        return False
     return not (isinstance(image, str) and _CPU_IMAGE.search(image.rpartition(":")[0] or image))
