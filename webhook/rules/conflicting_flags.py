@@ -3,24 +3,142 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from webhook.engine import Engine
+from webhook.release import Release
 from webhook.rule import Finding, Rule
+
+V1_BY_DEFAULT = Release(0, 8)
+"""Since then chunked prefill is on unless it is switched off."""
+V0_CHUNKS_ABOVE = 32768
+"""V0 switches chunked prefill on by itself for longer contexts (vLLM 0.7 engine/arg_utils.py create_engine_config)."""
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Every LoRA rank that a release ever took (vLLM 0.4 … 0.33 config/lora.py possible_max_ranks)."""
+KV_ROLES = ("kv_producer", "kv_consumer", "kv_both")
 
 
 class ConflictingFlags(Rule):
-    """A flag needs another one that is not given.
+    """Two arguments do not go together.
 
-    vLLM checks some flags against each other when it has parsed them, before it loads anything
-    (entrypoints/openai/cli_args.py, validate_parsed_serve_args):
+    vLLM checks its arguments against each other before it loads anything. Some right after parsing
+    (entrypoints/openai/cli_args.py, validate_parsed_serve_args), most while it builds its configuration:
 
         TypeError: Error: --enable-auto-tool-choice requires --tool-call-parser
+        ValueError: max_num_batched_tokens (128) must be greater than or equal to max_num_seqs (256).
+        ValueError: max_num_batched_tokens (2048) is smaller than max_model_len (8192). This effectively limits the
+        maximum sequence length to max_num_batched_tokens and makes vLLM reject longer sequences.
+        ValueError: max_cpu_loras (1) must be >= max_loras (4)
+        ValueError: LoRA is not enabled! Use --enable-lora to enable LoRA.
     """
 
     plane = "config"
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: not every release and entry point checks the same pairs."""
+        """Certain where every release checks it; likely where not every release and entry point does."""
         for conflict in engine.args.conflicts:
             yield Finding(path=conflict.path, message=conflict.message.removeprefix("Error: "), certainty="likely")
+        yield from _batch(engine)
+        yield from _lora(engine)
+        yield from _transfer(engine)
+
+
+def _number(engine: Engine, dest: str) -> int | None:
+    """A number that is given; a default may be changed by what else is given."""
+    value = engine.args.given.get(dest)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _batch(engine: Engine) -> Iterator[Finding]:
+    """vLLM 0.4 … 0.33 SchedulerConfig: the tokens of one step."""
+    tokens, seqs = _number(engine, "max_num_batched_tokens"), _number(engine, "max_num_seqs")
+    longest = _number(engine, "max_model_len")
+    if tokens is None or tokens <= 0:
+        return
+    path = engine.argument("max_num_batched_tokens")
+    # vLLM raises it by itself where one image or video needs more.
+    certain = engine.model is not None and not engine.model.value.vision_config and not engine.command.own_flags
+    if seqs is not None and tokens < seqs:
+        yield Finding(
+            path=path,
+            message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-num-seqs {seqs:,}: "
+            "each sequence needs a token a step",
+            certainty="certain" if certain else "likely",
+            suggestions=(f"--max-num-seqs {tokens}", f"--max-num-batched-tokens {seqs} or more"),
+        )
+    if longest is not None and 0 < tokens < longest and _unchunked(engine, longest):
+        yield Finding(
+            path=path,
+            message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-model-len {longest:,}, and without "
+            "chunked prefill a prompt must fit into one step",
+            certainty="certain" if certain else "likely",
+            suggestions=(
+                f"--max-num-batched-tokens {longest}",
+                "--enable-chunked-prefill",
+                f"--max-model-len {tokens}",
+            ),
+        )
+
+
+def _unchunked(engine: Engine, longest: int) -> bool:
+    """Chunked prefill is certainly off."""
+    if "enable_chunked_prefill" in engine.args.unresolved:
+        return False
+    given = engine.args.given.get("enable_chunked_prefill")
+    if given is not None or engine.release is None:
+        return given is False
+    return (
+        engine.release < V1_BY_DEFAULT
+        and longest <= V0_CHUNKS_ABOVE
+        and engine.command.env.get("VLLM_USE_V1", "0") == "0"
+        and not engine.args.open
+    )
+
+
+def _lora(engine: Engine) -> Iterator[Finding]:
+    """vLLM 0.4 … 0.33 LoRAConfig, and what the server says of adapters that it is to load."""
+    given = engine.args.given
+    if "enable_lora" in engine.args.unresolved:
+        return
+    if not given.get("enable_lora"):
+        if given.get("lora_modules") and not engine.args.open:
+            yield Finding(
+                path=engine.argument("lora_modules"),
+                message="--lora-modules without --enable-lora: the adapters can't be loaded",
+                certainty="likely",
+                suggestions=("--enable-lora",),
+            )
+        return
+    cpu, gpu, rank = (_number(engine, dest) for dest in ("max_cpu_loras", "max_loras", "max_lora_rank"))
+    if cpu is not None and gpu is not None and cpu < gpu:
+        yield Finding(
+            path=engine.argument("max_cpu_loras"),
+            message=f"--max-cpu-loras {cpu} is smaller than --max-loras {gpu}",
+            certainty="certain",
+            suggestions=(f"--max-cpu-loras {gpu}",),
+        )
+    if rank is not None and rank not in RANKS:
+        fits = next((one for one in RANKS[1:] if one > rank), RANKS[-1])
+        yield Finding(
+            path=engine.argument("max_lora_rank"),
+            message=f"--max-lora-rank {rank} is none of {', '.join(map(str, RANKS))}",
+            certainty="certain",
+            suggestions=(f"--max-lora-rank {fits}",),
+        )
+
+
+def _transfer(engine: Engine) -> Iterator[Finding]:
+    """vLLM 0.6.6 … 0.33 config/kv_transfer.py: a connector needs a role."""
+    config: Any = engine.args.given.get("kv_transfer_config")
+    if not isinstance(config, dict) or not config.get("kv_connector"):
+        return
+    role = config.get("kv_role")
+    if role is None or (isinstance(role, str) and role not in KV_ROLES):
+        what = "names no kv_role" if role is None else f"names the kv_role {role!r}"
+        yield Finding(
+            path=engine.argument("kv_transfer_config"),
+            message=f"--kv-transfer-config {what}: a connector is one of {', '.join(KV_ROLES)}",
+            certainty="likely",
+            suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
+        )
