@@ -303,6 +303,21 @@ def test_a_taught_model_comes_before_the_catalogue_and_by_its_last_part_only_inf
     assert path.source.startswith("path: ")
 
 
+def test_the_known_end_of_an_unknown_path_names_the_model() -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "vllm"}]}}
+    one = workload.find(pod)[0]
+
+    def read(written: str) -> Fact[Model] | None:
+        arguments = EngineArgs(release=None, unresolved={"model": "$BUCKET is not set"}, written={"model": written})
+        return model.find(arguments, one, one.containers[0], Facts())
+
+    found = read("s3://$BUCKET/models/Qwen3-8B")
+
+    assert found is not None
+    assert (found.value.id, found.may_deny) == ("Qwen/Qwen3-8B", False)
+    assert read("s3://models/Qwen3-$SIZE") is None
+
+
 def test_a_hub_uri_is_an_id() -> None:
     service = {
         "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "s"},

@@ -37,6 +37,8 @@ MOUNTS = re.compile(
 ENVIRONMENT = ("HF_MODEL_ID", "MODEL_ID", "MODEL_NAME", "HF_MODEL", "MODEL", "VLLM_MODEL", "MODEL_REPO", "HF_REPO_ID",
                "STORAGE_URI", "MODEL_URI")  # fmt: skip
 """Variables in which images and operators are told the model."""
+HOLE = re.compile(r"[$`<>]|\{\{")
+"""What is filled in later: a shell's variable, a template's field, a placeholder."""
 URI_FIELDS = (
     ("spec", "predictor", "model", "storageUri"),
     ("spec", "predictor", "storageUri"),
@@ -74,6 +76,15 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
         return None  # vLLM would serve its own default model
     if (uri := workload.model_uri) and (hub := _hub_id(uri)) and (found := _known(hub, facts)):
         return replace(found, source=f"{found.source}, from {uri!r}")
+    written = args.written.get("model", args.written.get("model_tag"))
+    if (
+        "model" in args.unresolved
+        and isinstance(written, str)
+        and not HOLE.search(written.rstrip("/").rpartition("/")[2])
+    ):
+        name = written  # "s3://$BUCKET/models/Qwen3-8B": what can't be known is not what names it
+        if found := _named(name, facts):
+            return Fact(found.value, f"path: {found.source.removeprefix('path: ')}", may_deny=False)
     for hint in _hints(args, workload, container):
         if found := _given(hint, facts) or _named(hint, facts):
             return Fact(found.value, f"path: {found.source.removeprefix('path: ')}, from {hint!r}", may_deny=False)

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from webhook.facts import Fact
-from webhook.model.catalogue import by_id, catalogued, last_parts, row_of
+from webhook.model.catalogue import by_id, catalogued, last_parts, relatives, row_of
 from webhook.model.config import from_config
 from webhook.model.schemes import QUANTISED, scheme_of
 from webhook.model.shape import Model
@@ -24,7 +24,7 @@ def named(name: str) -> Fact[Model] | None:
     parts = _parts(name)
     for start in range(max(0, len(parts) - 2), len(parts)):
         tail = "/".join(parts[start:])
-        if found := by_id(tail) or _by_last_part(tail):
+        if found := by_id(tail) or _by_last_part(tail) or _relative(tail):
             return Fact(found.value, f"path: its last part names {found.value.id}", may_deny=False)
     return next((found for part in reversed(parts[-3:]) if (found := _by_beginning(part))), None)
 
@@ -66,6 +66,16 @@ def _by_last_part(name: str) -> Fact[Model] | None:
     wanted = shape(catalogued(best))
     others = (row for row in rows if _worth(row)[:2] <= _worth(best)[:2])  # worse rows of the same name say nothing
     return by_id(best) if all(shape(catalogued(row)) == wanted for row in others) else None
+
+
+def _relative(name: str) -> Fact[Model] | None:
+    """The one fine-tune or copy of that last part; else the one model whose last part only adds a version."""
+    wanted = spelled(name.rpartition("/")[2])
+    found = [one[0] for one in relatives().values() if spelled(one[0].rpartition("/")[2]) == wanted]
+    if len(found) == 1:
+        return by_id(found[0])
+    versions = [rows for key, rows in last_parts().items() if re.fullmatch(re.escape(wanted) + r"-v\d+(-\d+)*", key)]
+    return _by_last_part(versions[0][0]) if len(versions) == 1 and SIZE.search(wanted) else None
 
 
 def _worth(row: str) -> tuple[bool, bool, bool]:
