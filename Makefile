@@ -39,6 +39,7 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, and 100
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
 	.venv/bin/python -m benchmarks.speed
 	.venv/bin/python -m benchmarks.facts
+	.venv/bin/python -m benchmarks.policies
 	.venv/bin/python -m benchmarks.monotone
 
 lock:  ## pin the dependencies anew (needs uv)
