@@ -21,6 +21,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 INTERVAL = 1.0
 """Seconds between two looks."""
 
+Objects = Mapping[str, Mapping[str, Any]]
 log = logging.getLogger(__name__)
 
 
@@ -42,19 +43,24 @@ class Live:
     def __init__(
         self,
         files: Iterable[Path],
-        objects: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
+        objects: Callable[[], Objects | None] = lambda: None,
+        tell: Callable[[Objects, Mapping[str, tuple[str, ...]]], None] = lambda *_: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Reads the files; raises PolicyError where one can't be used: a server starts with what it was told.
 
-        `objects`: name → Policy object of the cluster, as far as it is known now.
+        `objects`: name → Policy object of the cluster; None where that is not known, and the last ones stay. `tell`
+        gets them, each with why it does not hold, after every look in the background.
         """
         self._places = tuple(files)
         self._objects = objects
+        self._tell = tell
         self._clock = clock
         self._files: dict[str, Source] = {}
         self._seen: dict[str, Source] = {}
         self._apart: tuple[str, ...] = ()
+        self.objects_seen = False
+        """The cluster's objects were known once."""
         self.policy = of_layers(()).at(clock())
         """What holds now."""
         self.changed = clock()
@@ -71,7 +77,11 @@ class Live:
 
     def object_problems(self) -> dict[str, tuple[str, ...]]:
         """Name of each Policy object → why its newest state does not hold; empty where it does."""
-        return {name: source.problems for name, source in self._seen.items()}
+        apart = {
+            name: tuple(line for line in self._apart if line.startswith(f"policies.podfit.dev/{name}: "))
+            for name in self._seen
+        }
+        return {name: source.problems + apart[name] for name, source in self._seen.items()}
 
     def report(self) -> list[str]:
         """Lines for /readyz."""
@@ -84,7 +94,9 @@ class Live:
         """Reads everything once, and takes over what is good."""
         before, told, expired = (self._files, self._seen), self.problems, self.policy.expired
         self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
-        self._seen = {name: _next_object(self._seen.get(name), name, obj) for name, obj in self._objects().items()}
+        if (objects := self._objects()) is not None:
+            self._seen = {name: _next_object(self._seen.get(name), name, obj) for name, obj in objects.items()}
+            self.objects_seen = True
         if (self._files, self._seen) != before:
             self._take_over()
             for problem in self.problems:
@@ -102,6 +114,7 @@ class Live:
         while not stop.wait(INTERVAL):
             try:
                 self.look()
+                self._tell(self._objects() or {}, self.object_problems())
             except Exception:  # our fault: told, and tried again
                 log.exception("looking for changed policies failed")
 

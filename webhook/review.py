@@ -149,6 +149,8 @@ def mutate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
 def decide(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> Decision:
     """One webhook's decision. Never raises: an error of ours allows the object and says so."""
     try:
+        if (request.group, request.kind) == ("podfit.dev", "Policy"):
+            return _of_policy(request)
         if _passes(webhook, request, policy, facts):
             return Decision(request, "skipped")
         return (_validate if webhook == "validate" else _mutate)(request, policy, facts)
@@ -179,6 +181,28 @@ def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
         status=_status(report) if report.denied else None,
         versions=_versions(policy, facts),
     )
+
+
+def _of_policy(request: Request) -> Decision:
+    """podfit's own object: a policy that can't be used is refused where somebody types it."""
+    from webhook.policy import document  # pydantic, where there is a policy
+
+    if request.operation not in ("CREATE", "UPDATE") or request.object is None or request.subresource:
+        return Decision(request, "skipped")
+    if (request.object.get("metadata") or {}).get("deletionTimestamp"):
+        return Decision(request, "skipped")
+    wrong = document.check(request.object)
+    if not wrong:
+        return Decision(request, "allowed")
+    count = f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''}"
+    lines = [text.one_line(f"{path or 'policy'}: {message}") for path, message in wrong]
+    causes = [
+        {"reason": "FieldValueInvalid", "field": str(path), "message": text.one_line(message)}
+        for path, message in wrong
+    ]
+    message = "\n\n".join([f"{count} in Policy {request.name or ''}".strip(), *lines])
+    status = {"code": 403, "reason": "Forbidden", "message": message, "details": {"causes": causes}}
+    return Decision(request, "denied", status=status)
 
 
 def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:

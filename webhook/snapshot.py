@@ -132,6 +132,14 @@ def _labels(obj: JSON) -> JSON:
 _TAINT = ("key", "value", "effect")
 
 
+def _policy(obj: JSON) -> JSON:
+    """As `webhook.policy.document` reads it, without what changes when its status is written."""
+    metadata = _mapping(obj.get("metadata"))
+    kept = {word: metadata[word] for word in ("name", "uid", "generation") if word in metadata}
+    rest = {word: obj[word] for word in obj if word not in ("metadata", "status")}
+    return {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", **rest, "metadata": kept}
+
+
 def _spec(obj: JSON) -> JSON:
     return {"spec": _mapping(obj.get("spec"))}
 
@@ -172,6 +180,7 @@ _RESOURCE_API = ("v1", "v1beta2", "v1beta1")
 KINDS: tuple[Kind, ...] = (
     Kind("nodes", "Node", "", ("v1",), _node, namespaced=False),
     Kind("namespaces", "Namespace", "", ("v1",), _labels, namespaced=False),
+    Kind("policies", "Policy", "podfit.dev", ("v1alpha1",), _policy, namespaced=False),
     Kind("configmaps", "ConfigMap", "", ("v1",), _model_config, label=MODEL_CONFIG, own_namespace=True),
     Kind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io", _RESOURCE_API, _spec),
     Kind("resourceclaims", "ResourceClaim", "resource.k8s.io", _RESOURCE_API, _spec),

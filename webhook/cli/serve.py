@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from webhook import __version__
 from webhook.cli import edge
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from webhook.live import Live
     from webhook.policy import Policy
 
+POLICIES = "policies"
 BIND = "127.0.0.1:8443"
 
 
@@ -76,13 +78,11 @@ def _threads(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
-    from webhook.live import Live
-
     policy, facts = edge.policy(args.policy), edge.facts(args)
     if why := _certificate_problem(args.cert, args.key):
         raise UnusableError(why, 3)
     cluster = _cluster(args.watch, args.kubeconfig)
-    live = Live(map(Path, args.policy))
+    live = _live(args.policy, cluster)
     app = application(live, facts, args.cert, args.key, cluster)
     warm(policy, facts)
 
@@ -94,6 +94,22 @@ def run(args: argparse.Namespace) -> int:
             cluster.start()
 
     return _gunicorn.serve(app, listen(args.bind), args.cert, args.key, args.threads, begin)
+
+
+def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
+    """The policies of the files and, where Policy objects are watched, of the cluster."""
+    from webhook.acceptance import Acceptance
+    from webhook.live import Live
+
+    paths = [Path(name) for name in files]
+    if cluster is None or POLICIES not in cluster.watched:
+        return Live(paths)
+
+    def objects() -> dict[str, Mapping[str, Any]] | None:
+        seen = cluster.snapshot().objects.get(POLICIES)
+        return None if seen is None else {name: obj for (_, name), obj in seen.items()}
+
+    return Live(paths, objects, Acceptance(cluster.access).tell)
 
 
 def _cluster(names: tuple[str, ...] | None, kubeconfig: Path | None) -> Cluster | None:
@@ -119,7 +135,20 @@ def application(live: Live, facts: Facts, cert: Path, key: Path, cluster: Cluste
     metrics.watch_policy(live)
     if cluster is not None:
         metrics.watch_cluster(cluster.status)
-    return create_app(live, facts, metrics, lambda: _certificate_problem(cert, key), cluster)
+
+    def unready() -> str | None:
+        return _certificate_problem(cert, key) or _unseen(live, cluster)
+
+    return create_app(live, facts, metrics, unready, cluster)
+
+
+def _unseen(live: Live, cluster: Cluster | None) -> str | None:
+    """Why no verdict is given yet: Policy objects may be softer than what holds without them. They are not waited for
+    where the API server has none, or refuses."""
+    if cluster is None or POLICIES not in cluster.watched or live.objects_seen:
+        return None
+    refused = any(one.kind == POLICIES and one.problem for one in cluster.status())
+    return None if refused else "the cluster's Policy objects are not known yet"
 
 
 def warm(policy: Policy, facts: Facts) -> None:

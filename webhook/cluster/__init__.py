@@ -34,6 +34,8 @@ class Cluster:
         self, access: Access, names: Iterable[str] = DEFAULT, clock: Callable[[], float] = time.monotonic
     ) -> None:
         chosen = set(names)
+        self.access = access
+        self.watched = frozenset(chosen)
         self._clock = clock
         self._stop = Event()
         self._lock = Lock()

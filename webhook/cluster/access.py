@@ -132,7 +132,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 class Client:
-    """GET requests to one API server. Each watch has a client, and with it a connection, of its own."""
+    """Requests to one API server. Each watch has a client, and with it a connection, of its own."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -145,22 +145,37 @@ class Client:
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """One JSON object; raises StatusError where the API server refuses, OSError or HTTPError where it is away."""
-        with self._ask(path, query, READ) as answer:
+        with self._ask("GET", path, query, READ) as answer:
             return cast("dict[str, Any]", json.loads(answer.read(_MOST), object_pairs_hook=_lighter))
+
+    def whole(self, path: str) -> dict[str, Any]:
+        """One JSON object with all that is in it; raises as `get`."""
+        with self._ask("GET", path, {}, READ) as answer:
+            return cast("dict[str, Any]", json.loads(answer.read(_MOST)))
+
+    def patch(self, path: str, change: Mapping[str, Any]) -> None:
+        """Changes an object by a JSON merge patch; raises as `get`."""
+        body = json.dumps(change).encode()
+        with self._ask("PATCH", path, {}, READ, body) as answer:
+            answer.drain_conn()
 
     @contextmanager
     def stream(self, path: str, query: Mapping[str, str], silence: float) -> Iterator[Iterator[dict[str, Any]]]:
         """The JSON objects of a watch, one a line, as they come; `silence` seconds without any are an error."""
-        with self._ask(path, query, silence) as answer:
+        with self._ask("GET", path, query, silence) as answer:
             yield (json.loads(line, object_pairs_hook=_lighter) for line in answer if line.strip())
 
     @contextmanager
-    def _ask(self, path: str, query: Mapping[str, str], read: float) -> Iterator[urllib3.BaseHTTPResponse]:
+    def _ask(
+        self, method: str, path: str, query: Mapping[str, str], read: float, body: bytes | None = None
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        content = {"Content-Type": "application/merge-patch+json"} if body is not None else {}
         answer = self._pool.request(
-            "GET",
+            method,
             self._access.server + path,
-            fields=dict(query),
-            headers=self._headers(),
+            fields=dict(query) if body is None else None,
+            body=body,
+            headers={**self._headers(), **content},
             timeout=urllib3.Timeout(connect=CONNECT, read=read),
             preload_content=False,
         )
@@ -195,4 +210,4 @@ def _refusal(answer: urllib3.BaseHTTPResponse) -> StatusError:
 
 
 def _lighter(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: value for key, value in pairs if key not in _UNREAD}
+    return {key: value for key, value in pairs if not (key in _UNREAD and isinstance(value, list))}
