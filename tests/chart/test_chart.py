@@ -18,6 +18,7 @@ from webhook.cli import parser
 from webhook.facts import Facts
 from webhook.metrics import Metrics
 from webhook.policy import builtin, load
+from webhook.policy.crd import definition
 from webhook.snapshot import DEFAULT, KINDS
 from webhook.workload.table import TABLE
 
@@ -218,11 +219,28 @@ def test_the_api_server_is_never_kept_waiting_and_passes_objects_when_podfit_is_
         assert hook["timeoutSeconds"] == 3
         assert hook["sideEffects"] == "None"
         assert hook["admissionReviewVersions"] == ["v1"]
-        assert hook["matchConditions"]
+        assert hook.get("matchConditions") or hook["name"] == "policies.podfit.dev"
         (names,) = hook["namespaceSelector"]["matchExpressions"]
         assert names["key"] == "kubernetes.io/metadata.name"
         assert names["operator"] == "NotIn"
         assert {"kube-system", "podfit-system"} <= set(names["values"])
+
+
+def test_a_policy_object_passes_when_podfit_is_away_whatever_else_is_refused() -> None:
+    hooks = webhooks(render(webhooks={"failurePolicy": "Fail"}), "Validating")
+
+    assert {hook["name"]: hook["failurePolicy"] for hook in hooks}["policies.podfit.dev"] == "Ignore"
+
+
+def test_the_custom_resource_comes_and_goes_with_its_switch(chart: list[JSONDict]) -> None:
+    crd = only(chart, "CustomResourceDefinition")
+    off = render(watch={"policies": False})
+
+    assert crd["metadata"]["name"] == "policies.podfit.dev"
+    assert crd["metadata"]["labels"]["app.kubernetes.io/name"] == "podfit"
+    assert crd["spec"] == definition()["spec"]
+    assert not [obj for obj in off if obj["kind"] == "CustomResourceDefinition"]
+    assert "policies.podfit.dev" not in {hook["name"] for hook in webhooks(off)}
 
 
 def test_no_rule_matches_more_than_it_must(chart: list[JSONDict]) -> None:
@@ -256,7 +274,7 @@ def test_every_kind_that_podfit_reads_is_sent(chart: list[JSONDict]) -> None:
     }
     read = {(group, f"{kind.lower()}s") for group, kind in TABLE if group != "extensions"}  # gone since 1.16
 
-    assert read | {("", "pods/resize")} == sent
+    assert read | {("", "pods/resize"), ("podfit.dev", "policies")} == sent
 
 
 def test_only_pods_are_patched_unless_the_policy_says_so(chart: list[JSONDict]) -> None:
@@ -300,6 +318,7 @@ def test_the_rights_are_those_of_what_is_watched_by_default(chart: list[JSONDict
     wanted = {(kind.group, kind.name): kind for kind in KINDS if kind.name in DEFAULT}
     whole, own = rights(chart, "ClusterRole"), rights(chart, "Role")
 
+    assert whole.pop(("podfit.dev", "policies/status")) == ["get", "patch"]
     assert whole.keys() | own.keys() == wanted.keys()
     assert own.keys() == {key for key, kind in wanted.items() if kind.own_namespace}
     assert all(verbs == ["list", "watch"] for verbs in (*whole.values(), *own.values()))
@@ -325,7 +344,9 @@ def test_each_kind_has_its_own_switch(name: str) -> None:
     objects = render(watch={kind.name: kind.name == name for kind in KINDS})
     (kind,) = [kind for kind in KINDS if kind.name == name]
 
-    assert {**rights(objects, "ClusterRole"), **rights(objects, "Role")}.keys() == {(kind.group, name)}
+    granted = {**rights(objects, "ClusterRole"), **rights(objects, "Role")}
+    granted.pop(("podfit.dev", "policies/status"), None)
+    assert granted.keys() == {(kind.group, name)}
     assert f"--watch={name}" in container(objects)["args"]
     bound = [obj["roleRef"]["kind"] for obj in objects if obj["kind"].endswith("RoleBinding")]
     assert bound == ["Role" if kind.own_namespace else "ClusterRole"]

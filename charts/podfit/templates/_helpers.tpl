@@ -97,7 +97,7 @@ clientConfig:
   {{- with include "podfit.caBundle" .root }}
   {{ . }}
   {{- end }}
-failurePolicy: {{ .root.Values.webhooks.failurePolicy }}
+failurePolicy: {{ .failurePolicy | default .root.Values.webhooks.failurePolicy }}
 matchPolicy: Equivalent
 sideEffects: None
 timeoutSeconds: {{ .root.Values.webhooks.timeoutSeconds }}
