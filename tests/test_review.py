@@ -361,3 +361,32 @@ def test_odd_values_in_an_object_are_answered_with_the_requests_uid(field: str, 
         assert decision.error is None
         assert decision.answer["response"]["uid"] == UID
         assert decision.answer["response"]["allowed"] is True
+
+
+def test_a_policy_of_podfits_own_is_refused_for_its_mistakes_alone() -> None:
+    def reviewed(spec: JSONDict, **metadata: Any) -> JSONDict:
+        kind = {"group": "podfit.dev", "version": "v1alpha1", "kind": "Policy"}
+        policy = {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "p", **metadata}}
+        request = {
+            "uid": "1",
+            "kind": kind,
+            "resource": {"group": "podfit.dev", "version": "v1alpha1", "resource": "policies"},
+            "name": "p",
+            "operation": "CREATE",
+            "object": {**policy, "spec": spec},
+        }
+        body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+        response: JSONDict = review.validate(review.parse(json.dumps(body).encode()), builtin(), Facts())["response"]
+        return response
+
+    typo = {"rules": {"unpinned-imgae": {"mode": "deny"}}}
+    refused = reviewed(typo)
+
+    assert not refused["allowed"]
+    assert refused["status"]["message"] == (
+        "1 problem in Policy p\n\n"
+        "spec.rules.unpinned-imgae: 'unpinned-imgae' is no rule; did you mean 'unpinned-image'?"
+    )
+    assert refused["status"]["details"]["causes"][0]["field"] == "spec.rules.unpinned-imgae"
+    assert reviewed({"rules": {"unpinned-image": {"mode": "deny"}}})["allowed"]
+    assert reviewed(typo, deletionTimestamp="2026-11-21T12:00:00Z")["allowed"], "what is being deleted passes"

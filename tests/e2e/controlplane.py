@@ -33,8 +33,8 @@ from tests.e2e.process import alive, kill, start, tail, until
 from webhook import certs
 
 HOST = "127.0.0.1"
-ADMIN, CONTROLLERS, STRANGER = "admin", "system:kube-controller-manager", "stranger"
-"""Users; each one's token is the name. The third has no rights."""
+ADMIN, CONTROLLERS, STRANGER, READER = "admin", "system:kube-controller-manager", "stranger", "podfit"
+"""Users; each one's token is the name. The third has no rights, the last those that a test gives to podfit."""
 _FOLDER = "podfit-e2e-"
 
 
@@ -55,9 +55,9 @@ class Cluster:
         """`folder` as a path."""
         return Path(self.folder)
 
-    def kubeconfig(self, namespace: str = "default") -> Path:
-        """A kubeconfig of the administrator, with that namespace as the default."""
-        return _kubeconfig(self.root, self.port, ADMIN, namespace)
+    def kubeconfig(self, namespace: str = "default", user: str | None = None) -> Path:
+        """A kubeconfig of the administrator (or another user), with that namespace as the default."""
+        return _kubeconfig(self.root, self.port, user or ADMIN, namespace)
 
     def call(self, method: str, path: str, body: object = None, user: str = ADMIN) -> tuple[int, Any]:
         """One request to the API server: status and what was answered."""
@@ -182,6 +182,7 @@ def _start(programs: binaries.Programs, folder: Path, stack: ExitStack) -> Clust
     certs.write(folder, [HOST, "localhost", "kubernetes.default.svc"])
     (folder / "tokens.csv").write_text(
         f'{ADMIN},{ADMIN},1,"system:masters"\n{CONTROLLERS},{CONTROLLERS},2\n{STRANGER},{STRANGER},3\n'
+        f"{READER},{READER},4\n"
     )
     (folder / "audit.yaml").write_text(yaml.safe_dump(_AUDIT))
     _service_account_keys(folder)

@@ -11,10 +11,10 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import GOOD_POD
-from tests.e2e.controlplane import HOST, Cluster, fetch
+from tests.e2e.controlplane import HOST, READER, Cluster, fetch
 from tests.e2e.process import kill, start, tail, until
 from webhook import certs
 
@@ -44,6 +44,8 @@ class Podfit:
     log: Path
     webhooks: tuple[JSONDict, ...]
     """The two configurations, as they are registered."""
+    beside: Callable[[Podfit], Podfit]
+    """Starts another replica, which the API server does not ask; it ends with this one."""
 
     def reviews(self, **labels: str) -> int:
         """How many reviews with these labels (webhook, operation, kind, decision, dry_run) the server has answered."""
@@ -78,6 +80,13 @@ class Podfit:
             os.killpg(self.process.pid, signal.SIGCONT)
 
 
+def fetch_ready(podfit: Podfit) -> str:
+    """The body of /readyz."""
+    status, text = fetch(f"https://{HOST}:{podfit.port}/readyz", podfit.log.parent / "tls" / "ca.crt")
+    assert status == 200, text
+    return text
+
+
 def render(helm: str, name: str, label: str, values: JSONDict) -> list[JSONDict]:
     """The chart's objects, for the namespaces with that label."""
     values = deepcopy(values)
@@ -97,11 +106,14 @@ def installed(
     change: Callable[[JSONDict], None] = lambda webhook: None,
     program: tuple[str, ...] = ("-m", "webhook.cli"),
     label: str | None = None,
+    reads: bool = False,
 ) -> Iterator[Podfit]:
     """Runs a server and registers its webhooks until the block ends.
 
     `values` are the chart's; `change` is called with each webhook before it is registered; `program` is what Python
-    runs as the server; `label` selects the namespaces (default: the release's name).
+    runs as the server; `label` selects the namespaces (default: the release's name). `reads`: the server reads the
+    cluster, with the rights that the chart gives it, and judges Policy objects too. (Of all servers of a session, only
+    such a one does: no label keeps a webhook from objects without a namespace.)
     """
     label = label or name
     objects = render(cluster.helm, name, label, values or {})
@@ -109,11 +121,16 @@ def installed(
     (folder / "tls").mkdir(parents=True)
     certs.write(folder / "tls", [HOST])
     with ExitStack() as stack:
-        process, log = _serve(objects, folder, program)
+        rights = _grant(cluster, name, objects) if reads else []
+        process, log = _serve(objects, folder, program, rights)
         stack.callback(kill, process)
         port = until("podfit to serve", lambda: _port(process, log), lambda: tail(log))
         webhooks = tuple(obj for obj in objects if obj["kind"].endswith("WebhookConfiguration"))
         for configuration in webhooks:
+            if not reads:
+                configuration["webhooks"] = [
+                    hook for hook in configuration["webhooks"] if hook["name"] != "policies.podfit.dev"
+                ]
             _to_url(configuration, port, (folder / "tls" / "ca.crt").read_bytes())
             for webhook in configuration["webhooks"]:
                 change(webhook)
@@ -121,7 +138,14 @@ def installed(
             status, answer = cluster.call("POST", path, configuration)
             assert status == 201, answer
             stack.callback(cluster.call, "DELETE", f"{path}/{configuration['metadata']['name']}")
-        podfit = Podfit(name, cluster, process, port, log, webhooks)
+
+        def beside(first: Podfit) -> Podfit:
+            process, log = _serve(objects, folder, program, rights, "replica.log")
+            stack.callback(kill, process)
+            port = until("the replica to serve", lambda: _port(process, log), lambda: tail(log))
+            return replace(first, process=process, port=port, log=log)
+
+        podfit = Podfit(name, cluster, process, port, log, webhooks, beside)
         make_namespace(cluster, f"{name}-probe", label)
         until("the API server to ask podfit", lambda: _is_asked(podfit), lambda: tail(log))
         yield podfit
@@ -138,19 +162,44 @@ def make_namespace(cluster: Cluster, name: str, release: str) -> None:
     assert status in (201, 409), answer
 
 
-def _serve(objects: list[JSONDict], folder: Path, program: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], Path]:
+def _grant(cluster: Cluster, name: str, objects: list[JSONDict]) -> list[str]:
+    """The chart's CRD and roles, for a user instead of a service account; the server's arguments to be that user."""
+    kinds = {
+        "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    }
+    for obj in objects:
+        if path := kinds.get(obj["kind"]):
+            if "subjects" in obj:
+                obj["subjects"] = [{"kind": "User", "name": READER, "apiGroup": "rbac.authorization.k8s.io"}]
+            status, answer = cluster.call("POST", path, obj)
+            assert status in (201, 409), answer
+    policies = "/apis/podfit.dev/v1alpha1/policies"
+    until("the API server to know Policy objects", lambda: cluster.call("GET", policies)[0] == 200)
+    return [f"--kubeconfig={cluster.kubeconfig(user=READER)}"]
+
+
+def _serve(
+    objects: list[JSONDict],
+    folder: Path,
+    program: tuple[str, ...],
+    more: Sequence[str] = (),
+    name: str = "podfit.log",
+) -> tuple[subprocess.Popen[bytes], Path]:
     """The server with the chart's arguments; what they name of the Pod's files lies in `folder`."""
     for obj in objects:
         if obj["kind"] == "ConfigMap":
             part = folder / obj["metadata"]["name"].rpartition("-")[2]
-            part.mkdir()
+            part.mkdir(exist_ok=True)
             for name, text in obj["data"].items():
                 (part / name).write_text(text)
     (deployment,) = [obj for obj in objects if obj["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     arguments = [word.replace("/etc/podfit/", f"{folder}/") for word in container["args"]]
     arguments = [f"--bind={HOST}:0" if word.startswith("--bind=") else word for word in arguments]
-    log = folder / "podfit.log"
+    arguments += more
+    log = folder / name
     env = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
     return start([sys.executable, *program, *arguments], log, env), log
 
