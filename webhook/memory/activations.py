@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from webhook.memory import shape
 from webhook.memory.ledger import Line
 from webhook.memory.settings import Settings
 from webhook.model import Model
@@ -86,6 +87,21 @@ def forward(model: Model, settings: Settings) -> float:
     return settings.max_num_batched_tokens * (widest + routed + 2 * hidden) * settings.dtype
 
 
+def least_forward(model: Model, settings: Settings) -> float:
+    """What a dense layer certainly holds at once: what gate and up gave, their product, and the residual.
+
+    SiluAndMul writes to a tensor of its own (layers/activation.py), in 8 bits where it is fused with the quantisation
+    of the next layer; without a gate, one width. Routed experts work in chunks, and are left out.
+    """
+    inner = 0 if model.num_experts else model.intermediate_size or 0
+    widths = 1.0 if shape.is_ungated(model) else 2.5
+    return (
+        settings.max_num_batched_tokens
+        * (widths * inner / settings.parallel.tp + (model.hidden_size or 0))
+        * min(settings.dtype, 2)
+    )
+
+
 HUGE_IMAGES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
 """Families whose largest image is profiled at 16,384 tokens (65,536 patches)."""
 
@@ -126,7 +142,10 @@ def line(model: Model, settings: Settings, stage: int) -> Line:
     high = max(1.6 * passed, rows * (bytes_.high + wider) + scratch + kept) + high_seen + 150 * MI
     if settings.vendor == "amd" and model.num_experts:
         high += 30 * GI  # 0.28, MI300X, Qwen3-30B-A3B: 28 GiB less KV cache than all else explains
-    floor = rows * bytes_.floor + settings.max_num_batched_tokens * hidden * settings.dtype
+    floor = max(
+        least_forward(model, settings),
+        rows * bytes_.floor + settings.max_num_batched_tokens * hidden * settings.dtype,
+    )
     note = f"{settings.max_num_seqs} sequences × {vocab:,} vocabulary entries × {bytes_.likely:g} B"
     if not rows or passed > rows * bytes_.likely:
         note = f"one batch of {settings.max_num_batched_tokens:,} tokens"

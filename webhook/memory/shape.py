@@ -349,7 +349,7 @@ def _mamba(model: Model, hidden: int) -> Layer | None:
 
 def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
     config, inner = model.config, _intermediate(model)
-    matrices = 2 if _family(model) & NOT_GATED else 3
+    matrices = 2 if is_ungated(model) else 3
     dense = inner
     if not moe:
         dense = number(config, "intermediate_size_mlp") or inner
@@ -391,6 +391,11 @@ def _intermediate(model: Model) -> int | None:
         multiple = number(model.config, "block_multiple_of") or 256
         return -(-(2 * inner // 3) // multiple) * multiple
     return inner
+
+
+def is_ungated(model: Model) -> bool:
+    """Whether the MLP has two matrices instead of gate, up and down."""
+    return bool(_family(model) & NOT_GATED)
 
 
 def _family(model: Model) -> set[str]:

@@ -127,8 +127,17 @@ def _variant(model: Model, name: str, rest: str) -> Fact[Model] | None:
     elif re.search(r"(^|-)(bf16|fp16|f16|dequantized)(-|$)", rest):
         model = replace(model, quantization_config=None, weights_bytes=None, dtype_parameters={}, expert_bytes=None)
     if model.quantization_config:
-        model = replace(model, weights_bytes=None, dtype_parameters={}, expert_bytes=None, replicated_bytes=None)
+        # which layers are left in 16 bits is the maker's choice: the published copy's list says nothing of this one
+        scheme = {key: value for key, value in model.quantization_config.items() if key not in LEFT_ALONE}
+        model = replace(
+            model, quantization_config=scheme, weights_bytes=None, dtype_parameters={}, expert_bytes=None,
+            replicated_bytes=None,
+        )  # fmt: skip
     return Fact(replace(model, id=name, gated=False), source, may_deny=False)
+
+
+LEFT_ALONE = ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_modules", "llm_int8_skip_modules")
+"""Keys of a quantization_config that list layers."""
 
 
 SIZED = re.compile(
