@@ -15,7 +15,7 @@ _ALIVE = re.compile(
 )
 """vLLM serves: what went wrong before was dealt with."""
 _DEAD = re.compile(
-    r"EngineDeadError|EngineCore encountered|EngineCore failed|[Ee]ngine core initialization failed|"
+    r"EngineDeadError|EngineCore (?:encountered|hit)|EngineCore failed|[Ee]ngine core initialization failed|"
     r"died unexpectedly|WorkerProc (?:hit|failed)|Engine process failed to start|Worker failed with error|"
     r"WorkerProc initialization failed|Application startup failed|AsyncEngineDeadError|"
     r"Engine loop is not running|Background loop|Exception in worker|died, exit code|died with exit|"

@@ -92,7 +92,7 @@ CAUSES = (
         "(--kv-cache-dtype fp8), a larger --gpu-memory-utilization, more GPUs or a larger one.",
         (
             Signature(
-                r"at least one request with the model\S* max seq len|KV cache is needed, which is larger than",
+                r"at least one request with the model\S* max seq len|GiB KV cache is needed",
                 "vLLM v1/core/kv_cache_utils.py, 0.33 v1/core/kv_cache_planning.py",
                 "0.7–0.33",
             ),

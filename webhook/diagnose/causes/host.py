@@ -45,7 +45,11 @@ CAUSES = (
                 r"is killed by signal: Killed|[Ww]as sent SIGKILL! Perhaps out of memory",
                 "PyTorch torch/utils/data/_utils/signal_handling.py; gunicorn arbiter.py",
             ),
-            Signature(r"reason:? ?['\"]?OOMKilled", "what scripts print of a container's status"),
+            Signature(
+                r"reason:? ?['\"]?OOMKilled|\"OOMKilled\": ?true|TaskOOM event",
+                "docker inspect; containerd's log",
+                any_level=True,
+            ),
             Signature(
                 r"^\s*Killed\s*$|line \d+:\s+\d+ Killed\b|^\s*\d+ Killed\s",
                 "bash, of a child that got SIGKILL",
@@ -139,7 +143,7 @@ CAUSES = (
                 "0.27–0.33",
             ),
             Signature(
-                r"Error while creating shared memory segment|NCCL WARN Call to (?:posix_fallocate|ftruncate|"
+                r"Error while creating shared memory segment|ncclShmOpen|NCCL WARN Call to (?:posix_fallocate|ftruncate|"
                 r"shm_open) failed|NCCL WARN .*(?:shared memory|/dev/shm).*No space left",
                 "NCCL src/misc/shmutils.cc",
             ),
