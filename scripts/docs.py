@@ -26,7 +26,7 @@ from webhook.diagnose.causes import CAUSES
 from webhook.facts import Facts
 from webhook.lint import lint
 from webhook.policy import builtin, crd, shape
-from webhook.report import rule_page, text
+from webhook.report import checked, rule_page, text
 from webhook.rule import Rule
 from webhook.rules import all_rules
 
@@ -39,8 +39,13 @@ def printed(path: Path) -> str:
     policy = builtin()
     read = manifest.read(path.read_bytes(), path.name)
     facts = beside(read)
-    reports = (lint(document.object, policy, facts, where="check") for document in read.documents)
-    return "\n".join(text.check(path.name, report) for report in reports if report.results)
+    containers = tuple(
+        checked.container(path.name, document, report, result)
+        for document in read.documents
+        for report in (lint(document.object, policy, facts, where="check"),)
+        for result in report.results
+    )
+    return text.check(checked.Checked((path.name,), containers, (), ()))
 
 
 def beside(read: manifest.Manifests) -> Facts:

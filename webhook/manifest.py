@@ -55,6 +55,17 @@ def _located(file: str, line: int | None, message: str) -> str:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """Where something stands in a file; lines and columns from 1, columns in characters."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    """The column after the last character."""
+
+
+@dataclass(frozen=True)
 class Document:
     """One object of a file."""
 
@@ -72,12 +83,31 @@ class Document:
 
     def line_of(self, path: FieldPath) -> int:
         """The line of `path` in the file, or of the nearest place above it that is there."""
-        lines = _lines(self.text).get(self.index, {})
+        lines = _marked(self.text).get(self.index, _NOWHERE).lines
         parts = (*self.root.parts, *path.parts)
         for length in range(len(parts), len(self.root.parts), -1):
             if (line := lines.get(parts[:length])) is not None:
                 return line
         return self.line
+
+    def mark_of(self, path: FieldPath) -> Mark:
+        """The value at `path`, where it stands there on its lines; else its key, or the nearest key above it."""
+        part = _marked(self.text).get(self.index, _NOWHERE)
+        parts = (*self.root.parts, *path.parts)
+        value = part.values.get(parts)
+        if value is not None and (value.end_line == value.line or parts in part.texts):
+            return value
+        for length in range(len(parts), len(self.root.parts), -1):
+            if (found := part.keys.get(parts[:length])) is not None:
+                return found
+            if (found := part.values.get(parts[:length])) is not None:
+                return self._rest(found.line, found.column)
+        return self._rest(self.line, 1)
+
+    def _rest(self, line: int, column: int) -> Mark:
+        """From there to the end of the line."""
+        end = len(self.text.split("\n", line)[line - 1].rstrip()) + 1
+        return Mark(line, column, line, max(end, column + 1))
 
 
 @dataclass(frozen=True)
@@ -155,7 +185,15 @@ class _Part:
     value: Any = None
     duplicates: tuple[tuple[int, FieldPath], ...] = ()
     lines: Mapping[tuple[str | int, ...], int] = field(default_factory=dict)
+    """Place → line of its key or, in a list, of the item."""
+    keys: Mapping[tuple[str | int, ...], Mark] = field(default_factory=dict)
+    values: Mapping[tuple[str | int, ...], Mark] = field(default_factory=dict)
+    texts: frozenset[tuple[str | int, ...]] = frozenset()
+    """The values that are no lists and no objects."""
     error: str = ""
+
+
+_NOWHERE = _Part(0, 1)
 
 
 def _take_apart(part: _Part, said: tuple[Note, ...], file: str, text: str) -> tuple[list[Document], list[Note]]:
@@ -175,7 +213,7 @@ def _take_apart(part: _Part, said: tuple[Note, ...], file: str, text: str) -> tu
             queue += [(root.join(*place.parts), item) for place, item in held]
         else:
             mine = tuple(note for note in said if note.path.parts[: len(root.parts)] == root.parts)
-            line = _lines(text).get(part.index, {}).get(root.parts, part.line) if root.parts else part.line
+            line = _marked(text).get(part.index, part).lines.get(root.parts, part.line) if root.parts else part.line
             documents.append(Document(value, line, part.index, root, mine, text))
     taken = {note for document in documents for note in document.notes}
     return documents, [*notes, *(note for note in said if note not in taken)]
@@ -324,11 +362,11 @@ def _loader() -> Any:
 
 
 @lru_cache(maxsize=4)
-def _lines(text: str) -> Mapping[int, Mapping[tuple[str | int, ...], int]]:
-    """Of each document: place → line, of everything that is in it."""
+def _marked(text: str) -> Mapping[int, _Part]:
+    """Each document with where everything in it stands."""
     # A tab is JSON's business; it changes no line.
     text = text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text
-    return {part.index: part.lines for part in _parse(text, lines=True)}
+    return {part.index: part for part in _parse(text, lines=True)}
 
 
 class _Frame:
@@ -394,7 +432,16 @@ class _Builder:
             elif kind is DocumentStartEvent:
                 self._begin(event)
             elif kind is DocumentEndEvent:
-                yield _Part(self.index, self.root_line + self.first + 1, self.root, tuple(self.duplicates), self.lines)
+                yield _Part(
+                    self.index,
+                    self.root_line + self.first + 1,
+                    self.root,
+                    tuple(self.duplicates),
+                    self.lines,
+                    self.keys,
+                    self.values,
+                    frozenset(self.texts),
+                )
 
     def _begin(self, event: Any) -> None:
         self.index += 1
@@ -405,6 +452,9 @@ class _Builder:
         self.anchors: dict[str, tuple[Any, int]] = {}
         self.duplicates: list[tuple[int, FieldPath]] = []
         self.lines: dict[tuple[str | int, ...], int] = {}
+        self.keys: dict[tuple[str | int, ...], Mark] = {}
+        self.values: dict[tuple[str | int, ...], Mark] = {}
+        self.texts: set[tuple[str | int, ...]] = set()
 
     def _path(self) -> tuple[str | int, ...]:
         """Where the next value goes."""
@@ -429,14 +479,24 @@ class _Builder:
                     frame.value.setdefault(key, value)  # type: ignore[union-attr]  # only objects have merges
         if frame.anchor is not None:
             self.anchors[frame.anchor] = (frame.value, frame.nodes)
+        if self.with_lines and (opened := self.values.get(path := self._path())) is not None:
+            self.values[path] = Mark(
+                opened.line, opened.column, event.end_mark.line + self.first + 1, event.end_mark.column + 1
+            )
         self._put(frame.value, frame.nodes, event)
 
     def _see(self, event: Any) -> None:
         """Notes the line of the value that begins here: that of its key, where it has one."""
         if not self.stack:
             self.root_line = event.start_mark.line
-        if self.with_lines and not (self.stack and isinstance(self.stack[-1].value, dict)):
-            self.lines.setdefault(self._path(), event.start_mark.line + self.first + 1)
+        if self.with_lines:
+            path = self._path()
+            self.values[path] = self._mark(event.start_mark, event.end_mark)
+            if not (self.stack and isinstance(self.stack[-1].value, dict)):
+                self.lines.setdefault(path, event.start_mark.line + self.first + 1)
+
+    def _mark(self, start: Any, end: Any) -> Mark:
+        return Mark(start.line + self.first + 1, start.column + 1, end.line + self.first + 1, end.column + 1)
 
     def _add(self, value: Any, nodes: int, event: Any, *, alias: bool = False) -> None:
         """A scalar or an alias: a key, or a value."""
@@ -445,6 +505,8 @@ class _Builder:
             self._key(top, value, event)
             return
         self._see(event)
+        if self.with_lines:
+            self.texts.add(self._path())
         if not alias and event.anchor is not None:
             self.anchors[event.anchor] = (value, nodes)
         self._put(value, nodes, event)
@@ -465,6 +527,7 @@ class _Builder:
         top.own.add(top.key)
         if self.with_lines:
             self.lines[path] = event.start_mark.line + self.first + 1
+            self.keys[path] = self._mark(event.start_mark, event.end_mark)
 
     def _put(self, value: Any, nodes: int, event: Any) -> None:
         """A finished value goes where it belongs."""

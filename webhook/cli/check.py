@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 
 from webhook.cli import edge
 from webhook.lint import lint
-from webhook.report import text
+from webhook.policy import Policy
+from webhook.report import checked, text
+from webhook.report.checked import Checked, Container, Problem
+
+FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
+"""Each is a module of webhook.report with `render`, but the first two."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One report: its format, and where it goes (None: standard output)."""
+
+    format: str
+    file: Path | None
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,58 +36,120 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "check",
         help="judge manifests as the webhook would",
         description="Judges every vLLM container in the manifests as the webhook would, without a cluster.",
+        epilog="examples: podfit check deploy/\n"
+        "          podfit check --format text --format sarif=podfit.sarif 'overlays/**/*.yaml'\n"
+        "          podfit check --helm charts/llm --values prod.yaml --fail-on warn\n"
+        "          helm template llm charts/llm | podfit check -\n"
+        "a comment `# podfit: ignore RULE -- why` on a line, or above it, accepts what is found there",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="+", metavar="FILE|DIR|-", help="YAML or JSON; - is standard input")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE|DIR|GLOB|-", help="YAML or JSON; ** goes into folders; - is standard input"
+    )
+    edge.add_rendered(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument(
+        "--format",
+        action="append",
+        type=_output,
+        metavar="FORMAT[=FILE]",
+        help=f"{', '.join(FORMATS)} (default: text), several at once: one to standard output, others to files",
+    )
+    parser.add_argument(
+        "--fail-on", choices=("deny", "warn"), default="deny", help="what exit code 1 means; default: deny"
+    )
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="findings in it are accepted, new ones are not")
+    parser.add_argument("--write-baseline", type=Path, metavar="FILE", help="accept what is found now; exit 0")
     parser.set_defaults(run=run)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Checks and prints; the exit code of the module's head."""
-    from webhook.report import json as as_json
+def _output(value: str) -> Output:
+    name, given, file = value.partition("=")
+    if name not in FORMATS:
+        raise argparse.ArgumentTypeError(f"{name!r} is no format: {', '.join(FORMATS)}")
+    if given and not file:
+        raise argparse.ArgumentTypeError(f"{value!r} names no file")
+    return Output(name, Path(file) if file and file != "-" else None)
 
-    policy, facts = edge.policy(args.policy), edge.facts(args)
-    results: list[dict[str, Any]] = []
-    errors: list[dict[str, Any]] = []
-    containers = denied = warned = checked = 0
-    inputs, problems = edge.read(args.files, facts)
-    errors += [{"file": None, "message": problem} for problem in problems]
+
+def run(args: argparse.Namespace) -> int:
+    """Checks and prints; the exit code of the module's head, whatever the formats."""
+    outputs: Sequence[Output] = args.format or (Output("text", None),)
+    if sum(output.file is None for output in outputs) > 1:
+        raise edge.UnusableError(
+            "--format: only one can go to standard output; give the others a file, as in sarif=FILE"
+        )
+    if not (args.files or args.helm or args.kustomize):
+        raise edge.UnusableError("check needs a FILE, a DIR, a GLOB or -, or --helm CHART, or -k DIR")
+    found = _checked(args, edge.policy(args.policy))
+    gone = 0
+    if args.baseline is not None:
+        found, gone = _with_baseline(found, args.baseline)
+    for output in outputs:
+        _write(output, found)
+    for note in found.notes:
+        print(f"note: {text.one_line(note)}", file=sys.stderr)
+    if gone:
+        print(f"note: {args.baseline}: {text.many(gone, 'finding')} no longer there; write it anew", file=sys.stderr)
+    if outputs[0].format != "github" or outputs[0].file is not None:
+        for problem in found.problems:
+            print(f"error: {text.one_line(str(problem))}", file=sys.stderr)
+    if args.write_baseline is not None:
+        edge.write_text(args.write_baseline, json.dumps(checked.baseline(found.items), indent=1) + "\n")
+        return 3 if found.problems else 0
+    return found.code
+
+
+def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
+    inputs, told = edge.read(args.files, edge.facts(args), edge.rendered(args))
+    problems = [Problem(None, None, message) for message in told]
+    containers: list[Container] = []
+    notes: list[str] = []
     for source in inputs:
-        name, manifests = source.name, source.manifests
-        checked += 1
-        errors += [{"file": name, "message": str(error)} for error in manifests.errors]
-        notes = [str(note) for document in manifests.documents for note in document.notes]
+        manifests = source.manifests
+        problems += [Problem(error.file, error.line, error.message) for error in manifests.errors]
         for document in manifests.documents:
             report = lint(document.object, policy, source.facts, where="check")
-            errors += [
-                {"file": name, "message": f"{name}:{document.line}: internal error in {error.rule}: {error.error}"}
+            problems += [
+                Problem(source.name, document.line, f"internal error in {error.rule}: {error.error}")
                 for error in report.errors
             ]
-            containers += len(report.results)
-            denied += sum(one.denied for one in report.results)
-            warned += sum(not one.denied and any(f.mode == "warn" for f in one.findings) for one in report.results)
-            if args.format == "json":
-                results += [as_json.result(name, report, one) for one in report.results]
-            elif report.results:
-                print(text.check(name, report))
-        for note in (*notes, *(str(note) for note in manifests.notes)):
-            print(f"note: {text.one_line(note)}", file=sys.stderr)
-    if args.format == "json":
-        print(json.dumps({"results": results, "errors": errors}, indent=1, default=str))
+            containers += [checked.container(source.name, document, report, result) for result in report.results]
+            notes += [str(note) for note in document.notes]
+        notes += [str(note) for note in manifests.notes]
+        for document in manifests.documents[:1]:
+            notes += checked.without_reason(source.name, document.text)
+    files = tuple(source.name for source in inputs)
+    return Checked(files, tuple(containers), tuple(problems), tuple(notes), args.fail_on)
+
+
+def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
+    try:
+        known = json.loads(edge.read_text(path))
+        if not isinstance(known, dict):
+            raise ValueError("expected an object")
+        return checked.with_baseline(found, known)
+    except ValueError as error:
+        raise edge.UnusableError(f"{path}: {error}", 3) from error
+
+
+def _write(output: Output, found: Checked) -> None:
+    if output.format == "text":
+        colours = output.file is None and _colours()
+        shown = text.check(found, text.coloured if colours else text.plain)
+        rendered = f"{shown}\n{text.tally(found)}\n" if shown else f"{text.tally(found)}\n"
     else:
-        clean = containers - denied - warned
-        print(
-            f"{_many(checked, 'file')}, {_many(containers, 'vLLM container')}: "
-            f"{denied} denied, {warned} with warnings, {clean} clean"
-            + (f"; {_many(len(errors), 'error')}" if errors else "")
-        )
-    for error in errors:
-        print(f"error: {text.one_line(error['message'])}", file=sys.stderr)
-    return 3 if errors else 1 if denied else 0
+        rendered = import_module(f"webhook.report.{output.format}").render(found)
+    if output.file is None:
+        sys.stdout.write(rendered)
+    else:
+        edge.write_text(output.file, rendered)
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _colours() -> bool:
+    """Colours are for terminals that show them, and for nobody who said no (no-color.org)."""
+    with suppress(ValueError):
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return False

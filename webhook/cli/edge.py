@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import which
 
 from webhook import companions, gpu, manifest
 from webhook.companions import Companions
@@ -104,9 +106,36 @@ def accelerator(text: str | None) -> Accelerator | None:
         raise UnusableError(f"--gpu {text}: {error}") from error
 
 
-def files(names: Sequence[str]) -> Iterator[str]:
-    """The names given, folders replaced by the manifests in them; raises UnusableError where there is no such place."""
+def write_text(path: Path, content: str) -> None:
+    """Writes a report; raises UnusableError (exit 3) where that can't be done."""
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise UnusableError(f"{path}: can't be written: {_reason(error)}", 3) from error
+
+
+def _globbed(names: Sequence[str]) -> Iterator[str]:
+    """Patterns (`**/*.yaml`, quoted so that the shell leaves them) replaced by what they match; raises UnusableError
+    where that is nothing."""
     for name in names:
+        if not any(sign in name for sign in "*?[") or Path(name).exists():
+            yield name
+            continue
+        path = Path(name)
+        root = Path(path.anchor) if path.is_absolute() else Path()
+        try:
+            found = sorted(str(one) for one in root.glob(str(path.relative_to(path.anchor))) if one.is_file())
+        except ValueError as error:
+            raise UnusableError(f"{name}: {str(error).lower()}") from error
+        if not found:
+            raise UnusableError(f"{name}: no file matches")
+        yield from found
+
+
+def files(names: Sequence[str]) -> Iterator[str]:
+    """The names given, folders and patterns replaced by the manifests in them; raises UnusableError where there is no
+    such place."""
+    for name in _globbed(names):
         path = Path(name)
         if name != "-" and path.is_dir():
             found = [
@@ -144,12 +173,14 @@ class Source:
     """With the objects of the same directory, where these can be one release, else of the same file."""
 
 
-def read(names: Sequence[str], known: Facts) -> tuple[list[Source], list[str]]:
-    """Every file of `names` (folders replaced by the manifests in them), and what can't be read of labelled ConfigMaps.
+def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] = ()) -> tuple[list[Source], list[str]]:
+    """Every file of `names` (folders replaced by the manifests in them) and of `made` (name, contents), and what can't
+    be read of labelled ConfigMaps.
 
     All are read before the first is judged: a claim, an autoscaler or a model may stand in another file.
     """
     found = [(name, read_manifests(name)) for name in files(names)]
+    found += [(name, manifest.read(data, name)) for name, data in made]
     known, errors = with_config_maps(known, [document for _, one in found for document in one.documents])
     directories: dict[Path, list[JSON]] = {}
     for name, manifests in found:
@@ -161,6 +192,46 @@ def read(names: Sequence[str], known: Facts) -> tuple[list[Source], list[str]]:
         beside = beside or Companions(tuple(document.object for document in manifests.documents))
         sources.append(Source(name, manifests, replace(known, companions=beside, config_maps=beside.config_maps)))
     return sources, errors
+
+
+def add_rendered(parser: argparse.ArgumentParser) -> None:
+    """`--helm CHART` and `-k DIR`, rendered by the programs that the machine has."""
+    parser.add_argument("--helm", metavar="CHART", help="check what `helm template` makes of a chart")
+    parser.add_argument("--values", "-f", action="append", default=[], metavar="FILE", help="of --helm")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of --helm")
+    parser.add_argument("--kustomize", "-k", metavar="DIR", help="check what `kustomize build` makes of a folder")
+
+
+def rendered(args: argparse.Namespace) -> list[tuple[str, bytes]]:
+    """What helm and kustomize print, under the names `helm template CHART` and `kustomize build DIR`; raises
+    UnusableError with their own words."""
+    made = []
+    if args.helm:
+        words = [
+            *(word for file in args.values for word in ("--values", file)),
+            *(w for s in args.set for w in ("--set", s)),
+        ]
+        made.append((f"helm template {args.helm}", _output(["helm", "template", "podfit", args.helm, *words])))
+    elif args.values or args.set:
+        raise UnusableError("--values and --set belong to --helm CHART")
+    if args.kustomize:
+        tools = (["kustomize", "build"], ["kubectl", "kustomize"])
+        tool = next((words for words in tools if which(words[0])), tools[0])
+        made.append((f"kustomize build {args.kustomize}", _output([*tool, args.kustomize])))
+    return made
+
+
+def _output(words: Sequence[str]) -> bytes:
+    program = which(words[0])
+    if program is None:
+        raise UnusableError(
+            f"{words[0]} is not installed; render elsewhere and pipe it: {words[0]} … | podfit check -", 3
+        )
+    done = subprocess.run([program, *words[1:]], capture_output=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        raise UnusableError([f"{' '.join(words)}: {line.strip()}" for line in said] or f"{words[0]} failed", 3)
+    return done.stdout
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:

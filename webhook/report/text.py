@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Callable
 
 from webhook.engine import Engine
-from webhook.lint import Judged, Report, Result
+from webhook.lint import Judged, Report
+from webhook.report.checked import Accepted, Checked, Container, Item
 
 PLANES = {
     "gpu": "GPU memory",
@@ -135,23 +137,93 @@ def summary(engine: Engine) -> str:
     return one_line(f"{model} on {many}{gpu}, {release}: {engine.plan.verdict} ({engine.plan.why})")
 
 
-def check(file: str, report: Report) -> str:
-    """What `podfit check` prints for one object with vLLM in it."""
-    return "\n".join(_result(file, report, result) for result in report.results)
+Paint = Callable[[str, str], str]
+"""Text and what it is ("deny", "warn", "rule", "place", "mark", "clean") → the text as the terminal shows it."""
 
 
-def _result(file: str, report: Report, result: Result) -> str:
-    container = result.engine.container
-    head = f'{file}: {subject(report)}, container "{container.name}"'
-    state = "DENIED" if result.denied else "allowed"
-    lines = [f"{clean(head)}: {state}", *_wrap(summary(result.engine), "  ")]
+def plain(text: str, _: str) -> str:
+    """No colours."""
+    return text
+
+
+_COLOURS = {"deny": "1;31", "warn": "1;33", "rule": "1", "place": "36", "mark": "1;31", "clean": "32", "file": "1;4"}
+
+
+def coloured(text: str, what: str) -> str:
+    """ANSI colours."""
+    return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if text and what in _COLOURS else text
+
+
+def check(checked: Checked, paint: Paint = plain) -> str:
+    """What `podfit check` prints for people: each container's findings with their lines, a file after the other."""
+    return "\n".join(_container(one, paint) for one in checked.containers)
+
+
+def tally(checked: Checked) -> str:
+    """The last line."""
+    accepted = len(checked.items) - len(checked.open)
+    parts = [
+        f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}: "
+        f"{checked.count('denied')} denied, {checked.count('warned')} with warnings, {checked.count('clean')} clean"
+    ]
+    parts += [f"{many(accepted, 'finding')} accepted"] if accepted else []
+    parts += [many(len(checked.problems), "error")] if checked.problems else []
+    return "; ".join(parts)
+
+
+def many(count: int, what: str) -> str:
+    """ "1 file", "2 files"."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _container(one: Container, paint: Paint) -> str:
+    state = {"denied": "DENIED", "warned": "allowed", "clean": "allowed"}[one.state]
+    painted = paint(state, {"denied": "deny", "warned": "warn", "clean": "clean"}[one.state])
+    name = one.result.engine.container.name
+    head = f'{paint(clean(one.file), "file")}: {clean(subject(one.report))}, container "{clean(name)}"'
+    lines = [f"{head}: {painted}", *_wrap(summary(one.result.engine), "  ")]
     for mode in ("deny", "warn"):
-        lines += ["", *(_shown(judged, mode) for judged in result.findings if judged.mode == mode)]
+        shown = [_shown(item, mode, paint) for item in one.items if item.judged.mode == mode and not item.accepted]
+        lines += ["", *("\n\n".join(shown).split("\n") if shown else [])]
+    accepted = [
+        f"  accepted {item.judged.rule}: {one_line(_why(item.accepted))}" for item in one.items if item.accepted
+    ]
+    lines += ["", *accepted]
     return "\n".join(line for index, line in enumerate(lines) if line or lines[index - 1]).rstrip() + "\n"
 
 
-def _shown(judged: Judged, mode: str) -> str:
-    text = block(judged, f"{mode}  ")
-    if judged.why_softened and judged.why_softened.startswith("rests on"):
-        text += "\n" + "\n".join(_wrap(f"not denied: {clean(judged.why_softened)}", "  "))
-    return text
+def _why(accepted: Accepted | None) -> str:
+    return f"{accepted.by}: {accepted.reason}" if accepted else ""
+
+
+def _shown(item: Item, mode: str, paint: Paint) -> str:
+    head, _, rest = block(item.judged, f"{mode}  ").partition("\n")
+    rule = item.judged.rule
+    head = head.replace(f"{mode}  {rule}", f"{paint(mode, mode)}  {paint(rule, 'rule')}", 1)
+    lines = [head, *_snippet(item, paint), *(rest.split("\n") if rest else [])]
+    why = item.judged.why_softened
+    if why and why.startswith("rests on"):
+        lines += _wrap(f"not denied: {clean(why)}", "  ")
+    return "\n".join(lines)
+
+
+def _snippet(item: Item, paint: Paint) -> list[str]:
+    """The line of the file with what is meant underlined."""
+    mark, line = item.mark, clean(item.source.replace("\t", " "))
+    if not line.strip():
+        return []
+    start, end = mark.column - 1, mark.end_column - 1 if mark.end_line == mark.line else len(line)
+    cut = max(0, min(len(line) - len(line.lstrip()), start) - 4)
+    if start - cut > WIDTH // 2:
+        cut = start - WIDTH // 4
+    room = WIDTH - 12
+    shown = line[cut : cut + room] + ("…" if len(line) > cut + room else "")
+    width = min(max(end - start, 1), max(min(room, len(shown)) - (start - cut), 1))
+    number = str(mark.line)
+    gutter = " " * len(number)
+    return [
+        f"  {gutter} {paint('┌', 'place')} {paint(f'{clean(item.file)}:{mark.line}:{mark.column}', 'place')}",
+        f"  {paint(number, 'place')} {paint('│', 'place')} {'…' if cut and line[:cut].strip() else ''}{shown}".rstrip(),
+        f"  {gutter} {paint('│', 'place')} {' ' * (start - cut + (1 if cut and line[:cut].strip() else 0))}"
+        f"{paint('^' * width, 'mark')}",
+    ]

@@ -143,8 +143,9 @@ CAUSES = (
                 "0.27–0.33",
             ),
             Signature(
-                r"Error while creating shared memory segment|ncclShmOpen|NCCL WARN Call to (?:posix_fallocate|ftruncate|"
-                r"shm_open) failed|NCCL WARN .*(?:shared memory|/dev/shm).*No space left",
+                r"Error while creating shared memory segment|ncclShmOpen|"
+                r"NCCL WARN Call to (?:posix_fallocate|ftruncate|shm_open) failed|"
+                r"NCCL WARN .*(?:shared memory|/dev/shm).*No space left",
                 "NCCL src/misc/shmutils.cc",
             ),
             Signature(

@@ -1,0 +1,391 @@
+"""What `podfit check` found in every format: valid, on the right line, and with one exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import xmlschema
+import yaml
+
+from webhook import manifest
+from webhook.cli import main
+from webhook.path import FieldPath
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+SARIF = json.loads((HERE / "report" / "sarif.json").read_text())
+JUNIT = xmlschema.XMLSchema(str(HERE / "report" / "junit.xsd"))
+FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: llama, namespace: chat}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: Tesla-T4}
+  containers:
+    - name: vllm
+      image: vllm/vllm-openai:v0.21.0
+      args:
+        - --model
+        - unsloth/Llama-3.1-8B-Instruct
+        - --dtype=half
+        - --swap-space=8
+      resources:
+        limits: {nvidia.com/gpu: 1, memory: 32Gi}
+"""
+"""Line 13 has a flag that 0.21 does not know; the weights do not fit a T4."""
+Check = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(name="check")
+def _check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Check:
+    """`podfit check …` in a folder with `pod.yaml`: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pod.yaml").write_text(POD)
+
+    def check(*argv: str) -> tuple[int, str, str]:
+        try:
+            code = main(["check", *argv])
+        except SystemExit as error:
+            code = int(error.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return check
+
+
+def test_text_underlines_the_value_in_its_line(check: Check) -> None:
+    code, out, _ = check("pod.yaml")
+
+    assert code == 1
+    assert "┌ pod.yaml:13:11\n" in out
+    line, under = out.split("┌ pod.yaml:13:11\n")[1].splitlines()[:2]
+    start = under.index("^")
+    assert line[start : start + under.count("^")] == "--swap-space=8"
+
+
+def test_text_has_no_colours_where_it_is_no_terminal(check: Check) -> None:
+    assert "\x1b" not in check("pod.yaml")[1]
+
+
+def test_colours_are_for_terminals_and_nobody_who_said_no(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[1;31mdeny" in check("pod.yaml")[1]
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in check("pod.yaml")[1]
+
+
+@pytest.mark.parametrize("output", FORMATS)
+@pytest.mark.parametrize(("files", "code"), [(["pod.yaml"], 1), (["pod.yaml", "broken.yaml"], 3), (["none.yaml"], 0)])
+def test_the_exit_code_is_the_same_for_every_format(
+    check: Check, tmp_path: Path, output: str, files: list[str], code: int
+) -> None:
+    (tmp_path / "broken.yaml").write_text("a: [1\nb: 2\n")
+    (tmp_path / "none.yaml").write_text("kind: ConfigMap\n")
+
+    assert check("--format", output, *files)[0] == code
+
+
+def test_sarif_is_valid_and_names_line_column_and_rule(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "a b%.yaml").write_text("a: [1\nb: 2\n")
+    sarif = json.loads(check("--format", "sarif", "pod.yaml", "a b%.yaml")[1])
+
+    jsonschema.validate(sarif, SARIF)
+    (run,) = sarif["runs"]
+    (removed,) = [one for one in run["results"] if one["ruleId"] == "removed-flag"]
+    region = removed["locations"][0]["physicalLocation"]["region"]
+    assert (region["startLine"], region["startColumn"], region["endColumn"]) == (13, 11, 25)
+    assert run["tool"]["driver"]["rules"][removed["ruleIndex"]]["id"] == "removed-flag"
+    assert removed["level"] == "error"
+    (unreadable,) = run["invocations"][0]["toolExecutionNotifications"]
+    place = unreadable["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "a%20b%25.yaml"}, "region": {"startLine": 2}}
+
+
+def test_junit_is_valid_with_a_case_for_each_finding_and_each_clean_container(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text((HERE.parent / "examples" / "good.yaml").read_text())
+    (tmp_path / "broken.yaml").write_text("a: [1\nb: 2\n")
+    xml = check("--format", "junit", "pod.yaml", "good.yaml", "broken.yaml")[1]
+
+    JUNIT.validate(xml)
+    from xml.etree.ElementTree import fromstring
+
+    suites = {suite.get("name"): suite for suite in fromstring(xml)}  # noqa: S314
+    failures = [case.get("name") for case in suites["pod.yaml"].iter("testcase") if case.find("failure") is not None]
+    assert "Pod llama, container vllm: removed-flag" in failures
+    assert int(str(suites["pod.yaml"].get("failures"))) == len(failures)
+    assert [case.find("failure") for case in suites["good.yaml"].iter("testcase")] == [None]
+    assert suites["broken.yaml"].get("errors") == "1"
+
+
+def test_github_annotates_the_line_and_escapes_what_it_must(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "a,b:c.yaml").write_text(POD)
+    out = check("--format", "github", "a,b:c.yaml")[1]
+
+    (line,) = [line for line in out.splitlines() if "title=removed-flag" in line]
+    assert line.startswith("::error file=a%2Cb%3Ac.yaml,line=13,endLine=13,col=11,endColumn=24,title=removed-flag::")
+    assert "%0A" in line
+    assert all(line.startswith(("::error ", "::warning ")) for line in out.splitlines())
+
+
+def test_gitlab_has_what_its_code_quality_report_requires(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "again.yaml").write_text(POD)
+    rows = json.loads(check("--format", "gitlab", "pod.yaml", "again.yaml")[1])
+
+    assert all(set(row) == {"description", "check_name", "fingerprint", "severity", "location"} for row in rows)
+    assert len({row["fingerprint"] for row in rows}) == len(rows)
+    assert {row["severity"] for row in rows} <= {"info", "minor", "major", "critical", "blocker"}
+    (removed,) = [row for row in rows if row["check_name"] == "removed-flag" and row["location"]["path"] == "pod.yaml"]
+    assert removed["location"]["lines"] == {"begin": 13}
+
+
+def test_markdown_tells_it_as_a_table_whose_cells_stay_cells(check: Check) -> None:
+    out = check("--format", "markdown", "pod.yaml")[1]
+
+    assert out.startswith("## podfit\n\n1 file, 1 vLLM container: 1 denied")
+    rows = [line for line in out.splitlines() if line.startswith("| **deny**")]
+    assert rows
+    assert all(len(re.split(r"(?<!\\)\|", row)) == 7 for row in rows)
+
+
+def test_several_formats_at_once_one_of_them_to_the_screen(check: Check, tmp_path: Path) -> None:
+    code, out, _ = check("--format", "text", "--format", "sarif=out.sarif", "--format=junit=out.xml", "pod.yaml")
+
+    assert code == 1
+    assert "1 denied" in out
+    jsonschema.validate(json.loads((tmp_path / "out.sarif").read_text()), SARIF)
+    JUNIT.validate((tmp_path / "out.xml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--format", "text", "--format", "json", "pod.yaml"], "only one can go to standard output"),
+        (["--format", "xml", "pod.yaml"], "'xml' is no format: text, json"),
+        (["--format", "sarif=", "pod.yaml"], "names no file"),
+        ([], "check needs a FILE"),
+        (["*.yml"], "*.yml: no file matches"),
+        (["--values", "x.yaml", "pod.yaml"], "--values and --set belong to --helm"),
+    ],
+)
+def test_what_can_not_be_meant_is_a_usage_error(check: Check, argv: list[str], said: str) -> None:
+    code, _, err = check(*argv)
+
+    assert code == 2
+    assert said in err
+
+
+def test_a_pattern_goes_into_folders(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "deep.yaml").write_text(POD)
+
+    assert "2 files, 2 vLLM containers" in check("**/*.yaml")[1]
+    assert "1 file, 1 vLLM container" in check("a/*/*.yaml")[1]
+
+
+# ── What is accepted ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_baseline_accepts_what_was_there_and_nothing_new(check: Check, tmp_path: Path) -> None:
+    assert check("--write-baseline", "base.json", "pod.yaml")[0] == 0
+
+    code, out, _ = check("--baseline", "base.json", "pod.yaml")
+    assert code == 0
+    assert "0 denied" in out
+    assert "accepted" in out
+
+    moved = POD.replace("        - --dtype=half\n", "        - --seed=1\n        - --dtype=half\n")
+    (tmp_path / "pod.yaml").write_text(moved)
+    assert check("--baseline", "base.json", "pod.yaml")[0] == 0
+
+    (tmp_path / "pod.yaml").write_text(POD.replace("--swap-space=8", "--swap-space=8\n        - --task=generate"))
+    code, out, _ = check("--baseline", "base.json", "pod.yaml")
+    assert code == 1
+    assert out.count("deny  ") == 1
+
+    (tmp_path / "pod.yaml").write_text(POD.replace("        - --swap-space=8\n", ""))
+    code, _, err = check("--baseline", "base.json", "pod.yaml")
+    assert code == 0
+    assert "1 finding no longer there" in err
+
+
+def test_a_baseline_that_is_none_is_told(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "base.json").write_text('{"version": 2}')
+
+    code, _, err = check("--baseline", "base.json", "pod.yaml")
+
+    assert code == 3
+    assert "base.json: not a baseline" in err
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        ("        - --swap-space=8\n", "        - --swap-space=8  # podfit: ignore removed-flag -- old image in dev\n"),
+        ("        - --swap", "        # podfit: ignore removed-flag: old image in dev\n        - --swap"),
+        ("        - --swap", "        # podfit: ignore shm-missing, removed-flag – old image in dev\n        - --swap"),
+    ],
+)
+def test_a_comment_with_a_reason_accepts_what_is_on_its_line(
+    check: Check, tmp_path: Path, comment: tuple[str, str]
+) -> None:
+    (tmp_path / "pod.yaml").write_text(POD.replace(*comment))
+
+    out = check("pod.yaml")[1]
+
+    assert "deny  removed-flag" not in out
+    assert "accepted removed-flag: comment: old image in dev" in out
+    assert "deny  gpu-memory-exceeded" in out
+
+
+def test_a_comment_without_a_reason_accepts_nothing_and_is_told(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(POD.replace("space=8", "space=8  # podfit: ignore removed-flag"))
+
+    code, out, err = check("pod.yaml")
+
+    assert code == 1
+    assert "deny  removed-flag" in out
+    assert "pod.yaml:13: `podfit: ignore removed-flag` silences nothing without a reason" in err
+
+
+def test_what_is_accepted_is_suppressed_in_sarif_skipped_in_junit_and_not_annotated(
+    check: Check, tmp_path: Path
+) -> None:
+    (tmp_path / "pod.yaml").write_text(POD.replace("space=8", "space=8  # podfit: ignore removed-flag -- dev"))
+
+    sarif = json.loads(check("--format", "sarif", "pod.yaml")[1])
+    jsonschema.validate(sarif, SARIF)
+    (removed,) = [one for one in sarif["runs"][0]["results"] if one["ruleId"] == "removed-flag"]
+    assert removed["suppressions"] == [{"kind": "inSource", "status": "accepted", "justification": "comment: dev"}]
+    xml = check("--format", "junit", "pod.yaml")[1]
+    JUNIT.validate(xml)
+    assert "<skipped>comment: dev</skipped>" in xml
+    assert "removed-flag" not in check("--format", "github", "pod.yaml")[1]
+    assert "removed-flag" not in check("--format", "gitlab", "pod.yaml")[1]
+
+
+def test_warnings_fail_where_that_is_asked_for(check: Check, tmp_path: Path) -> None:
+    pod = POD.replace("--swap-space=8", "--max-model-len=4096").replace("Tesla-T4", "NVIDIA-L4")
+    (tmp_path / "pod.yaml").write_text(pod)
+
+    assert check("pod.yaml")[0] == 0
+    assert check("--fail-on", "warn", "pod.yaml")[0] == 1
+    assert "::error" in check("--fail-on", "warn", "--format", "github", "pod.yaml")[1]
+    assert "::error" not in check("--format", "github", "pod.yaml")[1]
+
+
+def test_secrets_do_not_get_into_logs(check: Check, tmp_path: Path) -> None:
+    secret = "hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZ012345"
+    pod = POD.replace("      resources:", f"      env: [{{name: HF_TOKEN, value: {secret}}}]\n      resources:")
+    (tmp_path / "pod.yaml").write_text(pod)
+
+    for output in ("text", "sarif", "junit", "github", "gitlab", "markdown"):
+        assert secret not in check("--format", output, "pod.yaml")[1]
+
+
+# ── Rendered manifests ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _program(folder: Path, name: str, body: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_charts_and_kustomizations_are_rendered_by_the_machines_programs(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    _program(tmp_path, "helm", f'printf "%s " "$@" > {tmp_path}/asked; cat {tmp_path}/pod.yaml')
+    _program(tmp_path, "kustomize", f"cat {tmp_path}/pod.yaml")
+
+    code, out, _ = check("--helm", "charts/llm", "--values", "prod.yaml", "--set", "a=b", "-k", "overlay")
+
+    assert code == 1
+    assert "helm template charts/llm: Pod chat/llama" in out
+    assert "kustomize build overlay:13:11" in out
+    assert (tmp_path / "asked").read_text() == "template podfit charts/llm --values prod.yaml --set a=b "
+
+
+def test_what_helm_says_of_a_bad_chart_is_told(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    _program(tmp_path, "helm", "echo 'Error: Chart.yaml file is missing' >&2; exit 1")
+
+    code, _, err = check("--helm", "charts/llm")
+
+    assert code == 3
+    assert "helm template podfit charts/llm: Error: Chart.yaml file is missing" in err
+
+
+def test_a_program_that_is_not_there_is_told_with_what_to_do(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+
+    code, _, err = check("-k", "overlay")
+
+    assert code == 3
+    assert "kustomize is not installed; render elsewhere and pipe it" in err
+
+
+# ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("spec.containers[0].args[2]", "--dtype=half"),
+        ("spec.containers[0].image", "vllm/vllm-openai:v0.21.0"),
+        ("spec.containers[0].args", "args"),
+        ("spec.containers[0].startupProbe", "name: vllm"),
+        ("spec.containers[0].resources.limits.memory", "32Gi"),
+        ("spec.containers[0].resources.requests", "resources"),
+        ("status", "apiVersion: v1"),
+    ],
+)
+def test_a_place_is_its_value_its_key_or_what_is_above(path: str, text: str) -> None:
+    (document,) = manifest.read("# a comment\n---\n" + POD, "pod.yaml").documents
+    mark = document.mark_of(FieldPath.parse(path))
+
+    line = document.text.splitlines()[mark.line - 1]
+    assert line[mark.column - 1 : mark.end_column - 1] == text
+
+
+def test_in_a_script_the_flag_is_underlined(check: Check, tmp_path: Path) -> None:
+    args = POD[POD.index("      args:") : POD.index("      resources:")]
+    script = (
+        "      command: [sh, -c]\n      args:\n        - |\n          echo start\n          vllm serve "
+        "unsloth/Llama-3.1-8B-Instruct \\\n            --dtype half --swap-space 8\n"
+    )
+    (tmp_path / "pod.yaml").write_text(POD.replace(args, script))
+
+    rows: list[dict[str, Any]] = json.loads(check("--format", "json", "pod.yaml")[1])["results"][0]["findings"]
+
+    (removed,) = [row for row in rows if row["rule"] == "removed-flag"]
+    assert (removed["line"], removed["column"]) == (14, 26)
+
+
+# ── What others read ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_json_is_as_its_schema_says(check: Check) -> None:
+    schema = json.loads((ROOT / "docs" / "schemas" / "check.json").read_text())
+
+    jsonschema.validate(json.loads(check("--format", "json", "pod.yaml")[1]), schema)
+
+
+def test_the_action_and_the_hook_call_the_command_as_it_is(check: Check) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+
+    assert hook["entry"].split() == ["podfit", "check"]
+    run = action["runs"]["steps"][-1]["run"]
+    for output in re.findall(r"--format[ =](\w+)", run):
+        assert check("--format", output, "pod.yaml")[0] == 1
+    assert set(re.findall(r"inputs\.([\w-]+)", json.dumps(action["runs"]))) == set(action["inputs"])

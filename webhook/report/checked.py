@@ -1,0 +1,268 @@
+"""What `podfit check` found, as every format shows it: findings with their places in the files, accepted or not."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Literal
+
+from webhook.lint import Judged, Report, Result
+from webhook.manifest import Document, Mark
+
+_SECRET = re.compile(r"(\b(?:hf_|sk-|ghp_)|--(?:api|hf)[-_](?:key|token)[=\s,\"']+)([^\s,\"'\]]{4,})")
+
+Level = Literal["error", "warning"]
+FailOn = Literal["deny", "warn"]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Why a finding does not count: somebody wrote so."""
+
+    by: Literal["annotation", "exception", "comment", "baseline"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """One finding at its place."""
+
+    file: str
+    document: Document
+    report: Report
+    result: Result
+    judged: Judged
+    mark: Mark
+    accepted: Accepted | None = None
+
+    @property
+    def level(self) -> Level:
+        """What formats that know two levels call it."""
+        return "error" if self.judged.mode == "deny" else "warning"
+
+    @property
+    def object(self) -> str:
+        """ "Deployment prod/llama"; without what a terminal would take for commands."""
+        metadata = self.report.metadata
+        namespace = metadata.get("namespace")
+        name = metadata.get("name") or metadata.get("generateName") or "(no name)"
+        return f"{self.report.object.get('kind') or 'object'} {f'{namespace}/' if namespace else ''}{name}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Stays the same where lines, indices and numbers move: rule, object, container and field."""
+        field = re.sub(r"\[\d+\]", "[]", str(self.judged.finding.path))
+        parts = (self.judged.rule, self.object, self.result.engine.container.name, field)
+        return sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def source(self) -> str:
+        """The line of the file; secrets in it are stars, for it goes into logs and reports."""
+        line = _line(self.document.text, self.mark.line)
+        if self.judged.rule == "token-in-plain-env":
+            start, end = self.mark.column - 1, self.mark.end_column - 1
+            line = line[:start] + "*" * len(line[start:end]) + line[end:]
+        return _SECRET.sub(lambda match: match[1] + "*" * len(match[2]), line)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file, or a part of one, that could not be checked."""
+
+    file: str | None
+    line: int | None
+    message: str
+    """Without file and line."""
+
+    def __str__(self) -> str:
+        where = [part for part in (self.file, str(self.line) if self.line else None) if part]
+        return f"{':'.join(where)}: {self.message}" if where else self.message
+
+
+@dataclass(frozen=True)
+class Container:
+    """One vLLM container of a file."""
+
+    file: str
+    document: Document
+    report: Report
+    result: Result
+    items: tuple[Item, ...]
+    """Those that deny or warn, in the order of the rules."""
+
+    @property
+    def state(self) -> Literal["denied", "warned", "clean"]:
+        """What its findings come to, without what is accepted."""
+        modes = {item.judged.mode for item in self.items if item.accepted is None}
+        return "denied" if "deny" in modes else "warned" if modes else "clean"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A whole run."""
+
+    files: tuple[str, ...]
+    containers: tuple[Container, ...]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    fail_on: FailOn = "deny"
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """All findings, accepted ones too."""
+        return tuple(item for container in self.containers for item in container.items)
+
+    @property
+    def open(self) -> tuple[Item, ...]:
+        """The findings that nobody accepted."""
+        return tuple(item for item in self.items if item.accepted is None)
+
+    def count(self, state: str) -> int:
+        """How many containers are "denied", "warned" or "clean"."""
+        return sum(container.state == state for container in self.containers)
+
+    def fails(self, item: Item) -> bool:
+        """This finding makes the run fail."""
+        return item.accepted is None and (item.judged.mode == "deny" or self.fail_on == "warn")
+
+    @property
+    def code(self) -> int:
+        """The exit code, the same for every format."""
+        return 3 if self.problems else 1 if any(map(self.fails, self.items)) else 0
+
+
+def container(file: str, document: Document, report: Report, result: Result) -> Container:
+    """The findings of one container at their places, with what annotations and comments accept."""
+    comments = _comments(document.text)
+    items = []
+    for judged in result.findings:
+        if judged.mode == "audit" and judged.exempted is not None:
+            accepted = Accepted(judged.exempted, judged.why_softened or "")
+        elif judged.mode in ("deny", "warn"):
+            accepted = None
+        else:
+            continue
+        mark = _narrowed(document, judged)
+        accepted = accepted or _commented(comments, judged.rule, mark)
+        items.append(Item(file, document, report, result, judged, mark, accepted))
+    return Container(file, document, report, result, tuple(items))
+
+
+# ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_FLAG = re.compile(r"--[a-z][\w-]*")
+
+
+def _narrowed(document: Document, judged: Judged) -> Mark:
+    """Where the finding's value stands; in a text of several lines or words (a script) the flag that it speaks of."""
+    mark = document.mark_of(judged.finding.path)
+    lines = document.text.split("\n")
+    for flag in dict.fromkeys(_FLAG.findall(" ".join((judged.finding.message, *judged.finding.details)))):
+        name = "[-_]".join(map(re.escape, flag[2:].split("-")))
+        pattern = re.compile(rf"(?<![\w-])--{name}(?:[= ]+[^\s\\,\]\"']+)?(?![\w-])")
+        for number in range(mark.line, mark.end_line + 1):
+            first = mark.column - 1 if number == mark.line else 0
+            last = mark.end_column - 1 if number == mark.end_line else None
+            found = pattern.search(lines[number - 1][:last], first) if number <= len(lines) else None
+            if found:
+                return Mark(number, found.start() + 1, number, found.end() + 1)
+    if mark.end_line == mark.line:
+        return mark
+    # The text begins in its header's next line (`args: - |`).
+    for number in range(mark.line, min(mark.end_line, len(lines)) + 1):
+        text = lines[number - 1][mark.column - 1 :] if number == mark.line else lines[number - 1]
+        if text.strip() and not re.fullmatch(r"[|>][+-]?\d?\s*(?:#.*)?", text.strip()):
+            start = len(lines[number - 1]) - len(text) + len(text) - len(text.lstrip())
+            return Mark(number, start + 1, number, len(lines[number - 1].rstrip()) + 1)
+    return Mark(mark.line, mark.column, mark.line, mark.column + 1)
+
+
+def _line(text: str, number: int) -> str:
+    lines = text.split("\n")
+    return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
+
+
+# ── What is accepted ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+_COMMENT = re.compile(r"(?:^|\s)#\s*podfit:\s*ignore\s+(?P<rules>[a-z0-9-]+(?:\s*,\s*[a-z0-9-]+)*)(?P<reason>.*)$")
+_SEPARATOR = re.compile(r"^[\s:—–-]+")
+
+
+def _comments(text: str) -> Mapping[int, tuple[frozenset[str], str]]:
+    """Line → the rules that a comment silences there, and why. A comment of its own line speaks of the next one that is
+    none."""
+    found: dict[int, tuple[frozenset[str], str]] = {}
+    if "podfit:" not in text:
+        return found
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        match = _COMMENT.search(line)
+        reason = _SEPARATOR.sub("", match["reason"]).strip() if match else ""
+        if match is None or not reason:
+            continue  # no reason, no exception
+        at = index
+        if line.lstrip().startswith("#"):
+            at = next((later for later in range(index + 1, len(lines)) if _content(lines[later])), index)
+        rules = frozenset(re.split(r"\s*,\s*", match["rules"]))
+        before = found.get(at + 1, (frozenset(), ""))
+        found[at + 1] = (rules | before[0], reason if not before[1] else f"{before[1]}; {reason}")
+    return found
+
+
+def _content(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _commented(comments: Mapping[int, tuple[frozenset[str], str]], rule: str, mark: Mark) -> Accepted | None:
+    rules, reason = comments.get(mark.line, (frozenset(), ""))
+    return Accepted("comment", reason) if rule in rules else None
+
+
+def without_reason(file: str, text: str) -> Iterator[str]:
+    """A note for each comment that would silence a rule and says no reason."""
+    if "podfit:" not in text:
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        match = _COMMENT.search(line)
+        if match is not None and not _SEPARATOR.sub("", match["reason"]).strip():
+            rules = match["rules"]
+            yield f"{file}:{number}: `podfit: ignore {rules}` silences nothing without a reason: add ` -- why`"
+
+
+def baseline(items: Iterable[Item]) -> dict[str, object]:
+    """What `--write-baseline` writes: the findings that are accepted from now on, in an order that diffs well."""
+    kept = [item for item in items if item.accepted is None or item.accepted.by == "baseline"]
+    rows = [
+        {
+            "fingerprint": item.fingerprint,
+            "rule": item.judged.rule,
+            "file": item.file,
+            "object": item.object,
+            "container": item.result.engine.container.name,
+            "path": str(item.judged.finding.path),
+        }
+        for item in kept
+    ]
+    rows.sort(key=lambda row: (row["file"], row["object"], row["rule"], row["path"]))
+    return {"version": 1, "findings": rows}
+
+
+def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checked, int]:
+    """The run with the findings of a baseline accepted, each as often as it stands there, and how many of the baseline
+    are gone; raises ValueError where `known` is no baseline."""
+    rows = known.get("findings") if known.get("version") == 1 else None
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) and row.get("fingerprint") for row in rows):
+        raise ValueError("not a baseline: expected version 1 and findings with fingerprints")
+    left = Counter(str(row["fingerprint"]) for row in rows)
+
+    def accept(item: Item) -> Item:
+        if item.accepted is not None or not left[item.fingerprint]:
+            return item
+        left[item.fingerprint] -= 1
+        return replace(item, accepted=Accepted("baseline", "known before"))
+
+    containers = tuple(replace(one, items=tuple(accept(item) for item in one.items)) for one in checked.containers)
+    return replace(checked, containers=containers), sum(left.values())

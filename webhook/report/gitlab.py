@@ -1,0 +1,42 @@
+"""Checked → GitLab's code quality report (docs.gitlab.com/ci/testing/code_quality, "Code Quality report format")."""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import sha256
+from json import dumps
+
+from webhook.report.checked import Checked
+from webhook.report.text import one_line
+
+
+def render(checked: Checked) -> str:
+    """One entry a finding that nobody accepted, and one a file that can't be read."""
+    seen: Counter[str] = Counter()
+    out = []
+    for item in checked.open:
+        seen[item.fingerprint] += 1
+        out.append(
+            {
+                "description": one_line(f"{item.judged.rule}: {item.judged.finding.message}"),
+                "check_name": item.judged.rule,
+                "fingerprint": _unique(f"{item.fingerprint} {item.file} {seen[item.fingerprint]}"),
+                "severity": "critical" if item.judged.mode == "deny" else "major" if checked.fails(item) else "minor",
+                "location": {"path": item.file.removeprefix("./"), "lines": {"begin": item.mark.line}},
+            }
+        )
+    out += [
+        {
+            "description": one_line(problem.message),
+            "check_name": "unreadable",
+            "fingerprint": _unique(str(problem)),
+            "severity": "blocker",
+            "location": {"path": (problem.file or "-").removeprefix("./"), "lines": {"begin": problem.line or 1}},
+        }
+        for problem in checked.problems
+    ]
+    return dumps(out, indent=1, ensure_ascii=False) + "\n"
+
+
+def _unique(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]

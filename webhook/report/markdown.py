@@ -1,0 +1,57 @@
+"""Checked → Markdown: a comment on a pull request, a job's summary."""
+
+from __future__ import annotations
+
+import re
+
+from webhook.report.checked import Checked, Container, Item
+from webhook.report.text import PLANES, one_line, summary, tally
+
+
+def render(checked: Checked) -> str:
+    """What is wrong first; what is clean in one line."""
+    out = ["## podfit", "", tally(checked), ""]
+    for problem in checked.problems:
+        out += [f"- **unreadable** {_words(str(problem))}"]
+    if checked.problems:
+        out.append("")
+    for container in checked.containers:
+        if any(item.accepted is None for item in container.items):
+            out += _container(container)
+    accepted = [item for item in checked.items if item.accepted is not None]
+    if accepted:
+        out += [f"<details><summary>{len(accepted)} accepted</summary>", ""]
+        out += [f"- `{item.judged.rule}` {_place(item)}: {_words(_why(item))}" for item in accepted]
+        out += ["", "</details>", ""]
+    return "\n".join(out)
+
+
+def _why(item: Item) -> str:
+    return f"{item.accepted.by}: {item.accepted.reason}" if item.accepted else ""
+
+
+def _container(container: Container) -> list[str]:
+    state = {"denied": "denied", "warned": "warnings", "clean": "clean"}[container.state]
+    first = container.items[0]
+    out = [f"### {_words(first.object)}, container `{container.result.engine.container.name}`: {state}", ""]
+    out += [_words(summary(container.result.engine)), ""]
+    out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
+    out += [_row(item) for item in container.items if item.accepted is None]
+    return [*out, ""]
+
+
+def _row(item: Item) -> str:
+    finding = item.judged.finding
+    mark = "**deny**" if item.judged.mode == "deny" else "warn"
+    helps = "<br>".join(_words(text) for text in finding.suggestions)
+    said = "<br>".join(_words(text) for text in (finding.message, *finding.details))
+    return f"| {mark} | `{item.judged.rule}`<br>{PLANES[item.judged.plane]} | {_place(item)} | {said} | {helps} |"
+
+
+def _place(item: Item) -> str:
+    return f"`{item.file}:{item.mark.line}`<br>`{one_line(str(item.judged.finding.path))}`"
+
+
+def _words(text: str) -> str:
+    """Text that Markdown takes for text, in a table too."""
+    return re.sub(r"([\\`*_{}<>|#~\[\]])", r"\\\1", one_line(text))
