@@ -117,3 +117,12 @@ def test_a_checkpoint_may_choose_its_own_cache_dtype() -> None:
     new, _ = laid_out("0.19.0", {**LLAMA_8B, **config})
     old, _ = laid_out("0.10.2", {**LLAMA_8B, **config})
     assert (new.bytes_per_token, old.bytes_per_token) == (65_536, 131_072)
+
+
+@pytest.mark.parametrize("config", [GEMMA3_27B, GPT_OSS_120B, QWEN35_35B])
+@pytest.mark.parametrize("gib", [1, 3, 7])
+def test_one_token_more_than_the_longest_does_not_fit(config: Mapping[str, Any], gib: int) -> None:
+    layout, resolved = laid_out("0.27.1", config, max_num_batched_tokens=2048)
+    found = kv_cache.longest(gib * GI, layout, 10**6, resolved)
+    assert layout.bytes(found, resolved) <= gib * GI or found == 0
+    assert layout.bytes(found + 1, resolved) > gib * GI

@@ -335,8 +335,9 @@ def longest(available: int, found: Layout, ceiling: int, settings: Settings) -> 
         return ceiling
     if len(found.groups) == 1 and found.groups[0].kind == "full_attention":
         return max(0, available) // found.bytes_per_block * found.groups[0].block_tokens * settings.parallel.context
-    low, high = 0, ceiling
+    step = min((group.block_tokens for group in found.groups if group.block_tokens), default=1)
+    low, high = 0, ceiling // step  # within a block, nothing changes
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if found.bytes(middle, settings) <= available else (low, middle - 1)
-    return low
+        low, high = (middle, high) if found.bytes(middle * step, settings) <= available else (low, middle - 1)
+    return low * step
