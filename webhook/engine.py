@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -286,9 +285,7 @@ def read(
         env=found.env,
         files=volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth),
     )
-    if not _on_gpus(requested, image, found.env):
-        planned = replace(planned, host=None, startup=None)
-    return Engine(
+    whole = Engine(
         workload=workload,
         container=container,
         command=found,
@@ -302,6 +299,9 @@ def read(
         facts=facts,
         placement=placement,
     )
+    if _on_gpus(workload, container, whole):
+        return whole
+    return replace(whole, plan=replace(planned, host=None, startup=None))
 
 
 _GPUS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
@@ -311,11 +311,15 @@ _CPU_IMAGE = re.compile(r"(^|[/_-])cpu([/_:.-]|$)")
 """vLLM's builds for processors: vllm-cpu, vllm-openai-cpu, vllm-cpu-release-repo, llm-d-cpu."""
 
 
-def _on_gpus(requested: tuple[str, int | None] | None, image: object, env: Mapping[str, str]) -> bool:
+def _on_gpus(workload: Workload, container: Container, found: Engine) -> bool:
     """Processes, memory and start-up time are known of vLLM on GPUs. A TPU's, a Gaudi's or a Neuron core's runtime
-    compiles for half an hour and has other processes; on a CPU weights and KV cache are host memory."""
-    if requested is not None:
-        return requested[0].startswith(_GPUS) or "gpu" in requested[0]
-    if any(name in env for name in _JAX):
+    compiles for half an hour and has other processes; on a CPU weights and KV cache are host memory. Where no device is
+    asked for, a claim, a node's label, an operator that brings the resources, or vLLM's own image speak for one."""
+    if found.requested is not None:
+        return found.requested[0].startswith(_GPUS) or "gpu" in found.requested[0]
+    image = container.spec.get("image")
+    name = image if isinstance(image, str) else ""
+    if any(variable in found.command.env for variable in _JAX) or _CPU_IMAGE.search(name.rpartition(":")[0] or name):
         return False
-    return not (isinstance(image, str) and _CPU_IMAGE.search(image.rpartition(":")[0] or image))
+    claims = FieldPath(("resources", "claims")).get(container.spec)
+    return bool(claims or found.gpu or "resources" in workload.completes or is_official(name))

@@ -29,8 +29,8 @@ class MemoryLimitMissing(Rule):
         """Certain for a Pod; likely for a workload, whose Pods a LimitRange may give a default."""
         if engine.memory_limit is not None or not _absent(engine) or engine.command.entry == "worker":
             return
-        host = engine.plan.host
-        advice = _memory.advised_limit(engine)
+        host = None if engine.spans_pods else engine.plan.host
+        advice = _memory.advised_limit(engine) if host else None
         needed = _memory.need(host) if host else None
         yield Finding(
             path=engine.at("resources", "limits", "memory"),
