@@ -35,12 +35,13 @@ lint: .venv  ## ruff, mypy --strict, and everything generated is fresh
 docs: .venv  ## regenerate the rules' pages, the default policy and the golden output
 	.venv/bin/python -m scripts.docs
 
-bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, and 100,000 random plans
+bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every option (PARSERS=DIR), and 100,000 random plans
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
 	.venv/bin/python -m benchmarks.speed
 	.venv/bin/python -m benchmarks.facts
 	.venv/bin/python -m benchmarks.policies
 	.venv/bin/python -m benchmarks.monotone
+	.venv/bin/python -m benchmarks.options $(PARSERS)
 
 lock:  ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements.lock pyproject.toml
