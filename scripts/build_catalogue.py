@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import additions, relatives, settle
+from scripts.corrections import CORRECTIONS, GEMMA3_WINDOW, UNSOURCED
 from webhook.model.name import spelled
 
 DATA = Path(__file__).parent.parent / "webhook" / "data"
@@ -59,43 +60,14 @@ DEFAULT_KEYS = re.compile(
 )
 
 
-CORRECTIONS: Mapping[str, Mapping[str, Any]] = {
-    "mistralai/Mistral-7B-Instruct-v0.2": {"max_position_embeddings": 32768},
-    "zai-org/glm-4-9b-chat": {"seq_length": 131072},
-    "THUDM/chatglm2-6b": {"seq_length": 32768},
-    "THUDM/chatglm3-6b-32k": {"seq_length": 32768},
-    "01-ai/Yi-6B": {"max_position_embeddings": 4096},
-    "01-ai/Yi-6B-Chat": {"max_position_embeddings": 4096},
-    "01-ai/Yi-1.5-6B": {"max_position_embeddings": 4096},
-    "01-ai/Yi-1.5-6B-Chat": {"max_position_embeddings": 4096},
-    "Qwen/Qwen1.5-1.8B-Chat": {"max_position_embeddings": 32768},
-    "Qwen/Qwen-7B": {"max_position_embeddings": 32768, "seq_length": 8192},
-    "Qwen/Qwen-7B-Chat": {"max_position_embeddings": 32768, "seq_length": 8192},
-    "Qwen/Qwen-1_8B": {"max_position_embeddings": 8192, "seq_length": 8192},
-    "Qwen/Qwen-1_8B-Chat": {"max_position_embeddings": 8192, "seq_length": 8192},
-    "Qwen/Qwen-VL-Chat": {"seq_length": 2048},
-    "Qwen/Qwen-VL-Chat-Int4": {"seq_length": 2048},
-    "Qwen/Qwen2.5-VL-3B-Instruct": {"max_position_embeddings": 128000},
-    "openbmb/MiniCPM-V-2_6": {"max_position_embeddings": 32768},
-    "openbmb/MiniCPM-Embedding": {"max_position_embeddings": None},
-    "stepfun-ai/Step-3.5-Flash-Base": {"max_position_embeddings": None},
-    "OpenGVLab/InternVL2-2B": {"llm_config": {"max_position_embeddings": 32768}},
-    "OpenGVLab/InternVL2-4B": {"llm_config": {"max_position_embeddings": 131072}},
-    "microsoft/Phi-3-mini-4k-instruct": {
-        "max_position_embeddings": 4096, "rope_scaling": None, "original_max_position_embeddings": 4096,
-        "sliding_window": 2047,
-    },
-}  # fmt: skip
-"""Lengths that a copy cut to a compiler's, or that a row took from a sibling: as published, or unknown."""
-GEMMA3_WINDOW = {640: 512, 1152: 512, 2560: 1024, 3840: 1024, 5376: 1024}
-"""hidden_size → sliding_window of the Gemma 3 sizes; tables leave it out."""
 INHERITED = ("sliding_window", "layer_types", "torch_dtype", "dtype", "use_sliding_window")
 """Keys that a quantised or fine-tuned copy has from the model it was made of, where a table leaves them out."""
 
 
 def corrected(row: Mapping[str, Any], by_id: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The row's config with what is known better, and with what its base says where a table is silent."""
-    config = _merged(row["config"], CORRECTIONS.get(row["id"], {}))
+    correction = CORRECTIONS.get(row["id"])
+    config = _merged(row["config"], correction.changes if correction else {})
     if row["confidence"] == "file":
         return config
     base = by_id.get(row["base"] or "")
@@ -192,6 +164,9 @@ def models(source: Path) -> dict[str, Any]:
         config = settle.stored(settle.with_ties(row, corrected(row, by_id)), row, by_id)
         known = exact.get(row["id"].lower())
         doubt = settle.doubt(config, row, natives) if known is None else None
+        correction = CORRECTIONS.get(row["id"])
+        if correction is not None and correction.source is None:
+            doubt = UNSOURCED
         rows[row["id"]] = _model(row, config, known, sources, doubt)
         aliases.update({alias.lower(): row["id"] for alias in row["aliases"]})
     aliases = dict(sorted(aliases.items()))
