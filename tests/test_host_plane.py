@@ -434,3 +434,12 @@ def test_repairs_settle_in_one_run() -> None:
     assert not [judged.rule for judged in judge(fixed).findings if judged.finding.fix]
     assert not judge(fixed).denied
     assert json_patch(fixed, repair(fixed, builtin(), Facts())) == []
+
+
+def test_a_key_from_a_secret_hides_no_other_argument() -> None:
+    """What vLLM would refuse is refused all the same."""
+    env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "vllm", "key": "key"}}}]
+    args = [M8, "-tp", "2", "--api-key", "$(KEY)", "--max-model-len", "8192"]
+    pod = spec(args, gpus=2, limits={"memory": "64Gi"}, env=env)
+
+    assert modes(deployment(pod))["shm-missing"] == "deny"

@@ -255,7 +255,8 @@ class _Reader:
             why = why or tokens[0].doubtful  # no model is called ${MODEL}, whatever text arrives
         if why:
             reading.unresolved[dest] = why
-            if option.nargs in ("+", "?"):  # the last of them may be something else than a value
+            # The last of several may be something else than a value; a key from a Secret is one word.
+            if option.nargs in ("+", "?") and dest != "api_key":
                 reading.open = reading.open or tokens[-1].open
             return
         try:
