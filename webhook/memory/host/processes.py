@@ -27,6 +27,8 @@ class Processes:
     """GPU workers in processes of their own."""
     ranks: int
     """GPUs they work on together."""
+    fronts: int = 1
+    """API servers alone."""
 
     @property
     def count(self) -> int:
@@ -57,7 +59,8 @@ def processes(args: EngineArgs, cut: Parallel, release: Release, *, v1: bool) ->
     own = ranks > 1 or (cut.dp > 1 and release >= Release(0, 11))
     coordinator = 1 if cut.dp > 1 and not ports else 0
     launcher = 1 if servers > 1 else 0
-    return Processes(servers + launcher + coordinator, engines, engines * ranks if own else 0, engines * ranks)
+    workers = engines * ranks if own else 0
+    return Processes(servers + launcher + coordinator, engines, workers, engines * ranks, servers)
 
 
 def memory(running: Processes, release: Release) -> Line:
