@@ -205,8 +205,22 @@ class Engine:
             return []
         return solve.alternatives(
             self.args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env,
-            most=most, steps=steps,
+            products=self.products, most=most, steps=steps,
         )  # fmt: skip
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """Whole GPUs that the cluster's nodes have (values of the label nvidia.com/gpu.product), least memory first;
+        then what clusters usually have, unless no other nodes will come."""
+        nodes = self.facts.snapshot.nodes or ()
+        sizes: dict[str, int] = {}
+        for label in {node.labels.get("nvidia.com/gpu.product", "") for node in nodes}:
+            known = gpu.by_name(label) if label and not label.endswith("-SHARED") else ()
+            if known and not any(one.mig for one in known):
+                sizes[label] = min(one.memory for one in known)
+        there = tuple(sorted(sizes, key=lambda label: (sizes[label], label)))
+        closed = bool(there) and self.facts.assume.nodes == "closed"
+        return there if closed else (*there, *(label for label in solve.PRODUCTS if label not in sizes))
 
     def _also(self, alternative: solve.Alternative) -> str:
         """What must change with it, so that following the advice leads to no other refusal."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from webhook.engine import Engine
 from webhook.quantity import human
 from webhook.rule import Finding, Rule, parameter
-from webhook.rules._gpu import servers_on_one_card
+from webhook.rules._gpu import servers_on_one_card, share_of
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
         if not isinstance(share, int | float) or isinstance(share, bool):
             if share is None and "gpu_memory_utilization" not in engine.args.unresolved:
                 yield from self._together(engine)
+                yield from self._assumed(engine, share_of(None, engine.release))
             return
         where = engine.argument("gpu_memory_utilization")
         if not 0 < share <= 1:
@@ -60,7 +61,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
                 computed=bool(engine.alternatives),
             )
             return
-        together = list(self._together(engine))
+        together = [*self._together(engine), *self._assumed(engine, share)]
         yield from together
         shared = engine.gpu is not None and engine.gpu.value.shared
         maximum = self.shared_maximum if shared else self.maximum
@@ -72,6 +73,19 @@ class GpuMemoryUtilizationTooHigh(Rule):
                 certainty="possible",
                 suggestions=(f"--gpu-memory-utilization {maximum:g}",),
             )
+
+    def _assumed(self, engine: Engine, share: float) -> Iterator[Finding]:
+        """A policy may say that others always hold a part of each GPU."""
+        free = engine.facts.assume.free_gpu_memory
+        if free is None or share <= free or engine.args.given.get("kv_cache_memory_bytes"):
+            return
+        yield Finding(
+            path=engine.argument("gpu_memory_utilization"),
+            message=f"--gpu-memory-utilization {share:g} asks for more of the GPU than the {free:g} that are free when "
+            "vLLM starts, as the policy assumes",
+            certainty="likely",
+            suggestions=(f"--gpu-memory-utilization {int(100 * free) / 100:g}",),
+        )
 
     def _together(self, engine: Engine) -> Iterator[Finding]:
         """Servers of one Pod that may stand on one card must fit on it together."""
