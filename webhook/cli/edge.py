@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import which
 
 from webhook import companions, gpu, manifest
 from webhook.companions import Companions
@@ -205,7 +203,11 @@ def add_rendered(parser: argparse.ArgumentParser) -> None:
 def rendered(args: argparse.Namespace) -> list[tuple[str, bytes]]:
     """What helm and kustomize print, under the names `helm template CHART` and `kustomize build DIR`; raises
     UnusableError with their own words."""
-    made = []
+    made: list[tuple[str, bytes]] = []
+    if not (args.helm or args.values or args.set or args.kustomize):
+        return made
+    from shutil import which
+
     if args.helm:
         words = [
             *(word for file in args.values for word in ("--values", file)),
@@ -222,6 +224,9 @@ def rendered(args: argparse.Namespace) -> list[tuple[str, bytes]]:
 
 
 def _output(words: Sequence[str]) -> bytes:
+    import subprocess  # a start that renders nothing need not wait for it
+    from shutil import which
+
     program = which(words[0])
     if program is None:
         raise UnusableError(
