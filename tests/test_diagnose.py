@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.cli import main
-from webhook.diagnose import Diagnosis, diagnose
+from webhook.diagnose import Diagnosis, diagnose, log
 from webhook.diagnose.causes import CAUSES
 from webhook.diagnose.line import read
+from webhook.diagnose.sighting import quiet_signatures
 
 CASES = Path(__file__).parent / "diagnose"
 """CAUSE.txt: `=== what is special`, then the text, as often as there are cases. none.txt: what is no failure."""
@@ -165,6 +166,13 @@ def test_any_text_is_read_without_an_error(text: str, head: str) -> None:
 @given(st.lists(st.sampled_from([text for *_, text in _cases()]), min_size=2, max_size=3))
 def test_files_joined_to_one_are_read_without_an_error(texts: list[str]) -> None:
     assert diagnose("\n".join(texts))
+
+
+def test_every_quiet_text_of_the_cases_is_looked_at() -> None:
+    for *_, text in _cases():
+        for line in read(text):
+            if any(one.pattern.search(line.text) for one in quiet_signatures()):
+                assert log._WORDS.search(line.text), line.text
 
 
 def test_a_line_keeps_its_number_process_and_level() -> None:

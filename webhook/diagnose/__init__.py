@@ -96,7 +96,7 @@ def of_pod(pod: JSON | None, text: str, seen: Sequence[events.Event] = (), shown
     words = list(status.from_pod(pod)) if pod is not None else []
     tail = "\n".join(word.message for word in words if word.log and word.message)
     found = of_text(tail + "\n" + text if tail else text, words, seen)
-    return Diagnosis(found.cause, found.signature, found.evidence, found.line, found.then, shown or pod)
+    return Diagnosis(found.cause, found.signature, found.evidence, None, found.then, shown or pod)
 
 
 def _name(pod: JSON) -> str:

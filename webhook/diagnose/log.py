@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from webhook.diagnose.line import Line
-from webhook.diagnose.sighting import Compiled, Sighting, signatures
+from webhook.diagnose.sighting import Compiled, Sighting, quiet_signatures, signatures
 
 _ALIVE = re.compile(
     r"Application startup complete|\" 200 OK|\" 200$|Avg prompt throughput|Uvicorn running on|"
@@ -36,8 +36,15 @@ _FRAME = re.compile(r"^\s*(?:File \"|raise \w|return |self\.|\^+|~+|[\w.]+ ?= ?\
 """A line of source in a traceback: its text is not what happened."""
 _PLAIN_ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Timeout)\b(?:: |$)|\bError: ")
 _CASCADE = re.compile(
-    _DEAD.pattern + r"|stack trace|root cause|leaked shared_memory|destroy_process_group|CancelledError|SystemExit"
+    _DEAD.pattern + r"|stack trace|root cause|leaked shared_memory|"
+    r"destroy_process_group|CancelledError|SystemExit|RayActorError|ActorDiedError"
 )
+_FOLLOWS = re.compile(
+    r"[Ee]ngine core initialization failed|EngineDeadError: |[Ee]ngine process failed to start|died unexpectedly"
+)
+"""What says that something failed, and not what: shown where nothing else is left of the log."""
+_WORDS = re.compile(r"oom|OOM|[Mm]emory|nodes are|[Pp]ull|Multi-Attach|probe, will|space|storage")
+"""Every text that counts at any level has one of these: most lines of a long log are healthy."""
 CONTEXT = 120
 """Lines before an error that may belong to its traceback: 0.33's longest through compilation is about a hundred."""
 _AFTER = 60
@@ -58,10 +65,11 @@ class LogReading:
 def read(lines: Sequence[Line]) -> LogReading:
     """Looks for what the log's program died of."""
     alive = [index for index, line in enumerate(lines) if _ALIVE.search(line.text) and line.level in (None, "info")]
-    dead = [index for index, line in enumerate(lines) if _DEAD.search(line.text)]
+    dead = [index for index, line in enumerate(lines) if _ends(line)]
     loaded = [index for index, line in enumerate(lines) if line.level == "info" and _LOADED.search(line.text)]
     found: list[tuple[int, Compiled]] = []
     error: Line | None = None
+    cascade: Line | None = None
     for index, line in enumerate(lines):
         hit = _hit(lines, index)
         if hit is not None and hit.signature.weak and error is not None:
@@ -71,6 +79,8 @@ def read(lines: Sequence[Line]) -> LogReading:
                 found.append((index, hit))
         elif error is None and _unexplained(line) and not any(at > index for at in alive):
             error = line
+        elif cascade is None and line.level in (None, "error") and _FOLLOWS.search(line.text):
+            cascade = line if not any(at > index for at in alive) else None
     started = max((index for index, line in enumerate(lines) if _BANNER.search(line.text)), default=-1)
     now_alive = any(at > started for at in alive)
     if started > 0 and now_alive and not any(index > started for index, _ in found):
@@ -79,20 +89,30 @@ def read(lines: Sequence[Line]) -> LogReading:
     strong = [one for one in sightings if not one.signature.weak]
     weak = [one for one in sightings if one.signature.weak]
     ends_dead = bool(dead) and (not alive or dead[-1] > alive[-1])
-    return LogReading((*strong, *weak), None if found else error, bool(alive) and not ends_dead)
+    return LogReading((*strong, *weak), None if found else error or cascade, bool(alive) and not ends_dead)
+
+
+def _ends(line: Line) -> bool:
+    if line.level in ("debug", "info", "warning") and "hutting down" not in line.text:
+        return False
+    return _DEAD.search(line.text) is not None
 
 
 def _hit(lines: Sequence[Line], index: int) -> Compiled | None:
     """The signature that a line fits, the first of the table; None for what is no error, or is tried again."""
     line = lines[index]
-    if _AGAIN.search(line.text) or _FRAME.match(line.text) or _QUOTED.search(line.text):
-        return None
     quiet = line.level in ("debug", "info", "warning")
+    if not quiet and _FRAME.match(line.text):
+        return None
     around: str | None = None
     symptom: Compiled | None = None
-    for one in signatures("log"):
-        if (quiet and not one.signature.any_level) or not one.pattern.search(line.text):
+    if quiet and not _WORDS.search(line.text):
+        return None
+    for one in quiet_signatures() if quiet else signatures("log"):
+        if not one.pattern.search(line.text):
             continue
+        if _AGAIN.search(line.text) or _QUOTED.search(line.text) or _FRAME.match(line.text):
+            return None
         if one.within or one.unless:
             around = _traceback(lines, index) if around is None else around
             if (one.unless and one.unless.search(around)) or (one.within and not one.within.search(around)):

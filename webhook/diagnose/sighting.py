@@ -46,6 +46,12 @@ def signatures(channel: Channel) -> tuple[Compiled, ...]:
     )
 
 
+@cache
+def quiet_signatures() -> tuple[Compiled, ...]:
+    """Those that count at any level of a log."""
+    return tuple(one for one in signatures("log") if one.signature.any_level)
+
+
 def _compiled(pattern: str) -> re.Pattern[str] | None:
     return re.compile(pattern) if pattern else None
 

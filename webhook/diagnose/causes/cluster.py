@@ -36,6 +36,12 @@ CAUSES = (
                 weak=True,
             ),
             Signature(
+                r"failed (?:startup|liveness) probe, will be restarted",
+                "kubelet's own log, Events as others print them",
+                weak=True,
+                any_level=True,
+            ),
+            Signature(
                 r"KeyboardInterrupt: terminated",
                 "vLLM entrypoints/openai/api_server.py: SIGTERM while it starts",
                 "0.6–0.33",
@@ -62,6 +68,7 @@ CAUSES = (
                 "the Pod's PodScheduled condition",
                 channel="status",
             ),
+            Signature(r"\d+/\d+ nodes are available: ", "Events as others print them", weak=True, any_level=True),
         ),
         ("unknown-gpu", "gpu-count-mismatch"),
     ),
@@ -73,6 +80,12 @@ CAUSES = (
         (
             Signature(_PULL, "kubelet pkg/kubelet/images", channel="event"),
             Signature(_PULL, "kubelet pkg/kubelet/images", channel="status"),
+            Signature(
+                r"Failed to pull image|Back-off pulling image|\bErrImagePull\b|\bImagePullBackOff\b",
+                "Events as others print them",
+                weak=True,
+                any_level=True,
+            ),
         ),
         ("unpinned-image",),
     ),
@@ -136,12 +149,14 @@ CAUSES = (
         "be made anew.",
         (
             Signature(
-                r"UnexpectedAdmissionError|Allocate failed due to",
+                r"UnexpectedAdmissionError|Allocate failed due to|^OutOf|TopologyAffinityError|"
+                r"didn't have enough resource",
                 "kubelet pkg/kubelet/cm/devicemanager",
                 channel="status",
             ),
             Signature(
-                r"UnexpectedAdmissionError|Allocate failed due to",
+                r"UnexpectedAdmissionError|Allocate failed due to|^OutOf|TopologyAffinityError|"
+                r"didn't have enough resource",
                 "kubelet pkg/kubelet/cm/devicemanager",
                 channel="event",
             ),

@@ -164,6 +164,10 @@ CAUSES = (
                 "huggingface.co",
             ),
             Signature(
+                r"403 Forbidden: .*(?:gated|token|authorized)|Cannot access content at: https://huggingface\.co",
+                "huggingface_hub utils/_http.py",
+            ),
+            Signature(
                 r"RepositoryNotFoundError: 401 Client Error",
                 "huggingface_hub errors.py: the same answer as for a private one",
             ),

@@ -35,6 +35,7 @@ CAUSES = (
                 "Linux mm/oom_kill.c",
                 any_level=True,
             ),
+            Signature(r"[Dd]etected \d+ oom[-_ ]kill event", "slurmstepd", any_level=True),
             Signature(
                 r"Task was killed due to the node running low on memory|killed due to memory pressure \(OOM\)|"
                 r"ray\.exceptions\.OutOfMemoryError",

@@ -55,6 +55,13 @@ CAUSES = (
                 "kubelet pkg/kubelet/eviction/",
                 channel="event",
             ),
+            Signature(
+                r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds|"
+                r"exceeded its local ephemeral storage limit|[Ee]viction manager.*ephemeral-storage",
+                "kubelet's own log, Events as others print them",
+                weak=True,
+                any_level=True,
+            ),
         ),
         ("model-cache-missing", "model-cache-too-small"),
     ),
@@ -70,6 +77,7 @@ CAUSES = (
                 channel="event",
             ),
             Signature(_IN_USE, "kube-scheduler VolumeRestrictions", channel="status"),
+            Signature(r"Multi-Attach error", "Events as others print them", weak=True, any_level=True),
         ),
         ("read-write-once-with-replicas",),
     ),
