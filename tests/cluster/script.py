@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event
 from typing import Any
@@ -32,11 +32,14 @@ class Pauses(Event):
     def __init__(self, script: list[Any]) -> None:
         super().__init__()
         self.taken: list[float] = []
+        self.pass_time: Callable[[], None] = lambda: None
+        """What a pause does besides."""
         self._script = script
 
     def wait(self, timeout: float | None = None) -> bool:
         """Returns at once."""
         self.taken.append(timeout or 0.0)
+        self.pass_time()
         if not self._script:
             self.set()
         return self.is_set()

@@ -9,6 +9,10 @@ from tests.cluster.script import (
     CLAIM_TEMPLATES,
     FORBIDDEN,
     GONE,
+    NODES,
+    Clock,
+    Pauses,
+    Scripted,
     bookmark,
     event,
     follow,
@@ -16,7 +20,7 @@ from tests.cluster.script import (
     page,
 )
 from webhook.cluster.access import StatusError
-from webhook.cluster.watch import FIRST, LONGEST, State
+from webhook.cluster.watch import FIRST, FORGET, LONGEST, State, Watch
 
 
 def names(state: State) -> set[str]:
@@ -79,20 +83,31 @@ def test_a_place_that_the_server_has_forgotten_means_another_list(gone: object) 
     assert not pauses.taken
 
 
-def test_a_refusal_is_told_and_tried_again_after_the_longest_pause() -> None:
+def test_a_refusal_is_told_and_tried_again() -> None:
     states, _, pauses = follow(FORBIDDEN, page(node("a")), [])
 
-    assert states[1].objects is None
-    assert "cannot list" in states[1].problem
+    assert states[0].objects is None
+    assert "cannot list" in states[0].problem
     assert names(states[-1]) == {"a"}
-    assert 0.7 * LONGEST <= pauses.taken[0] <= 1.3 * LONGEST
+    assert len(pauses.taken) == 1
+
+
+def test_a_server_that_has_just_started_and_refuses_everybody_takes_nothing_away() -> None:
+    states, _, _ = follow(page(node("a")), FORBIDDEN, FORBIDDEN, page(node("a")), [])
+
+    assert all(names(state) == {"a"} for state in states)
 
 
 def test_rights_that_are_taken_away_take_the_objects_with_them() -> None:
-    states, _, _ = follow(page(node("a")), FORBIDDEN, FORBIDDEN)
+    clock = Clock()
+    stop, states = Pauses(script := [page(node("a")), FORBIDDEN, FORBIDDEN]), list[State]()
+    watch = Watch(NODES, Scripted(stop, script), states.append, clock, stop)
+    stop.pass_time = lambda: setattr(clock, "now", clock.now + FORGET + 1)
+    watch.run()
 
     assert states[0].objects is not None
     assert states[-1].objects is None
+    assert "forbidden" in states[-1].problem
 
 
 def test_pauses_grow_while_the_server_is_away_and_start_anew_when_it_is_back() -> None:

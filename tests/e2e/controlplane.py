@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import shutil
 import signal
@@ -22,7 +23,6 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from os import getpid
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ HOST = "127.0.0.1"
 ADMIN, CONTROLLERS, STRANGER, READER = "admin", "system:kube-controller-manager", "stranger", "podfit"
 """Users; each one's token is the name. The third has no rights, the last those that a test gives to podfit."""
 _FOLDER = "podfit-e2e-"
+_PID = "kube-apiserver.pid"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,20 @@ class Cluster:
     def kubeconfig(self, namespace: str = "default", user: str | None = None) -> Path:
         """A kubeconfig of the administrator (or another user), with that namespace as the default."""
         return _kubeconfig(self.root, self.port, user or ADMIN, namespace)
+
+    def restart(self) -> None:
+        """Kills the API server, as a crash does, and waits until another one answers from the same etcd."""
+        before = (self.root / _PID).read_text()
+        os.kill(int(self.root.name.removeprefix(_FOLDER).partition("-")[0]), signal.SIGUSR1)
+        until("another API server", lambda: (self.root / _PID).read_text() != before)
+        until("the API server to be ready again", self.ready)
+
+    def ready(self) -> bool:
+        """Whether the API server answers."""
+        try:
+            return self.call("GET", "/readyz")[0] == 200
+        except OSError:
+            return False
 
     def call(self, method: str, path: str, body: object = None, user: str = ADMIN) -> tuple[int, Any]:
         """One request to the API server: status and what was answered."""
@@ -144,7 +159,7 @@ def main() -> int:
         return 1
     sweep()
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{getpid()}-"))
+        folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
             cluster = _start(programs, folder, stack)
@@ -192,8 +207,8 @@ def _start(programs: binaries.Programs, folder: Path, stack: ExitStack) -> Clust
         f"--listen-peer-urls=http://{HOST}:{peers}", f"--initial-advertise-peer-urls=http://{HOST}:{peers}",
         f"--initial-cluster=default=http://{HOST}:{peers}",
     )  # fmt: skip
-    apiserver = run(
-        "kube-apiserver", programs.apiserver, f"--etcd-servers={etcd}", "--storage-media-type=application/json",
+    serve: tuple[str | Path, ...] = (
+        programs.apiserver, f"--etcd-servers={etcd}", "--storage-media-type=application/json",
         f"--bind-address={HOST}", f"--secure-port={secure}", "--permit-port-sharing", f"--cert-dir={folder}",
         f"--tls-cert-file={folder / 'tls.crt'}", f"--tls-private-key-file={folder / 'tls.key'}",
         "--authorization-mode=RBAC", f"--token-auth-file={folder / 'tokens.csv'}",
@@ -204,17 +219,23 @@ def _start(programs: binaries.Programs, folder: Path, stack: ExitStack) -> Clust
         "--audit-log-mode=blocking-strict", "--enable-priority-and-fairness=false", "--endpoint-reconciler-type=none",
         "--profiling=false",
     )  # fmt: skip
+    servers = [run("kube-apiserver", *serve)]
+    (folder / _PID).write_text(str(servers[0].pid))
+
+    def again(*_: object) -> None:
+        kill(servers.pop())
+        servers.append(run("kube-apiserver", *serve))
+        (folder / _PID).write_text(str(servers[0].pid))
+
+    signal.signal(signal.SIGUSR1, again)
     cluster = Cluster(
         str(folder), secure, etcd, str(programs.kubectl), str(programs.helm), programs.controllers is not None
     )
 
     def ready() -> bool:
-        if apiserver.poll() is not None:
+        if servers[0].poll() is not None:
             raise TimeoutError(f"kube-apiserver ended\n{tail(folder / 'kube-apiserver.log')}")
-        try:
-            return cluster.call("GET", "/readyz")[0] == 200
-        except OSError:
-            return False
+        return cluster.ready()
 
     until(
         "the API server to be ready",

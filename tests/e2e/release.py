@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import urllib.error
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -28,6 +29,7 @@ from webhook import certs
 
 JSONDict = dict[str, Any]
 ROOT = Path(__file__).parents[2]
+OWN = "podfit-system"
 LABEL = "podfit"
 """A namespace's label: which release judges it."""
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
@@ -62,6 +64,15 @@ class Podfit:
         assert any(sample.name.startswith("podfit_") for sample in samples)
         return int(sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items()))
 
+    def ready(self) -> tuple[int, list[str]]:
+        """What /readyz answers: status and lines."""
+        try:
+            status, text = fetch(f"https://{HOST}:{self.port}/readyz", self.log.parent / "tls" / "ca.crt")
+        except urllib.error.HTTPError as error:
+            with error:
+                status, text = error.code, error.read().decode()
+        return status, text.splitlines()
+
     def said(self, since: int = 0) -> str:
         """The server's log lines, from that place on."""
         return self.log.read_bytes()[since:].decode(errors="replace")
@@ -91,7 +102,7 @@ def render(helm: str, name: str, label: str, values: JSONDict) -> list[JSONDict]
     """The chart's objects, for the namespaces with that label."""
     values = deepcopy(values)
     values.setdefault("webhooks", {})["namespaceSelector"] = {"matchLabels": {LABEL: label}}
-    command = [helm, "template", name, str(ROOT / "charts" / "podfit"), "--namespace", "podfit-system"]
+    command = [helm, "template", name, str(ROOT / "charts" / "podfit"), "--namespace", OWN]
     command += ["--kube-version", "1.34", "--values", "-"]
     done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"$ {shlex.join(command)}\n{done.stderr}"
@@ -107,13 +118,14 @@ def installed(
     program: tuple[str, ...] = ("-m", "webhook.cli"),
     label: str | None = None,
     reads: bool = False,
+    arguments: tuple[str, ...] = (),
 ) -> Iterator[Podfit]:
     """Runs a server and registers its webhooks until the block ends.
 
     `values` are the chart's; `change` is called with each webhook before it is registered; `program` is what Python
     runs as the server; `label` selects the namespaces (default: the release's name). `reads`: the server reads the
     cluster, with the rights that the chart gives it, and judges Policy objects too. (Of all servers of a session, only
-    such a one does: no label keeps a webhook from objects without a namespace.)
+    such a one does: no label keeps a webhook from objects without a namespace.) `arguments` come after the chart's.
     """
     label = label or name
     objects = render(cluster.helm, name, label, values or {})
@@ -121,7 +133,7 @@ def installed(
     (folder / "tls").mkdir(parents=True)
     certs.write(folder / "tls", [HOST])
     with ExitStack() as stack:
-        rights = _grant(cluster, name, objects) if reads else []
+        rights = [*arguments, *(_grant(cluster, name, objects) if reads else [])]
         process, log = _serve(objects, folder, program, rights)
         stack.callback(kill, process)
         port = until("podfit to serve", lambda: _port(process, log), lambda: tail(log))
@@ -168,7 +180,10 @@ def _grant(cluster: Cluster, name: str, objects: list[JSONDict]) -> list[str]:
         "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
         "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
         "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        "Role": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/roles",
+        "RoleBinding": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/rolebindings",
     }
+    make_own_namespace(cluster)
     for obj in objects:
         if path := kinds.get(obj["kind"]):
             if "subjects" in obj:
@@ -177,7 +192,13 @@ def _grant(cluster: Cluster, name: str, objects: list[JSONDict]) -> list[str]:
             assert status in (201, 409), answer
     policies = "/apis/podfit.dev/v1alpha1/policies"
     until("the API server to know Policy objects", lambda: cluster.call("GET", policies)[0] == 200)
-    return [f"--kubeconfig={cluster.kubeconfig(user=READER)}"]
+    return [f"--kubeconfig={cluster.kubeconfig(OWN, READER)}"]
+
+
+def make_own_namespace(cluster: Cluster) -> None:
+    """The namespace for which the chart is rendered."""
+    status, answer = cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": OWN}})
+    assert status in (201, 409), answer
 
 
 def _serve(
@@ -192,8 +213,8 @@ def _serve(
         if obj["kind"] == "ConfigMap":
             part = folder / obj["metadata"]["name"].rpartition("-")[2]
             part.mkdir(exist_ok=True)
-            for name, text in obj["data"].items():
-                (part / name).write_text(text)
+            for file, text in obj["data"].items():
+                (part / file).write_text(text)
     (deployment,) = [obj for obj in objects if obj["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     arguments = [word.replace("/etc/podfit/", f"{folder}/") for word in container["args"]]

@@ -29,6 +29,8 @@ WATCH = 290
 """Seconds after which the API server is asked to end a watch, as client-go does (5 to 10 minutes)."""
 RESYNC = 1800.0
 """Seconds after which everything is listed anew, in case something was missed."""
+FORGET = 300.0
+"""Seconds of refusals after which what was seen is forgotten."""
 FIRST, LONGEST = 0.5, 60.0
 """Seconds of the first and of the longest pause after a failure."""
 
@@ -99,9 +101,10 @@ class Watch:
             self._set(State(self.kind.name, None, self._clock(), "this API server does not have it"))
             return LONGEST
         self._say(str(error))
-        if error.code in (401, 403):  # rights that were taken away: what was read with them is not used on
+        # An API server that has just started refuses everybody until it has read its roles; rights that stay away were
+        # taken, and what was read with them is not used on.
+        if error.code in (401, 403) and self._clock() - self._state.contact > FORGET:
             self._set(State(self.kind.name, None, 0.0, str(error)))
-            return LONGEST
         return max(error.retry_after or 0.0, pause)
 
     def _list(self) -> str:
