@@ -32,6 +32,7 @@ ORDER = [
     {"repair", "diagnose"},
     {"report"},
     {"review"},
+    {"rehearsal"},
     {"verdicts", "certs", "cluster", "live"},
     {"metrics", "acceptance"},
     {"app"},

@@ -285,19 +285,21 @@ def read(
     running, vouched = None, False
     if isinstance(image, str) and not found.installs:
         named = release.named(image, releases.images) if releases else None
+        named = named or release.in_registry(image, facts.assume.registries)
         running, vouched = named or release.from_image(image), named is not None
     engine_args = args.parse(found, running, releases)
     its_model = model.find(engine_args, workload, container, facts)
     placement = gpu.place(workload, container, facts.snapshot)
     accelerator = gpu.find(workload, container, facts, placement)
     requested = gpu.requested(workload, container, facts.snapshot)
+    files = volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth)
     planned = plan.plan(
         engine_args,
         its_model.value if its_model else None,
         accelerator.value if accelerator else None,
         gpu_memory=facts.gpu_memory,
         env=found.env,
-        files=volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth),
+        files=replace(files, disk_rate=facts.assume.disk_bandwidth),
     )
     whole = Engine(
         workload=workload,

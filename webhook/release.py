@@ -79,6 +79,12 @@ def named(image: str, images: Images) -> Release | None:
     return next((release for pattern, release in images if fnmatchcase(name, pattern)), None)
 
 
+def in_registry(image: str, repositories: Sequence[str]) -> Release | None:
+    """The release of vLLM's own image under another name: its tag is vLLM's where the repository is one of these."""
+    name, _, tag = image.strip().partition("@")[0].rpartition(":")
+    return _from_tag(f"vllm/vllm-openai:{tag}") if name in repositories and _PUBLISHED.fullmatch(tag) else None
+
+
 def from_image(image: str) -> Release | None:
     """The release an image's tag names honestly, None for `latest`, digests alone, and other numbering schemes.
 

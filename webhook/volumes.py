@@ -25,6 +25,8 @@ class Files:
     """vLLM downloads it into a memory-backed volume."""
     rate: int | None = None
     """Bytes a second that a download reaches here, where somebody says so."""
+    disk_rate: int | None = None
+    """Bytes a second at which weights are read here, where somebody says so."""
 
 
 @dataclass(frozen=True)

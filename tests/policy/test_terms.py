@@ -281,3 +281,32 @@ def test_two_policies_that_say_the_same_have_one_version() -> None:
     )
     assert policy(EXCEPTION).version != policy(EXCEPTION.replace("-21", "-22")).version
     assert policy("order: 3").version == builtin().version
+
+
+def test_a_policy_says_how_much_of_a_gpu_is_free(pod: JSONDict, container: JSONDict) -> None:
+    container["args"] += ["--gpu-memory-utilization", "0.92"]
+
+    finding = of(lint(pod, policy("assume: {freeGpuMemory: 0.9}"), Facts()), "gpu-memory-utilization-too-high")
+
+    assert finding.mode == "warn"
+    assert "more than the 0.9 of the GPU's memory that is free" in finding.finding.message
+    assert not lint(pod, policy("assume: {freeGpuMemory: 0.95}"), Facts()).findings
+
+
+def test_a_policy_names_vllms_own_images_in_another_registry(pod: JSONDict, container: JSONDict) -> None:
+    container["image"] = "registry.example.com/ml/llm:v0.27.1"
+    container["command"] = ["vllm", "serve"]
+    container["args"] += ["--no-such-flag"]
+
+    assert not lint(pod, builtin(), Facts()).denied
+    assert lint(pod, policy("assume: {registries: [registry.example.com/ml/llm]}"), Facts()).denied
+
+
+def test_a_policy_knows_the_disk(pod: JSONDict) -> None:
+    def load_seconds(given: Policy) -> float:
+        startup = lint(pod, given, Facts()).results[0].engine.plan.startup
+        assert startup is not None
+        return dict(startup.parts)["load"]
+
+    slow = load_seconds(policy("assume: {diskBandwidth: 100M}"))
+    assert slow == pytest.approx(10 * load_seconds(builtin()), rel=0.01)

@@ -55,12 +55,12 @@ def policy(files: Sequence[str]) -> Policy:
     if not files:
         return builtin()
     try:
-        return load([(name, read_text(Path(name))) for name in _policies(files)]).at(now())
+        return load([(name, read_text(Path(name))) for name in policies(files)]).at(now())
     except PolicyError as error:
         raise UnusableError(error.problems) from error
 
 
-def _policies(names: Iterable[str]) -> Iterator[str]:
+def policies(names: Iterable[str]) -> Iterator[str]:
     """The files, and those in the folders."""
     for name in names:
         path = Path(name)

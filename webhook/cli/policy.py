@@ -1,31 +1,264 @@
-"""`podfit policy lint`: is a policy file usable?"""
+"""`podfit policy`: is a policy usable, does it do what is expected of it, and what would another one change?"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from webhook.cli import edge
-from webhook.policy import PolicyError, load
+from webhook.cli.edge import UnusableError
+from webhook.policy import Policy, PolicyError, load
+from webhook.report.text import one_line
+
+if TYPE_CHECKING:
+    from webhook.facts import Facts
+    from webhook.rehearsal import Asked
+    from webhook.rehearsal.changes import Change
+
+SOON = timedelta(days=14)
+"""So long before its end an exception is told."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the command."""
-    parser = commands.add_parser("policy", help="check policy files", description="Works on policy files.")
+    parser = commands.add_parser(
+        "policy", help="check, test and compare policies", description="Works on policy files (docs/policies.md)."
+    )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     lint = actions.add_parser("lint", help="report what is wrong in policy files as FILE:LINE: path: message")
-    lint.add_argument("files", nargs="+", metavar="FILE")
+    lint.add_argument("files", nargs="+", metavar="FILE|DIR")
     lint.set_defaults(run=run)
+    test = actions.add_parser("test", help="run cases: objects, and what policies are expected to make of them")
+    test.add_argument("files", nargs="+", metavar="FILE|DIR", help="files of kind PolicyTest")
+    edge.add_policy(test)
+    test.set_defaults(run=run_test)
+    diff = actions.add_parser("diff", help="what another policy would change, before it does")
+    diff.add_argument("old", metavar="OLD", help="a policy file, a folder of them, or `default`")
+    diff.add_argument("new", metavar="NEW")
+    on = diff.add_mutually_exclusive_group(required=True)
+    on.add_argument("--on", nargs="+", metavar="FILE|DIR|-", help="manifests, or AdmissionReviews")
+    on.add_argument("--on-audit-log", metavar="FILE", help="an API server's audit log (JSON lines, level Request)")
+    on.add_argument("--cluster", action="store_true", help="the workloads of the cluster of the current kubeconfig")
+    diff.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    diff.set_defaults(run=run_diff)
+
+
+# ── lint ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where every file is usable, else 1 with a line a problem on standard error."""
+    """0 where every file is usable, and the files together; else 1 with a line a problem on standard error.
+
+    An exception that has ended, or will within two weeks, is told on standard error and changes no exit code.
+    """
     code = 0
-    for name in args.files:
+    texts = [(name, edge.read_text(Path(name))) for name in edge.policies(args.files)]
+    for one in texts:
         try:
-            load([(name, edge.read_text(Path(name)))])
+            load([one])
+        except PolicyError as error:
+            print("\n".join(error.problems), file=sys.stderr)
+            code = 1
+    if code == 0:
+        try:
+            _tell_of_exceptions(load(texts).at(edge.now()))
         except PolicyError as error:
             print("\n".join(error.problems), file=sys.stderr)
             code = 1
     return code
+
+
+def _tell_of_exceptions(policy: Policy) -> None:
+    for one in (one for layer in policy.everything for one in layer.exceptions):
+        if one in policy.expired:
+            print(f"{one.place}: expires: ended on {one.until}: it no longer holds", file=sys.stderr)
+        elif policy.now and one.expires - policy.now < SOON:
+            print(f"{one.place}: expires: ends on {one.until}, in less than two weeks", file=sys.stderr)
+
+
+# ── test ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run_test(args: argparse.Namespace) -> int:
+    """0 where every case is as expected, 1 where one is not, 2 where a file of cases can't be used."""
+    from webhook.facts import Facts
+    from webhook.rehearsal import cases
+
+    count = failed = 0
+    for name in edge.files(args.files):
+        read = edge.read_manifests(name)
+        if read.errors:
+            raise UnusableError([str(error) for error in read.errors], 3)
+        for document in read.documents:
+            if document.object.get("kind") != cases.KIND:
+                continue  # a manifest that a case names
+            folder = Path(name).parent
+            try:
+                said = cases.shape_of(document, name)
+            except PolicyError as error:
+                raise UnusableError(error.problems) from error
+            policy = edge.policy([*(str(folder / one) for one in said.policies), *args.policy])
+            for outcome in cases.run(said, document, policy, Facts(), partial(_object, folder)):
+                count += 1
+                failed += bool(outcome.wrong)
+                if outcome.wrong:
+                    print(f"{name}:{outcome.line}: {outcome.name}")
+                    print("".join(f"  {one_line(line)}\n" for line in outcome.wrong), end="")
+    if not count:
+        raise UnusableError(f"no case: expected files of kind {cases.KIND}")
+    print(f"{count} cases: {count - failed} as expected, {failed} not")
+    return int(failed > 0)
+
+
+def _object(folder: Path, name: str) -> Mapping[str, Any]:
+    path = folder / name
+    found = edge.read_manifests(str(path))
+    if found.errors or not found.documents:
+        raise ValueError(str(found.errors[0]) if found.errors else f"{path}: no object in it")
+    return found.documents[0].object
+
+
+# ── diff ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run_diff(args: argparse.Namespace) -> int:
+    """1 where something is newly denied, else 0."""
+    from webhook.rehearsal import changes
+
+    old, new = (edge.policy([] if name == "default" else [name]) for name in (args.old, args.new))
+    count, found = 0, list["Change"]()
+    for _, of_one in changes.changes(_asked(args), old, new):
+        count += 1
+        found += of_one
+    if args.format == "json":
+        print(json.dumps({"objects": count, "changes": [asdict(one) for one in found]}, indent=1))
+    else:
+        for what in changes.ORDER:
+            _print(what, [one for one in found if one.what == what])
+        changed = len({(one.where, one.object) for one in found})
+        print(f"{count} objects: {changed} would be judged otherwise")
+    return int(any(one.what == "newly denied" for one in found))
+
+
+def _print(what: str, found: list[Change]) -> None:
+    if not found:
+        return
+    print(f"{what}: {len(found)}")
+    for one in found:
+        modes = f"{one.before} → {one.after}, " if one.before else ""
+        print(f"  {one_line(one.object)} ({one.where}): {one.rule}")
+        print(f"    {modes}{one_line(one.message)}")
+    print()
+
+
+def _asked(args: argparse.Namespace) -> Iterator[tuple[str, Asked, Facts]]:
+    """Every object, with where it stands and what is known beside it."""
+    from webhook import review
+    from webhook.facts import Facts
+    from webhook.rehearsal import Asked
+
+    if args.on:
+        sources, errors = edge.read(args.on, Facts())
+        errors += [str(error) for source in sources for error in source.manifests.errors]
+        if errors:
+            raise UnusableError(errors, 3)
+        for source in sources:
+            for document in source.manifests.documents:
+                try:
+                    yield source.name, Asked.of(document.object), source.facts
+                except review.BadReview as error:
+                    raise UnusableError(f"{source.name}: {error}", 3) from error
+    elif args.on_audit_log:
+        for line, obj in _recorded(edge.read_input(args.on_audit_log)):
+            yield f"{args.on_audit_log}:{line}", Asked.of(obj), Facts()
+    else:
+        yield from _of_cluster()
+
+
+def _recorded(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The objects that were created or replaced, of an audit log or of recorded AdmissionReviews, a line each."""
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            event = json.loads(line) if line.strip() else {}
+        except ValueError as error:
+            raise UnusableError(f"line {number}: not JSON: {error}", 3) from error
+        if event.get("kind") == "AdmissionReview":
+            yield number, event
+            continue
+        # A patch is no object; what it made is, where the log has the answer too (level RequestResponse).
+        made = event.get("responseObject") if event.get("verb") == "patch" else event.get("requestObject")
+        reference = event.get("objectRef") or {}
+        asked = event.get("verb") in ("create", "update", "patch") and not reference.get("subresource")
+        if asked and isinstance(made, dict) and made.get("kind"):
+            yield number, _named(made, reference)
+
+
+def _named(obj: Mapping[str, Any], reference: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With the namespace that the request's path says."""
+    metadata = obj.get("metadata") or {}
+    if metadata.get("namespace") or not reference.get("namespace"):
+        return obj
+    return {**obj, "metadata": {**metadata, "namespace": reference["namespace"]}}
+
+
+def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
+    """Everything of the table's kinds that no controller made, with the user's own rights; the namespaces' labels."""
+    import os
+
+    from webhook import cluster
+    from webhook.cluster.access import Client
+    from webhook.facts import Facts
+    from webhook.rehearsal import Asked
+    from webhook.snapshot import Snapshot
+
+    place = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+    try:
+        client = Client(cluster.from_kubeconfig(place))
+        labels = {
+            ("", one["metadata"]["name"]): {"labels": one["metadata"].get("labels") or {}}
+            for one in _listed(client, "/api/v1/namespaces", "v1", "Namespace")
+        }
+        facts = Facts(cluster=Snapshot({"namespaces": labels}, version="now"))
+        for obj in _workloads(client):
+            owners = obj["metadata"].get("ownerReferences") or []
+            if not any(owner.get("controller") for owner in owners):
+                yield "cluster", Asked(obj), facts
+    except (cluster.AccessError, OSError) as error:
+        raise UnusableError(f"the cluster can't be read: {error}", 3) from error
+
+
+def _workloads(client: Any) -> Iterator[dict[str, Any]]:
+    """The objects of every kind that podfit judges and this API server has."""
+    from webhook.cluster.access import StatusError
+    from webhook.workload.table import TABLE
+
+    groups = {one["name"]: one["preferredVersion"]["groupVersion"] for one in client.whole("/apis").get("groups", ())}
+    for group in sorted({group for group, _ in TABLE}):
+        if group and group not in groups:
+            continue
+        version, root = (groups[group], f"/apis/{groups[group]}") if group else ("v1", "/api/v1")
+        for resource in client.whole(root).get("resources", ()):
+            if (group, resource["kind"]) in TABLE and "/" not in resource["name"] and "list" in resource["verbs"]:
+                try:
+                    yield from _listed(client, f"{root}/{resource['name']}", version, resource["kind"])
+                except StatusError as error:
+                    print(f"note: {resource['name']}: {error}", file=sys.stderr)
+
+
+def _listed(client: Any, path: str, version: str, kind: str) -> Iterable[dict[str, Any]]:
+    """A list in pages of 500; its items name neither version nor kind."""
+    query = {"limit": "500"}
+    while True:
+        page = client.get(path, query)
+        for item in page.get("items") or ():
+            yield {"apiVersion": version, "kind": kind, **item}
+        if not (more := (page.get("metadata") or {}).get("continue")):
+            return
+        query["continue"] = str(more)

@@ -44,7 +44,10 @@ def estimate(
     if size is None:
         return None
     amount = size / GB
-    read = [amount / rate for rate in READ]
+    rates: tuple[float, ...] = READ
+    if files and files.disk_rate:  # where somebody knows the disk; the floor stays what the best one does
+        rates = (READ[0], *(files.disk_rate / GB * factor for factor in (1.5, 1.0, 0.5)))
+    read = [amount / rate for rate in rates]
     depth = (model.num_hidden_layers or 32) / 32
     large = 2.0 if model.num_experts else 1.0
     compiled = (0.0, 0.0, 0.0)

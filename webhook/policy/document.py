@@ -115,6 +115,11 @@ def check(obj: Mapping[str, Any]) -> Wrong:
     return wrong + list(_selectors(obj))
 
 
+def validate(model: type[BaseModel], obj: Mapping[str, Any]) -> Wrong:
+    """What is wrong in an object of another shape than a policy's."""
+    return _validate(model, obj, FieldPath(), set())
+
+
 def _nulls(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
     """Every place below `spec` (and `spec` itself) that says nothing: `rules:` and no more."""
     queue = [FieldPath(("spec",))] if "spec" in obj else []
