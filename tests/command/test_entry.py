@@ -44,6 +44,13 @@ API = "vllm.entrypoints.openai.api_server"
         ("{command: [bash], args: [-c, 'vllm serve m']}", "serve", ["m"]),
         ("{command: [sh, -c, 'sudo -u vllm vllm serve m']}", "serve", ["m"]),
         ("{command: ['vllm serve m --port 1']}", "serve", ["m", "--port", "1"]),
+        ("{command: [su, vllm, -s, /bin/bash, -c, 'vllm serve m']}", "serve", ["m"]),
+        ("{command: [sh, -c, 'runuser -u vllm -- vllm serve m']}", "serve", ["m"]),
+        ("{command: [sh, -c, \"script -q -c 'vllm serve m' /dev/null\"]}", "serve", ["m"]),
+        ("{command: [sh, -c, 'echo m | xargs vllm serve']}", "serve", [""]),
+        ("{command: [python3, -OO, -um, vllm.entrypoints.openai.api_server, --model=m]}", "module", ["--model=m"]),
+        ("{command: [python3, /src/vllm/entrypoints/openai/api_server.py, --model=m]}", "module", ["--model=m"]),
+        ("{command: [bash, -c, vllm, serve, m]}", "serve", ["m"]),
         # images' own entrypoints
         ("{image: 'vllm/vllm-openai:v0.20.0', args: [m, --port, '1']}", "serve", ["m", "--port", "1"]),
         ("{image: 'vllm/vllm-openai:v0.6.3', args: [--model, m]}", "module", ["--model", "m"]),
@@ -87,6 +94,16 @@ def test_how_vllm_is_started(spec: str, entry: str, words: list[str]) -> None:
         "{image: vllm/vllm-openai, command: [python3, benchmark_serving.py, --model, m, --max-model-len, '1']}",
         "{image: vllm/vllm-openai, command: [vllm, bench, throughput, --model, m]}",
         "{image: vllm/vllm-openai, command: [vllm, launch, render, m]}",
+        "{image: vllm/vllm-openai, command: [sh, -c, 'cat > /x.sh <<EOF\\nvllm serve m\\nEOF']}",
+        "{image: vllm/vllm-openai, command: [sh, -c, 'serve() { vllm serve m; }; sleep 1']}",
+        "{image: vllm/vllm-openai, command: [sh, -c, 'echo vllm serve m']}",
+        "{image: vllm/vllm-openai, command: [sh, -c, 'pgrep -f \"vllm serve\" && curl vllm']}",
+        "{image: vllm/vllm-openai, command: [sh, -c, 'kubectl exec deploy/vllm -- vllm serve m']}",
+        "{image: x/llm, command: [lm_eval, --model, vllm, --model_args, 'pretrained=m,tensor_parallel_size=1']}",
+        "{image: x/llm, command: [litellm, --model, m, --port, '1']}",
+        "{image: x/llm, command: [trtllm-serve, m, --tp_size, '2']}",
+        "{image: x/llm, command: [lmdeploy, serve, api_server, m, --tp, '1']}",
+        "{image: x/llm, command: [bash]}",
         "{image: vllm/vllm-openai, command: [python3, -m, http.server]}",
         "{image: vllm/vllm-openai, command: [curl, http://vllm/health]}",
         "{image: vllm/vllm-openai, command: [sh, -c, 'hf download m']}",
@@ -261,3 +278,18 @@ def test_what_the_script_uses_is_not_lost(script: str, rest: list[str], lost: li
     assert command is not None
     assert ([w.text for w in command.lost], argv(command)) == (lost, words)
     assert all(w.path.parts[-1] != 2 for w in command.words if w.text in rest)
+
+
+def test_the_words_behind_a_script_of_one_word_are_lost() -> None:
+    """`sh -c vllm serve m`: the shell runs `vllm` alone."""
+    command = container({"command": ["bash", "-c", "vllm", "serve", "m", "--port", "1"]})
+    assert command is not None
+    assert [word.text for word in command.lost] == ["serve", "m", "--port", "1"]
+    assert command.guessed
+
+
+def test_what_xargs_adds_is_not_known() -> None:
+    """So nothing that seems to be missing is missing."""
+    command = container({"command": ["sh", "-c", "cat list | xargs vllm serve --port 1"]})
+    assert command is not None
+    assert command.words[-1].unknown == "xargs adds what it reads"

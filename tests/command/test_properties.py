@@ -50,7 +50,51 @@ def test_no_script_raises(text: str, rest: list[str]) -> None:
     script(text + "\nvllm serve m", *rest)
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="$\0{", exclude_categories=["Cs"]), max_size=12), max_size=6))
+WORDS = st.lists(
+    st.text(st.characters(exclude_characters="$\0{", exclude_categories=["Cs"]), max_size=12)
+    | st.text("ab \n\t'\"\\\\`!*?[]()<>|&;#~=%éß漢🙂", max_size=8),
+    max_size=6,
+)
+SHELLS = st.sampled_from([["sh", "-c"], ["bash", "-lc"], ["/bin/bash", "-euo", "pipefail", "-c"], ["dash", "-ec"]])
+
+
+@given(WORDS)
 def test_quoted_words_come_back(words: list[str]) -> None:
     """`shlex.join` of any words in a script gives vLLM these words."""
     assert argv(script("vllm serve " + shlex.join(words))) == words
+
+
+@given(st.lists(st.text("a$X{}() '\"", max_size=8), max_size=5))
+def test_quoted_words_with_dollars_come_back(words: list[str]) -> None:
+    """`$$` is Kubernetes' word for `$`, in a script and in a list."""
+    text = "vllm serve " + shlex.join(words)
+    assert argv(script(text.replace("$", "$$"))) == words
+    assert argv(container({"command": ["vllm", "serve", *(word.replace("$", "$$") for word in words)]})) == words
+
+
+@given(WORDS, SHELLS, st.sampled_from(["", "exec ", "cd /tmp && exec ", "# start\nnohup ", "A=b tini -- "]))
+def test_quoted_words_come_back_from_any_shell(words: list[str], shell: list[str], before: str) -> None:
+    """Whatever starts the shell, and whatever stands before."""
+    assert argv(container({"command": [*shell, before + "vllm serve " + shlex.join(words) + "\n"]})) == words
+
+
+@given(WORDS)
+def test_words_quoted_twice_come_back(words: list[str]) -> None:
+    """A shell in a shell."""
+    inner = "exec vllm serve " + shlex.join(words)
+    assert argv(script("exec bash -c " + shlex.quote(inner))) == words
+
+
+@given(WORDS)
+def test_words_behind_a_script_come_back_from_its_parameters(words: list[str]) -> None:
+    """`"$@"`, an array, and a function's parameters."""
+    assert argv(script('exec vllm serve "$@"', "--", *words)) == words
+    assert argv(script('A=("$@"); vllm serve "${A[@]}"', "--", *words)) == words
+    assert argv(script('run() { vllm serve "$@"; }; run "$@"', "--", *words)) == words
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20))
+def test_a_variables_value_comes_back_between_quotes(value: str) -> None:
+    """Of a container's env, whatever stands in it; `$(` and `$$` are Kubernetes'."""
+    kept = value.replace("$", "")
+    assert argv(script('vllm serve "$V" "${V}" "${V:-d}" x"$V"', V=kept)) == [kept, kept, kept or "d", f"x{kept}"]

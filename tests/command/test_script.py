@@ -129,6 +129,28 @@ A="x"; A+=" y"; vllm serve m $A "$A"
 ---
 vllm serve m "${M:-"nested $TP"}" "${OTHER:-"nested $TP"}" "${OTHER:-'q'}" ${OTHER:-'q r'} "a${OTHER:- b }c"
 ---
+bash <<'END'
+vllm serve m --here "a b"
+END
+---
+cat <<END | bash
+vllm serve $M --piped
+END
+---
+bash -s -- one "t w o" <<'END'
+vllm serve m "$1" "$2"
+END
+---
+bash <<< "vllm serve m --string '$TP'"
+---
+echo "vllm serve m --echoed" | sh
+---
+read -ra A <<< "--a 1 --b"; vllm serve m "${A[@]}"
+---
+exec "$(command -v vllm)" serve m --found
+---
+V=$(which vllm); $V serve m --which
+---
 vllm serve "${M} $0 $@ end" "$#" "${1:-none}" "${@:2}" "$*"
 """
 CASES = SCRIPTS.strip("\n").split("\n---\n")

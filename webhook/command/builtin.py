@@ -65,6 +65,12 @@ def _source(shell: Shell, argv: list[Value]) -> Status:
 
 
 def _read(shell: Shell, argv: list[Value]) -> Status:
+    texts = [text_of(word) for word in argv]
+    if shell.stdin is not None and len(texts) == 2 and texts[0] in ("-a", "-ra", "-ar") and texts[1].isidentifier():
+        words = shell.stdin.partition("\n")[0].split()
+        shell.spend(2 * len(words))
+        shell.state.variables[texts[1]] = [literal(word) for word in words]
+        return "likely"
     for word in argv:
         name = text_of(word)
         if name.isidentifier():

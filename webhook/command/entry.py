@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from webhook.command.word import Value, literal, text_of
+from webhook.command.word import Value, literal, mystery, text_of
 
 Argv = Sequence[Value]
 
@@ -47,6 +47,7 @@ class Unknown:
 Start = Serve | Join | Script | Unknown
 
 _MODULES = re.compile(r"vllm(_\w+)?\.entrypoints\.(\w+\.)*(api_server|run_batch|grpc_server|serve)")
+_MODULE_FILES = re.compile(r"(?:.*/)?(vllm/entrypoints/(?:\w+/)*(?:api_server|run_batch|grpc_server))\.py")
 _WRAPPING_MODULES = frozenset({"vllm_tgis_adapter", "dynamo.vllm", "huggingfaceserver"})
 """Modules that take vLLM's flags and some of their own."""
 
@@ -66,6 +67,8 @@ _WRAPPERS = frozenset(
 """Programs that start the program they are given."""
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
+A_SHELL = "a shell"
+"""A shell that reads its script from its input."""
 _NEAR = 64
 """How many words a wrapper's own options may take."""
 _NOT_SERVING = frozenset({"bench", "chat", "complete", "collect-env", "launch"})
@@ -130,9 +133,31 @@ def _plain(argv: Argv) -> Start | None:
         return _leader_script(argv)
     if name == "dynamo" and "serve" in texts[1:2]:
         return _dynamo_serve(argv)
+    if name in ("su", "runuser", "script"):
+        return _login(argv)
+    if name == "xargs":
+        return _xargs(argv)
     if texts[0] == "-m":
         found = _module(argv[1:])
         return found if isinstance(found, Serve) else None
+    return None
+
+
+def _login(argv: Argv) -> Start | None:
+    """`su USER -c SCRIPT`, `script -c SCRIPT FILE`, `runuser -u USER -- COMMAND`."""
+    texts = [text_of(word) for word in argv[:_NEAR]]
+    flag = next((n for n, text in enumerate(texts) if re.fullmatch(r"-[a-z]*c|--(session-)?command", text)), None)
+    if flag is not None and flag + 1 < len(argv):
+        return Script(argv[flag + 1], None, None, ())
+    return start(argv[texts.index("--") + 1 :]) if "--" in texts[1:-1] else None
+
+
+def _xargs(argv: Argv) -> Start | None:
+    """`… | xargs COMMAND`: with further words, which nobody knows."""
+    for index in range(1, min(len(argv), _NEAR)):
+        found = _plain(argv[index:])
+        if isinstance(found, Serve):
+            return replace(found, words=(*found.words, mystery("", "xargs adds what it reads")))
     return None
 
 
@@ -161,9 +186,13 @@ def _python(argv: Argv) -> Start | None:
         elif text.startswith("-") and text != "-":
             if text.startswith("-m") and len(text) > 2:
                 return _module([literal(text[2:]), *argv[index + 1 :]])
+            if re.fullmatch(r"-[A-Za-z]+m", text):
+                return _module(argv[index + 1 :])
             index += 1
         elif _name(argv[index]) == "vllm":
             return _cli(argv[index:])
+        elif (file := _MODULE_FILES.fullmatch(text)) is not None:
+            return _module([literal(file[1].replace("/", ".")), *argv[index + 1 :]])
         else:
             return Unknown(text, tuple(argv[index + 1 :]))
     return Unknown("python", ())
@@ -194,7 +223,7 @@ def _module_later(argv: Argv) -> Start | None:
 
 def _shell(argv: Argv) -> Start:
     """`sh -c SCRIPT $0 $1 …`, `bash FILE …`."""
-    script = False
+    script = reads = False
     index = 1
     while index < len(argv):
         text = text_of(argv[index])
@@ -205,14 +234,15 @@ def _shell(argv: Argv) -> Start:
             break
         if not text.startswith("--"):
             script = script or "c" in text
+            reads = reads or "s" in text
             if text.endswith(("o", "O")):  # -o pipefail, -euo pipefail
                 index += 1
         elif text in ("--rcfile", "--init-file"):
             index += 1
         index += 1
     rest = tuple(argv[index:])
-    if not rest:
-        return Unknown("a shell", ())
+    if not rest or (reads and not script):
+        return Unknown(A_SHELL, rest)
     if script:
         return Script(rest[0], None, rest[1] if len(rest) > 1 else None, rest[2:])
     if _LEADER_SCRIPTS.fullmatch(_name(rest[0])):

@@ -44,6 +44,34 @@ def written(shell: Shell, node: Node, body: Node) -> tuple[str, str, bool] | Non
     return None
 
 
+def given(shell: Shell, node: Node) -> str | None:
+    """What a statement's redirections let it read: `<<EOF`, `<<< text`, `< file`."""
+    for redirect in node.children_by_field_name("redirect"):
+        if redirect.type == "heredoc_redirect":
+            return heredoc_text(shell, redirect)
+        words = [child for child in redirect.children if child.is_named]
+        if redirect.type == "herestring_redirect" and words:
+            text = known(shell.words.scalar(words[-1]))
+            return None if text is None else f"{text}\n"
+        if redirect.type == "file_redirect" and redirect.children[0].type == "<" and words:
+            path = known(shell.words.scalar(words[-1]))
+            return shell.file(path) if path else None
+    return None
+
+
+def plain(shell: Shell, node: Node) -> str | None:
+    """What a command writes to its output, where that is plain; None where it would have to be run."""
+    if node.type != "command":
+        return None
+    words = shell.argv(node)
+    argv = [text for word in words if (text := known(word)) is not None]
+    if len(argv) < len(words) or not argv:
+        return None
+    if argv[0] in ("echo", "printf"):
+        return _echo(argv)
+    return shell.file(argv[1]) if argv[0] == "cat" and len(argv) == 2 else None
+
+
 def heredoc_text(shell: Shell, node: Node) -> str:
     """The text of a here-document."""
     start = next((source(c) for c in node.children if c.type == "heredoc_start"), "")
@@ -92,6 +120,8 @@ def substitute(shell: Shell, node: Node) -> Value | None:
     if texts[:1] == ["cat"] and len(texts) == 2 and texts[1]:
         text = shell.file(texts[1])
         return literal(text.rstrip("\n")) if text is not None else None
+    if texts[:1] in (["which"], ["command"], ["type"]) and texts[-1] and not texts[-1].startswith("-"):
+        return literal(texts[-1]) if len(texts) == 2 + (texts[0] != "which") else None  # the path of that program
     if texts[:1] == ["echo"] and not any(t is not None and t.startswith("-") for t in texts[1:2]):
         pieces: list[Piece] = []
         for position, word in enumerate(argv[1:]):

@@ -48,6 +48,8 @@ class Shell:
         self.visit = visit
         self.environment: dict[str, Value] = {}
         """The environment of the command that is being visited."""
+        self.stdin: str | None = None
+        """What the next command can read, where that is plain: a here-document, what `echo` writes into the pipe."""
         self.exec = False
         """The command that is being visited replaces the shell."""
         self._tail: tree.Tail | None = None
@@ -182,6 +184,7 @@ class Shell:
 
     def _pipeline(self, node: Node) -> Status:
         status: Status = "likely"
+        before = self.stdin
         for child in node.children:
             if child.is_named and child.type != "comment":
                 self.detached += 1
@@ -189,6 +192,8 @@ class Shell:
                     status = self.statement(child)
                 finally:
                     self.detached -= 1
+                self.stdin = output.plain(self, child)
+        self.stdin = before
         return "maybe" if status in ("yes", "no") else status
 
     def _subshell(self, node: Node) -> Status:
@@ -263,6 +268,14 @@ class Shell:
             text = (self.state.files.get(path, "") if append else "") + text
             self.spend(len(text) // 16)
             self.state.files[path] = text[: 2 * tree.SIZE]
+        before, self.stdin = self.stdin, output.given(self, node) or self.stdin
+        try:
+            return self._with_input(node, body, alone)
+        finally:
+            self.stdin = before
+
+    def _with_input(self, node: Node, body: Node, alone: bool) -> Status:
+        """A redirected statement, its input and output known."""
         if body.type == "command":
             # `vllm serve m 2>&1 --flag`: the grammar takes the words after a redirection for further destinations.
             redirects = [r for r in node.children_by_field_name("redirect") if r.type == "file_redirect"]
@@ -310,7 +323,11 @@ class Shell:
         if not argv:
             self.state.variables.update(prefix)
             return "yes"
-        return self.invoke(argv, prefix, alone)
+        before, self.stdin = self.stdin, output.given(self, node) or self.stdin
+        try:
+            return self.invoke(argv, prefix, alone)
+        finally:
+            self.stdin = before
 
     def invoke(self, argv: list[Value], prefix: dict[str, Value], alone: bool = False) -> Status:
         """One simple command: a function, a builtin, or a program."""

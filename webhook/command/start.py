@@ -251,7 +251,17 @@ class _Resolver:
             pass
         if seen.guess is not None:
             return seen.guess
+        if inline and zero is not None and len(text.split()) == 1:
+            return self._split(text, positional, zero)
         return self._worker(scripted=True) if seen.joined else None
+
+    def _split(self, text: str, positional: list[Value], zero: Value) -> Command | None:
+        """`sh -c vllm serve MODEL`: the script is its first word alone, and what is meant is clear."""
+        found = self._started([literal(text.strip(), self.script_path), zero, *positional])
+        if found is None or found.entry == "worker":
+            return None
+        lost = words_of([zero, *positional], self.path)
+        return replace(found, lost=lost, guessed=f"the script of sh -c is {text.strip()!r} alone, and the rest is lost")
 
     def _visit(self, argv: list[Value], sh: Shell, seen: _Seen) -> None:
         """One command of a script."""
@@ -276,6 +286,9 @@ class _Resolver:
                 sh.child(started.positional, started.zero).run(text)
             elif started.file is not None:
                 self._maybe(text_of(started.file), started.positional, sh, seen)
+        elif started.program == entry.A_SHELL:
+            if sh.stdin is not None:
+                sh.child(started.words).run(sh.stdin)
         else:
             text = sh.file(started.program) if started.program else None
             if text is not None and not started.program.endswith(".py"):
