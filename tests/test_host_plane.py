@@ -443,3 +443,32 @@ def test_a_key_from_a_secret_hides_no_other_argument() -> None:
     pod = spec(args, gpus=2, limits={"memory": "64Gi"}, env=env)
 
     assert modes(deployment(pod))["shm-missing"] == "deny"
+
+
+@pytest.mark.parametrize(
+    ("sides", "mode"),
+    [
+        ({"limits": {"memory": 64}}, "deny"),
+        ({"limits": {"memory": "64Gi"}, "requests": {"memory": 64}}, "warn"),
+        ({"limits": {"memory": "64Gi"}, "requests": {"memory": "64GB"}}, "deny"),
+    ],
+)
+def test_a_request_of_a_few_bytes_runs(sides: dict[str, Any], mode: str) -> None:
+    assert modes(deployment(spec([M8, "--max-model-len", "4096"], **sides)))["quantity-suspicious"] == mode
+
+
+@pytest.mark.parametrize(
+    ("variable", "found"),
+    [
+        ({"value": "secret"}, True),
+        ({"value": ""}, False),
+        ({"valueFrom": {"secretKeyRef": {"name": "vllm", "key": "key"}}}, True),
+        ({"valueFrom": {"secretKeyRef": {"name": "vllm", "key": "key", "optional": True}}}, False),
+    ],
+)
+def test_a_key_in_the_environment(variable: dict[str, Any], found: bool) -> None:
+    env = [{"name": "VLLM_API_KEY", **variable}]
+    pod = spec([M8, "--max-model-len", "4096"], limits={"memory": "32Gi"}, env=env)
+    pod["containers"][0]["startupProbe"] = {"httpGet": {"port": 8000, "path": "/v1/models"}, "failureThreshold": 120}
+
+    assert ("probe-wrong-path" in modes(deployment(pod))) is found

@@ -7,6 +7,7 @@ from typing import Any
 
 from webhook.engine import Engine
 from webhook.patch import Edit
+from webhook.path import FieldPath
 from webhook.rule import Certainty, Finding, Rule
 from webhook.rules import _probe
 
@@ -82,13 +83,21 @@ def _path(engine: Engine, name: str, asked: Mapping[str, Any], certainty: Certai
 
 def _locked(engine: Engine, path: str, asked: Mapping[str, Any]) -> str | None:
     """Why vLLM answers 401: a key is asked for, and the probe brings none."""
-    env = engine.field("env")
-    names = {one.get("name") for one in (env if isinstance(env, list) else ()) if isinstance(one, Mapping)}
-    keyed = engine.args.get("api_key") or "api_key" in engine.args.unresolved or "VLLM_API_KEY" in names
-    headers = asked.get("httpHeaders")
-    if not keyed or not path.startswith("/v1") or headers:
+    if not path.startswith("/v1") or asked.get("httpHeaders"):
         return None
-    return "with an API key vLLM answers 401 there"
+    return "with an API key vLLM answers 401 there" if _keyed(engine) else None
+
+
+def _keyed(engine: Engine) -> bool:
+    """`--api-key`, or a VLLM_API_KEY that is not empty and not from a Secret that need not exist."""
+    if engine.args.get("api_key") or "api_key" in engine.args.unresolved:
+        return True
+    listed = engine.field("env")
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, Mapping) and one.get("name") == "VLLM_API_KEY":
+            source = FieldPath(("valueFrom", "secretKeyRef")).get(one)
+            return bool(one.get("value") or (isinstance(source, Mapping) and source.get("optional") is not True))
+    return False
 
 
 def _scheme(engine: Engine, name: str, asked: Mapping[str, Any], certainty: Certainty) -> Iterator[Finding]:

@@ -38,18 +38,20 @@ class QuantitySuspicious(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain: nothing runs in a megabyte."""
+        """Certain: nothing runs in a megabyte, and no node has thousands of cores. With a request of a few bytes, or a
+        volume that may not be needed, it runs: likely a slip."""
         for side in ("limits", "requests"):
             for name in (*_BYTES, "cpu"):
                 given = engine.field("resources", side, name)
-                yield from _judged(engine.at("resources", side, name), name, given)
+                yield from _judged(engine.at("resources", side, name), name, given, fatal=side == "limits")
         mount = engine.shm.mount
         if mount is not None and mount.empty_dir:
             where = mount.at.join("emptyDir", "sizeLimit")
-            yield from _judged(where, "sizeLimit", mount.empty_dir.get("sizeLimit"))
+            yield from _judged(where, "sizeLimit", mount.empty_dir.get("sizeLimit"), fatal=False)
 
 
-def _judged(path: FieldPath, name: str, given: object) -> Iterator[Finding]:
+def _judged(path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:
+    """`fatal`: a container with so little does not start."""
     if given is None or isinstance(given, bool | dict | list):
         return
     text = str(given)
@@ -72,6 +74,7 @@ def _judged(path: FieldPath, name: str, given: object) -> Iterator[Finding]:
         yield Finding(
             path=path,
             message=f"{name} {text!r} is {human(size).replace(' B', ' bytes') if size > 1 else 'one byte at most'}",
+            certainty="certain" if fatal else "likely",
             suggestions=(f"{name}: {meant or quantity(size << 30)}",),
         )
 

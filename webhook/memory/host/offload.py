@@ -13,6 +13,11 @@ from webhook.release import Release
 IN_SHM = Release(0, 27)
 """From here native KV offload is one file in /dev/shm (v1/kv_offload, `vllm_offload_<engine>.mmap`)."""
 
+LAYERS = 0.6
+"""The share of a rank's weights that is at least in its layers: embeddings and head are not offloaded."""
+LAZY = 0.2
+"""The share of its buffer that LMCache's lazy allocator takes at first."""
+
 
 def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Line:
     """V0 pins `--swap-space` (4 GiB) a GPU at start; V1 allocates none."""
@@ -39,9 +44,10 @@ def weights(args: EngineArgs, ranks: int, per_rank: float | None) -> Line:
         return Line(0, 0, 0, 0)
     each = min(wished, int(0.95 * per_rank)) if per_rank else wished
     size = each * ranks
+    least = min(wished, int(LAYERS * per_rank)) * ranks if per_rank else 0
     return Line(
-        size if per_rank else 0,
-        size,
+        least,
+        max(least, int(0.9 * size)),
         int(1.3 * size),
         2 * size,
         f"{human(each)} × {ranks} rank{'s' if ranks > 1 else ''}, pinned",
@@ -70,7 +76,7 @@ def kv_cache(
     if connector.startswith("LMCacheConnector") and env.get("LMCACHE_LOCAL_CPU", "True").lower() not in ("false", "0"):
         given = _float(env.get("LMCACHE_MAX_LOCAL_CPU_SIZE"))
         each = int((given if given is not None else 5.0) * GI)
-        floor = int(0.9 * each * ranks) if given is not None else 0
+        floor = int(LAZY * each * ranks) if given is not None else 0
         return Line(floor, int(0.9 * each * ranks), each * ranks, each * ranks,
                     f"LMCache {human(each)} × {ranks} workers, pinned", "LMCache v1/config.py"), 0  # fmt: skip
     return Line(0, 0, 0, 0), 0
