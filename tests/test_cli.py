@@ -316,3 +316,13 @@ def test_fix_of_standard_input_writes_standard_output(run: Run) -> None:
 
 def test_a_folder_without_manifests_is_a_usage_error(run: Run, tmp_path: Path) -> None:
     assert run("check", str(tmp_path))[0] == 2
+
+
+def test_fix_can_be_narrowed_to_a_rule(run: Run) -> None:
+    bad = str(ROOT / "tests" / "rules" / "gpu-request-without-limit" / "bad.yaml")
+
+    assert "nvidia.com/gpu" in run("fix", "--rule", "gpu-request-without-limit", bad)[1]
+    assert run("fix", "--rule", "shm-missing", bad) == (0, "", "")
+    code, _, err = run("fix", "--rule", "shm-is-missing", bad)
+    assert code == 2
+    assert "--rule shm-is-missing: there is no such rule" in err

@@ -96,7 +96,7 @@ def other_sizes(engine: Engine, found: Count) -> tuple[str, ...]:
     """The tensor-parallel size that would take exactly the GPUs that are there."""
     size = parallel.size(engine.args, "tensor_parallel_size")
     rest = found.needed // size
-    if found.pods > 1 or found.have < rest or found.have % rest:
+    if found.pods > 1 or _over_nodes(engine) or found.have < rest or found.have % rest:
         return ()
     tp, model = found.have // rest, engine.model.value if engine.model else None
     return (f"--tensor-parallel-size {tp}",) if model is None or divisible(model, tp) else ()

@@ -1,0 +1,129 @@
+"""The Pods that serve a model together, and the GPUs that they have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from webhook import group, manifest, workload
+from webhook.companions import Companions
+from webhook.facts import Facts
+from webhook.lint import lint
+from webhook.policy import builtin
+
+POD = "{containers: [{name: vllm, resources: {limits: {nvidia.com/gpu: 8}}}]}"
+CPU = "{containers: [{name: ray, resources: {limits: {cpu: 8}}}]}"
+LWS = "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nspec: {{leaderWorkerTemplate: {{{}}}}}"
+RAY = "apiVersion: ray.io/v1\nkind: RayCluster\nspec: {{headGroupSpec: {head}, workerGroupSpecs: [{worker}]}}"
+
+
+def of(text: str, index: int = 0) -> tuple[int, int] | None:
+    """Pods and GPUs of the group of one of the templates of an object."""
+    (document,) = manifest.read(text, "x.yaml").documents
+    one = workload.find(document.object)[index]
+    found = group.of(one, one.containers[0])
+    return (found.pods, found.gpus) if found else None
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "wanted"),
+    [
+        (f"apiVersion: v1\nkind: Pod\nspec: {POD}", 0, (1, 8)),
+        (LWS.format(f"workerTemplate: {{spec: {POD}}}"), 0, (1, 8)),
+        (LWS.format(f"size: 4, workerTemplate: {{spec: {POD}}}"), 0, (4, 32)),
+        (LWS.format(f"size: 4, leaderTemplate: {{spec: {POD}}}, workerTemplate: {{spec: {POD}}}"), 0, (4, 32)),
+        (LWS.format(f"size: 4, leaderTemplate: {{spec: {POD}}}, workerTemplate: {{spec: {CPU}}}"), 0, (4, 8)),
+        # the leader is judged, not its workers
+        (LWS.format(f"size: 4, leaderTemplate: {{spec: {POD}}}, workerTemplate: {{spec: {POD}}}"), 1, None),
+        (LWS.format(f"size: '{{{{N}}}}', workerTemplate: {{spec: {POD}}}"), 0, None),
+        (LWS.format(f"size: 2, workerTemplate: {{spec: {POD.replace('8', 'x')}}}"), 0, None),
+        (
+            "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\n"
+            f"spec: {{predictor: {{containers: {POD[13:-1]}, workerSpec: {{pipelineParallelSize: 2, {POD[1:]}}}}}",
+            0,
+            (2, 16),
+        ),
+        (
+            "apiVersion: serving.kserve.io/v1alpha1\nkind: LLMInferenceService\n"
+            "spec: {model: {uri: 'hf://a/b', name: b}, parallelism: {data: 16, dataLocal: 8}, "
+            f"template: {POD.replace('vllm', 'main')}, worker: {POD.replace('vllm', 'main')}}}",
+            0,
+            (2, 16),
+        ),
+        (
+            "apiVersion: orchestration.aibrix.ai/v1alpha1\nkind: StormService\n"
+            f"spec: {{template: {{spec: {{roles: [{{podGroupSize: 2, template: {{spec: {POD}}}}}]}}}}}}",
+            0,
+            (2, 16),
+        ),
+    ],
+)
+def test_a_group(text: str, index: int, wanted: Any) -> None:
+    assert of(text, index) == wanted
+
+
+@pytest.mark.parametrize(
+    ("head", "worker", "wanted"),
+    [
+        (f"{{template: {{spec: {POD}}}}}", f"{{replicas: 1, template: {{spec: {POD}}}}}", (2, 16)),
+        (f"{{template: {{spec: {CPU}}}}}", f"{{replicas: 2, numOfHosts: 2, template: {{spec: {POD}}}}}", (5, 32)),
+        # the most that the autoscaler may make, and what Ray is told instead of what is there
+        (f"{{template: {{spec: {CPU}}}}}", f"{{replicas: 0, maxReplicas: 2, template: {{spec: {POD}}}}}", (3, 16)),
+        (
+            f"{{rayStartParams: {{num-gpus: '0'}}, template: {{spec: {POD}}}}}",
+            f"{{replicas: 1, template: {{spec: {POD}}}}}",
+            (2, 8),
+        ),
+        (f"{{template: {{spec: {POD}}}}}", f"{{template: {{spec: {POD}}}}}", None),
+        (f"{{template: {{spec: {CPU}}}}}", f"{{replicas: 1, template: {{spec: {CPU}}}}}", None),
+    ],
+)
+def test_a_ray_cluster_counts_as_one(head: str, worker: str, wanted: Any) -> None:
+    assert of(RAY.format(head=head, worker=worker)) == wanted
+
+
+SERVE = """
+apiVersion: {api}
+kind: {kind}
+metadata: {{name: llama, namespace: chat}}
+spec:
+  template:
+    spec:
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:{tag}
+        command: {command}
+        resources: {{limits: {{nvidia.com/gpu: 8, memory: 500Gi}}}}
+"""
+
+
+def modes(text: str) -> dict[str, str]:
+    """Rule → mode, of what is found about the number of GPUs."""
+    documents = manifest.read(text, "x.yaml").documents
+    facts = Facts(companions=Companions(tuple(one.object for one in documents)))
+    reports = [lint(document.object, builtin(), facts, where="check") for document in documents]
+    assert not [error for report in reports for error in report.errors]
+    found = [one for report in reports for one in report.findings]
+    return {one.rule: one.mode for one in found if one.rule in ("gpu-count-mismatch", "gpu-idle")}
+
+
+@pytest.mark.parametrize(
+    ("command", "tag", "wanted"),
+    [
+        ("[vllm, serve, Qwen/Qwen3-32B, -tp, '8']", "v0.27.1", {}),
+        ("[vllm, serve, Qwen/Qwen3-32B, -tp, '8', -pp, '2']", "v0.27.1", {"gpu-count-mismatch": "deny"}),
+        # another Deployment may join as a worker
+        ("[vllm, serve, Qwen/Qwen3-32B, -tp, '8', -pp, '2', --distributed-executor-backend, ray]", "v0.27.1", {}),
+        ("[sh, -c, 'ray start --head; vllm serve Qwen/Qwen3-32B -tp 8 -pp 2']", "v0.10.0", {}),
+        # each of the nodes takes its part
+        ("[vllm, serve, Qwen/Qwen3-32B, -tp, '8', -pp, '2', --nnodes, '2']", "v0.27.1", {}),
+        ("[vllm, serve, Qwen/Qwen3-32B, -tp, '8', --nnodes, '2']", "v0.27.1", {"gpu-idle": "warn"}),
+        ("[vllm, serve, Qwen/Qwen3-32B, -tp, '8', -pp, '4', --nnodes, '2']", "v0.27.1", {"gpu-count-mismatch": "warn"}),
+        ("[vllm, serve, Qwen/Qwen3-32B, -tp, '4', -dp, '2']", "v0.27.1", {}),
+        ("[vllm, serve, Qwen/Qwen3-32B, -tp, '4', --config, /etc/vllm.yaml]", "v0.27.1", {}),
+        ("[vllm, serve, Qwen/Qwen3-32B, -tp, $(TP)]", "v0.27.1", {}),
+    ],
+)
+def test_the_gpus_of_a_deployment(command: str, tag: str, wanted: dict[str, str]) -> None:
+    assert modes(SERVE.format(api="apps/v1", kind="Deployment", command=command, tag=tag)) == wanted
