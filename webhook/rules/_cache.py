@@ -151,16 +151,30 @@ def _kind(engine: Engine, volume: JSON) -> tuple[str, JSON]:
         if key == "name" or not isinstance(inner, Mapping):
             continue
         if key == "persistentVolumeClaim":
-            claim = engine.facts.companions.claim(engine.workload, str(inner.get("claimName")))
-            if claim is not None:
-                return "claim", {**claim, "readOnly": inner.get("readOnly")}
-            return "claim", inner
+            return "claim", {
+                **(_claim(engine, str(inner.get("claimName"))) or inner),
+                "readOnly": inner.get("readOnly"),
+            }
         if key == "ephemeral":
             return "ephemeral", _mapping(inner.get("volumeClaimTemplate"))
         if key in ("configMap", "secret", "downwardAPI", "projected"):
             return "config", inner
         return (key if key in ("emptyDir", "hostPath", "image") else "other"), inner
     return "emptyDir", {}  # Kubernetes' default where a volume says nothing
+
+
+def _claim(engine: Engine, name: str) -> JSON | None:
+    """The claim of that name, from the input or as the cluster has it; None where neither is known."""
+    found = engine.facts.companions.claim(engine.workload, name)
+    live = (
+        engine.facts.cluster.get("persistentvolumeclaims", engine.workload.namespace, name)
+        if engine.facts.cluster
+        else None
+    )
+    if found is None and live is not None:
+        status = {"capacity": _mapping(live.get("capacity"))}
+        found = {**live, "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "status": status}
+    return found
 
 
 def _template(engine: Engine, name: str) -> tuple[str, JSON]:

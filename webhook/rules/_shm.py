@@ -51,7 +51,7 @@ def add(engine: Engine, size: int) -> tuple[Edit, ...]:
         empty = volume.get("emptyDir")
         if isinstance(empty, dict) and empty.get("medium") == "Memory" and not _used(engine, volume.get("name")):
             return (Edit(mounted, {"name": volume.get("name"), "mountPath": SHM}, "append"),)
-    taken = {volume.get("name") for volume in volumes}
+    taken = {str(volume.get("name")) for volume in volumes}
     own = f"dshm-{engine.container.name}"
     first = engine.workload.containers[:1] == (engine.container,)
     names = (*(("dshm",) if first else ()), own, *(f"{own}-{n}" for n in range(99)))

@@ -51,12 +51,12 @@ def _kserve(engine: Engine) -> Iterator[Finding]:
     predictor = FieldPath(("spec", "predictor"))
     listed = (predictor / "autoScaling" / "metrics").get(engine.workload.object)
     named = [
-        (FieldPath(("resource", "name")).get(one), predictor.join("autoScaling", "metrics", index))
+        (str(FieldPath(("resource", "name")).get(one)), predictor.join("autoScaling", "metrics", index))
         for index, one in enumerate(listed if isinstance(listed, list) else ())
         if isinstance(one, Mapping)
     ]
     if not named:
-        named = [((predictor / "scaleMetric").get(engine.workload.object), predictor / "scaleMetric")]
+        named = [(str((predictor / "scaleMetric").get(engine.workload.object)), predictor / "scaleMetric")]
     if all(name in _HOST for name, _ in named):
         name, path = named[0]
         yield Finding(

@@ -68,7 +68,7 @@ def _told(engine: Engine) -> bool:
 def _may_be_there(engine: Engine) -> bool:
     """A volume may hold the checkpoint, or the login's file."""
     mounts, volumes = engine.field("volumeMounts"), engine.pod("volumes")
-    mounted = {one.get("name") for one in (mounts if isinstance(mounts, list) else ()) if isinstance(one, Mapping)}
+    mounted = {str(one.get("name")) for one in (mounts if isinstance(mounts, list) else ()) if isinstance(one, Mapping)}
     return any(
         isinstance(one, Mapping) and one.get("name") in mounted and not any(kind in one for kind in TRANSIENT)
         for one in (volumes if isinstance(volumes, list) else ())

@@ -35,7 +35,8 @@ class ReadWriteOnceWithReplicas(Rule):
         if pods is None or pods < 2 or engine.container.init:
             return
         for volume in _cache.volumes(engine):
-            modes = set(FieldPath(("spec", "accessModes")).get(volume.spec) or ()) if volume.known else set()
+            said = FieldPath(("spec", "accessModes")).get(volume.spec) if volume.known else None
+            modes = set(map(str, said)) if isinstance(said, list) else set()
             if volume.kind != "claim" or not modes or not modes <= _ONE_NODE:
                 continue
             alone = modes == {"ReadWriteOncePod"}

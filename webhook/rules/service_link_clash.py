@@ -42,7 +42,7 @@ class ServiceLinkClash(Rule):
         if engine.pod("enableServiceLinks") is False or engine.command.entry == "worker":
             return
         own = engine.field("env")
-        named = {one.get("name") for one in own if isinstance(one, dict)} if isinstance(own, list) else set()
+        named = {str(one.get("name")) for one in own if isinstance(one, dict)} if isinstance(own, list) else set()
         for name, service in engine.facts.companions.addresses(engine.workload):
             variable = f"{name.upper().replace('-', '_')}_PORT"
             if variable not in PORTS or variable in named or variable in engine.command.env:
