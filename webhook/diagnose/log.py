@@ -28,7 +28,7 @@ _LOADED = re.compile(r"Loading (?:model )?weights took|Model loading took|GPU KV
 _AGAIN = re.compile(r"\b[Rr]etrying\b|\b[Rr]etry \d|will retry|thrown while requesting|attempt \d+ (?:of|/)", re.ASCII)
 _QUOTED = re.compile(
     r"Received request|[\"']?\b(?:prompt|messages|content|role|query|question|"
-    r"completion)\b[\"']?\s*[:=]\s*[\"'\[{]|Added request|\buser(?: (?:said|asked|message))?:|^\s*>|"
+    r"completion)\b[\"']?\s*[:=]\s*[\"'\[{]|Added request|\buser(?: (?:said|asked|message))?:|"
     r"\bGET /|\bPOST /|Output: |output_text"
 )
 """What a user of the model wrote, or the model answered: no word of ours."""
@@ -43,6 +43,10 @@ _FOLLOWS = re.compile(
     r"[Ee]ngine core initialization failed|EngineDeadError: |[Ee]ngine process failed to start|died unexpectedly"
 )
 """What says that something failed, and not what: shown where nothing else is left of the log."""
+_TOLD = re.compile(
+    r"received signal=SIG|shutdown triggered|^INFO: +Shutting down|Shutting down FastAPI|Gracefully stopping"
+)
+"""SIGTERM arrived."""
 _WORDS = re.compile(r"oom|OOM|[Mm]emory|nodes are|[Pp]ull|Multi-Attach|probe, will|space|storage")
 """Every text that counts at any level has one of these: most lines of a long log are healthy."""
 CONTEXT = 120
@@ -67,11 +71,14 @@ def read(lines: Sequence[Line]) -> LogReading:
     alive = [index for index, line in enumerate(lines) if _ALIVE.search(line.text) and line.level in (None, "info")]
     dead = [index for index, line in enumerate(lines) if _ends(line)]
     loaded = [index for index, line in enumerate(lines) if line.level == "info" and _LOADED.search(line.text)]
+    stopped = _stopped(lines, alive, dead)
     found: list[tuple[int, Compiled]] = []
     error: Line | None = None
     cascade: Line | None = None
     for index, line in enumerate(lines):
         hit = _hit(lines, index)
+        if index > stopped and (hit is None or hit.signature.weak):
+            continue  # what a process says that was told to end
         if hit is not None and hit.signature.weak and error is not None:
             continue  # what an error that nobody knows brought about
         if hit is not None:
@@ -90,6 +97,15 @@ def read(lines: Sequence[Line]) -> LogReading:
     weak = [one for one in sightings if one.signature.weak]
     ends_dead = bool(dead) and (not alive or dead[-1] > alive[-1])
     return LogReading((*strong, *weak), None if found else error or cascade, bool(alive) and not ends_dead)
+
+
+def _stopped(lines: Sequence[Line], alive: Sequence[int], dead: Sequence[int]) -> int:
+    """Where vLLM, well until then, was told to end; past the last line where it was not."""
+    for index, line in enumerate(lines):
+        if alive and index > alive[0] and line.level in (None, "info") and _TOLD.search(line.text):
+            failed = any(at < index and lines[at].level in (None, "error") for at in dead)
+            return len(lines) if failed else index
+    return len(lines)
 
 
 def _ends(line: Line) -> bool:

@@ -384,7 +384,8 @@ CAUSES = (
                 unless=r"libcuda\.so|No module named '?vllm\b",
             ),
             Signature(
-                r"Segmentation fault|Segfault encountered|SIGSEGV|Illegal instruction",
+                r"Segmentation fault|Segfault encountered|SIGSEGV|Illegal instruction|"
+                r"'(?:EngineCore|Worker|VllmWorker)[\w-]*': -(?:4|11)\b|exit code:? -(?:4|11)\b",
                 "Linux, signals 11 and 4; vLLM's stack trace handler",
                 weak=True,
             ),

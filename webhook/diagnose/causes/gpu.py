@@ -220,6 +220,7 @@ CAUSES = (
                 r"[Gg][Pp][Uu] (?:is lost|has fallen off the bus)|NVRM: Xid",
                 "CUDA runtime API error strings; NVIDIA kernel module",
             ),
+            Signature(r"Memory access fault by GPU", "ROCm runtime"),
             Signature(
                 r"[Cc]uda failure (?:\d+ )?'(?:unspecified launch|an illegal|uncorrectable|unknown error)",
                 "NCCL src/include/checks.h",

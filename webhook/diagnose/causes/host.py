@@ -144,7 +144,7 @@ CAUSES = (
                 "0.27–0.33",
             ),
             Signature(
-                r"Error while creating shared memory segment|ncclShmOpen|"
+                r"Error while creating shared memory segment|ncclShmOpen|failed to extend /dev/shm|"
                 r"NCCL WARN Call to (?:posix_fallocate|ftruncate|shm_open) failed|"
                 r"NCCL WARN .*(?:shared memory|/dev/shm).*No space left",
                 "NCCL src/misc/shmutils.cc",
