@@ -289,7 +289,7 @@ def test_a_policy_says_how_much_of_a_gpu_is_free(pod: JSONDict, container: JSOND
     finding = of(lint(pod, policy("assume: {freeGpuMemory: 0.9}"), Facts()), "gpu-memory-utilization-too-high")
 
     assert finding.mode == "warn"
-    assert "more than the 0.9 of the GPU's memory that is free" in finding.finding.message
+    assert "more of the GPU than the 0.9 that are free" in finding.finding.message
     assert not lint(pod, policy("assume: {freeGpuMemory: 0.95}"), Facts()).findings
 
 

@@ -150,3 +150,33 @@ def test_lint_tells_of_exceptions_that_end(tmp_path: Path, capsys: Capture) -> N
 
     assert main(["policy", "lint", str(path)]) == 0
     assert capsys.readouterr().err == f"{path}:6: expires: ended on 2020-01-01: it no longer holds\n"
+
+
+def test_explain_shows_which_line_decided(tmp_path: Path, capsys: Capture) -> None:
+    strict, prod, observe = (tmp_path / f"{name}.yaml" for name in ("strict", "prod", "observe"))
+    strict.write_text(HEAD + "spec:\n  rules:\n    max-model-len-unset:\n      mode: deny\n      above: 16384\n")
+    prod.write_text(
+        HEAD.replace("mine", "prod") + "spec:\n  order: 5\n  match: {namespaces: [prod-*]}\n  rules:\n"
+        "    max-model-len-unset:\n      above: 4096\n"
+    )
+    observe.write_text(HEAD.replace("mine", "observe") + "spec: {enforce: {mode: audit}}\n")
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(GOOD_POD))
+
+    assert main(["explain", "--policy", str(strict), "--policy", str(prod)]) == 0
+    assert capsys.readouterr().out == (
+        "max-model-len-unset\n"
+        f"  mode           deny       {strict}:7, policy mine (over warn, built in)\n"
+        "  fix            manual     built in\n"
+        f"  above          4096       {prod}:9, policy prod (over 16384, {strict}:8)\n"
+    )
+
+    policies = [word for path in (strict, prod, observe) for word in ("--policy", str(path))]
+    assert main(["explain", "max-model-len-unset", *policies, "--on", str(tmp_path / "pod.yaml")]) == 0
+    assert capsys.readouterr().out == (
+        f"Pod chat/llama-8b ({tmp_path}/pod.yaml)\n"
+        f"  no mode is stronger than audit: {observe}:4, policy observe\n\n"
+        "  max-model-len-unset\n"
+        f"    mode           audit      {observe}:4, policy observe (deny: {strict}:7, policy mine)\n"
+        "    fix            manual     built in\n"
+        f"    above          16384      {strict}:8, policy mine (over 32768, built in)\n"
+    )

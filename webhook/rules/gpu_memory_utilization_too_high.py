@@ -65,16 +65,6 @@ class GpuMemoryUtilizationTooHigh(Rule):
         yield from together
         shared = engine.gpu is not None and engine.gpu.value.shared
         maximum = self.shared_maximum if shared else self.maximum
-        free = engine.facts.assume.free_gpu_memory
-        if free is not None and share > free and not together:
-            yield Finding(
-                path=where,
-                message=f"--gpu-memory-utilization {share:g} is more than the {free:g} of the GPU's memory that is "
-                "free when vLLM starts here, by the policy's assume.freeGpuMemory: vLLM would refuse to start",
-                certainty="likely",
-                suggestions=(f"--gpu-memory-utilization {min(maximum, free):g}",),
-            )
-            return
         if share > maximum and not together:
             yield Finding(
                 path=where,
