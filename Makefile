@@ -40,6 +40,7 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every o
 	.venv/bin/python -m benchmarks.speed
 	.venv/bin/python -m benchmarks.facts
 	.venv/bin/python -m benchmarks.policies
+	.venv/bin/python -m benchmarks.suggestions
 	.venv/bin/python -m benchmarks.monotone
 	.venv/bin/python -m benchmarks.options $(PARSERS)
 

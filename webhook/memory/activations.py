@@ -87,6 +87,15 @@ def forward(model: Model, settings: Settings) -> float:
     return settings.max_num_batched_tokens * (widest + routed + 2 * hidden) * settings.dtype
 
 
+def latent_workspace(model: Model, settings: Settings) -> float:
+    """What latent attention makes of the latents of a long prefill: keys and values of 65,536 tokens for the heads of
+    a rank, made once while vLLM profiles (v1/attention/backends/mla/common.py, `_compute_prefill_context`)."""
+    if not model.kv_lora_rank or not settings.v1:
+        return 0.0
+    width = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
+    return 65_536 * (model.num_attention_heads or 0) / settings.parallel.tp * width * settings.dtype
+
+
 def least_forward(model: Model, settings: Settings) -> float:
     """What a dense layer certainly holds at once: what gate and up gave, their product, and the residual.
 
@@ -122,7 +131,7 @@ def line(model: Model, settings: Settings, stage: int) -> Line:
     """The peak on one rank of a pipeline stage: only the last one samples, only the first one sees images."""
     hidden, vocab = model.hidden_size or 0, model.vocab_size or 0
     kept = settings.max_num_batched_tokens * hidden * settings.dtype
-    passed = forward(model, settings)
+    passed = forward(model, settings) + latent_workspace(model, settings)
     last = stage == settings.parallel.pp - 1
     rows = min(settings.max_num_seqs, settings.max_num_batched_tokens) * vocab
     if settings.pooling or not last:
