@@ -224,6 +224,20 @@ def test_with_the_manifest_come_its_plan_the_rule_that_finds_it_and_the_changes(
     assert any(one["path"].endswith("/resources") for one in found["patch"])
 
 
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("vllm serve: error: unrecognized arguments: --swap-space 4", "removed-flag"),
+        ("vllm serve: error: unrecognized arguments: --max-model-length 8192", "unknown-flag"),
+        ("vllm serve: error: argument --dtype: invalid choice: 'fp16'", "invalid-flag-value"),
+        ("RuntimeError: Insufficient space in /dev/shm for x: 160 MiB required, 64 MiB free.", "shm-missing"),
+        ("RuntimeError: Insufficient space in /dev/shm for x: 9000 MiB required, 1024 MiB free.", "shm-too-small"),
+    ],
+)
+def test_the_rule_is_the_one_that_the_line_speaks_of(line: str, rule: str) -> None:
+    assert _one(line).rules[0] == rule
+
+
 def test_standard_input_is_read_and_text_names_plane_and_rule(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from webhook import manifest
+from webhook.args.flags import builtin
 from webhook.diagnose import events, line, log, status
 from webhook.diagnose.cause import Cause, Signature
 from webhook.diagnose.sighting import Sighting
@@ -22,6 +23,8 @@ from webhook.workload import JSON
 EVIDENCE = 5
 """Lines that are shown of a cause."""
 _KILLED = (137, 143)
+CONTAINER_SHM = 64
+"""MiB at /dev/shm where nothing is mounted there (containerd oci/mounts.go)."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,25 @@ class Diagnosis:
     @property
     def rules(self) -> tuple[str, ...]:
         """The rules that find it in a manifest, the likeliest first."""
-        return self.signature.rules or self.cause.rules if self.cause and self.signature else ()
+        if self.cause is None or self.signature is None:
+            return ()
+        rules = self.signature.rules or self.cause.rules
+        return tuple(sorted(rules, key=lambda rule: rule not in _meant(" ".join(self.evidence[:1]), rules)))
 
     @property
     def certainty(self) -> Literal["certain", "likely"] | None:
         """Likely: only a symptom was seen."""
         return None if self.signature is None else "likely" if self.signature.weak else "certain"
+
+
+def _meant(line: str, rules: Sequence[str]) -> tuple[str, ...]:
+    """Those of the rules that the line itself tells from the others."""
+    if "unknown-flag" in rules and (flag := re.search(r"unrecognized arguments?:? (--[\w-]+)", line)):
+        known = flag[1].replace("_", "-") in builtin().spellings
+        return ("removed-flag" if known else "unknown-flag",)
+    if "shm-too-small" in rules and (free := re.search(r"(\d+) MiB free", line)):
+        return ("shm-missing" if int(free[1]) <= CONTAINER_SHM else "shm-too-small",)
+    return ()
 
 
 _OBJECT = re.compile(r"^\s*\"?(?:kind|apiVersion)\"?\s*:|\"kind\"\s*:\s*\"", re.MULTILINE)
