@@ -35,6 +35,21 @@ def test_fit_as_json_names_what_to_edit(capsys: pytest.CaptureFixture[str]) -> N
     assert [one["changes_output"] for one in found] == sorted(one["changes_output"] for one in found)
 
 
+@pytest.mark.parametrize(
+    ("argv", "cause"),
+    [
+        (("--gpu", "l4"), "request"),
+        (("--gpu", "t4", "--vllm-version", "0.20.0"), "blocks"),
+        (("--gpu", "h200"), None),
+        (("--gpu", "h100", "--vllm-version", "0.20.0"), None),
+    ],
+)
+def test_the_json_says_what_fails_first(
+    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], cause: str | None
+) -> None:
+    assert json.loads(printed(capsys, *argv, "--format", "json", *LLAMA))["cause"] == cause
+
+
 def test_a_sweep_needs_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     out = printed(capsys, "--vllm-version", "0.20.0", "--sweep", *LLAMA)
     assert "1 × NVIDIA-L4 " in out

@@ -20,6 +20,7 @@ def tree(engine: Engine) -> dict[str, Any]:
     return {
         "verdict": plan.verdict,
         "why": plan.why,
+        "cause": plan.cause,
         "model": _model(engine),
         "engine": {
             "version": str(engine.release) if engine.release else None,
