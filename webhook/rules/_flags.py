@@ -34,6 +34,13 @@ def substitute(engine: Engine, first: int, count: int, *words: str) -> tuple[Edi
     return edit.substitute(engine.workload.object, engine.command, first, count, words)
 
 
+def in_file(engine: Engine, index: int) -> str:
+    """Where a flag or a value stands that is no word of the command: ", in /etc/vllm.yaml"; "" where it is one."""
+    words = engine.command.words
+    config = 0 <= index < len(words) and words[index].text.partition("=")[0] == "--config"
+    return f", in {engine.args.written.get('config')}" if config else ""
+
+
 def spellings(engine: Engine) -> Container[str]:
     """The flags that the engine's release knows; none where it is not in the table."""
     table = builtin()

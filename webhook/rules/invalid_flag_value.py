@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from webhook.args import ArgumentError
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, explained, spellings, substitute
+from webhook.rules._flags import certainty, explained, in_file, spellings, substitute
 
 
 class InvalidFlagValue(Rule):
@@ -31,7 +31,7 @@ class InvalidFlagValue(Rule):
             yield Finding(
                 path=error.path,
                 certainty=certainty(engine),
-                message=error.message,
+                message=error.message + in_file(engine, error.index),
                 details=(f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",),
                 suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (),
                 fix=substitute(engine, *instead) if instead else (),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, explained, substitute
+from webhook.rules._flags import certainty, explained, in_file, substitute
 
 LEAVE_OUT = "leave it out"
 REPLACED = {
@@ -52,14 +52,15 @@ class RemovedFlag(Rule):
                 continue
             if flag.first is None or flag.last is None:
                 continue
+            where = in_file(engine, flag.index)
             instead = REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
             useless = instead is not None and instead.startswith(LEAVE_OUT)
             yield Finding(
                 path=flag.path,
                 certainty=certainty(engine),
-                message=f"vLLM {engine.release or 'in the newest releases'} does not know {flag.flag!r}: "
+                message=f"vLLM {engine.release or 'in the newest releases'} does not know {flag.flag!r}{where}: "
                 f"it is known from {flag.first} to {flag.last}",
                 details=("vLLM ends with exit code 2: unrecognized arguments",),
                 suggestions=(instead,) if instead else (),
-                fix=substitute(engine, flag.index, flag.words) if useless else (),
+                fix=substitute(engine, flag.index, flag.words) if useless and not where else (),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from webhook.engine import Engine
@@ -36,5 +37,10 @@ class UnpinnedImage(Rule):
         )
 
 
+_MOVES = re.compile(r"(.+-)?(latest|nightly|main|master|dev|edge|head|stable)(-.+)?", re.IGNORECASE)
+_OF_A_COMMIT = re.compile(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
+"""`nightly-0d4044e…`, `main-20251103`: one build, which nobody moves."""
+
+
 def _moves(tag: str) -> bool:
-    return tag in ("latest", "nightly", "main", "master", "dev", "stable") or tag.startswith(("latest-", "nightly-"))
+    return _MOVES.fullmatch(tag) is not None and _OF_A_COMMIT.search(tag) is None
