@@ -13,8 +13,8 @@ from webhook.command import Budget, Command
 from webhook.facts import Fact, Facts
 from webhook.gpu import Accelerator, Placement
 from webhook.group import Group
-from webhook.memory import parallel, plan, solve
-from webhook.memory.ledger import MemoryPlan
+from webhook.memory import cpu, parallel, plan, solve
+from webhook.memory.ledger import HostLedger, MemoryPlan
 from webhook.model import Model
 from webhook.path import FieldPath
 from webhook.release import Release, is_official
@@ -315,9 +315,31 @@ def read(
         facts=facts,
         placement=placement,
     )
+    if _on_processors(container, whole):
+        return replace(whole, plan=replace(planned, host=_on_host(whole), startup=None))
     if _on_gpus(workload, container, whole):
         return whole
     return replace(whole, plan=replace(planned, host=None, startup=None))
+
+
+def _on_host(found: Engine) -> HostLedger | None:
+    """The host ledger of the CPU backend."""
+    if found.plan.host is None or found.model is None:
+        return None
+    return cpu.ledger(
+        found.plan.host, found.args, found.model.value, found.release, found.command.env, certain=found.model.may_deny
+    )
+
+
+def _on_processors(container: Container, found: Engine) -> bool:
+    """It is vLLM's CPU backend, and no device is asked for: then weights and KV cache are host memory."""
+    image = container.spec.get("image")
+    name = image if isinstance(image, str) else ""
+    told = found.args.given.get("device") == "cpu" or found.args.written.get("device") == "cpu"
+    env = found.command.env
+    told = told or env.get("VLLM_TARGET_DEVICE") == "cpu" or cpu.SPACE in env
+    told = told or _CPU_IMAGE.search(name.rpartition(":")[0] or name) is not None
+    return told and found.requested is None and not any(variable in env for variable in _JAX)
 
 
 _GPUS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
@@ -329,13 +351,13 @@ _CPU_IMAGE = re.compile(r"(^|[/_-])cpu([/_:.-]|$)")
 
 def _on_gpus(workload: Workload, container: Container, found: Engine) -> bool:
     """Processes, memory and start-up time are known of vLLM on GPUs. A TPU's, a Gaudi's or a Neuron core's runtime
-    compiles for half an hour and has other processes; on a CPU weights and KV cache are host memory. Where no device is
-    asked for, a claim, a node's label, an operator that brings the resources, or vLLM's own image speak for one."""
+    compiles for half an hour and has other processes. Where no device is asked for, a claim, a node's label, an
+    operator that brings the resources, or vLLM's own image speak for one."""
     if found.requested is not None:
         return found.requested[0].startswith(_GPUS) or "gpu" in found.requested[0]
     image = container.spec.get("image")
     name = image if isinstance(image, str) else ""
-    if any(variable in found.command.env for variable in _JAX) or _CPU_IMAGE.search(name.rpartition(":")[0] or name):
+    if any(variable in found.command.env for variable in _JAX):
         return False
     claims = FieldPath(("resources", "claims")).get(container.spec)
     return bool(claims or found.gpu or "resources" in workload.completes or is_official(name))

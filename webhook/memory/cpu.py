@@ -1,0 +1,85 @@
+"""vLLM's CPU backend: the weights and the KV cache are host memory, and there is no GPU to plan.
+
+vLLM 0.33 platforms/cpu.py, v1/worker/cpu_worker.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from webhook.args import EngineArgs
+from webhook.memory import settings, shape, weights
+from webhook.memory.ledger import HostLedger, Line
+from webhook.model import Model
+from webhook.quantity import GI
+from webhook.release import Release
+
+SOURCE = "vLLM 0.33 platforms/cpu.py, v1/worker/cpu_worker.py"
+SPACE = "VLLM_CPU_KVCACHE_SPACE"
+"""GiB of KV cache for each rank."""
+SHARE_SINCE = Release(0, 10)
+"""Not given, newer releases take half of a NUMA node's memory, as the node has it and not the container's limit; 4 GiB
+before this one."""
+KEPT = ("processes", "requests", "compilers", "weights in a memory volume", "caches", "in /dev/shm")
+"""Lines of the host ledger that hold on a processor, too."""
+
+
+def ledger(
+    hosted: HostLedger,
+    args: EngineArgs,
+    model: Model | None,
+    release: Release | None,
+    env: Mapping[str, str],
+    *,
+    certain: bool,
+) -> HostLedger | None:
+    """The host ledger of an engine on processors; None where the model's size is not known.
+
+    Only the weights are certain, and those only where the model is (`certain`): the KV cache is zeroed memory, which
+    the kernel gives as it is written to.
+    """
+    number = release or Release(0, 33)
+    if model is None:
+        return None
+    resolved = settings.resolve(args, model, None, 0, number, env)
+    found = weights.checkpoint(model, resolved, shape.of(model))
+    if found is None:
+        return None
+    ranks = max(1, resolved.parallel.tp * resolved.parallel.pp)
+    size, spread = found.total, found.doubt.spread * found.total
+    low = int(size - spread)
+    loaded = Line(
+        floor=min(low, int(found.doubt.least * (size - found.vision))) if certain else 0,
+        low=low,
+        likely=int(size),
+        high=int(size + spread + 0.1 * size),  # kernels repack a part of them
+        note=f"over {ranks} ranks, in host memory" if ranks > 1 else "in host memory",
+        source=SOURCE,
+    )
+    lines = [(name, line) for name, line in hosted.lines if name in KEPT]
+    lines += [("weights", loaded), ("KV cache", kv_cache(env, ranks, release))]
+    steady = _sum([line for name, line in lines if name != "compilers"], "while serving")
+    loading = _sum([line for name, line in lines if name not in ("KV cache", "requests")], "while loading")
+    peak = loading if loading.likely > steady.likely else steady
+    if release is None:  # which processes there are hangs on the release
+        steady, peak = replace(steady, floor=loaded.floor), replace(peak, floor=loaded.floor)
+    return replace(hosted, lines=tuple((n, one) for n, one in lines if one.high), steady=steady, peak=peak)
+
+
+def kv_cache(env: Mapping[str, str], ranks: int, release: Release | None) -> Line:
+    """The KV cache of all ranks, full: what is given, else this release's default where that does not hang on the
+    node."""
+    given = env.get(SPACE, "").strip()
+    space = float(given) if given.isdecimal() and int(given) < 1 << 20 else 0.0
+    if not space and (release is None or release >= SHARE_SINCE):
+        return Line(0, 0, 0, 0, f"{SPACE} is not set: half of a NUMA node's memory", SOURCE)
+    size = int((space or 4) * GI) * ranks
+    return Line(0, 0, size, size, f"{SPACE}={given}" if space else f"{SPACE} is not set: 4 GiB", SOURCE)
+
+
+def _sum(lines: list[Line], note: str) -> Line:
+    floor, low, likely, high = (
+        sum(getattr(line, part) for line in lines) for part in ("floor", "low", "likely", "high")
+    )
+    return Line(floor, low, likely, high, note, SOURCE)
