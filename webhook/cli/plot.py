@@ -33,6 +33,7 @@ def sweep(rows: Sequence[Row], title: str, name: str) -> None:
     be written.
     """
     check(name)
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     shown = [row for row in rows if any((cell.concurrency or 0) >= 1 for cell in row.cells.values())]
@@ -60,7 +61,8 @@ def sweep(rows: Sequence[Row], title: str, name: str) -> None:
     named = [product for product in dict.fromkeys(row.product for row in rows) if product in handles]
     figure.legend([handles[one] for one in named], named, loc="outside right center", fontsize=8)
     try:
-        figure.savefig(name, dpi=150, metadata={"Date": None} if name.lower().endswith(".svg") else None)
+        with rc_context({"svg.hashsalt": "podfit"}):  # the same picture is the same file
+            figure.savefig(name, dpi=150, metadata={"Date": None} if name.lower().endswith(".svg") else None)
     except OSError as error:
         raise UnusableError(f"--plot {name}: {(error.strerror or type(error).__name__).lower()}", 3) from error
 
