@@ -46,6 +46,13 @@ def test_weights_and_kv_cache_are_host_memory() -> None:
     assert "staged weights" not in held
 
 
+def test_what_ranks_share_and_how_many_cores_they_need_is_not_known() -> None:
+    host = read("vllm/vllm-openai-cpu:v0.27.1", "Qwen/Qwen3-8B", "-tp", "4").plan.host
+
+    assert host is not None
+    assert (host.shm.high, host.in_shm, host.busy) == (0, 0, 0)
+
+
 def test_each_rank_has_a_kv_cache() -> None:
     held = lines(read("vllm/vllm-openai-cpu:v0.27.1", "Qwen/Qwen3-8B", "-tp", "2", VLLM_CPU_KVCACHE_SPACE="10"))
 

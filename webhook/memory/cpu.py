@@ -21,7 +21,7 @@ SPACE = "VLLM_CPU_KVCACHE_SPACE"
 SHARE_SINCE = Release(0, 10)
 """Not given, newer releases take half of a NUMA node's memory, as the node has it and not the container's limit; 4 GiB
 before this one."""
-KEPT = ("processes", "requests", "compilers", "weights in a memory volume", "caches", "in /dev/shm")
+KEPT = ("processes", "requests", "compilers", "weights in a memory volume", "caches")
 """Lines of the host ledger that hold on a processor, too."""
 
 
@@ -64,7 +64,11 @@ def ledger(
     peak = loading if loading.likely > steady.likely else steady
     if release is None:  # which processes there are hangs on the release
         steady, peak = replace(steady, floor=loaded.floor), replace(peak, floor=loaded.floor)
-    return replace(hosted, lines=tuple((n, one) for n, one in lines if one.high), steady=steady, peak=peak)
+    unknown = Line(0, 0, 0, 0)  # what its ranks share in /dev/shm, and how many cores they need, is not NCCL's
+    return replace(
+        hosted, lines=tuple((name, line) for name, line in lines if line.high), steady=steady, peak=peak,
+        shm=unknown, in_shm=0, busy=0,
+    )  # fmt: skip
 
 
 def kv_cache(env: Mapping[str, str], ranks: int, release: Release | None) -> Line:
