@@ -247,6 +247,19 @@ def test_a_comment_with_a_reason_accepts_what_is_on_its_line(
     assert "deny  gpu-memory-exceeded" in out
 
 
+def test_an_annotation_that_the_policy_allows_is_accepted_with_its_reason(check: Check, tmp_path: Path) -> None:
+    annotated = '{name: llama, namespace: chat, annotations: {podfit.dev/ignore.removed-flag: "still 0.16 in dev"}}'
+    (tmp_path / "pod.yaml").write_text(POD.replace("{name: llama, namespace: chat}", annotated))
+    (tmp_path / "policy.yaml").write_text(
+        "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: dev}\nspec: {allowIgnore: [removed-flag]}\n"
+    )
+
+    assert "deny  removed-flag" in check("pod.yaml")[1]
+    out = check("--policy", "policy.yaml", "pod.yaml")[1]
+    assert "deny  removed-flag" not in out
+    assert "accepted removed-flag: annotation: ignored by its author: still 0.16 in dev" in out
+
+
 def test_a_comment_without_a_reason_accepts_nothing_and_is_told(check: Check, tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_text(POD.replace("space=8", "space=8  # podfit: ignore removed-flag"))
 
@@ -313,6 +326,27 @@ def test_charts_and_kustomizations_are_rendered_by_the_machines_programs(
     assert "helm template charts/llm: Pod chat/llama" in out
     assert "kustomize build overlay:13:11" in out
     assert (tmp_path / "asked").read_text() == "template podfit charts/llm --values prod.yaml --set a=b "
+
+
+def test_a_live_object_is_asked_of_the_cluster(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    _program(tmp_path, "kubectl", f'printf "%s " "$@" > {tmp_path}/asked; cat {tmp_path}/pod.yaml')
+
+    code, out, _ = check("pod/llama", "-n", "chat", "--context", "prod")
+
+    assert code == 1
+    assert "┌ pod/llama:13:11" in out
+    assert (tmp_path / "asked").read_text() == "--context prod -n chat get pod llama -o yaml "
+
+
+def test_what_the_cluster_says_is_told(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    _program(tmp_path, "kubectl", "echo 'Error from server (NotFound): pods \"x\" not found' >&2; exit 1")
+
+    code, _, err = check("pod/x")
+
+    assert code == 3
+    assert 'pods "x" not found' in err
 
 
 def test_what_helm_says_of_a_bad_chart_is_told(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from webhook.cli import edge
+from webhook.cli import edge, kubectl
 from webhook.lint import lint
 from webhook.policy import Policy
 from webhook.report import checked, text
@@ -38,15 +38,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Judges every vLLM container in the manifests as the webhook would, without a cluster.",
         epilog="examples: podfit check deploy/\n"
         "          podfit check --format text --format sarif=podfit.sarif 'overlays/**/*.yaml'\n"
+        "          podfit check deploy/llama -n prod\n"
         "          podfit check --helm charts/llm --values prod.yaml --fail-on warn\n"
         "          helm template llm charts/llm | podfit check -\n"
         "a comment `# podfit: ignore RULE -- why` on a line, or above it, accepts what is found there",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "files", nargs="*", metavar="FILE|DIR|GLOB|-", help="YAML or JSON; ** goes into folders; - is standard input"
+        "files",
+        nargs="*",
+        metavar="FILE|DIR|GLOB|KIND/NAME|-",
+        help="YAML or JSON; ** goes into folders; KIND/NAME is asked of the cluster; - is standard input",
     )
     edge.add_rendered(parser)
+    kubectl.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -103,7 +108,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
-    inputs, told = edge.read(args.files, edge.facts(args), edge.rendered(args))
+    names, made = [], edge.rendered(args)
+    for name in args.files:
+        if kubectl.NAMED.fullmatch(name) and not name.endswith(edge.SUFFIXES) and not Path(name).exists():
+            kind, _, named = name.partition("/")
+            made.append((name, kubectl.run(args, "get", kind, named, "-o", "yaml")))
+        else:
+            names.append(name)
+    inputs, told = edge.read(names, edge.facts(args), made)
     problems = [Problem(None, None, message) for message in told]
     containers: list[Container] = []
     notes: list[str] = []

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from webhook.cli import edge
+from webhook.cli import edge, kubectl
 from webhook.diagnose import Diagnosis, diagnose, events, of_pod
 from webhook.workload import JSON
 
@@ -44,9 +42,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--manifest", metavar="FILE", help="the Pod or its workload, for its plan and the changes that help"
     )
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="of the Pod in the cluster")
     parser.add_argument("-c", "--container", metavar="NAME", help="of the Pod in the cluster; default: all that failed")
-    parser.add_argument("--context", metavar="NAME", help="kubectl's context")
+    kubectl.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -128,7 +125,7 @@ def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
         pod = _worst(args, pod)
     pod_name = str(pod["metadata"]["name"])
     listed = json.loads(
-        _kubectl(args, "get", "events", "--field-selector", f"involvedObject.name={pod_name}", "-o", "json")
+        kubectl.run(args, "get", "events", "--field-selector", f"involvedObject.name={pod_name}", "-o", "json")
     )
     seen = [event for one in listed.get("items", []) if (event := events.from_object(one))]
     logs = "\n".join(_log(args, pod_name, container) for container in _containers(args, pod))
@@ -136,7 +133,7 @@ def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
 
 
 def _get(args: argparse.Namespace, kind: str, name: str) -> dict[str, Any]:
-    found = json.loads(_kubectl(args, "get", kind, name, "-o", "json"))
+    found = json.loads(kubectl.run(args, "get", kind, name, "-o", "json"))
     return found if isinstance(found, dict) else {}
 
 
@@ -146,7 +143,7 @@ def _worst(args: argparse.Namespace, workload: dict[str, Any]) -> dict[str, Any]
     if not labels:
         raise edge.UnusableError(f"{workload.get('kind')} has no selector by labels: name one of its Pods", 3)
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    pods = json.loads(_kubectl(args, "get", "pods", "-l", selector, "-o", "json")).get("items", [])
+    pods = json.loads(kubectl.run(args, "get", "pods", "-l", selector, "-o", "json")).get("items", [])
     if not pods:
         raise edge.UnusableError(f"no Pod has the labels {selector}", 3)
     return max(pods, key=_trouble)
@@ -172,22 +169,7 @@ def _log(args: argparse.Namespace, pod: str, container: str) -> str:
     """The log of the start that failed, else of the one that runs."""
     for which in (["--previous"], []):
         try:
-            return _kubectl(args, "logs", pod, "-c", container, *which, f"--limit-bytes={LIMIT}")
+            return _text(kubectl.run(args, "logs", pod, "-c", container, *which, f"--limit-bytes={LIMIT}"))
         except edge.UnusableError:
             continue
     return ""
-
-
-def _kubectl(args: argparse.Namespace, *words: str) -> str:
-    program = shutil.which("kubectl")
-    if program is None:
-        raise edge.UnusableError(f"{words[2]}: no such file, and there is no kubectl to ask a cluster about a Pod", 3)
-    where = [
-        *(["--context", args.context] if args.context else []),
-        *(["-n", args.namespace] if args.namespace else []),
-    ]
-    done = subprocess.run([program, *where, *words], capture_output=True, check=False, timeout=60)
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        raise edge.UnusableError(f"kubectl {' '.join(words[:3])}: {said[-1]}", 3)
-    return _text(done.stdout)
