@@ -16,6 +16,8 @@ from webhook import quantity
 JSON = Mapping[str, Any]
 Key = tuple[str, str]
 """Namespace ("" where there is none) and name."""
+HARDWARE = ("gpu", "accelerator", "instance", "machine", "device-type", "partition", "mps")
+"""Parts of labels' names: with none of them a label says nothing of an accelerator."""
 MODEL_CONFIG = "podfit.dev/model-config"
 """The label of a ConfigMap that an admin filled with a model's config.json."""
 
@@ -53,6 +55,8 @@ class Node:
     taints: tuple[JSON, ...] = ()
     allocatable: Mapping[str, int] = field(default_factory=dict)
     """Extended resources alone ("nvidia.com/gpu": 8)."""
+    hardware: frozenset[tuple[str, str]] = frozenset()
+    """Of the labels, those that may say something of the accelerator: equal for equal nodes."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,13 @@ class Snapshot:
         """All nodes; None where they are not watched."""
         if "nodes" not in self.objects:
             return None
-        return tuple(Node(name, **kept) for (_, name), kept in self.objects["nodes"].items())
+        return tuple(_read(name, kept) for (_, name), kept in self.objects["nodes"].items())
+
+
+def _read(name: str, kept: JSON) -> Node:
+    labels = kept["labels"]
+    hardware = frozenset((word, labels[word]) for word in kept.get("hardware", ()))
+    return Node(name, labels, kept.get("taints", ()), kept.get("allocatable", {}), hardware)
 
 
 def of(objects: Iterable[JSON]) -> Snapshot:
@@ -116,6 +126,7 @@ def _node(obj: JSON) -> JSON:
     kept: dict[str, Any] = {"labels": {}}
     if extended or any("gpu" in name or "accelerator" in name for name in labels):  # its plugin may not be up yet
         kept["labels"] = {str(name): str(value) for name, value in labels.items()}
+        kept["hardware"] = [name for name in kept["labels"] if any(word in name for word in HARDWARE)]
     if extended:
         kept["allocatable"] = extended
     taints = spec.get("taints")

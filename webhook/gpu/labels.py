@@ -106,13 +106,8 @@ def of_node(labels: Mapping[str, str], resource: str | None) -> Named | None:
 
 
 def as_demands(labels: Mapping[str, str]) -> Demands:
-    """What a node says of its GPU, as demands that it meets."""
-    return tuple(Requirement(key, "In", (value,)) for key, value in labels.items() if tells(key))
-
-
-def tells(key: str) -> bool:
-    """Whether a label may say something of the GPU."""
-    return any(word in key for word in ("gpu", "accelerator", "instance", "machine", "device-type", "partition", "mps"))
+    """What a node says of its GPU (`Node.hardware`), as demands that it meets."""
+    return tuple(Requirement(key, "In", (value,)) for key, value in labels.items())
 
 
 def of_demands(demands: Demands) -> Named | None:

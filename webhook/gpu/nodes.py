@@ -108,7 +108,7 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
 def _has(node: Node, needed: Mapping[str, int]) -> bool:
     """The node allots as many, or its device plugin has not registered anything yet."""
     if needed and not node.allocatable:
-        return bool(node.labels) and labels.of_demands(labels.as_demands(node.labels)) is not None
+        return _named(node.hardware, None) is not None
     return all(node.allocatable.get(name, 0) >= count for name, count in needed.items())
 
 
@@ -141,7 +141,7 @@ def _kinds(nodes: Sequence[Node], asked: str | None) -> tuple[Kind, ...]:
     found: dict[tuple[tuple[str, ...], bool], list[Node]] = {}
     named: dict[tuple[tuple[str, ...], bool], Named] = {}
     for node in nodes:
-        one = _named(frozenset(item for item in node.labels.items() if labels.tells(item[0])), asked)
+        one = _named(node.hardware, asked)
         if one is not None:
             key = (tuple(gpu.name for gpu in one.gpus), one.shared)
             found.setdefault(key, []).append(node)
