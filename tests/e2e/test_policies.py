@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tests.conftest import GOOD_POD
 from tests.e2e.process import until
 from tests.e2e.release import Podfit, fetch_ready
 from tests.e2e.user import User
-from tests.reviews import doomed
+from tests.reviews import deployment, doomed
 
 JSONDict = dict[str, Any]
 Golden = Callable[[str], None]
@@ -118,3 +124,24 @@ def test_with_podfit_away_a_typo_passes_and_is_told_when_it_is_back(install: Ins
     until("the mistake to be told", lambda: accepted(user) == "False")
 
     user.kubectl("delete -f typo.yaml")
+
+
+def test_a_diff_asks_the_cluster(install: Install, user_of: UserOf, tmp_path: Path) -> None:
+    user = user_of(install())
+    user.write("bad.yaml", deployment(doomed(GOOD_POD)))
+    with user.before_podfit():
+        user.kubectl("apply -f bad.yaml")
+    (tmp_path / "observe.yaml").write_text(yaml.safe_dump(policy(enforce={"mode": "audit"})))
+    command = [sys.executable, "-m", "webhook.cli", "policy", "diff", str(tmp_path / "observe.yaml"), "default"]
+
+    done = subprocess.run(
+        [*command, "--cluster"],
+        env={**os.environ, "KUBECONFIG": str(user.cluster.kubeconfig())},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stderr
+    newly = done.stdout.partition("no longer")[0]
+    assert f"  Deployment {user.namespace}/llama-8b (cluster): unknown-flag\n    audit → deny, " in newly
