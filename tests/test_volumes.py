@@ -65,6 +65,14 @@ def test_a_cache_on_tmpfs_is_host_memory(medium: str, in_memory: bool) -> None:
     assert files(cached({"emptyDir": {"medium": medium}})).in_memory is in_memory
 
 
+def test_a_model_that_was_put_on_tmpfs_is_host_memory_too() -> None:
+    mounts = [{"name": "m", "mountPath": "/models"}]
+    place = pod(container={"volumeMounts": mounts}, volumes=[{"name": "m", "emptyDir": {"medium": "Memory"}}])
+
+    assert files(place, "/models/big") == Files(download=False, in_memory=True)
+    assert not files(place, "/other/big").in_memory
+
+
 @pytest.mark.parametrize(
     ("given", "env", "path"),
     [

@@ -22,7 +22,7 @@ class Files:
     download: bool | None = None
     """It is fetched first (True), it is there (False), or that is not known (None)."""
     in_memory: bool = False
-    """vLLM downloads it into a memory-backed volume."""
+    """It lies in a memory-backed volume: vLLM downloads it there, or somebody has put it there."""
     rate: int | None = None
     """Bytes a second that a download reaches here, where somebody says so."""
     disk_rate: int | None = None
@@ -123,9 +123,11 @@ def files(
     volume in vLLM's own image, which holds no models; an emptyDir that no init container fills), and may be there in
     a volume that outlives the Pod.
     """
+    mounted = mounts(workload, container)
     if not is_hub_id(args.model) or any(env.get(name, "0").lower() in ("1", "true", "yes", "on") for name in _OFFLINE):
-        return Files(False if args.model else None, rate=rate)
-    mount = holding(mounts(workload, container), download_directory(args, env))
+        there = holding(mounted, args.model) if args.model and args.model.startswith("/") else None
+        return Files(False if args.model else None, in_memory=there is not None and there.memory, rate=rate)
+    mount = holding(mounted, download_directory(args, env))
     if mount is None:
         image = container.spec.get("image")
         bare = isinstance(image, str) and is_official(image) and args.open is None

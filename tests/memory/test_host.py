@@ -113,6 +113,9 @@ def test_weights_that_are_downloaded_to_tmpfs_stay_there() -> None:
     found = plan(engine(), model(), on(gpu(79.19)), files=Files(True, in_memory=True)).host
     assert found is not None
     assert found.steady.floor > 0.9 * 16.06e9
+    put = plan(engine(), model(), on(gpu(79.19)), files=Files(False, in_memory=True)).host
+    assert put is not None
+    assert put.steady.floor == 2 * host.IMPORTED < 16.06e9 < put.steady.likely
 
 
 def test_a_model_of_unknown_size_stages_and_keeps_nothing_that_is_known() -> None:

@@ -68,8 +68,7 @@ def plan(
         memory = gpu_memory or (smallest.memory if smallest else 0)
         resolved = settings.resolve(args, model, smallest, memory, release, env)
         found = weights.checkpoint(model, resolved, shape.of(model))
-    in_memory = bool(files and files.in_memory)
-    hosted = host.ledger(args, model, resolved, release, env, found, in_memory=in_memory)
+    hosted = host.ledger(args, model, resolved, release, env, found, files)
     form = str(args.given.get("load_format") or "auto")
     starting = None
     if model and resolved:

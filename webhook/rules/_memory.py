@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webhook.engine import Engine
-from webhook.memory.host import OFFLOAD
+from webhook.memory.host import KEPT, OFFLOAD
 from webhook.memory.ledger import HostLedger, Line
 from webhook.patch import Edit
 from webhook.path import FieldPath
@@ -65,11 +65,13 @@ def parts(host: HostLedger) -> tuple[str, ...]:
 
 
 def advised_limit(engine: Engine) -> int | None:
-    """Bytes as people write them: the high estimate, and room for the checkpoint in the page cache while it is read."""
+    """Bytes as people write them: the high estimate, and room for the checkpoint in the page cache while it is read
+    (once: on tmpfs it is in the ledger)."""
     host = engine.plan.host
     if host is None:
         return None
-    return rounded(max(need(host).high, (engine.plan.checkpoint or 0) + need(host).likely))
+    cached = 0 if KEPT in dict(host.lines) else engine.plan.checkpoint or 0
+    return rounded(max(need(host).high, cached + need(host).likely))
 
 
 def advised_request(engine: Engine) -> int | None:

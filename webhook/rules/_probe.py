@@ -10,6 +10,8 @@ from webhook.engine import Engine
 from webhook.patch import Edit
 from webhook.release import is_official
 
+BATCH = ("Job", "CronJob", "JobSet", "RayJob")
+"""Kinds whose Pods end: what asks a server there is in the same Pod or waits by itself."""
 PERIOD = 10
 NAMES = ("startupProbe", "livenessProbe", "readinessProbe")
 ACTIONS = ("httpGet", "tcpSocket", "grpc")

@@ -36,6 +36,9 @@ class MemoryLimitMissing(Rule):
             path=engine.at("resources", "limits", "memory"),
             message="no host memory limit"
             + (f"; vLLM needs about {human(needed.likely)} (up to {human(needed.high)})" if needed else ""),
+            details=()
+            if engine.workload.kind == "Pod"
+            else ("a LimitRange of the namespace may set one for its Pods",),
             certainty="certain" if engine.workload.kind == "Pod" else "likely",
             suggestions=(f"resources.limits.memory: {quantity(advice)}",) if advice else (),
             fix=_fix(engine, advice),

@@ -9,9 +9,6 @@ from webhook.patch import Edit
 from webhook.rule import Finding, Rule
 from webhook.rules import _probe
 
-NO_ROLLOUT = ("Pod", "Job", "CronJob", "JobSet", "RayJob")
-"""Kinds that nothing rolls out or scales."""
-
 
 class ReadinessProbeMissing(Rule):
     """There is no readiness probe, so requests are sent to a vLLM that is still loading.
@@ -29,7 +26,7 @@ class ReadinessProbeMissing(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for what serves and is rolled out."""
-        if not engine.served or engine.container.init or engine.workload.kind in NO_ROLLOUT:
+        if not engine.served or engine.container.init or engine.workload.kind in ("Pod", *_probe.BATCH):
             return
         if _probe.probe(engine, "readinessProbe") or _probe.unreachable(engine):
             return

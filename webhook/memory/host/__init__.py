@@ -20,9 +20,11 @@ from webhook.memory.weights import Checkpoint
 from webhook.model import Model
 from webhook.quantity import gib, human
 from webhook.release import Release
+from webhook.volumes import Files
 
-__all__ = ["IMPORTED", "OFFLOAD", "SHARD", "Processes", "ledger", "processes"]
+__all__ = ["IMPORTED", "KEPT", "OFFLOAD", "SHARD", "Processes", "ledger", "processes"]
 
+KEPT = "weights in a memory volume"
 OFFLOAD = ("swap space", "CPU offload", "KV offload")
 """Lines that are there because an argument asks for them."""
 
@@ -34,12 +36,11 @@ def ledger(
     release: Release,
     env: Mapping[str, str],
     checkpoint: Checkpoint | None = None,
-    *,
-    in_memory: bool = False,
+    files: Files | None = None,
 ) -> HostLedger:
     """Both totals and what they are made of. Without a model only what the arguments alone tell.
 
-    `in_memory`: vLLM downloads the checkpoint into a memory-backed volume, where it stays.
+    `files`: where the checkpoint comes from; in a memory-backed volume it stays.
     """
     cut = parallel.read(args, env)
     v1 = resolved.v1 if resolved else release >= Release(0, 8)
@@ -57,7 +58,7 @@ def ledger(
         "requests": requests(running, vision=vision),
         "staged weights": staging.line(args, model, checkpoint, ranks, env),
         "compilers": compilers(release, eager=eager),
-        "weights in a memory volume": _kept(model, checkpoint) if in_memory else Line(0, 0, 0, 0),
+        KEPT: _kept(model, checkpoint, files),
         "swap space": offload.swap_space(args, ranks, v1=v1),
         "CPU offload": offload.weights(args, ranks, per_rank),
         "KV offload": kv_offload,
@@ -91,17 +92,18 @@ def ledger(
 
 
 WHILE_LOADING = (
-    "processes", "staged weights", "compilers", "weights in a memory volume", "CPU offload", "in /dev/shm",
+    "processes", "staged weights", "compilers", KEPT, "CPU offload", "in /dev/shm",
 )  # fmt: skip
 """What is there before the KV cache is: its offload, swap space and requests come after."""
 
 
-def _kept(model: Model | None, checkpoint: Checkpoint | None) -> Line:
-    """A checkpoint on tmpfs: as much as its files."""
+def _kept(model: Model | None, checkpoint: Checkpoint | None, files: Files | None) -> Line:
+    """A checkpoint on tmpfs: as much as its files. Certain where vLLM itself writes it: what an init container wrote is
+    the Pod's, and counts against the limits of all its containers together."""
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
-    if size is None:
+    if size is None or files is None or not files.in_memory:
         return Line(0, 0, 0, 0)
-    return Line(int(0.94 * size), size, size, int(1.1 * size), f"{human(size)} downloaded to tmpfs")
+    return Line(int(0.94 * size) if files.download else 0, size, size, int(1.1 * size), f"{human(size)} on tmpfs")
 
 
 def _caches(args: EngineArgs, running: Processes, release: Release) -> Line:
