@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from scripts.additions import ADDITIONS
 from scripts.settle import misses
-from webhook.memory import shape, tower
+from webhook.args import EngineArgs
+from webhook.memory import settings, shape, tower, weights
 from webhook.model import Model, by_id, from_config
 from webhook.model.catalogue import ids, row_of
+from webhook.release import Release
 
 PUBLISHED: list[tuple[str, int, dict[str, Any]]] = [
     ("EleutherAI/gpt-j-6b", 6053381344,
@@ -170,3 +173,32 @@ KNOWN_TO_BE_OFF = {
     "bert", "bitnet", "ernie4_5_moe", "eurobert", "jina_embeddings_v5", "roberta", "xlm-roberta",  # heads and poolers
 }  # fmt: skip
 """The planner takes the count where it is known: these cost only a wider interval."""
+
+
+def loaded(name: str, parameters: int, config: dict[str, Any], **given: Any) -> float:
+    """Bytes of the whole model on the GPUs."""
+    model = replace(from_config(name, config), parameters=parameters)
+    resolved = settings.resolve(EngineArgs(release=None, given=given), model, None, 80 << 30, Release(0, 33), {})
+    found = weights.checkpoint(model, resolved, shape.of(model))
+    assert found is not None
+    return found.total
+
+
+QWEN3_0_6B = {
+    "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "num_hidden_layers": 28, "hidden_size": 1024,
+    "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3072,
+    "vocab_size": 151936, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def test_a_tied_head_that_the_files_hold_all_the_same_is_not_loaded() -> None:
+    """Qwen3-0.6B's files have 751,632,384 elements, vLLM loads 1.12 GiB."""
+    assert loaded("example/a", 751_632_384, QWEN3_0_6B) == pytest.approx(1.12 * 2**30, rel=0.01)
+
+
+def test_a_head_that_the_files_lack_is_not_missed_elsewhere() -> None:
+    """Qwen3-Embedding-8B: 7,567,295,488 elements without a head that config.json tells; vLLM loads 14.1 GiB."""
+    config = {**QWEN3_0_6B, "num_hidden_layers": 36, "hidden_size": 4096, "num_attention_heads": 32,
+              "intermediate_size": 12288, "vocab_size": 151665, "tie_word_embeddings": False}  # fmt: skip
+
+    assert loaded("example/b", 7_567_295_488, config, runner="pooling") == pytest.approx(14.1 * 2**30, rel=0.01)

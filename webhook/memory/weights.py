@@ -89,8 +89,13 @@ def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Check
     plain = counted.elements - (counted.head if tied else 0)
     ends = plain - counted.body
     agrees, stretch, vision = False, 1.0, 0
+    if total and counted.head and not tied and _is_near(total - plain, -counted.head, model, counted):
+        tied, plain, ends = True, plain - counted.head, ends - counted.head  # the files hold no head: Qwen3 Embedding
     if total:
         rest = total - plain
+        if tied or not counted.head:  # a tied head that the files hold all the same is not loaded: Qwen3 0.6B
+            table = (model.vocab_size or 0) * (model.hidden_size or 0)
+            rest -= table if _is_near(rest, table, model, counted) else 0
         drafted = counted.extra and rest >= 0.8 * counted.extra + 0.5 * tower.parameters(model)
         rest -= counted.extra if drafted else 0
         if tower.is_there(model) and rest > 0:
@@ -116,6 +121,12 @@ def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Check
         )
         stretch = 1.0
     return _in_bytes(model, settings, counted, stretch=stretch, vision=vision, tied=tied, agrees=agrees)
+
+
+def _is_near(rest: int, table: int, model: Model, counted: Shape) -> bool:
+    """Whether what the files hold beyond the formulas, towers and draft layers aside, is this table of embeddings."""
+    beside = tower.parameters(model)
+    return any(abs(rest - one - table) <= 0.06 * abs(table) for one in {beside, beside + counted.extra})
 
 
 NOMINAL_LAYERS = 64
