@@ -56,6 +56,11 @@ def test_verdicts(config: Mapping[str, Any], given_: Mapping[str, Any], card: Gp
     assert plan(engine("0.20.0", **given_), model(**config), on(card)).verdict == verdict
 
 
+def test_a_length_left_to_vllm_of_a_model_that_has_none_is_unsure() -> None:
+    found = plan(engine("0.27.1", max_model_len=-1), model(max_position_embeddings=None), on(H100))
+    assert (found.verdict, found.cause) == ("unsure", "request")
+
+
 def test_a_weightless_answer_says_what_is_missing() -> None:
     no_model, no_gpu = plan(engine(), None, on(H100)), plan(engine(), model(), None)
     assert (no_model.verdict, no_model.gpu, no_model.why) == ("unsure", None, "the model's config is not known")

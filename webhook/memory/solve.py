@@ -23,8 +23,8 @@ from webhook.model import Model, derived_max_model_len, quantised_copies
 
 MOST = 3
 """Suggestions of a refusal."""
-STEPS = 100
-"""Plans that a refusal may cost: about 15 ms."""
+STEPS = 75
+"""Plans that a refusal may cost: 15 ms for 99 of 100, on a busy core (median 4 ms)."""
 LEAST_CONTEXT = 2048
 """A shorter context than this is no answer worth giving."""
 SAFE_UTILIZATION = 0.95

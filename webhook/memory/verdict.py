@@ -128,7 +128,7 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: str)
             f"context, NCCL and graphs, which may take {human(outside)}; {why}",
             "graphs",
         )
-    if needed is None:
+    if needed is None or ledger.max_model_len is None:
         return judged("unsure", f"{why}; the context length is not known", "request")
     if not layout.known:
         return judged("unsure", f"how this model's KV cache is laid out is only partly known here; {why}", "request")
