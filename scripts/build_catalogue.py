@@ -315,6 +315,21 @@ def gpus(source: Path) -> dict[str, Any]:
     return {"products": rows, "ambiguous": ambiguous, "units": "bytes", "generated": meta["generated"]}
 
 
+SEEN_LATER = {"NVIDIA A10G": (22.3,), "NVIDIA A10": (22.09,)}
+"""GiB that vLLM printed in start-up logs of its users, beside what the collected table has."""
+ELSEWHERE = re.compile(r"windows|wddm|wsl|ecc o|outlier|station|assumed", re.IGNORECASE)
+"""Conditions under which a card shows another total than in a Linux container with its usual settings."""
+
+
+def _likely(row: Mapping[str, Any]) -> int | None:
+    """MiB: the middle of what drivers leave of the card, where its least is more than 1 % below its most."""
+    lowest: int = row["memory_torch_mib"]
+    seen = [one["mib"] for one in row["memory_torch_gib_seen"] if not ELSEWHERE.search(one.get("condition") or "")]
+    seen += [int(gib * 1024) for gib in SEEN_LATER.get(row["name"], ())]
+    most = max([lowest, *(mib for mib in seen if mib <= lowest * 1.03)])
+    return int(lowest + most) // 2 if most > lowest * 1.01 else None
+
+
 def _gpu(row: Mapping[str, Any]) -> dict[str, Any]:
     seen = [one["mib"] for one in row["memory_torch_gib_seen"]]
     printed = [
@@ -329,6 +344,7 @@ def _gpu(row: Mapping[str, Any]) -> dict[str, Any]:
         "architecture": row["architecture"],
         "compute_capability": [int(part) for part in capability.split(".")] if capability else None,
         "memory": lowest * MIB,
+        "memory_likely": likely * MIB if (likely := _likely(row)) else None,
         "memory_high": highest * MIB,
         "memory_label_mib": row["memory_nvidia_smi_mib"],
         "marketing_gb": row["memory_marketing_gb"],

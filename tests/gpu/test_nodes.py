@@ -103,6 +103,13 @@ def test_a_taint_keeps_off_who_does_not_tolerate_it(taint: JSONDict, tolerations
     assert bool(place(pod(ONE, tolerations=tolerations), snapshot(tainted)).candidates) is may
 
 
+@pytest.mark.parametrize("limits", [{"nvidia.com/gpumem": "10000"}, None])
+def test_a_part_of_a_card_needs_a_node_with_a_card(limits: JSONDict | None) -> None:
+    obj = pod(limits, annotations={} if limits else {"gpu-fraction": "0.5"})
+
+    assert place(obj, snapshot(L4, node("cpu", "", 0))).candidates == 1
+
+
 def test_a_node_whose_plugin_is_not_up_yet_may_still_get_it() -> None:
     assert kinds(pod(ONE), node("new", count=0)) == {"NVIDIA L4": 1}
 

@@ -38,6 +38,8 @@ A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
         ({"volcano.sh/vgpu-number": "2", "volcano.sh/vgpu-memory": "4000"}, ("volcano.sh/vgpu-number", 2)),
         ({"aliyun.com/gpu-mem": "20"}, ("aliyun.com/gpu-mem", 1)),
         ({"aliyun.com/gpu-mem": "40", "aliyun.com/gpu-count": "2"}, ("aliyun.com/gpu-mem", 2)),
+        ({"nvidia.com/a100": "2"}, ("nvidia.com/a100", 2)),
+        ({"nvidia.com/hostdev": "1", "nvidia.com/priority": "1"}, None),
         ({"rdma/ib": "1", "smarter-devices/fuse": "1", "hugepages-2Mi": "1Gi"}, None),
     ],
 )
@@ -100,6 +102,13 @@ def test_a_slice_that_software_enforces_is_all_that_is_seen(
 
     assert found is not None
     assert (found.value.gpus[0].memory, found.value.gpus[0].memory_high) == (memory, memory)
+
+
+def test_a_resource_called_after_a_card_names_it_and_denies_nothing() -> None:
+    found = find(pod({"nvidia.com/gpu-l40s": "1"}))
+
+    assert found is not None
+    assert (found.value.name, found.may_deny) == ("NVIDIA L40S", False)
 
 
 def test_half_of_the_memory_by_percentage_is_half() -> None:

@@ -12,7 +12,15 @@ from webhook.gpu.labels import Named
 from webhook.gpu.name import by_name, nearest
 from webhook.gpu.nodes import Kind, Placement, place
 from webhook.gpu.product import Gpu, all_products
-from webhook.gpu.resource import CLAIM, limited, requested, requests, resources_of, shared_by_resource
+from webhook.gpu.resource import (
+    CLAIM,
+    limited,
+    named_product,
+    requested,
+    requests,
+    resources_of,
+    shared_by_resource,
+)
 from webhook.workload import Container, Workload
 
 __all__ = [
@@ -81,6 +89,8 @@ def _named(workload: Workload, container: Container, facts: Facts) -> Named | No
     if not said and container.accelerator:
         gpus = by_name(container.accelerator)
         return Named(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
+    if not said and asked and asked[0] and (gpus := named_product(asked[0])):
+        return Named(gpus, f"resource {asked[0]}", False, False)  # the plugin's configuration may call it anything
     return said[0] if said else None
 
 
@@ -141,6 +151,6 @@ def _with_memory(gpus: tuple[Gpu, ...], memory: int) -> tuple[Gpu, ...]:
     """What was measured wins, and chooses between products of one name."""
     near = tuple(gpu for gpu in gpus if gpu.memory * 0.97 <= memory <= gpu.memory_high * 1.01) or gpus
     if near:
-        return tuple(replace(gpu, memory=memory, memory_high=memory) for gpu in near)
+        return tuple(gpu.with_memory(memory) for gpu in near)
     anonymous = f"GPU with {quantity.human(memory)}"
     return (Gpu(anonymous, "unknown", None, None, memory, memory, None, None, None, ()),)

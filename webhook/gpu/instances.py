@@ -38,8 +38,8 @@ def of_types(names: Iterable[str]) -> tuple[Gpu, ...]:
         gpu = product(row["gpu"])
         if fraction := row.get("fraction"):
             part = f"{gpu.name} (1/{round(1 / fraction)})"
-            gpu = replace(
-                gpu, name=part, memory=int(gpu.memory * fraction * 0.95), memory_high=int(gpu.memory_high * fraction)
+            gpu = replace(gpu, name=part).with_memory(
+                int(gpu.memory * fraction * 0.95), int(gpu.memory_high * fraction)
             )
         found[gpu.name] = gpu
     return tuple(found.values())

@@ -277,7 +277,7 @@ def _mps(gpus: tuple[Gpu, ...], demands: Demands) -> tuple[Gpu, ...]:
     clients = next((int(said[key]) for key in CLIENTS if said.get(key, "").isdigit()), 0)
     if clients < 2:
         return gpus
-    return tuple(replace(gpu, memory=min(gpu.memory, _label_bytes(gpu) // clients)) for gpu in gpus)
+    return tuple(gpu.with_memory(min(gpu.memory, _label_bytes(gpu) // clients), gpu.memory_high) for gpu in gpus)
 
 
 def _label_bytes(gpu: Gpu) -> int:

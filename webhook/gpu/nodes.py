@@ -76,7 +76,8 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
     terms = alternatives(workload.spec)
     said = workload.spec.get("tolerations")
     tolerations = [one for one in said if isinstance(one, Mapping)] if isinstance(said, list) else []
-    needed = {name: count or 1 for name, count in asked if resource.WHOLE.fullmatch(name)}
+    needed = {name: count or 1 for name, count in asked if "/" in name and name not in resource.ONE_BY_DEFAULT}
+    part = bool(asked) and not needed
     tolerated = ADDED & needed.keys()
     lacking = {"affinity": 0, "resource": 0, "taints": 0}
     fitting: list[Node] = []
@@ -85,7 +86,7 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
     for node in nodes:
         if by_name and node.name != by_name:
             lacking["affinity"] += 1
-        elif not _has(node, needed):
+        elif not _has(node, needed, part):
             lacking["resource"] += 1
         elif not by_name and not any(_matches(term, node) for term in terms):
             lacking["affinity"] += 1
@@ -105,9 +106,10 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
     )
 
 
-def _has(node: Node, needed: Mapping[str, int]) -> bool:
-    """The node allots as many, or its device plugin has not registered anything yet."""
-    if needed and not node.allocatable:
+def _has(node: Node, needed: Mapping[str, int], part: bool) -> bool:
+    """The node allots as many, or its device plugin has not registered anything yet. A part of a card, which a
+    scheduler of its own gives out, needs a card."""
+    if part or (needed and not node.allocatable):
         return _named(node.hardware, None) is not None
     return all(node.allocatable.get(name, 0) >= count for name, count in needed.items())
 

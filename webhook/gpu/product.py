@@ -30,9 +30,15 @@ class Gpu:
     labels: tuple[str, ...]
     """Values of nvidia.com/gpu.product for this product, for suggestions."""
     mig: str | None = None
+    memory_likely: int | None = None
+    """The middle of the totals that drivers leave of the card, where these are far apart; else None."""
     unified_memory: bool = False
     memory_label_mib: int | None = None
     """What nvidia-smi prints, and the label nvidia.com/gpu.memory holds: above what a process sees."""
+
+    def with_memory(self, memory: int, high: int | None = None) -> Gpu:
+        """A part of this card, or this card as it was measured."""
+        return replace(self, memory=memory, memory_high=memory if high is None else high, memory_likely=None)
 
 
 @cache
@@ -56,6 +62,7 @@ def product(name: str) -> Gpu:
         supports_fp8=row.get("fp8"),
         nvlink=row.get("nvlink"),
         labels=tuple(row["names"].get("gfd", ())),
+        memory_likely=row.get("memory_likely"),
         unified_memory=bool(row.get("unified_memory")),
         memory_label_mib=row.get("memory_label_mib"),
     )
@@ -74,6 +81,7 @@ def slice_of(gpu: Gpu, profile: str) -> Gpu | None:
             return replace(
                 gpu,
                 name=f"{gpu.name} MIG {wanted}",
+                memory_likely=None,
                 memory=one["memory"],
                 memory_high=one["memory_high"],
                 nvlink=False,  # slices of one card have no peer-to-peer between them
@@ -93,4 +101,4 @@ def partition_of(gpu: Gpu, mode: str, memory_mode: str = "nps1") -> Gpu | None:
     if size is None or mode == "spx":
         return gpu if size is not None else None
     high = gpu.memory_high if memory_mode == "nps1" else size
-    return replace(gpu, name=f"{gpu.name} {mode.upper()}", memory=min(size, gpu.memory), memory_high=high)
+    return replace(gpu, name=f"{gpu.name} {mode.upper()}").with_memory(min(size, gpu.memory), high)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from webhook import quantity
 from webhook.gpu import claim
+from webhook.gpu.name import by_name
 from webhook.gpu.product import Gpu
 from webhook.snapshot import Snapshot
 from webhook.workload import Container, Workload
@@ -44,7 +44,7 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
     found = [
         (name, 1 if name in FRACTIONS else count)
         for name, value in asked.items()
-        if WHOLE.fullmatch(name) and (count := _count(value)) != 0
+        if (WHOLE.fullmatch(name) or named_product(name)) and (count := _count(value)) != 0
     ]
     if any(name == "aliyun.com/gpu-mem" for name, _ in found):  # gpu-count says over how many cards it is spread
         cards = next((count for name, count in found if name == "aliyun.com/gpu-count"), 1)
@@ -54,6 +54,13 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
     if not found:
         found = [(name, count) for name, count in _fractions(workload, container)]
     return found
+
+
+def named_product(resource: str) -> tuple[Gpu, ...]:
+    """The product in a resource that a device plugin was told to call after it ("nvidia.com/a100", "nvidia.com/gpu-l4";
+    k8s-device-plugin's `resources.gpus[].name`)."""
+    vendor, _, name = resource.partition(".com/")
+    return by_name(name.removeprefix("gpu-")) if vendor in ("nvidia", "amd") and not WHOLE.fullmatch(resource) else ()
 
 
 def _fractions(workload: Workload, container: Container) -> Iterator[tuple[str, int | None]]:
@@ -112,21 +119,13 @@ def limited(gpus: tuple[Gpu, ...], asked: Mapping[str, object], selector: object
     """
     for name in LIMITS_IN_MIB:
         if (mib := quantity.try_parse(asked.get(name))) and mib > 0:
-            return tuple(
-                replace(gpu, memory=min(gpu.memory, mib << 20), memory_high=min(gpu.memory_high, mib << 20))
-                for gpu in gpus
-            )
+            return tuple(gpu.with_memory(min(gpu.memory, mib << 20), min(gpu.memory_high, mib << 20)) for gpu in gpus)
     for name in LIMITS_IN_PERCENT:
         if (percent := quantity.try_parse(asked.get(name))) and 0 < percent < 100:
-            return tuple(
-                replace(gpu, memory=gpu.memory * percent // 100, memory_high=gpu.memory_high * percent // 100)
-                for gpu in gpus
-            )
+            return tuple(gpu.with_memory(gpu.memory * percent // 100, gpu.memory_high * percent // 100) for gpu in gpus)
     for name, (key, value) in ISOLATED.items():
         size = quantity.try_parse(asked.get(name))
         if size and size > 0 and isinstance(selector, Mapping) and selector.get(key) == value:
             size <<= 20 if size > 1024 else 30  # the plugin's --memory-unit: GiB by default, or MiB
-            return tuple(
-                replace(gpu, memory=min(gpu.memory, size), memory_high=min(gpu.memory_high, size)) for gpu in gpus
-            )
+            return tuple(gpu.with_memory(min(gpu.memory, size), min(gpu.memory_high, size)) for gpu in gpus)
     return gpus

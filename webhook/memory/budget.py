@@ -18,7 +18,8 @@ def total(gpu: Gpu | None, measured: int | None) -> Line | None:
     if gpu is None or gpu.memory <= 0:
         return None
     high = max(gpu.memory, gpu.memory_high)
-    return Line(gpu.memory, gpu.memory, gpu.memory, high, f"{gpu.name}, as CUDA reports it")
+    likely = gpu.memory_likely or gpu.memory
+    return Line(gpu.memory, gpu.memory, likely, high, f"{gpu.name}, as CUDA reports it")
 
 
 def line(whole: Line, settings: Settings) -> Line:
