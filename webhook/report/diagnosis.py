@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,7 @@ def tree(one: Case) -> dict[str, Any]:
     found = one.diagnosis
     out: dict[str, Any] = {
         "file": one.file,
+        "object": _object(one),
         "plane": found.plane,
         "cause": found.cause.id if found.cause else None,
         "evidence": list(found.evidence),
@@ -74,15 +75,33 @@ def tree(one: Case) -> dict[str, Any]:
     return out
 
 
+def _object(one: Case) -> dict[str, Any] | None:
+    """What the input says the Pod or workload is called."""
+    found = one.diagnosis.pod
+    if found is None:
+        return None
+    metadata = found.get("metadata")
+    named = metadata if isinstance(metadata, Mapping) else {}
+    return {"kind": found.get("kind"), "namespace": named.get("namespace"), "name": named.get("name")}
+
+
+def _where(one: Case) -> str:
+    """ "pods.json: Pod chat/vllm-0", "crash.log:17"."""
+    named = _object(one)
+    if named is not None:
+        place = "/".join(str(part) for part in (named["namespace"], named["name"]) if part)
+        return as_text.one_line(f"{one.file}: {named['kind']} {place or '(no name)'}")
+    return as_text.clean(f"{one.file}:{one.diagnosis.line}" if one.diagnosis.line else one.file)
+
+
 def text(one: Case) -> str:
     """What people read: the cause, the lines that say so, what helps, the Pod's plan and the changes."""
     found = one.diagnosis
     if found.cause is None or found.plane is None:
-        return _nothing(one.file, found)
-    where = f"{one.file}:{found.line}" if found.line else one.file
+        return _nothing(one)
     plane = f"[{as_text.PLANES[found.plane]}]"
     sure = "" if found.certainty == "certain" else " (likely: only a symptom was seen)"
-    out = [f"{as_text.clean(where)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
+    out = [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
     out += _evidence(found.evidence)
     if found.then:
         out += _labelled("then", "also seen: " + ", ".join(found.then))
@@ -92,12 +111,12 @@ def text(one: Case) -> str:
     return "\n".join([*out, *_pod(one)]) + "\n"
 
 
-def _nothing(file: str, found: Diagnosis) -> str:
+def _nothing(one: Case) -> str:
+    found, where = one.diagnosis, _where(one)
     if not found.evidence:
-        return f"{as_text.clean(file)}: no failure seen\n"
-    where = f"{file}:{found.line}" if found.line else file
+        return f"{where}: no failure seen\n"
     said = "an error that podfit does not know" if found.line else "it ended, and nothing here says why"
-    out = [f"{as_text.clean(where)}: {said}", *_evidence(found.evidence)]
+    out = [f"{where}: {said}", *_evidence(found.evidence)]
     if any("137" in line for line in found.evidence):
         out += _labelled(
             "help",

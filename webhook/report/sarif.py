@@ -87,7 +87,8 @@ def _result(item: Item, used: list[str]) -> dict[str, Any]:
 
 def _suppression(accepted: Accepted) -> dict[str, Any]:
     kind = "external" if accepted.by in ("baseline", "exception") else "inSource"
-    return {"kind": kind, "status": "accepted", "justification": f"{accepted.by}: {accepted.reason}"}
+    # Without `status` (accepted, where absent): early schemas of 2.1.0 call it `state`.
+    return {"kind": kind, "justification": f"{accepted.by}: {accepted.reason}"}
 
 
 def _notification(problem: Problem) -> dict[str, Any]:

@@ -27,7 +27,7 @@ CAUSES = (
                 r"\btorch\.(?:cuda\.)?OutOfMemoryError\b", "PyTorch 2.5 torch.OutOfMemoryError, before torch.cuda."
             ),
             Signature(
-                r"CUDA [Ee]rror: out of memory",
+                r"(?:CUDA|HIP)(?: driver)? [Ee]rror: out of memory|cudaMalloc\w* failed: out of memory",
                 "PyTorch c10/cuda/CUDAException.cpp; vLLM csrc/cumem_allocator.cpp",
                 unless=_PINNED,
             ),

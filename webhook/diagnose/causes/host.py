@@ -88,13 +88,13 @@ CAUSES = (
         "swap space or offload, or no limit on locked and virtual memory (ulimit).",
         (
             Signature(
-                r"DefaultCPUAllocator: can't allocate memory|\[Errno 12\]|Cannot allocate memory|^\s*MemoryError\b|"
+                r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|\[Errno 12\]|Cannot allocate memory|^\s*MemoryError\b|"
                 r"std::bad_alloc|ENOMEM",
                 "PyTorch c10/core/impl/alloc_cpu.cpp; errno 12",
                 unless=r"GPU|CUDA out of memory",
             ),
             Signature(
-                r"CUDA [Ee]rror: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
+                r"(?:CUDA|HIP)(?: driver)? [Ee]rror: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
                 "CUDA, of pinned host memory: the frames say so",
                 within=r"pin_memory|cudaHostAlloc|cudaHostRegister|CachingHostAllocator",
             ),
