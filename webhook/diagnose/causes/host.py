@@ -88,7 +88,8 @@ CAUSES = (
         "swap space or offload, or no limit on locked and virtual memory (ulimit).",
         (
             Signature(
-                r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|\[Errno 12\]|Cannot allocate memory|^\s*MemoryError\b|"
+                r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|"
+                r"\[Errno 12\]|Cannot allocate memory|^\s*MemoryError\b|"
                 r"std::bad_alloc|ENOMEM",
                 "PyTorch c10/core/impl/alloc_cpu.cpp; errno 12",
                 unless=r"GPU|CUDA out of memory",
