@@ -163,7 +163,7 @@ def models(source: Path) -> dict[str, Any]:
     for row in sorted(catalogue, key=lambda row: row["id"].lower()):
         config = settle.stored(settle.with_ties(row, corrected(row, by_id)), row, by_id)
         known = exact.get(row["id"].lower())
-        doubt = settle.doubt(config, row, natives) if known is None else None
+        doubt = settle.doubt(config, row, natives) or settle.shape_doubt(row, config, by_id) if known is None else None
         correction = CORRECTIONS.get(row["id"])
         if correction is not None and correction.source is None:
             doubt = UNSOURCED

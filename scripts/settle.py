@@ -8,6 +8,7 @@ from typing import Any
 
 from webhook.memory import shape, tower
 from webhook.model import from_config
+from webhook.model.name import size_of
 
 EXACT = 0.002
 """Norms and biases, which the formulas leave out, are less."""
@@ -91,6 +92,38 @@ def doubt(config: Mapping[str, Any], row: Mapping[str, Any], natives: set[tuple[
 
 FIRST_QUANTISED = {"mistralai": 2512}
 """Owner → the release (year and month, as its ids end) since which it stores models quantised."""
+
+
+FAR_OFF = (0.6, 1.7)
+"""What a row's formulas may be of the size that its name says, or of the model that it is a copy of."""
+
+
+def shape_doubt(row: Mapping[str, Any], config: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Why the sizes of a quantised row of a table can't be right: its name or the model that it is a copy of says
+    another size. Packed words are no parameters, so that no count shows it."""
+    if row["confidence"] == "file" or not is_quantised(config):
+        return None
+    model = from_config(row["id"], config, complete=False)
+    found = shape.of(model)
+    if found is None or not found.known:
+        return None
+    own = counted(row)
+    if own and FAR_OFF[0] < found.elements / own < FAR_OFF[1]:
+        return None
+    named = size_of(row["id"])
+    sizes = [named.value.parameters] if named else []
+    owner, _, last = row["id"].partition("/")
+    copies = (one for one in _originals(owner, last) if one in rows and one != row["id"])
+    original = next((one for one in copies if SAYS_SCHEME.search(row["id"][len(one) :])), None)
+    if original is not None and not sizes:
+        sizes = [rows[original]["parameters"]]
+    off = [size for size in sizes if size and not FAR_OFF[0] < found.elements / size < FAR_OFF[1]]
+    return f"its sizes give {found.elements / 1e9:.1f} billion parameters, not {off[0] / 1e9:.1f}" if off else None
+
+
+def _originals(owner: str, last: str) -> Iterable[str]:
+    words = last.split("-")
+    return (f"{owner}/{'-'.join(words[:end])}" for end in range(len(words) - 1, 1, -1))
 
 
 def kin(row: Mapping[str, Any]) -> tuple[object, ...]:

@@ -255,6 +255,9 @@ def test_what_names_no_model_is_unknown(name: str) -> None:
         ("acme/Unheard-8x7B", 45_920_000_000, None),
         ("acme/Unheard-235B-A22B-FP8", 235_000_000_000, "fp8"),
         ("acme/unheard-1T-A32B", 1_000_000_000_000, None),
+        ("acme/unheard-2B-4T", 2_000_000_000, None),
+        ("acme/unheard-3.1-24b-w4a16", 24_000_000_000, "compressed-tensors"),
+        ("acme/unheard-2-1_6b", 1_600_000_000, None),
     ],
 )
 def test_a_name_alone_tells_a_size_and_a_quantisation(name: str, parameters: int, method: str | None) -> None:

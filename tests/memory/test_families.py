@@ -12,7 +12,7 @@ import pytest
 from scripts.additions import ADDITIONS
 from scripts.settle import misses
 from webhook.args import EngineArgs
-from webhook.memory import settings, shape, tower, weights
+from webhook.memory import quantisation, settings, shape, tower, weights
 from webhook.model import Model, by_id, from_config
 from webhook.model.catalogue import ids, row_of
 from webhook.release import Release
@@ -202,3 +202,16 @@ def test_a_head_that_the_files_lack_is_not_missed_elsewhere() -> None:
               "intermediate_size": 12288, "vocab_size": 151665, "tie_word_embeddings": False}  # fmt: skip
 
     assert loaded("example/b", 7_567_295_488, config, runner="pooling") == pytest.approx(14.1 * 2**30, rel=0.01)
+
+
+def test_mxfp4_of_a_dense_model_quantises_its_layers() -> None:
+    config = {**QWEN3_0_6B, "quantization_config": {"quant_method": "mxfp4"}}
+
+    assert loaded("example/c", 596_049_920, config) < 0.6 * loaded("example/d", 596_049_920, QWEN3_0_6B)
+
+
+def test_modelopts_own_file_says_the_scheme() -> None:
+    config = {**QWEN3_0_6B, "quantization_config": {"quantization": {"quant_algo": "NVFP4"}}}
+    model = from_config("example/e", config)
+
+    assert (quantisation.scheme(model, None) or quantisation.Scheme("", 0)).name == "NVFP4"

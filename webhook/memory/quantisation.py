@@ -97,6 +97,9 @@ def _named(model: Model) -> Mapping[str, Any] | None:
 
 
 def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Scheme | None:
+    inner = config.get("quantization")
+    if isinstance(inner, Mapping):  # ModelOpt's hf_quant_config.json
+        config = {**config, **inner}
     method = str(config.get("quant_method") or config.get("quant_algo") or "").lower().replace("_", "-")
     hint = f"{config.get('_scheme', '')} {config.get('format', '')} {config.get('quant_algo', '')}".upper()
     kept = _kept(model, config)
@@ -115,7 +118,7 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
     if method == "gguf" and isinstance(per_weight, int | float) and per_weight > 0:  # as the file's name says
         return Scheme(f"GGUF {config.get('_scheme', '')}".strip(), per_weight / 8, head=True, embedding=True)
     if method == "mxfp4" or "MXFP4" in hint:
-        return Scheme("MXFP4", 0.5 + 1 / 32, experts_only=True, kept=kept)
+        return Scheme("MXFP4", 0.5 + 1 / 32, experts_only=model.num_experts is not None, kept=kept)
     if "NVFP4" in hint or "W4A4" in hint or (weights and weights.get("type") == "float" and bits == 4):
         return Scheme("NVFP4", 0.5 + 1 / 16, kept=kept, experts_only="EXPERTS" in hint)
     if method == "bitsandbytes":

@@ -156,10 +156,9 @@ def total_elements(model: Model) -> int | None:
     stored = model.dtype_parameters
     if stored and abs(sum(STORED_BYTES.get(k, 2) * n for k, n in stored.items()) / model.weights_bytes - 1) < 0.005:
         return sum(stored.values())
-    width = DTYPE_BYTES.get(model.torch_dtype or "", 2)
-    if model.parameters and abs(model.weights_bytes / model.parameters / width - 1) < 0.01:
+    if model.parameters and any(abs(model.weights_bytes / model.parameters / width - 1) < 0.01 for width in (2, 4)):
         return model.parameters
-    return model.weights_bytes // width
+    return model.weights_bytes // DTYPE_BYTES.get(model.torch_dtype or "", 2)
 
 
 def _is_tied(model: Model, counted: Shape, total: int | None) -> bool:

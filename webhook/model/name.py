@@ -154,13 +154,15 @@ def size_of(name: str) -> Fact[Model] | None:
         sizes = list(SIZED.finditer(part))
         if not sizes or (settings := scheme_of(spelled(part))) is None:
             continue
-        largest = max(sizes, key=_parameters)
+        said = sizes[0]  # what follows is active parameters, or tokens: 235B-A22B, 2B-4T
+        if re.match(r"-\d+e(?![a-z])", part[said.end() :], re.IGNORECASE):
+            continue  # Llama 4: of 17B-16E only the active parameters are told
         unknown = from_config(name, {"quantization_config": settings} if settings else {})
-        source = f"name: it says {largest[0].strip('-_ ').replace('_', '.').upper()} parameters"
+        source = f"name: it says {said[0].strip('-_ ').replace('_', '.').upper()} parameters"
         if active := re.search(r"[-_]a(\d+(?:\.\d+)?[bm])(?=[-_.]|$)", part, re.IGNORECASE):
             source += f", {active[1].upper()} active"
         source += f", {settings['quant_method']}" if settings else ""
-        return Fact(replace(unknown, parameters=_parameters(largest)), source, may_deny=False)
+        return Fact(replace(unknown, parameters=_parameters(said)), source, may_deny=False)
     return None
 
 
