@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import GOOD_POD
 from tests.policy.test_broken import BROKEN, EVERYTHING
+from tests.reviews import admission_review, doomed
 from webhook.app import create_app
 from webhook.facts import Facts
 from webhook.live import Live
@@ -230,3 +233,27 @@ def test_an_exception_that_ends_is_told(tmp_path: Path, caplog: pytest.LogCaptur
     assert live.report()[-1] == f"policy: {file}:9: expired on 2026-11-21"
     said = f"{file}:9: an exception of policy mine expired on 2026-11-21"
     assert [record.getMessage() for record in caplog.records] == [said]
+
+
+def test_exemptions_and_shadows_are_counted_and_audited(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    shadow = text("deny", "shadow").replace("spec:\n", "spec:\n  shadow: true\n")
+    exception = "  exceptions:\n  - {rules: [unknown-flag], reason: a fork, owner: chat, expires: 2026-11-21}\n"
+    file.write_text(f"{text('warn')}{exception}---\n{shadow}")
+    live = Live([file], clock=lambda: NOW)
+    metrics = Metrics("1", live.policy.version, "f")
+    client = create_app(live, Facts(), metrics).test_client()
+    bad = doomed(GOOD_POD)
+    bad["spec"]["containers"][0]["image"] = "vllm/vllm-openai:latest"
+
+    answers = [json.loads(client.post("/validate", json=admission_review(bad)).data) for _ in range(2)]
+
+    said = metrics.text().decode()
+    assert 'podfit_exempted_findings_total{by="exception",rule="unknown-flag"} 2.0' in said
+    assert 'podfit_shadow_reviews_total{decision="denied",policy="shadow"} 2.0' in said
+    assert 'podfit_shadow_findings_total{mode="deny",policy="shadow",rule="unpinned-image"} 2.0' in said
+    assert 'podfit_findings_total{mode="warn",rule="unpinned-image"} 2.0' in said
+    for answer in answers:
+        assert answer["response"]["allowed"]
+        assert answer["response"]["auditAnnotations"]["exempted"] == "unknown-flag=exception"
+        assert not [line for line in answer["response"]["warnings"] if "unknown-flag" in line]
