@@ -102,7 +102,9 @@ def run(args: argparse.Namespace) -> int:
         for problem in found.problems:
             print(f"error: {text.one_line(str(problem))}", file=sys.stderr)
     if args.write_baseline is not None:
-        edge.write_text(args.write_baseline, json.dumps(checked.baseline(found.items), indent=1) + "\n")
+        known = checked.baseline(found.items)
+        edge.write_text(args.write_baseline, json.dumps(known, indent=1) + "\n")
+        print(f"note: {args.write_baseline}: {text.many(len(known['findings']), 'finding')} accepted", file=sys.stderr)
         return 3 if found.problems else 0
     return found.code
 
@@ -112,7 +114,10 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
     for name in args.files:
         if kubectl.NAMED.fullmatch(name) and not name.endswith(edge.SUFFIXES) and not Path(name).exists():
             kind, _, named = name.partition("/")
-            made.append((name, kubectl.run(args, "get", kind, named, "-o", "yaml")))
+            try:
+                made.append((name, kubectl.run(args, "get", kind, named, "-o", "yaml")))
+            except edge.UnusableError as error:
+                raise edge.UnusableError(f"{name}: no such file or folder here; in the cluster: {error}", 3) from error
         else:
             names.append(name)
     inputs, told = edge.read(names, edge.facts(args), made)

@@ -28,9 +28,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "diagnose",
         help="what a Pod died of: from its log, events and status",
-        description="Tells what a vLLM Pod died of: the first cause, not what followed from it. Reads logs, "
-        "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or asks the cluster "
-        "about a Pod by its name.",
+        description="Tells what a vLLM Pod died of: the first cause, not what followed from it. Reads logs,\n"
+        "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or asks the cluster.",
         epilog="examples: kubectl logs --previous vllm-0 | podfit diagnose -\n"
         "          podfit diagnose vllm-0 -n prod\n"
         "          podfit diagnose crash.log events.txt --manifest deployment.yaml",

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace, *words: str) -> bytes:
 
     program = which("kubectl")
     if program is None:
-        raise UnusableError(f"{'/'.join(words[1:3])}: no such file, and there is no kubectl to ask a cluster", 3)
+        raise UnusableError(f"{'/'.join(words[1:3])}: there is no kubectl to ask a cluster with", 3)
     context = ["--context", args.context] if args.context else []
     namespace = ["-n", args.namespace] if args.namespace else []
     try:

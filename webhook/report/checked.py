@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from webhook.lint import Judged, Report, Result
 from webhook.manifest import Document, Mark
@@ -233,7 +233,7 @@ def without_reason(file: str, text: str) -> Iterator[str]:
             yield f"{file}:{number}: `podfit: ignore {rules}` silences nothing without a reason: add ` -- why`"
 
 
-def baseline(items: Iterable[Item]) -> dict[str, object]:
+def baseline(items: Iterable[Item]) -> dict[str, Any]:
     """What `--write-baseline` writes: the findings that are accepted from now on, in an order that diffs well."""
     kept = [item for item in items if item.accepted is None or item.accepted.by == "baseline"]
     rows = [
