@@ -334,6 +334,8 @@ def test_an_unknown_flag_says_who_knows_it(
     read = serve(f"m {words} --port 80", release)
     [unknown] = read.unknown
     assert (unknown.first, unknown.last) == (first, last)
+    gone = {"--swap-space": "0.18.0", "--disable-log-requests": "0.17.0"}
+    assert unknown.removed == gone.get(unknown.flag)
     assert unknown.flag == words.replace("_", "-").replace("=", " ").split()[0]
     assert unknown.path == ARGS / 1
     if suggestion:

@@ -32,6 +32,8 @@ class UnknownFlag:
     last: str | None
     """The first and last release of the table that know it, of the run nearest to this release (the one before it,
     where there is one); both None where none does."""
+    removed: str | None = None
+    """The first release of the table without it, where that is an earlier run."""
     index: int = -1
     """Which of the command's words it is."""
     words: int = 1
@@ -252,6 +254,12 @@ def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[Unkn
             suggestion=near[0] if near else None,
             first=str(life[0]) if life else None,
             last=str(life[1]) if life else None,
+            removed=_after(parser.table, life[1]) if life and life[1] < parser.release else None,
             index=problem.index,
             words=problem.words,
         )
+
+
+def _after(table: Table, release: Release) -> str:
+    """The release of the table that comes next."""
+    return str(table.releases[table.releases.index(release) + 1])

@@ -46,7 +46,7 @@ class RemovedFlag(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""
+        """Certain in vLLM's own image: the table holds every flag of 51 releases since 0.4."""
         for flag in engine.args.unknown:
             if flag.index in explained(engine):
                 continue
@@ -59,8 +59,10 @@ class RemovedFlag(Rule):
                 path=flag.path,
                 certainty=certainty(engine),
                 message=f"vLLM {engine.release or 'in the newest releases'} does not know {flag.flag!r}{where}: "
-                f"it is known from {flag.first} to {flag.last}",
-                details=("vLLM ends with exit code 2: unrecognized arguments",),
+                + (f"removed in {flag.removed}" if flag.removed else f"new in {flag.first}"),
+                details=(
+                    f"known from {flag.first} to {flag.last}; vLLM ends with exit code 2: unrecognized arguments",
+                ),
                 suggestions=(instead,) if instead else (),
                 fix=substitute(engine, flag.index, flag.words) if useless and not where else (),
             )
