@@ -376,6 +376,7 @@ def test_a_wrapper_has_flags_of_its_own() -> None:
         ("m --enable-chunked-prefill=false --enable-chunked-prefill", "0.27.1", {}),
         ("m --enable-lora --lora-modules a=/a b=/b", "0.27.1", {"lora_modules": ["a=/a", "b=/b"]}),
         ("m --config /c.yaml", "0.27.1", {"config": "/c.yaml"}),
+        ("m --compilation-config 3", "0.10.2", {"compilation_config": "3"}),
         ("<MODEL>", "0.27.1", {"model": "<MODEL>"}),
         ("m --no-enable-prefix-caching --tensor_parallel_size 2 -O3 --port=80", "0.27.1", {}),
     ],

@@ -43,8 +43,8 @@ class Reading:
     problems: list[Problem] = field(default_factory=list)
     written: dict[str, Any] = field(default_factory=dict)
     """What `given` does not say as it is written, under the name that is written, with underscores: flags that the
-    release does not know, values that it refuses or that can't be known, abbreviations, LoRA modules. True where
-    nothing is written behind the flag."""
+    release does not know, values that it refuses or that can't be known, abbreviations, LoRA modules, a level
+    that stands for a compilation config. True where nothing is written behind the flag."""
     abbreviated: int = 0
     """How many flags are abbreviations."""
     open: str | None = None
@@ -261,7 +261,8 @@ class _Reader:
             return
         try:
             reading.given[dest] = self._value(option, texts, before)
-            if option.action not in _MODULES:
+            level = bool(texts) and texts[0].isdecimal() and isinstance(reading.given[dest], dict)
+            if option.action not in _MODULES and not level:
                 del reading.written[dest]
         except InvalidValueError as error:
             if why := next((token.doubtful for token in tokens if token.doubtful), None):
