@@ -306,6 +306,34 @@ def test_a_taught_model_comes_before_the_catalogue_and_by_its_last_part_only_inf
     assert path.source.startswith("path: ")
 
 
+@pytest.mark.parametrize(
+    ("path", "row"),
+    [
+        ("/models/gemma3-27b", "google/gemma-3-27b-it"), ("/models/llama3-70b", "meta-llama/Meta-Llama-3-70B"),
+        ("s3://b/llama-3-70b-instruct/", "meta-llama/Meta-Llama-3-70B-Instruct"),
+        ("/models/gpt-oss-120b", "openai/gpt-oss-120b"),
+        ("/models/qwen3-coder-480b", "Qwen/Qwen3-Coder-480B-A35B-Instruct"),
+        ("/models/Bielik-11B-v2.3-Instruct", "speakleash/Bielik-11B-v2.3-Instruct"),
+    ],
+)  # fmt: skip
+def test_a_path_that_goes_on_to_models_of_one_shape_names_it(path: str, row: str) -> None:
+    found = find(path)
+
+    assert found is not None
+    assert (found.value.num_hidden_layers, found.value.hidden_size) == (
+        known(row).num_hidden_layers, known(row).hidden_size,
+    )  # fmt: skip
+    assert found.source.startswith("path: ")
+    assert not found.may_deny
+
+
+@pytest.mark.parametrize("path", ["/models/mistral-7b-instruct", "/models/llama3", "/models/qwen", "/models/deepseek"])
+def test_a_path_that_goes_on_to_models_of_several_shapes_names_none(path: str) -> None:
+    found = find(path)
+
+    assert found is None or found.value.num_hidden_layers is None
+
+
 def test_the_known_end_of_an_unknown_path_names_the_model() -> None:
     pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "vllm"}]}}
     one = workload.find(pod)[0]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from webhook.facts import Fact
 from webhook.model.catalogue import by_id, catalogued, last_parts, relatives, row_of
@@ -69,13 +72,51 @@ def _by_last_part(name: str) -> Fact[Model] | None:
 
 
 def _relative(name: str) -> Fact[Model] | None:
-    """The one fine-tune or copy of that last part; else the one model whose last part only adds a version."""
+    """The one fine-tune or copy of that last part; else the one shape of the models whose last part goes on from it
+    (`gemma-3-27b`, `llama-3-70b-instruct`), quantised copies left out."""
     wanted = spelled(name.rpartition("/")[2])
-    found = [one[0] for one in relatives().values() if spelled(one[0].rpartition("/")[2]) == wanted]
-    if len(found) == 1:
-        return by_id(found[0])
-    versions = [rows for key, rows in last_parts().items() if re.fullmatch(re.escape(wanted) + r"-v\d+(-\d+)*", key)]
-    return _by_last_part(versions[0][0]) if len(versions) == 1 and SIZE.search(wanted) else None
+    if not wanted:
+        return None
+    found = _relatives_parts().get(wanted, [])
+    if found and len({one[1:] for one in found}) == 1:
+        return by_id(found[0][0])
+    longer = [
+        row
+        for start in (wanted, f"meta-{wanted}")
+        for key in _going_on_from(start)
+        if not QUANTISED.search(key.removeprefix(start))
+        for row in last_parts()[key]
+    ]
+    if not longer or len(longer) > _MOST_ALIKE:
+        return None
+    wanted_shape = shape(catalogued(longer[0]))
+    if any(shape(catalogued(row)) != wanted_shape for row in longer[1:]):
+        return None
+    return by_id(min(longer, key=lambda row: (_worth(row), len(row), row)))
+
+
+_MOST_ALIKE = 40
+"""A beginning of more models than that names a family."""
+
+
+@cache
+def _relatives_parts() -> Mapping[str, list[tuple[str, str, str | None]]]:
+    found: dict[str, list[tuple[str, str, str | None]]] = {}
+    for one in relatives().values():
+        found.setdefault(spelled(one[0].rpartition("/")[2]), []).append(one)
+    return found
+
+
+@cache
+def _sorted_parts() -> list[str]:
+    return sorted(last_parts())
+
+
+def _going_on_from(start: str) -> list[str]:
+    """The last parts that are `start`, or go on from it with another word."""
+    parts = _sorted_parts()
+    found = parts[bisect_left(parts, f"{start}-") : bisect_left(parts, f"{start}.")]  # "." comes after "-"
+    return [start, *found] if start in last_parts() else found
 
 
 def _worth(row: str) -> tuple[bool, bool, bool]:
@@ -108,7 +149,8 @@ def _by_beginning(name: str) -> Fact[Model] | None:
     for end in range(len(words) - 1, 1, -1):
         beginning, rest = "-".join(words[:end]), "-".join(words[end:])
         sizes = SIZE.findall(beginning)
-        if not sizes or not set(SIZE.findall(rest)) <= set(sizes):
+        only_scheme = QUANTISED.match(rest) is not None and not SIZE.search(rest)
+        if not (sizes or only_scheme) or not set(SIZE.findall(rest)) <= set(sizes):
             continue
         spellings = (beginning, f"{beginning}-instruct", f"{beginning}-it", f"meta-{beginning}")
         if found := next((row for one in spellings if (row := _by_last_part(one))), None):
