@@ -2,8 +2,12 @@
 
 vLLM listens only when it has loaded, compiled and captured everything. Ranges read from public logs: imports 8 … 20 s
 a process, loading 0.2 … 10 GB/s, torch.compile 5 s (warm) … 70 s (cold, 8B) and minutes for large MoE models, a CUDA
-graph 0.1 … 0.5 s. `floor` is imports of 8 s and files read at 10 GB/s by every rank side by side: nobody was seen to
-be faster, and a window below it can't be enough. Pulling the image comes before the container starts and is not in it.
+graph 0.02 … 0.6 s. `likely` beside public start-up logs (observed / estimated, median and 95th percentile): loading 0.9
+and 10 (64 logs of 0.10 … 0.27, some of which download), profiling with compilation 0.8 and 1.3 (32 of 0.19 on H100),
+capturing graphs 0.9 and 4 (48 of 0.10 … 0.29).
+
+`floor` is imports of 8 s and files read at 10 GB/s by every rank side by side: the fastest of those 64 read 5.6 GB/s a
+rank, and a window below the floor can't be enough. Pulling the image comes before the container starts.
 """
 
 from __future__ import annotations
@@ -52,12 +56,12 @@ def estimate(
     large = 2.0 if model.num_experts else 1.0
     compiled = (0.0, 0.0, 0.0)
     if settings.v1 and not settings.eager:
-        compiled = (4.0, 30.0 * depth**0.5 * large, 90.0 * depth * large + 60)
+        compiled = (4.0, 18.0 * depth**0.5 * large, 90.0 * depth * large + 60)
     graphs = (0.0, 0.0, 0.0)
     if not settings.eager:
         sets = 2 if settings.v1 and settings.release >= Release(0, 11) else 1
         count = cuda_graphs.captured(settings) * sets
-        graphs = (0.03 * count, 0.15 * count * depth**0.5, 0.6 * count * depth)
+        graphs = (0.02 * count, 0.07 * count * depth**0.5, 0.6 * count * depth)
     filled = kv_in_memory / PREFAULT
     parts = {
         "imports": IMPORTS[1:],
@@ -66,7 +70,7 @@ def estimate(
         "compile": compiled,
         "CUDA graphs": graphs,
         "KV offload": (filled, filled, 4 * filled),
-        "profile and warm-up": (2.0, 8.0 * large, 40.0 * large),
+        "profile and warm-up": (2.0, 5.0 * large, 40.0 * large),
     }
     low, likely, high = (sum(part[i] for part in parts.values()) for i in range(3))
     return Startup(
