@@ -472,3 +472,17 @@ def test_a_key_in_the_environment(variable: dict[str, Any], found: bool) -> None
     pod["containers"][0]["startupProbe"] = {"httpGet": {"port": 8000, "path": "/v1/models"}, "failureThreshold": 120}
 
     assert ("probe-wrong-path" in modes(deployment(pod))) is found
+
+
+@pytest.mark.parametrize(("leader", "asked"), [(True, False), (False, True)])
+def test_a_worker_beside_a_leader_is_asked_for_no_probe(leader: bool, asked: bool) -> None:
+    pod = spec([M8, "--max-model-len", "4096"], limits={"memory": "32Gi"})
+    for name in ("startupProbe", "readinessProbe"):
+        del pod["containers"][0][name]
+    head = {"leaderTemplate": {"spec": {"containers": [{"name": "lead", "image": "acme/lead:1"}]}}} if leader else {}
+    group = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "llm"},
+        "spec": {"leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": pod}, **head}},
+    }  # fmt: skip
+
+    assert ({"startup-probe-missing", "readiness-probe-missing"} <= set(modes(group))) is asked

@@ -8,6 +8,7 @@ from typing import Any
 
 from webhook.engine import Engine
 from webhook.patch import Edit
+from webhook.path import FieldPath
 from webhook.release import is_official
 
 BATCH = ("Job", "CronJob", "JobSet", "RayJob")
@@ -46,6 +47,15 @@ def probe(engine: Engine, name: str) -> Mapping[str, Any] | None:
 
 LONG_DELAY = 60
 """Seconds of initialDelaySeconds from which on it stands in for a startup probe."""
+
+
+def follows(engine: Engine) -> bool:
+    """The Pod is a worker beside a leader that is spelled out (LeaderWorkerSet): requests go to the leader."""
+    parts = engine.workload.path.parts
+    if "workerTemplate" not in parts:
+        return False
+    group = FieldPath(parts[: parts.index("workerTemplate")])
+    return isinstance((group / "leaderTemplate").get(engine.workload.object), Mapping)
 
 
 def unreachable(engine: Engine) -> bool:

@@ -28,7 +28,7 @@ class ReadinessProbeMissing(Rule):
         """Certain for what serves and is rolled out."""
         if not engine.served or engine.container.init or engine.workload.kind in ("Pod", *_probe.BATCH):
             return
-        if _probe.probe(engine, "readinessProbe") or _probe.unreachable(engine):
+        if _probe.probe(engine, "readinessProbe") or _probe.unreachable(engine) or _probe.follows(engine):
             return
         http = _probe.health(engine)
         new = {"httpGet": http, "periodSeconds": _probe.PERIOD, "timeoutSeconds": 5, "failureThreshold": 3}
