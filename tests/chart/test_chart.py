@@ -94,6 +94,7 @@ VARIANTS: dict[str, JSONDict] = {
         "certManager": {"enabled": True, "issuerRef": {"kind": "ClusterIssuer", "name": "ca"}}
     },
     "a Secret of one's own": {"tls": {"existingSecret": "mine", "caBundle": "-----BEGIN CERTIFICATE-----"}},
+    "models on a volume": {"modelsVolume": {"configMap": {"name": "our-models"}}},
     "all that is optional": {
         "port": 10250,
         "service": {"port": 8443},
