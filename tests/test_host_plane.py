@@ -486,3 +486,34 @@ def test_a_worker_beside_a_leader_is_asked_for_no_probe(leader: bool, asked: boo
     }  # fmt: skip
 
     assert ({"startup-probe-missing", "readiness-probe-missing"} <= set(modes(group))) is asked
+
+
+@pytest.mark.parametrize(
+    ("image", "env", "mode", "fixed"),
+    [
+        pytest.param("v0.27.1", {"VLLM_ENGINE_READY_TIMEOUT_S": "300", "A": "b"}, "warn", True, id="in its place"),
+        pytest.param("v0.27.1", {}, "audit", True, id="the default, which only a slow start exceeds"),
+        pytest.param("v0.13.0", {"VLLM_ENGINE_READY_TIMEOUT_S": "9000"}, None, False, id="one server before 0.15"),
+        pytest.param("v0.27.1", {"VLLM_ENGINE_READY_TIMEOUT_S": "soon"}, "audit", True, id="no number"),
+    ],
+)
+def test_several_api_servers_wait_ten_minutes(image: str, env: dict[str, str], mode: str | None, fixed: bool) -> None:
+    listed = [{"name": name, "value": value} for name, value in env.items()]
+    args = [M70, "-tp", "4", "-dp", "2", "--max-model-len", "8192"]
+    obj = deployment(spec(args, gpus=8, image=image, limits={"memory": "256Gi"}, env=listed, **SHM))
+    found = [one for one in judge(obj).findings if one.rule == "engine-ready-timeout-too-short"]
+    after = apply(obj, json_patch(obj, [edit for one in found for edit in one.finding.fix]))
+    kept = {one["name"]: one["value"] for one in after["spec"]["template"]["spec"]["containers"][0].get("env", [])}
+
+    assert [one.mode for one in found] == ([mode] if mode else [])
+    assert (kept.get("VLLM_ENGINE_READY_TIMEOUT_S") == "5400") is fixed
+    assert kept.get("A") == env.get("A")
+
+
+def test_before_0_14_the_ten_minutes_can_not_be_changed() -> None:
+    args = [M70, "-tp", "4", "-dp", "2", "--api-server-count", "2", "--max-model-len", "8192"]
+    obj = deployment(spec(args, gpus=8, image="v0.13.0", limits={"memory": "256Gi"}, **SHM))
+    (found,) = [one for one in judge(obj).findings if one.rule == "engine-ready-timeout-too-short"]
+
+    assert not found.finding.fix
+    assert found.finding.suggestions == ("--api-server-count 1",)
