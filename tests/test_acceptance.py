@@ -51,7 +51,7 @@ def acceptance(times: list[float] | None = None) -> Acceptance:
 
 
 def obj(generation: int) -> JSONDict:
-    return {"metadata": {"name": "mine", "generation": generation}, "spec": {}}
+    return {"metadata": {"name": "mine", "generation": generation}, "spec": {"order": generation}}
 
 
 def test_it_is_written_once_and_again_when_something_changes(server: Server) -> None:
@@ -71,6 +71,7 @@ def test_it_is_written_once_and_again_when_something_changes(server: Server) -> 
 
     ours.tell({"mine": obj(2)}, {"mine": (PROBLEM,)})
     assert server.accepted("mine")["status"] == "False"
+    assert server.status["mine"]["accepted"] == '{"order": 1}', "what holds until it is mended"
     assert server.accepted("mine")["message"] == "not taken over: spec.rules.a: 'a' is no rule"
     assert server.accepted("mine")["observedGeneration"] == 2
 
@@ -85,7 +86,7 @@ def test_another_replica_writes_nothing_that_stands_there(server: Server) -> Non
 def test_other_conditions_stay_and_the_time_is_that_of_the_change(server: Server) -> None:
     other = {"type": "Reviewed", "status": "True"}
     before = condition("mine", 1, (), "2026-11-01T00:00:00Z")
-    server.status["mine"] = {"conditions": [other, before]}
+    server.status["mine"] = {"conditions": [other, before], "accepted": "{}"}
 
     acceptance().tell({"mine": obj(2)}, {})
 

@@ -208,6 +208,8 @@ def test_an_object_of_the_cluster_comes_changes_breaks_and_goes() -> None:
     assert live.object_problems()["mine"][0].startswith(
         "policies.podfit.dev/mine: spec.rules.unpinned-image.mode: input should be"
     )
+    objects["mine"]["status"] = {"accepted": json.dumps({"rules": {"unpinned-image": {"mode": "ignore"}}})}
+    assert mode(Live([], lambda: objects)) == "ignore", "a server that starts now has it from the status"
     objects.clear()
     live.look()
     assert mode(live) == "warn"

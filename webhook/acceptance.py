@@ -1,10 +1,13 @@
 """Tells each Policy object of the cluster whether it holds: `status.conditions`, type Accepted.
 
+`status.accepted` keeps the last good `spec`, for servers that start while a newer one is broken.
+
 Every replica does, and writes only where the object does not say so already; two of one release always say the same.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -48,7 +51,7 @@ class Acceptance:
             if self._told.get(name) == said:
                 continue
             try:
-                self._write(name, *said)
+                self._write(name, *said, objects[name].get("spec"))
             except (StatusError, HTTPError, OSError, ValueError) as error:
                 if not (isinstance(error, StatusError) and error.code == 404):  # it is gone again
                     log.warning("the status of policies.podfit.dev/%s can't be written: %s", name, error)
@@ -56,17 +59,19 @@ class Acceptance:
                     return
             self._told[name] = said
 
-    def _write(self, name: str, generation: object, problems: tuple[str, ...]) -> None:
+    def _write(self, name: str, generation: object, problems: tuple[str, ...], spec: object) -> None:
         path = f"/apis/podfit.dev/v1alpha1/policies/{name}/status"
-        listed = (self._client.whole(path).get("status") or {}).get("conditions") or []
+        status = self._client.whole(path).get("status") or {}
+        listed = status.get("conditions") or []
         before: Mapping[str, Any] = next((one for one in listed if one.get("type") == "Accepted"), {})
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         after = condition(name, generation, problems, now)
         if before.get("status") == after["status"]:
             after["lastTransitionTime"] = before.get("lastTransitionTime", now)
-        if after != before:
+        accepted = status.get("accepted") if problems else json.dumps(spec, sort_keys=True)
+        if (after, accepted) != (before, status.get("accepted")):
             others = [one for one in listed if one.get("type") != "Accepted"]
-            self._client.patch(path, {"status": {"conditions": [*others, after]}})
+            self._client.patch(path, {"status": {"conditions": [*others, after], "accepted": accepted}})
 
 
 def condition(name: str, generation: object, problems: tuple[str, ...], now: str) -> dict[str, Any]:

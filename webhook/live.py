@@ -7,6 +7,7 @@ on with the last good state that this server has seen of it. A mounted ConfigMap
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -66,8 +67,8 @@ class Live:
         self.changed = clock()
         """Since when."""
         self.look()
-        if self.problems:
-            raise PolicyError(list(self.problems))
+        if broken := [line for source in self._files.values() for line in source.problems] + list(self._apart):
+            raise PolicyError(broken)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -135,7 +136,7 @@ class Live:
         layers = [layer for source in (*self._files.values(), *self._seen.values()) for layer in source.layers]
         version = self.policy.version
         try:
-            self.policy, self._apart = of_layers(layers), ()
+            self.policy, self._apart = of_layers(layers).at(self._clock()), ()
         except PolicyError as error:
             self._apart = tuple(error.problems)
         if self.policy.version != version:
@@ -164,7 +165,16 @@ def _next_object(last: Source | None, name: str, obj: Mapping[str, Any]) -> Sour
     try:
         return Source(content, (document.of_object(obj, f"policies.podfit.dev/{name}"),))
     except PolicyError as error:
-        return Source(content, last.layers if last else (), tuple(error.problems))
+        return Source(content, last.layers if last else _accepted(obj, name), tuple(error.problems))
+
+
+def _accepted(obj: Mapping[str, Any], name: str) -> tuple[Layer, ...]:
+    """The last good state, as the object's status has it: for a server that has not seen it itself."""
+    try:
+        spec = json.loads(obj["status"]["accepted"])
+        return (document.of_object({**obj, "spec": spec}, f"policies.podfit.dev/{name}"),)
+    except (KeyError, TypeError, ValueError):  # PolicyError is one
+        return ()
 
 
 def _text(path: Path) -> str | None:

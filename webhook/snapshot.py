@@ -144,10 +144,12 @@ _TAINT = ("key", "value", "effect")
 
 
 def _policy(obj: JSON) -> JSON:
-    """As `webhook.policy.document` reads it, without what changes when its status is written."""
+    """As `webhook.policy.document` reads it; of its status, what was last accepted."""
     metadata = _mapping(obj.get("metadata"))
     kept = {word: metadata[word] for word in ("name", "uid", "generation") if word in metadata}
     rest = {word: obj[word] for word in obj if word not in ("metadata", "status")}
+    if accepted := _mapping(obj.get("status")).get("accepted"):
+        rest["status"] = {"accepted": accepted}
     return {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", **rest, "metadata": kept}
 
 

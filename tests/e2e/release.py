@@ -150,7 +150,8 @@ def installed(
             stack.callback(cluster.call, "DELETE", f"{path}/{configuration['metadata']['name']}")
 
         def beside(first: Podfit) -> Podfit:
-            process, log = _serve(objects, folder, program, rights, "replica.log")
+            name = f"replica-{len(list(folder.glob('replica-*')))}.log"
+            process, log = _serve(objects, folder, program, rights, name)
             stack.callback(kill, process)
             port = until("the replica to serve", lambda: _port(process, log), lambda: tail(log))
             return replace(first, process=process, port=port, log=log)

@@ -74,6 +74,10 @@ _STATUS: dict[str, Any] = {
     "type": "object",
     "description": "Whether podfit's servers took it over; written by them.",
     "properties": {
+        "accepted": {
+            "type": "string",
+            "description": "The last spec that was accepted, as JSON: it holds while a newer one is broken.",
+        },
         "conditions": {
             "type": "array",
             "description": "Accepted: True, or False with every mistake in its message.",
@@ -91,7 +95,7 @@ _STATUS: dict[str, Any] = {
                     "observedGeneration": {"type": "integer", "format": "int64"},
                 },
             },
-        }
+        },
     },
 }
 
