@@ -83,6 +83,19 @@ def test_a_bad_file_stops_no_other() -> None:
     assert len(errors) == 1
 
 
+def test_what_stands_beside_a_checkpoint_and_adapters_are_not_read() -> None:
+    entries = {
+        "acme/ours/config.json": json.dumps(CONFIG), "acme/ours/tokenizer.json": "[",
+        "acme/lora/adapter_config.json": "{}",
+        "acme/ours/hf_quant_config.json": json.dumps({"quantization": {"quant_algo": "FP8"}}),
+    }  # fmt: skip
+    found, errors = given.read(entries, "models")
+
+    assert not errors
+    assert set(found) == {"acme/ours"}
+    assert found["acme/ours"].config["quantization_config"] == {"quant_method": "modelopt", "quant_algo": "FP8"}
+
+
 def test_a_hugging_face_cache_holds_ids() -> None:
     found, _ = given.read({"hub/models--acme--ours/snapshots/0f1e/config.json": json.dumps(CONFIG)}, "cache")
 

@@ -257,7 +257,9 @@ def models(folder: Path) -> dict[str, GivenModel]:
     entries = {}
     for path in sorted(folder.rglob("*.json")):
         place = path.relative_to(folder)
-        if not _hidden(place):  # a mounted ConfigMap's own bookkeeping
+        if _hidden(place):  # a mounted ConfigMap's own bookkeeping
+            continue
+        if given.is_read(place.as_posix(), beside_config=(path.parent / given.CONFIG).exists()):
             entries[place.as_posix()] = read_text(path)
     found, errors = given.read(entries, str(folder), (str(folder), folder.resolve().name))
     if errors:

@@ -42,8 +42,7 @@ def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> 
     errors = []
     for path, text in sorted(entries.items()):
         folder, name = posixpath.split(path)
-        beside = posixpath.join(folder, CONFIG) in entries and "--" not in name  # a checkpoint's tokenizer.json …
-        if not name.endswith(".json") or name.endswith(".index.json") or (beside and name != CONFIG):
+        if not is_read(path, beside_config=posixpath.join(folder, CONFIG) in entries) or name in (INDEX, *BESIDE):
             continue
         at = f"{source}: {path}"
         try:
@@ -70,6 +69,17 @@ def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> 
             called += names
         found.update({key(one): model for one in called})
     return found, errors
+
+
+def is_read(path: str, *, beside_config: bool) -> bool:
+    """Whether a file of a folder says something of a model: not a checkpoint's tokenizer.json, not an adapter's config.
+
+    `beside_config`: there is a config.json in the same folder.
+    """
+    folder, name = posixpath.split(path)
+    if name in (CONFIG, INDEX, *BESIDE):
+        return True
+    return name.endswith(".json") and ("--" in name or not (folder or beside_config))
 
 
 def of_config_map(obj: Mapping[str, Any]) -> tuple[dict[str, GivenModel], list[str]]:
