@@ -16,14 +16,6 @@ from webhook.patch import Edit
 from webhook.path import FieldPath
 from webhook.report import rewrite
 
-_NEW = """\
-apiVersion: podfit.dev/v1alpha1
-kind: Policy
-metadata:
-  name: releases
-spec: {}
-"""
-
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the command."""
@@ -70,17 +62,27 @@ def run_add(args: argparse.Namespace) -> int:
         said["removed"] = gone
     if changed:
         said["options"] = [_option(dest, row) for dest, row in changed.items()]
-    old = edge.read_text(args.into) if args.into and args.into.exists() else _NEW
-    place = FieldPath(("spec", "releases", "known", str(version)))
-    try:
-        text = rewrite.rewrite(old, [(0, [Edit(place, said)])])
-    except (ValueError, IndexError) as error:
-        raise edge.UnusableError(f"{args.into}: {error}", 3) from error
+    if args.into is not None and args.into.exists():
+        place = FieldPath(("spec", "releases", "known", str(version)))
+        try:
+            text = rewrite.rewrite(edge.read_text(args.into), [(0, [Edit(place, said)])])
+        except (ValueError, IndexError) as error:
+            raise edge.UnusableError(f"{args.into}: {error}", 3) from error
+    else:
+        text = _new({"releases": {"known": {str(version): said}}})
     if args.into is None:
         print(text, end="")
     else:
         args.into.write_text(text, encoding="utf-8")
     return 0
+
+
+def _new(spec: dict[str, Any]) -> str:
+    """A policy that says this and nothing else."""
+    import yaml
+
+    head = {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "releases"}}
+    return str(yaml.safe_dump({**head, "spec": spec}, sort_keys=False, width=120))
 
 
 def _option(dest: str, row: Mapping[str, Any]) -> dict[str, Any]:
