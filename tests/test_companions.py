@@ -113,6 +113,20 @@ def test_what_is_absent_is_unknown_until_something_addresses_the_workload() -> N
     assert Companions((), whole=True).holds_release(llama)
 
 
+def test_an_autoscaler_of_the_deployment_that_kserve_makes() -> None:
+    service = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "qwen"}}
+    predictor = {"containers": [{"name": "kserve-container", "image": "vllm/vllm-openai:v0.27.1"}]}
+    hpa = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "qwen"},
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "qwen-predictor"}},
+    }
+    (qwen,) = workload.find({**service, "spec": {"predictor": predictor}})
+
+    assert names(Companions((hpa,)).autoscalers(qwen)) == ["HorizontalPodAutoscaler qwen"]
+
+
 def test_objects_that_would_overwrite_each_other_are_no_release() -> None:
     beside, _ = read(RELEASE)
 

@@ -133,9 +133,18 @@ def _name(obj: JSON) -> str:
 
 
 def _targets(obj: JSON, workload: Workload) -> bool:
-    """`scaleTargetRef` names the workload; KEDA's default kind is Deployment (keda.sh ScaledObject specification)."""
+    """`scaleTargetRef` names the workload, or the Deployment that KServe makes of it; KEDA's default kind is Deployment
+    (keda.sh ScaledObject specification)."""
     ref = _mapping(FieldPath(("spec", "scaleTargetRef")).get(obj))
-    return ref.get("name") == workload.name and ref.get("kind", "Deployment") == workload.kind
+    kind, name = ref.get("kind", "Deployment"), ref.get("name")
+    made = _MADE.get(workload.kind)
+    return (kind, name) == (workload.kind, workload.name) or (
+        made is not None and kind == "Deployment" and name == workload.name + made
+    )
+
+
+_MADE = {"InferenceService": "-predictor", "LLMInferenceService": "-kserve"}
+"""Kind → what its operator adds to the name for the Deployment (KServe pkg/constants, llmisvc workload_single_node)."""
 
 
 def _selects(selector: JSON, labels: JSON) -> bool:
