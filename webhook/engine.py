@@ -360,4 +360,5 @@ def _on_gpus(workload: Workload, container: Container, found: Engine) -> bool:
     if any(variable in found.command.env for variable in _JAX):
         return False
     claims = FieldPath(("resources", "claims")).get(container.spec)
-    return bool(claims or found.gpu or "resources" in workload.completes or is_official(name))
+    unsaid = "resources" in workload.completes and not FieldPath(("resources", "limits")).get(container.spec)
+    return bool(claims or found.gpu or unsaid or is_official(name))
