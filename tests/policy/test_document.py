@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from webhook.policy import Policy, PolicyError, Subject, builtin, load
+from webhook.policy import Policy, PolicyError, Subject, builtin, document, load, shape
 from webhook.rules.max_model_len_unset import MaxModelLenUnset
 
 ROOT = Path(__file__).parents[2]
@@ -153,6 +155,15 @@ MISTAKES = {
         "p.yaml:6: spec.rules.unpinned-image: &strict: a policy has no anchors and aliases; write it out where it "
         "holds",
     ),
+    "digits in groups": (
+        "spec:\n  order: 1_000\n",
+        "p.yaml:5: spec.order: YAML 1.1 reads 1_000 as a number, YAML 1.2 as text: write it in decimal digits, or "
+        "quote it",
+    ),
+    "a Helm template": (
+        "spec:\n  {{- if .Values.strict }}\n  order: 1\n  {{- end }}\n",
+        "p.yaml:5: policy: skipped: a Helm template; check what `helm template` prints instead",
+    ),
     "rules without any": (
         "spec:\n  rules:\n",
         "p.yaml:5: spec.rules: is empty: leave it out, or give it a value",
@@ -187,3 +198,21 @@ def test_all_mistakes_of_all_files_are_told_at_once() -> None:
     assert files.count("two.yaml") == 3
     assert files.count("three.yaml") == 1
     assert files.count("four.yaml") == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+WORDS = st.sampled_from(
+    [*shape.names(shape.SpecShape), *shape.names(shape.MatchShape), "matchExpressions", "shm-missing"]
+)
+
+
+@given(st.dictionaries(WORDS, JSON | st.dictionaries(WORDS, JSON | st.dictionaries(WORDS, JSON))))
+def test_whatever_stands_in_an_object_is_told_and_never_raises(spec: dict[str, object]) -> None:
+    obj = {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "p"}, "spec": spec}
+
+    if not document.check(obj):
+        assert document.of_object(obj, "p").name == "p"

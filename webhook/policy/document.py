@@ -51,7 +51,7 @@ def _file(name: str, text: str) -> tuple[list[Layer], list[str]]:
     if not said and not read.documents:
         said.append((1, f"policy: none in it: expected {_TITLES}"))
     layers = []
-    trapped = {} if read.errors else _traps(text)
+    trapped = _traps(text) if read.documents and not read.errors else {}
     for document in read.documents:
         seen = trapped.get(document.index, {})
         for path, message in check(document.object):

@@ -12,6 +12,7 @@ from typing import Any
 
 _BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
+_GROUPED = re.compile(r"[-+]?(0b[01_]+|(0x[0-9a-fA-F]+|[0-9]+)_[0-9a-fA-F_]*(\.[0-9_]*)?)")
 _SIXTY = re.compile(r"[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 
 
@@ -90,5 +91,7 @@ def _messages(event: Any, is_key: bool) -> Iterator[str]:
     elif _OCTAL.fullmatch(plain):
         read = int(plain.replace("_", ""), 8)
         yield f"YAML 1.1 reads {plain} as {read}, YAML 1.2 as decimal: leave the leading zero out"
+    elif _GROUPED.fullmatch(plain):
+        yield f"YAML 1.1 reads {plain} as a number, YAML 1.2 as text: write it in decimal digits, or quote it"
     elif _SIXTY.fullmatch(plain):
         yield f"YAML 1.1 reads {plain} as a number to the base of 60: quote it"
