@@ -152,6 +152,16 @@ def test_lint_tells_of_exceptions_that_end(tmp_path: Path, capsys: Capture) -> N
     assert capsys.readouterr().err == f"{path}:6: expires: ended on 2020-01-01: it no longer holds\n"
 
 
+def test_check_takes_the_namespace_of_manifests_that_name_none(tmp_path: Path, capsys: Capture) -> None:
+    bare, policy = tmp_path / "pod.yaml", tmp_path / "policy.yaml"
+    bare.write_text(yaml.safe_dump(doomed(GOOD_POD) | {"metadata": {"name": "bare"}}))
+    policy.write_text(HEAD + "spec: {match: {namespaces: [dev]}, enforce: {mode: warn}}\n")
+
+    codes = [main(["check", str(bare), "--policy", str(policy), *more]) for more in ([], ["-n", "dev"], ["-n", "prod"])]
+
+    assert codes == [0, 0, 1], "not known is no harder than either answer"
+
+
 def test_explain_shows_which_line_decided(tmp_path: Path, capsys: Capture) -> None:
     strict, prod, observe = (tmp_path / f"{name}.yaml" for name in ("strict", "prod", "observe"))
     strict.write_text(HEAD + "spec:\n  rules:\n    max-model-len-unset:\n      mode: deny\n      above: 16384\n")

@@ -128,7 +128,7 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
         manifests = source.manifests
         problems += [Problem(error.file, error.line, error.message) for error in manifests.errors]
         for document in manifests.documents:
-            report = lint(document.object, policy, source.facts, where="check")
+            report = lint(document.object, policy, source.facts, where="check", namespace=args.namespace)
             problems += [
                 Problem(source.name, document.line, f"internal error in {error.rule}: {error.error}")
                 for error in report.errors

@@ -13,7 +13,9 @@ NAMED = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9.-]*)/(?P<name>[a-z0-9](?:[a-z0-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--namespace` and `--context`."""
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="of what is asked for in the cluster")
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", help="of what is asked for in the cluster, and of manifests that name none"
+    )
     parser.add_argument("--context", metavar="NAME", help="kubectl's context")
 
 
