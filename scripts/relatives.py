@@ -1,4 +1,5 @@
-"""Fine-tunes and quantised copies whose model cards name the model they were made of: its architecture is theirs.
+"""Fine-tunes and quantised copies whose model cards name the model they were made of, or whose own copies have its
+sizes (Ornith): its architecture is theirs.
 
 They resolve by id, and only inform: a card says nothing of a vocabulary that grew by some tokens.
 """
@@ -77,6 +78,7 @@ FINE_TUNES: Mapping[str, str] = {
     "Qwen/Qwen3-4B": "Menlo/Jan-nano Menlo/Jan-nano-128k Qwen/Qwen3Guard-Gen-4B",
     "Qwen/Qwen3-4B-Thinking-2507": "janhq/Jan-v1-4B",
     "Qwen/Qwen3-8B": "Qwen/Qwen3Guard-Gen-8B",
+    "Qwen/Qwen3.5-9B": "ornith-ai/Ornith-1.0-9B ornith-ai/Ornith-1.5-9B",
     "google/gemma-2-2b-it": "google/shieldgemma-2b",
     "google/gemma-2-9b-it":
         "google/shieldgemma-9b aisingapore/Gemma-SEA-LION-v3-9B-IT princeton-nlp/gemma-2-9b-it-SimPO",

@@ -112,7 +112,7 @@ def _relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
             model, quantization_config=SCHEMES[scheme], weights_bytes=None, dtype_parameters={}, expert_bytes=None,
             replicated_bytes=None,
         )  # fmt: skip
-    return Fact(model, f"built-in catalogue (architecture of {base}, as its model card says)", may_deny=False)
+    return Fact(model, f"built-in catalogue (the architecture of {base}: a fine-tune or copy of it)", may_deny=False)
 
 
 def _mirrored(name: str, last: str) -> Fact[Model] | None:
