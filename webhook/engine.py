@@ -197,7 +197,11 @@ class Engine:
     @cached_property
     def alternatives(self) -> tuple[str, ...]:
         """Changes that would fit the GPU, computed by the planner that refused: best first."""
-        return tuple(one.text + self._also(one) for one in self.changes())
+        claims = self.requested is not None and gpu.CLAIM in self.requested[0]
+        texts = [one.text + self._also(one) for one in self.changes()]
+        if claims:  # the product is chosen where the claim is
+            texts = [text.replace("nodeSelector nvidia.com/gpu.product:", "a claim of the product") for text in texts]
+        return tuple(texts)
 
     def changes(self, *, most: int = solve.MOST, steps: int = solve.STEPS) -> list[solve.Alternative]:
         """At most `most` changes that would fit, best first, found with at most `steps` plans."""

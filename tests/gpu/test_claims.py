@@ -12,6 +12,8 @@ from tests.gpu.pods import asked, find, pod
 from webhook import gpu
 from webhook.facts import Facts
 from webhook.gpu import cel
+from webhook.lint import lint
+from webhook.policy import builtin
 from webhook.snapshot import of
 
 NVIDIA = "gpu.nvidia.com"
@@ -205,3 +207,16 @@ PARTS = st.sampled_from(
 @given(st.lists(PARTS, max_size=14).map("".join) | st.text(max_size=30))
 def test_no_expression_raises(expression: str) -> None:
     assert cel.read(expression)(DEVICE) in (True, False, None)
+
+
+def test_advice_for_a_claim_speaks_of_the_claim() -> None:
+    obj = claiming()
+    container = obj["spec"]["containers"][0]
+    container["args"] = ["unsloth/Llama-3.3-70B-Instruct", "--max-model-len", "8192"]
+    l4 = exactly(NVIDIA, f"{ATTRIBUTES}.productName == 'NVIDIA L4'")
+    report = lint(obj, builtin(), Facts(cluster=of([template(l4)])))
+    (found,) = [one for one in report.findings if one.rule == "gpu-memory-exceeded"]
+
+    assert found.mode == "deny"
+    assert any("a claim of the product NVIDIA-" in text for text in found.finding.suggestions)
+    assert not any("nodeSelector" in text for text in found.finding.suggestions)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.gpu.pods import ONE, demand, find, place, pod, required
 from webhook import gpu, workload
@@ -252,3 +254,22 @@ def test_a_pod_that_asks_for_no_accelerator_is_placed_nowhere() -> None:
     (one,) = workload.find(pod({"memory": "4Gi"}))
 
     assert gpu.place(one, one.containers[0], snapshot(L4)) is None
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(selector=ODD, term=ODD, tolerations=ODD, claims=ODD, limits=ODD)
+def test_odd_pods_raise_nothing_in_a_cluster(
+    selector: Any, term: Any, tolerations: Any, claims: Any, limits: Any
+) -> None:
+    tainted = node("tainted", taints=[TEAM])
+    for hard in (term, required([term])):
+        obj = pod(limits, nodeSelector=selector, affinity=hard, tolerations=tolerations, resourceClaims=claims)
+        for resources in ({"limits": limits}, {"limits": ONE, "claims": claims}):
+            obj["spec"]["containers"][0]["resources"] = resources
+            find(obj, Facts(cluster=snapshot(L4, tainted)))
