@@ -233,6 +233,8 @@ def test_sigterm_answers_what_has_been_asked_and_exits_0(tmp_path: Path) -> None
         asking.putheader("Content-Type", "application/json")
         asking.putheader("Content-Length", str(len(body)))
         asking.endheaders(body[:10])
+        watching.request("GET", "/healthz")  # answered after the server has seen what came before it
+        watching.getresponse().read()
         server.process.send_signal(signal.SIGTERM)
         while True:  # until the server says that it is leaving
             watching.request("GET", "/healthz")

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.controlplane import HOST, STRANGER, Cluster
-from tests.e2e.process import until
+from tests.e2e.process import DEADLINE, until
 from tests.e2e.release import ROOT
 
 OWNER = """
+import signal
 from tests.e2e.controlplane import running
 from tests.e2e.release import installed
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
 with running() as cluster, installed(cluster, "podfit") as podfit:
     print(cluster.folder, cluster.port, podfit.port, flush=True)
     input()
@@ -73,7 +75,7 @@ def test_an_interrupted_run_leaves_no_process_no_port_and_no_folder(number: sign
         assert all(listens(int(port)) for port in ports)
 
         owner.send_signal(number)
-        owner.wait()
+        owner.wait(DEADLINE)
 
     until("the processes to end", lambda: not processes(folder), lambda: str(processes(folder)))
     until("the folder to go", lambda: not Path(folder).exists())
