@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from webhook import args, command, gpu, group, model, quantity, release, volumes
 from webhook.args import EngineArgs, Releases
@@ -21,6 +22,7 @@ from webhook.release import Release, is_official
 from webhook.volumes import Mount
 from webhook.workload import Container, Workload
 
+T = TypeVar("T")
 SHM = "/dev/shm"
 PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes")
 HARMLESS = frozenset(
@@ -63,6 +65,13 @@ class Engine:
     facts: Facts
     placement: Placement | None = None
     """The live nodes on which the Pod may run; None where nodes are not known."""
+    _once: dict[Callable[[Engine], object], object] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def once(self, of: Callable[[Engine], T]) -> T:
+        """What a helper that several rules share says of this engine: it is asked once."""
+        if of not in self._once:
+            self._once[of] = of(self)
+        return cast(T, self._once[of])
 
     def at(self, *parts: str | int) -> FieldPath:
         """Where a field of the container stands in the object: `at("resources", "limits", "memory")`."""

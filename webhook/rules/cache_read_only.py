@@ -26,7 +26,7 @@ class CacheReadOnly(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where no volume covers the directory of vLLM's own image; a volume may hold the files already."""
-        cache = _cache.find(engine)
+        cache = engine.once(_cache.find)
         if cache is None or not cache.downloads or engine.container.init:
             return
         offline = (

@@ -30,10 +30,13 @@ class MixedGpuNodes(Rule):
         """Plans each kind alone: the same planner as for one."""
         if engine.model is None or engine.gpu is None or engine.facts.gpu_memory is not None:
             return
+        kinds = list(gpu.on_nodes(engine.gpu, engine.placement))
+        if [accelerator for accelerator, _ in kinds] == [engine.gpu.value]:
+            return  # one kind: the plan's own
         too_small: list[str] = []
         fitting: list[str] = []
         labels: list[str] = []
-        for accelerator, where in gpu.on_nodes(engine.gpu, engine.placement):
+        for accelerator, where in kinds:
             judged = plan.judge(engine.args, engine.model.value, accelerator, env=engine.command.env)
             if judged.ledger is None:
                 continue

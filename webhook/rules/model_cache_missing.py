@@ -33,7 +33,7 @@ class ModelCacheMissing(Rule):
         """Likely: an image of somebody's own may hold the files."""
         if not engine.served or engine.container.init or engine.workload.kind in ("Job", "CronJob"):
             return
-        cache, size = _cache.find(engine), engine.plan.checkpoint
+        cache, size = engine.once(_cache.find), engine.plan.checkpoint
         if cache is None or cache.volume is not None or not cache.downloads or _wrong_path.candidates(engine, cache):
             return
         image = engine.field("image")

@@ -35,7 +35,7 @@ class ModelCacheTooSmall(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for the kubelet's own limits, likely for a claim, possible for files that are only read."""
-        cache, size = _cache.find(engine), engine.plan.checkpoint
+        cache, size = engine.once(_cache.find), engine.plan.checkpoint
         if cache is None or size is None:
             return
         found = _capacity(engine, cache)

@@ -24,7 +24,7 @@ class ModelCacheWrongPath(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the volume may be for something else."""
-        cache = _cache.find(engine)
+        cache = engine.once(_cache.find)
         if cache is None or not engine.served:
             return
         meant = _wrong_path.candidates(engine, cache)
