@@ -124,3 +124,13 @@ def test_a_layer_partition_of_the_environment_is_obeyed() -> None:
     found = plan(engine(pipeline_parallel_size=2), model(), on(gpu(79.19)), env={"VLLM_PP_LAYER_PARTITION": "8,24"})
     assert found.gpu is not None
     assert found.gpu.weights.likely / GI == pytest.approx(24 * 0.40625 + 0.98 + 0.03, rel=0.01)
+
+
+@pytest.mark.parametrize("field", ["engram_layer_ids", "ple_layer_ids"])
+def test_tables_of_n_grams_stand_in_host_memory_and_are_no_reason_to_refuse(field: str) -> None:
+    """vLLM 0.33 config/engram.py: `cpu_offload` is on unless told otherwise."""
+    with_tables = model(weights_bytes=200 * GI, **{field: [1, 17]})
+
+    planned = plan(engine(), with_tables, on(gpu(79.1)))
+
+    assert (planned.verdict, planned.gpu) == ("unsure", None)

@@ -80,8 +80,15 @@ class Checkpoint:
         return self.embedding + self.head + self.vision + body
 
 
+ENGRAMS = ("engram_layer_ids", "ple_layer_ids")
+"""Fields of config.json that name layers with tables of n-grams (DeepSeek-V4.1, Qwen4-Exp): vLLM keeps the tables in
+pinned host memory unless told otherwise (vLLM 0.33 config/engram.py), and how large they are is not described here."""
+
+
 def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Checkpoint | None:
     """The checkpoint as this engine loads it; `counted` is `shape.of(model)`. None where its size can't be known."""
+    if any(model.config.get(field) for field in ENGRAMS):
+        return None
     if counted is None:
         return _by_parameters(model, settings)
     total = total_elements(model)
