@@ -13,6 +13,7 @@ import pytest
 import xmlschema
 import yaml
 
+from tests.e2e import binaries
 from webhook import manifest
 from webhook.cli import main
 from webhook.path import FieldPath
@@ -20,6 +21,7 @@ from webhook.path import FieldPath
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 SARIF = json.loads((HERE / "report" / "sarif.json").read_text())
+HELM = binaries.tool("helm")
 JUNIT = xmlschema.XMLSchema(str(HERE / "report" / "junit.xsd"))
 FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
 POD = """\
@@ -326,6 +328,29 @@ def test_charts_and_kustomizations_are_rendered_by_the_machines_programs(
     assert "helm template charts/llm: Pod chat/llama" in out
     assert "kustomize build overlay:13:11" in out
     assert (tmp_path / "asked").read_text() == "template podfit charts/llm --values prod.yaml --set a=b "
+
+
+@pytest.mark.skipif(HELM is None, reason="no Helm: put it on PATH, or `python -m tests.e2e.binaries helm`")
+def test_a_chart_is_rendered_by_helm_with_its_values(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert HELM is not None
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "helm").symlink_to(HELM)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    (tmp_path / "chart" / "templates").mkdir(parents=True)
+    (tmp_path / "chart" / "Chart.yaml").write_text("apiVersion: v2\nname: llm\nversion: 1.0.0\n")
+    (tmp_path / "chart" / "values.yaml").write_text("swap: '8'\n")
+    template = POD.replace(
+        "--swap-space=8", '{{ with .Values.swap }}"--swap-space={{ . }}"{{ else }}--dtype=half{{ end }}'
+    )
+    (tmp_path / "chart" / "templates" / "pod.yaml").write_text(template)
+
+    refused = check("--helm", "chart", "--gpu", "h100")[1]
+    changed = check("--helm", "chart", "--set", "swap=", "--gpu", "h100")[1]
+
+    assert "removed-flag" in refused
+    assert "removed-flag" not in changed
 
 
 def test_a_live_object_is_asked_of_the_cluster(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

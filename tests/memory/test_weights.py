@@ -129,7 +129,8 @@ def test_a_layer_partition_of_the_environment_is_obeyed() -> None:
 @pytest.mark.parametrize("field", ["engram_layer_ids", "ple_layer_ids"])
 def test_tables_of_n_grams_stand_in_host_memory_and_are_no_reason_to_refuse(field: str) -> None:
     """vLLM 0.33 config/engram.py: `cpu_offload` is on unless told otherwise."""
-    with_tables = model(weights_bytes=200 * GI, **{field: [1, 17]})
+    config: dict[str, Any] = {field: [1, 17]}
+    with_tables = model(weights_bytes=200 * GI, **config)
 
     planned = plan(engine(), with_tables, on(gpu(79.1)))
 
