@@ -103,14 +103,14 @@ class Engine:
         """GPUs that one engine of this command line spans: TP × PP × PCP."""
         return parallel.world_size(self.args)
 
-    @property
+    @cached_property
     def memory_limit(self) -> int | None:
         """Bytes of host memory the container may use: the smaller of its own and the Pod's limit (1.32+)."""
         own = quantity.try_parse(self.field("resources", "limits", "memory"))
         pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
         return min((limit for limit in (own, pod) if limit is not None), default=None)
 
-    @property
+    @cached_property
     def memory_request(self) -> int | None:
         """Bytes of host memory that are set aside for the container; where only a limit is given, that."""
         given = self.field("resources", "requests", "memory")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_OBJECT = (dict, Mapping)  # asked in this order: the abstract class takes ten times as long to answer
 _TOKEN = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[(\d+)\]|\[([^\]]+)\]")
 
 
@@ -61,7 +62,7 @@ class FieldPath:
     def get(self, obj: Any, default: Any = None) -> Any:
         """What stands at this place of `obj`, or `default` where the place does not exist."""
         for part in self.parts:
-            fits = part in obj if isinstance(obj, Mapping) else isinstance(obj, list) and part in range(len(obj))
+            fits = part in obj if isinstance(obj, _OBJECT) else isinstance(obj, list) and part in range(len(obj))
             if not fits:
                 return default
             obj = obj[part]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 
 KI, MI, GI, TI = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 
@@ -31,9 +32,17 @@ class QuantityError(ValueError):
 def parse(value: object) -> int:
     """The quantity as an integer (bytes for memory), rounded up and capped as Kubernetes does; raises QuantityError."""
     text = value if isinstance(value, str) else _text(value)
-    match = _QUANTITY.fullmatch(text) if len(text) <= 64 else None
-    if match is None:
+    found = _read(text) if len(text) <= 64 else None
+    if found is None:
         raise QuantityError(f"{value!r:.60} is not a quantity such as 64Gi, 500M or 2")
+    return found
+
+
+@lru_cache(1024)
+def _read(text: str) -> int | None:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return None
     number, exponent, suffix = match.groups()
     exact = Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
     return _MAX if exact > _MAX else -_MAX if exact < -_MAX else int(exact.to_integral_value(ROUND_CEILING))

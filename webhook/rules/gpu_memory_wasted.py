@@ -24,6 +24,7 @@ class GpuMemoryWasted(Rule):
     plane = "gpu"
     threatens = "practice"
     mode = "warn"
+    where = frozenset({"check", "scan"})
     needs = ("model", "gpu", "plan.gpu")
 
     requests: float = parameter(16.0, "full-length requests that the fewer GPUs must hold at once", ge=1)
