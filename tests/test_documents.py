@@ -1,0 +1,64 @@
+"""What people read: the refusal that README shows is the real one, links lead somewhere, commands exist."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from webhook.cli import parser
+from webhook.facts import Facts
+from webhook.lint import lint
+from webhook.policy import builtin
+from webhook.report import text
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
+FENCED = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def commands() -> set[str]:
+    """Every word that may follow `podfit`."""
+    return {
+        name
+        for action in parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for name in action.choices
+    }
+
+
+def heading(line: str) -> str:
+    """The anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
+
+
+def test_the_refusal_in_the_readme_is_what_podfit_says() -> None:
+    manifest = yaml.safe_load((ROOT / "examples" / "llama-8b-with-131072-tokens.yaml").read_text())
+    said = text.refusal(lint(manifest, builtin(), Facts()))
+
+    assert said in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(page.read_text()):
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists(), f"{target} is not there"
+        if anchor and path.suffix == ".md":
+            headings = {heading(line) for line in path.read_text().splitlines() if line.startswith("#")}
+            assert anchor[1:] in headings, f"{target or page.name} has no heading for {anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_commands_in_shell_blocks_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z0-9.]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for block in FENCED.findall(page.read_text()):
+        for word in re.findall(r"(?:^|[|;&]\s*|\$ )(?:\.venv/bin/)?podfit ([a-z]+)\b", block, re.MULTILINE):
+            assert word in commands(), f"podfit {word}"
+        for word in re.findall(r"^make ([a-z0-9]+)", block, re.MULTILINE):
+            assert word in targets, f"make {word}"
