@@ -1,4 +1,4 @@
-"""Builds webhook/data/{models,model_defaults,gpus,instances,facts}.json from a directory of collected facts.
+"""Builds webhook/data/{models,model_defaults,gpus,instances}.json from a directory of collected facts.
 
     python -m scripts.build_catalogue SOURCE_DIR
 
@@ -9,7 +9,6 @@ keeps where it came from and whether it is trusted.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sys
@@ -446,19 +445,15 @@ def _one(value: Any) -> str:
 
 
 def main(source: Path) -> None:
-    """Writes the tables; `facts.json` carries one short hash over all of them."""
+    """Writes the tables; `make docs` then writes their version."""
     tables = {
         "models": models(source),
         "model_defaults": {"model_types": defaults(source)},
         "gpus": gpus(source),
         "instances": {"instance_types": instances(source)},
     }
-    digest = hashlib.sha256()
     for name, table in tables.items():
-        text = _lines(table)
-        digest.update(text.encode())
-        (DATA / f"{name}.json").write_text(text, encoding="utf-8")
-    (DATA / "facts.json").write_text(json.dumps({"version": digest.hexdigest()[:12]}) + "\n", encoding="utf-8")
+        (DATA / f"{name}.json").write_text(_lines(table), encoding="utf-8")
 
 
 if __name__ == "__main__":

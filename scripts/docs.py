@@ -6,12 +6,14 @@ policies/schema.json           the JSON Schema of a policy, for editors; also in
 docs/rules/<rule>.md           the rule's docstring and its examples with podfit's real output
 docs/rules/README.md           the table of rules
 charts/podfit/monitoring/dashboard.json  the Grafana dashboard
+webhook/data/facts.json        the version of all packaged tables: what `facts-version` says of them
 docs/causes.md                 what `podfit diagnose` knows: every cause, the texts that tell it, and who prints them
 tests/rules/<rule>/*.out       what `podfit check` prints of each example: the golden output of the tests
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Iterator
@@ -32,6 +34,8 @@ from webhook.rules import all_rules
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "tests" / "rules"
+DATA = ROOT / "webhook" / "data"
+FACTS = DATA / "facts.json"
 
 
 def printed(path: Path) -> str:
@@ -149,8 +153,18 @@ def chart_schema() -> str:
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
+def facts_version() -> str:
+    """webhook/data/facts.json: one short hash of every other table."""
+    digest = hashlib.sha256()
+    for path in sorted(DATA.glob("*.json")):
+        if path != FACTS:
+            digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
+    return json.dumps({"version": digest.hexdigest()[:12]}) + "\n"
+
+
 def generated() -> Iterator[tuple[Path, str]]:
     """Every generated file and what should stand in it."""
+    yield FACTS, facts_version()
     yield ROOT / "policies" / "schema.json", json.dumps(shape.schema(), indent=2, ensure_ascii=False) + "\n"
     yield ROOT / "charts" / "podfit" / "values.schema.json", chart_schema()
     yield ROOT / "charts" / "podfit" / "monitoring" / "dashboard.json", build_dashboard.text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,17 @@ def test_the_core_does_no_input_or_output(path: Path) -> None:
 
     assert not {name.split(".")[0] for name in _imports(path)} & IO_MODULES
     assert not calls & IO_CALLS
+
+
+def test_the_design_draws_these_rooms_in_this_order() -> None:
+    text = (PACKAGE.parent / "docs" / "design.md").read_text()
+    drawing = text.partition("```\nwebhook/\n")[2].partition("```")[0]
+    names = [line[2:].partition("  ")[0] for line in drawing.splitlines() if re.match(r"  \w", line)]
+    drawn = [name.removesuffix("/").removesuffix(".py") for line in names for name in line.split()]
+    level = {room: index for index, rooms in enumerate(ORDER) for room in rooms}
+
+    assert sorted(drawn) == sorted(level)
+    assert [level[room] for room in drawn] == sorted(level[room] for room in drawn)
+
+    below = drawing.partition("── below this line")[2]
+    assert {room for room in drawn if re.search(rf"^  (?:\S+ )*{room}(?:\.py|/)", below, re.MULTILINE)} == EDGE

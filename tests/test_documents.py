@@ -12,14 +12,17 @@ import yaml
 from webhook.cli import parser
 from webhook.facts import Facts
 from webhook.lint import lint
-from webhook.policy import builtin
+from webhook.policy import builtin, document, of_layers
+from webhook.policy.shape import SpecShape
 from webhook.report import text
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
+YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEAD = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: shown}\n"
 
 
 def commands() -> set[str]:
@@ -62,3 +65,33 @@ def test_commands_in_shell_blocks_exist(page: Path) -> None:
             assert word in commands(), f"podfit {word}"
         for word in re.findall(r"^make ([a-z0-9]+)", block, re.MULTILINE):
             assert word in targets, f"make {word}"
+
+
+def policies() -> list[tuple[str, str]]:
+    """Every policy that a page shows, a bare `spec` with the head that it has in a file."""
+    words = {field.alias or name for name, field in SpecShape.model_fields.items()}
+    found = []
+    for name, page in zip(NAMES, PAGES, strict=True):
+        for number, block in enumerate(YAML.findall(page.read_text()), 1):
+            parsed = next(yaml.safe_load_all(block))
+            if not isinstance(parsed, dict) or not words & set(parsed.get("spec") or ()):
+                continue
+            head = (
+                "" if "kind" in parsed else "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: shown}\n"
+            )
+            if parsed.get("kind", "Policy") == "Policy":
+                found.append((f"{name}, block {number}", head + block))
+    return found
+
+
+def test_pages_show_policies() -> None:
+    assert {name.partition(",")[0] for name, _ in policies()} >= {
+        "docs/policies.md",
+        "docs/releases.md",
+        "docs/rollout.md",
+    }
+
+
+@pytest.mark.parametrize(("name", "shown"), policies(), ids=lambda value: value if "," in value[:60] else "")
+def test_a_policy_in_a_page_lints(name: str, shown: str) -> None:
+    of_layers(document.read([(name, shown)]))

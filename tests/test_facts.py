@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from scripts import docs
 from webhook import data, gpu
 from webhook.facts import Facts, GivenModel
 from webhook.gpu import Accelerator
@@ -34,3 +36,15 @@ def test_a_table_read_row_by_row_is_the_table_that_json_reads() -> None:
 def test_a_table_that_is_not_there_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         data.load("no-such-table")
+
+
+def test_the_version_is_that_of_every_packaged_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert docs.FACTS.read_text() == docs.facts_version(), "run `make docs`"
+
+    tables = {path.name: path.read_text() for path in docs.DATA.glob("*.json") if path != docs.FACTS}
+    assert {"flags.json", "releases.json", "models.json", "gpus.json"} <= set(tables)
+    monkeypatch.setattr(docs, "DATA", tmp_path)
+    for changed in tables:
+        for name, table in tables.items():
+            (tmp_path / name).write_text(table + " " * (name == changed))
+        assert docs.FACTS.read_text() != docs.facts_version(), changed

@@ -31,7 +31,7 @@ class Source:
     """One file, or one object: what was read last, and what holds of it."""
 
     content: str | None
-    """What was read; None: it can't be read. For an object its generation and uid."""
+    """What was read last, as text: a file's, or the whole object's. None: a file that can't be read."""
     layers: tuple[Layer, ...] = ()
     """The last good state."""
     problems: tuple[str, ...] = ()

@@ -24,7 +24,6 @@ class MaxModelLenTooLong(Rule):
     """
 
     plane = "config"
-    mode = "deny"
     needs = ("model", "release")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
