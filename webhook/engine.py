@@ -14,7 +14,7 @@ from webhook.command import Budget, Command
 from webhook.facts import Fact, Facts
 from webhook.gpu import Accelerator, Placement
 from webhook.group import Group
-from webhook.memory import cpu, parallel, plan, solve
+from webhook.memory import cpu, doubt, parallel, plan, solve
 from webhook.memory.ledger import HostLedger, MemoryPlan
 from webhook.model import Model
 from webhook.path import FieldPath
@@ -30,7 +30,7 @@ HARMLESS = frozenset(
         "host", "port", "served_model_name", "api_key", "hf_token", "chat_template", "tokenizer", "download_dir",
         "uvicorn_log_level", "root_path", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "allowed_origins",
         "allowed_methods", "allowed_headers", "response_role", "tool_call_parser", "reasoning_parser",
-        "tool_parser_plugin", "seed", "revision", "code_revision", "tokenizer_revision", "otlp_traces_endpoint",
+        "tool_parser_plugin", "seed", "code_revision", "tokenizer_revision", "otlp_traces_endpoint",
         "log_config_file", "data_parallel_address", "data_parallel_rpc_port", "master_addr", "master_port",
         "node_rank", "generation_config", "override_generation_config", "lora_modules", "middleware",
     }
@@ -39,11 +39,6 @@ HARMLESS = frozenset(
 NVIDIAS = "nvcr.io/nvidia/vllm:"
 """An image whose release notes say "effectively --gpu-memory-utilization≈1.0" by default
 (docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
-UNPLANNED = (
-    "offload_backend", "offload_group_size", "offload_num_in_group", "offload_prefetch_step", "offload_params",
-    "cpu_offload_params", "hf_config_path",
-)  # fmt: skip
-"""Arguments that change the ledgers in a way that they do not compute (vLLM 0.33 config/offload.py)."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +190,8 @@ class Engine:
         unknown = [dest for dest in self.args.unresolved if dest not in HARMLESS]
         if unknown:
             return f"--{unknown[0].replace('_', '-')} can't be known: {self.args.unresolved[unknown[0]]}"
-        unplanned = [dest for dest in UNPLANNED if dest in self.args.given]
-        if unplanned:
-            return f"--{unplanned[0].replace('_', '-')} is not in the ledger"
+        if why := doubt.of(self.args, self.model.value if self.model else None, self.command.env):
+            return why
         image = self.field("image")
         if isinstance(image, str) and NVIDIAS in image and "gpu_memory_utilization" not in self.args.given:
             return "NVIDIA's build of vLLM may use another share of the GPU memory by default"

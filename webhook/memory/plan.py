@@ -16,6 +16,7 @@ from webhook.memory import (
     activations,
     budget,
     cuda_graphs,
+    doubt,
     draft,
     host,
     kv_cache,
@@ -104,6 +105,8 @@ def judge(
         shown = replace(shown, verdict="unsure", why=f"it depends on which GPU it is: {shown.why}")
     if accelerator and accelerator.shared and shown.verdict == "fits":
         shown = replace(shown, verdict="unsure", why=f"{shown.why}; other processes may use the same GPU")
+    if shown.verdict == "does-not-fit" and (why := doubt.of(args, model, env or {})):
+        shown = replace(shown, verdict="unsure", why=f"{why}; {shown.why}")
     return shown
 
 

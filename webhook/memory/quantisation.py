@@ -58,19 +58,38 @@ def scheme(model: Model, given: str | None) -> Scheme | None:
         # plain FP8 and bitsandbytes checkpoints quantise every linear layer but the head
         usual = model.quantization_config is not None and found.name in ("FP8", "bitsandbytes")
         return replace(found, said=usual or _kept(model, config) is not None)
-    if given in ("fp8", "fp8_per_tensor", "fp8_per_block", "ptpc_fp8"):
+    if given in ("fp8", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "ptpc_fp8"):
         return Scheme("online fp8", 1.0, kept={"vision": 1.0}, online=True)
-    if given in ("experts_int8", "int8_per_channel"):
-        return Scheme(given, 1.0, experts_only=given == "experts_int8", kept=None, online=True)
+    if given in ("experts_int8", "int8_per_channel_weight_only"):
+        return Scheme(given, 1.0, experts_only=True, kept=None, online=True)
+    if given == "nvfp4_per_token":
+        return Scheme(given, 0.5 + 1 / 16, experts_only=True, kept=None, online=True)
     if given in ("bitsandbytes", "inflight_bnb"):
         return Scheme("online bitsandbytes", 0.5 + 4 / 64, kept={"vision": 1.0}, online=True)
     if given == "mxfp8":
         return Scheme("online mxfp8", 1 + 1 / 32, kept={"vision": 1.0}, online=True)
     if given in ("awq", "awq_marlin", "gptq", "gptq_marlin", "modelopt_fp4"):
         return Scheme(given, _integer(4, 128, zero_points=given.startswith("awq")))
-    if given in ("compressed-tensors", "modelopt", "auto_round", "gguf"):
-        return Scheme(given, 1.0)  # the config that would say is not here
+    if given in CONFIGURED:
+        return Scheme(given, 1.0)
     return None
+
+
+CONFIGURED = ("compressed-tensors", "modelopt", "auto_round", "gguf")
+"""Methods whose bits the checkpoint's config says: 8 are likely where it is not here, and 4 may be."""
+
+
+UNSAID = ("modelopt", "compressed-tensors", "quark", "gguf", "torchao", "experts-int8", "hqq", "aqlm")
+"""Methods of checkpoints whose bits are taken to be 8 where their config does not say; AQLM has 2."""
+
+
+def is_known(model: Model, given: str | None) -> bool:
+    """Whether the bytes of this checkpoint under `--quantization` are described here. What is not may be quantised
+    while it loads (`rtn`, `online`, `torchao` …): 16 bits a weight are then no ground for a refusal."""
+    found = scheme(model, given)
+    if found is None:
+        return not given and not model.quantization_config
+    return found.name not in (*UNSAID, *CONFIGURED)
 
 
 _NAMED = (
@@ -147,7 +166,7 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
             kept=kept,
             experts_only="EXPERTS" in hint,
         )
-    if method in ("modelopt", "compressed-tensors", "quark", "gguf", "torchao", "experts-int8", "hqq", "aqlm"):
+    if method in UNSAID:
         return Scheme(method, 1.0, kept=kept)
     return None
 

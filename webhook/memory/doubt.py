@@ -1,0 +1,41 @@
+"""Why a ledger can't be the ground of a refusal: arguments that make the engine smaller in ways it does not compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from webhook.args import EngineArgs
+from webhook.memory import quantisation
+from webhook.model import Model
+
+UNPLANNED = (
+    "offload_backend", "offload_group_size", "offload_num_in_group", "offload_prefetch_step", "offload_params",
+    "cpu_offload_params", "hf_config_path", "quantization_config", "mm_encoder_only",
+)  # fmt: skip
+"""Arguments that change the ledgers in a way that they do not compute (vLLM 0.33 config/offload.py,
+config/quantization.py; with `--mm-encoder-only` the language model is not loaded, config/multimodal.py)."""
+MAIN = ("main", "refs/heads/main")
+HUMMING = "VLLM_HUMMING_ONLINE_QUANT_CONFIG"
+"""vLLM 0.33 quantization/humming.py: how to quantise a plain checkpoint while it loads."""
+
+
+def of(args: EngineArgs, model: Model | None, env: Mapping[str, str]) -> str | None:
+    """The first reason, for people; None where there is none."""
+    given = args.given
+    unplanned = [dest for dest in UNPLANNED if given.get(dest) not in (None, False)]
+    if unplanned:
+        return f"--{unplanned[0].replace('_', '-')} is not in the ledger"
+    if HUMMING in env:
+        return f"{HUMMING} is not in the ledger"
+    wish = given.get("quantization")
+    if model is not None and not quantisation.is_known(model, wish if isinstance(wish, str) else None):
+        named = f" with --quantization {wish}" if wish else ""
+        return f"how few bytes a weight of {model.id} takes{named} is not known"
+    # vLLM 0.13 v1/worker/gpu_model_runner.py, get_kv_cache_spec: who only encodes images keeps no KV cache
+    transfer = given.get("ec_transfer_config")
+    if isinstance(transfer, Mapping) and transfer.get("ec_role") != "ec_consumer":
+        return "--ec-transfer-config may make this an encoder, without a KV cache"
+    revision = given.get("revision")
+    if isinstance(revision, str) and revision not in MAIN:
+        return f"--revision {revision} may hold other files than main"
+    return None
