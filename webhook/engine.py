@@ -98,12 +98,18 @@ class Engine:
         """GPUs that one engine of this command line spans: TP × PP × PCP."""
         return parallel.world_size(self.args)
 
+    @property
+    def vendor(self) -> str:
+        """Who makes the GPUs: as the product says, else the resource or the image; "nvidia" where nothing tells."""
+        makers = {gpu.vendor.lower() for gpu in self.gpu.value.gpus} if self.gpu else set()
+        return makers.pop() if len(makers) == 1 else _vendor(self.requested, self.field("image"))
+
     @cached_property
     def memory_limit(self) -> int | None:
         """Bytes of host memory the container may use: the smaller of its own and the Pod's limit (1.32+)."""
         own = quantity.try_parse(self.field("resources", "limits", "memory"))
         pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
-        return min((limit for limit in (own, pod) if limit is not None), default=None)
+        return min((limit for limit in (own, pod) if limit), default=None)  # 0 is no limit
 
     @cached_property
     def memory_request(self) -> int | None:
@@ -116,7 +122,7 @@ class Engine:
         """Where the limit stands that holds: the container's own, or the Pod's where that is the smaller one."""
         own = quantity.try_parse(self.field("resources", "limits", "memory"))
         pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
-        if pod is not None and (own is None or pod < own):
+        if pod and (not own or pod < own):
             return self.workload.path.join("resources", "limits", "memory")
         return self.at("resources", "limits", "memory")
 
@@ -270,7 +276,8 @@ def _shm(engine: Engine) -> Shm:
             continue
         # On disk, sizeLimit is no size of the file system but a reason for an eviction.
         limit = (mount.empty_dir or {}).get("sizeLimit") if mount.memory else None
-        return Shm(quantity.try_parse(limit), True, mount.at, mount)
+        # 0 is no limit of its own (kubernetes pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize).
+        return Shm(quantity.try_parse(limit) or None, True, mount.at, mount)
     return Shm(CONTAINER_RUNTIME_SHM, False, at / "volumes")
 
 
@@ -307,6 +314,7 @@ def read(
         gpu_memory=facts.gpu_memory,
         env=found.env,
         files=replace(files, disk_rate=facts.assume.disk_bandwidth),
+        vendor=_vendor(requested, image),
     )
     whole = Engine(
         workload=workload,
@@ -327,6 +335,13 @@ def read(
     if _on_gpus(workload, container, whole):
         return whole
     return replace(whole, plan=replace(planned, host=None, startup=None))
+
+
+def _vendor(requested: tuple[str, int | None] | None, image: object) -> str:
+    """Who makes the GPUs that the resource, or an image of vLLM's ROCm build, is for."""
+    resource = requested[0] if requested else ""
+    rocm = isinstance(image, str) and re.search(r"(^|[/_:-])rocm", image) is not None
+    return "amd" if resource.startswith("amd.com/") or (rocm and not resource.startswith("nvidia.com/")) else "nvidia"
 
 
 def _on_host(found: Engine) -> HostLedger | None:

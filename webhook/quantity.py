@@ -62,6 +62,20 @@ def try_parse(value: object) -> int | None:
         return None
 
 
+def equal(one: object, other: object) -> bool:
+    """The same amount ("1" and "1000m"); False where either is no quantity. The API server compares so, not as text."""
+    parsed = try_parse(one), try_parse(other)
+    if None in parsed:
+        return False
+    return _exact(one) == _exact(other)
+
+
+def _exact(value: object) -> Decimal:
+    match = _QUANTITY.fullmatch(value if isinstance(value, str) else _text(value))
+    number, exponent, suffix = match.groups() if match else ("0", "", "")
+    return Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
+
+
 def human(size: float) -> str:
     """Bytes for people: "32.9 GiB", "64 MiB"."""
     for unit, width in (("TiB", TI), ("GiB", GI), ("MiB", MI), ("KiB", KI)):

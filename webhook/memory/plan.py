@@ -53,11 +53,13 @@ def plan(
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
     files: Files | None = None,
+    vendor: str = "nvidia",
 ) -> MemoryPlan:
     """The plan of one engine.
 
     `gpu_memory`: bytes the process sees on each GPU, where measured; wins over the product's. `env`: the process's
-    environment. `files`: where the checkpoint comes from, None where that is not known.
+    environment. `files`: where the checkpoint comes from, None where that is not known. `vendor`: who makes the GPU,
+    where the product is not known.
     Never raises; what can't be known is None in the plan, and `why` says what is missing.
     """
     env = env or {}
@@ -69,7 +71,8 @@ def plan(
         memory = gpu_memory or (smallest.memory if smallest else 0)
         resolved = settings.resolve(args, model, smallest, memory, release, env)
         found = weights.checkpoint(model, resolved, shape.of(model))
-    hosted = host.ledger(args, model, resolved, release, env, found, files)
+    makers = {gpu.vendor.lower() for gpu in accelerator.gpus} if accelerator else {vendor}
+    hosted = host.ledger(args, model, resolved, release, env, found, files, amd=makers == {"amd"})
     form = str(args.given.get("load_format") or "auto")
     starting = None
     if model and resolved:

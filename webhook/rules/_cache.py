@@ -66,6 +66,9 @@ class Cache:
     """vLLM fetches them there; False: `--model` is a path, and they must be there."""
     volume: Volume | None
     """What is mounted over the directory, None where it is the container's own file system."""
+    sure: bool = True
+    """Nothing that can't be seen moves the files or brings them: a Secret of variables may hold HF_HOME or
+    HF_HUB_OFFLINE, and vLLM takes a directory `org/name` below its working directory before the hub's model."""
 
 
 def find(engine: Engine) -> Cache | None:
@@ -84,7 +87,7 @@ def find(engine: Engine) -> Cache | None:
     if place is None:
         return None
     directory, said_by = place
-    return Cache(directory, said_by, True, _over(engine, directory))
+    return Cache(directory, said_by, True, _over(engine, directory), sure=not _may_be_elsewhere(engine))
 
 
 def _is_hub_id(model: str) -> bool:
@@ -125,6 +128,14 @@ def _hidden(engine: Engine) -> bool:
         and ref.get("name") not in engine.facts.config_maps
         for one in (sources if isinstance(sources, list) else ())
     )
+
+
+def _may_be_elsewhere(engine: Engine) -> bool:
+    sources = engine.field("envFrom")
+    secrets = any(
+        isinstance(one, Mapping) and one.get("secretRef") for one in (sources if isinstance(sources, list) else ())
+    )
+    return secrets or engine.field("workingDir") not in (None, "", "/")
 
 
 def _over(engine: Engine, directory: str) -> Volume | None:

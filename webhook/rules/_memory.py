@@ -48,9 +48,12 @@ def offload_is_to_blame(engine: Engine) -> bool:
 def certainty(engine: Engine, needed: Line) -> Certainty:
     """Certain below the floor, but for devices that share their memory with the host: which pool is charged is not;
     possible in the upper half between what little and what is likely needed."""
-    limit = engine.memory_limit or 0
+    limit, host = engine.memory_limit or 0, engine.plan.host
+    floor = needed.floor
+    if host is not None and engine.vendor == "amd":
+        floor -= offloaded(host).floor  # pinned memory is the driver's there (GTT), charged to no memory cgroup
     unified = engine.gpu is not None and any(gpu.unified_memory for gpu in engine.gpu.value.gpus)
-    if limit < needed.floor and not unified:
+    if limit < floor and not unified:
         return "certain"
     return "likely" if limit < (needed.low + needed.likely) / 2 else "possible"
 

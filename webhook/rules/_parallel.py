@@ -82,6 +82,26 @@ def _ray(engine: Engine) -> bool:
     return any(part in engine.workload.path.parts for part in ("headGroupSpec", "workerGroupSpecs"))
 
 
+def sees_more(engine: Engine) -> bool:
+    """The container may see more cards than it asks for, or an executor class of somebody's own uses others.
+
+    A privileged container sees every card of the node (nvidia-container-toolkit); NVIDIA_VISIBLE_DEVICES of the Pod is
+    what the container runtime reads where the device plugin sets none.
+    """
+    executor = engine.args.get("distributed_executor_backend")
+    if isinstance(executor, str) and "." in executor:
+        return True
+    if engine.field("securityContext", "privileged") is True:
+        return True
+    listed = engine.field("env")
+    names = {one.get("name") for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)}
+    return "NVIDIA_VISIBLE_DEVICES" in names and engine.command.env.get("NVIDIA_VISIBLE_DEVICES") not in (
+        "",
+        "none",
+        "void",
+    )
+
+
 def sizes(engine: Engine) -> str:
     """ "--tensor-parallel-size 8 × --pipeline-parallel-size 2", as far as they are not 1."""
     said = " × ".join(

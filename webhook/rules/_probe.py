@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -96,6 +97,29 @@ def number(engine: Engine, port: Any) -> int | None:
 def alone(engine: Engine) -> bool:
     """vLLM is all that could listen: no other container in the Pod, no script that could start something else."""
     return len(engine.workload.containers) == 1 and not engine.command.shell
+
+
+_INJECTED = re.compile(r"inject|sidecar|(^|\.)istio\.io/rev$|^dapr\.io/enabled$")
+"""Labels and annotations that ask a webhook for another container: Istio's, Linkerd's, Vault's, Dapr's."""
+_OF_A_MESH = (15000, 15020, 15021, 15090, 4191, 3500, 3501)
+"""Where injected sidecars listen (Istio, Linkerd, Dapr). A namespace's label is enough to inject them."""
+_SECOND_LISTENERS = ("debugpy", "ddtrace-run", "prometheus_client")
+"""Programs that open a port of their own in vLLM's process."""
+
+
+def others_listen(engine: Engine, port: int | None) -> bool:
+    """Something else than this container's vLLM may listen on the port: the node's programs, a hook's, an injected
+    sidecar, a debugger."""
+    if engine.pod("hostNetwork") is True or port in _OF_A_MESH or engine.field("lifecycle", "postStart"):
+        return True
+    metadata = engine.workload.metadata
+    for part in ("labels", "annotations"):
+        said = metadata.get(part)
+        for key, value in said.items() if isinstance(said, Mapping) else ():
+            if _INJECTED.search(str(key)) and str(value).lower() not in ("false", "disabled", "no", ""):
+                return True
+    words = f"{engine.field('command')} {engine.field('args')}"
+    return any(word in words for word in _SECOND_LISTENERS)
 
 
 def is_vllm(engine: Engine) -> bool:

@@ -28,6 +28,16 @@ def covered(engine: Engine, size: int) -> bool:
     return limit is None or besides(engine) + size <= limit
 
 
+def may_be_resized(engine: Engine) -> bool:
+    """/dev/shm may be larger than a container runtime makes it: a command or a hook mounts it anew, or the Pod runs in
+    a sandbox with a /dev/shm of its own (gVisor: no limit; Kata: half of the guest's memory)."""
+    said = f"{engine.field('command')} {engine.field('args')} {engine.field('lifecycle', 'postStart')}"
+    if SHM in said and "mount" in said:
+        return True
+    runtime = str(engine.pod("runtimeClassName") or "")
+    return any(word in runtime.lower() for word in ("gvisor", "runsc", "kata"))
+
+
 def resize(engine: Engine, size: int) -> tuple[Edit, ...]:
     """Gives the memory volume that size; nothing where it is another sort of volume, or not declared here."""
     mount = engine.shm.mount

@@ -44,6 +44,6 @@ class CacheReadOnly(Rule):
             yield Finding(
                 path=engine.at("securityContext", "readOnlyRootFilesystem"),
                 message=f"the model goes to {cache.directory} on a read-only root file system",
-                certainty="certain" if cache.said_by == "the default" else "likely",
+                certainty="certain" if cache.said_by == "the default" and cache.sure else "likely",
                 suggestions=(f"a volume mounted at {cache.directory.removesuffix('/hub')}", offline[1]),
             )

@@ -19,7 +19,9 @@ class GpuCountMismatch(Rule):
 
     (up to v0.11.0 it switches to Ray instead and waits for ever: `No available node types can fulfill resource
     request`). Where several Pods serve one model (LeaderWorkerSet, Ray, KServe with a `workerSpec`, StormService,
-    `--nnodes`), the GPUs of all of them count together, and a mismatch is a warning. `gpu-idle` speaks of too many.
+    `--nnodes`), the GPUs of all of them count together, and a mismatch is a warning; so it is where the container may
+    see more cards than it asks for (`privileged: true`, NVIDIA_VISIBLE_DEVICES) or an executor of somebody's own places
+    the workers. `gpu-idle` speaks of too many.
     """
 
     plane = "config"
@@ -50,7 +52,7 @@ def _for_a_group(engine: Engine, found: _parallel.Count) -> list[str]:
 
 
 def _certainty(engine: Engine, found: _parallel.Count) -> Certainty:
-    if not engine.alone:
+    if not engine.alone or _parallel.sees_more(engine):
         return "likely"
     closed = engine.group is not None and engine.group.closed  # a Ray cluster of this one Pod
     return "certain" if _parallel.refuses(engine) or closed or not engine.command.shell else "likely"

@@ -8,6 +8,7 @@ from typing import Any
 from webhook.engine import Engine
 from webhook.gpu import requested
 from webhook.patch import Edit
+from webhook.quantity import equal
 from webhook.rule import Certainty, Finding, Rule
 
 
@@ -30,7 +31,7 @@ class GpuRequestWithoutLimit(Rule):
         resource = (requested(engine.workload, engine.container) or ("", None))[0]
         limits, requests = _part(engine, "limits"), _part(engine, "requests")
         wanted, limit = requests.get(resource), limits.get(resource)
-        if wanted is None or str(wanted) == str(limit):
+        if wanted is None or str(wanted) == str(limit) or equal(wanted, limit):
             return
         if limit is None:
             yield Finding(

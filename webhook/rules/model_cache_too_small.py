@@ -42,6 +42,8 @@ class ModelCacheTooSmall(Rule):
         if found is None or found[0] >= size * _TOLERANCE:
             return
         capacity, path, what, certainty = found
+        if certainty == "certain" and not cache.sure:
+            certainty = "likely"
         wanted = quantity(round_up_gi(2 * size if certainty == "likely" else size * 6 // 5))
         yield Finding(
             path=path,
@@ -64,11 +66,13 @@ def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str,
     limit = engine.at("resources", "limits", "ephemeral-storage")
     if volume is None:
         stored = quantities.try_parse(engine.field("resources", "limits", "ephemeral-storage"))
-        return None if stored is None else (stored, limit, "the container's ephemeral-storage limit", "certain")
+        # With 0 the container has no limit and the Pod's sum is still 0 (the same file).
+        sure: Certainty = "certain" if stored else "likely"
+        return None if stored is None else (stored, limit, "the container's ephemeral-storage limit", sure)
     if volume.kind != "emptyDir":
         return None
     size = quantities.try_parse(volume.spec.get("sizeLimit"))
-    if size is not None:
+    if size:  # 0 is no limit (kubernetes pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction)
         return size, volume.mount.at.join("emptyDir", "sizeLimit"), f"emptyDir {volume.mount.name!r}", "certain"
     stored = _of_all_containers(engine)
     if stored is None or volume.spec.get("medium") == "Memory":

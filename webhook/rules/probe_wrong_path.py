@@ -55,11 +55,11 @@ class ProbeWrongPath(Rule):
                 if action != "httpGet" or _probe.number(engine, asked.get("port")) != engine.port:
                     continue
                 sure = _probe.alone(engine) and _probe.is_vllm(engine) and name != "readinessProbe"
-                yield from _path(engine, name, asked, "certain" if sure else "likely")
+                yield from _path(engine, name, asked, sure=sure)
                 yield from _scheme(engine, name, asked, "certain" if sure else "likely")
 
 
-def _path(engine: Engine, name: str, asked: Mapping[str, Any], certainty: Certainty) -> Iterator[Finding]:
+def _path(engine: Engine, name: str, asked: Mapping[str, Any], *, sure: bool) -> Iterator[Finding]:
     given = asked.get("path")
     text = (str(given) if given else "/").partition("?")[0]
     path = "/" + text.strip("/")
@@ -70,12 +70,13 @@ def _path(engine: Engine, name: str, asked: Mapping[str, Any], certainty: Certai
         return
     if path not in ROUTES:
         reason = "vLLM has no such path" if path not in ("/v1/completions", "/v1/chat/completions") else "it wants POST"
-        if path not in COMMON_SLIPS or engine.args.get("middleware"):
-            certainty = "likely"
+        sure = sure and path in COMMON_SLIPS and not engine.args.get("middleware")
+    else:
+        sure = sure and _keyed(engine) == "certain"
     yield Finding(
         path=engine.at(name, "httpGet", "path"),
         message=f"the {name} asks {text}: {reason}",
-        certainty=certainty,
+        certainty="certain" if sure else "likely",
         suggestions=("path: /health",),
         fix=_set(engine, name, "path", "/health"),
     )
@@ -88,16 +89,22 @@ def _locked(engine: Engine, path: str, asked: Mapping[str, Any]) -> str | None:
     return "with an API key vLLM answers 401 there" if _keyed(engine) else None
 
 
-def _keyed(engine: Engine) -> bool:
-    """`--api-key`, or a VLLM_API_KEY that is not empty and not from a Secret that need not exist."""
-    if engine.args.get("api_key") or "api_key" in engine.args.unresolved:
-        return True
+def _keyed(engine: Engine) -> Certainty | None:
+    """`--api-key`, else VLLM_API_KEY: an empty key is none (vLLM 0.33 entrypoints/serve/middleware/register.py, and in
+    every release before), and what comes from a Secret may be empty. None: vLLM asks for no key."""
+    if "api_key" in engine.args.unresolved:
+        return "likely"
+    given = engine.args.get("api_key")
+    keys = given if isinstance(given, list | tuple) else [] if given is None else [given]
+    if keys:
+        return "certain" if any(keys) else None
     listed = engine.field("env")
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, Mapping) and one.get("name") == "VLLM_API_KEY":
             source = FieldPath(("valueFrom", "secretKeyRef")).get(one)
-            return bool(one.get("value") or (isinstance(source, Mapping) and source.get("optional") is not True))
-    return False
+            if isinstance(source, Mapping) and source.get("optional") is not True:
+                return "likely"
+    return "certain" if engine.command.env.get("VLLM_API_KEY") else None
 
 
 def _scheme(engine: Engine, name: str, asked: Mapping[str, Any], certainty: Certainty) -> Iterator[Finding]:

@@ -20,7 +20,8 @@ class ProbeWrongPort(Rule):
         Startup probe failed: Get "http://10.0.0.7:8000/health": dial tcp 10.0.0.7:8000: connect: connection refused
 
     A `--headless` node, and a worker that joins a leader, serve no port at all; `--uds` listens on a socket in the
-    file system, `--grpc` answers no HTTP. Where another container of the Pod listens there, the probe asks that one.
+    file system, `--grpc` answers no HTTP. Where another container of the Pod listens there, the probe asks that one; so
+    it may with `hostNetwork`, an injected sidecar, a postStart hook or a debugger: likely, not certain.
     """
 
     plane = "network"
@@ -29,21 +30,22 @@ class ProbeWrongPort(Rule):
     mute_for = ("args",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where vLLM is alone in its Pod and no script could start something else."""
+        """Certain where vLLM is alone in its Pod and nothing else could listen."""
         if engine.container.init:
             return
         silent = _silent(engine)
         for name in _probe.NAMES:
-            certain = _probe.alone(engine) and name != "readinessProbe"
             for action, asked in _probe.asked(engine, name):
                 port, where = _probe.number(engine, asked.get("port")), engine.at(name, action, "port")
+                nobody = _probe.alone(engine) and not _probe.others_listen(engine, port)
+                certain = nobody and name != "readinessProbe"
                 if silent is not None and not (action != "httpGet" and "grpc" in silent):
                     yield Finding(
                         path=where,
                         message=f"the {name} asks port {asked.get('port')}, but {silent}",
                         certainty="certain" if certain else "likely",
                         suggestions=(f"no {name}",),
-                        fix=_remove(engine, name),
+                        fix=_remove(engine, name) if nobody else (),
                     )
                 elif engine.port is not None and port is not None and port != engine.port:
                     yield Finding(
@@ -51,7 +53,7 @@ class ProbeWrongPort(Rule):
                         message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
                         certainty="certain" if certain else "likely",
                         suggestions=(f"port: {engine.port}",),
-                        fix=_fix(engine, where) if certain or _probe.alone(engine) else (),
+                        fix=_fix(engine, where) if nobody else (),
                     )
 
 

@@ -30,13 +30,14 @@ class ShmMissing(Rule):
     mute_for = ("shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where this release refuses to start, possible before."""
+        """Certain where this release refuses to start, possible before; likely where the Pod may have another one."""
         host, size = engine.plan.host, engine.shm.size
         if host is None or engine.shm.mounted or size is None or engine.command.entry == "worker":
             return
         if size >= host.shm.likely:
             return
         refuses = engine.release is not None and size < host.shm.floor
+        resized = _shm.may_be_resized(engine)
         if refuses:
             detail = f"vLLM {engine.release} refuses to start with less than {human(host.shm.floor)}"
         else:
@@ -46,7 +47,7 @@ class ShmMissing(Rule):
             path=engine.at("volumeMounts"),
             message=f"nothing is mounted at /dev/shm: it has {human(size)}, about {human(host.shm.likely)} are needed",
             details=(detail,),
-            certainty="certain" if refuses else "possible",
+            certainty="certain" if refuses and not resized else "likely" if refuses else "possible",
             suggestions=(
                 f"an emptyDir volume with medium: Memory and sizeLimit: {quantity(advice)}, mounted at /dev/shm",
             ),

@@ -37,10 +37,12 @@ def ledger(
     env: Mapping[str, str],
     checkpoint: Checkpoint | None = None,
     files: Files | None = None,
+    *,
+    amd: bool = False,
 ) -> HostLedger:
     """Both totals and what they are made of. Without a model only what the arguments alone tell.
 
-    `files`: where the checkpoint comes from; in a memory-backed volume it stays.
+    `files`: where the checkpoint comes from; in a memory-backed volume it stays. `amd`: vLLM's ROCm build runs.
     """
     cut = parallel.read(args, env)
     v1 = resolved.v1 if resolved else release >= Release(0, 8)
@@ -50,7 +52,7 @@ def ledger(
     ranks = running.ranks
     per_rank = weights.of_stage(checkpoint, model, resolved, 0) if checkpoint and model and resolved else None
     kv_offload, kv_in_shm = offload.kv_cache(
-        args, running.engines, ranks, release, env, resolved.vendor if resolved else "nvidia"
+        args, running.engines, ranks, release, env, "amd" if amd else resolved.vendor if resolved else "nvidia"
     )
     working = memory(running, release)
     lines = {
