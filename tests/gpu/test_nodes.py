@@ -73,12 +73,13 @@ def test_selector_affinity_and_name_choose_as_the_scheduler_does(spec: JSONDict,
     assert set(kinds(pod(ONE, **spec), T4, L4)) == names
 
 
-def test_match_fields_name_a_node() -> None:
-    term = {"matchFields": [demand("metadata.name", "In", "l4")]}
+@pytest.mark.parametrize(("operator", "left"), [("In", {"NVIDIA L4"}), ("NotIn", {"Tesla T4"})])
+def test_match_fields_name_a_node_or_all_others(operator: str, left: set[str]) -> None:
+    term = {"matchFields": [demand("metadata.name", operator, "l4")]}
     selector = {"nodeSelectorTerms": [term]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}
 
-    assert set(kinds(pod(ONE, affinity=affinity), T4, L4)) == {"NVIDIA L4"}
+    assert set(kinds(pod(ONE, affinity=affinity), T4, L4)) == left
 
 
 TEAM = {"key": "team", "value": "a", "effect": "NoSchedule"}

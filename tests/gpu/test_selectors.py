@@ -251,6 +251,32 @@ def test_operators_alone_name_nothing(term: list[dict[str, Any]]) -> None:
     assert find(pod(ONE, affinity=required(term))) is None
 
 
+RTX_4090 = {"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-4090"}
+
+
+@pytest.mark.parametrize(
+    ("label", "more", "high"),
+    [
+        (None, None, 24564),
+        ("24564", None, 24564),
+        ("49140", None, 49140),
+        (None, demand("nvidia.com/gpu.memory", "Gt", "20000"), 24564),
+        (None, demand("nvidia.com/gpu.memory", "Gt", "40000"), 2 * 24564),
+        (None, demand("nvidia.com/gpu.memory", "In", "24564", "49140"), 49140),
+    ],
+)
+def test_a_card_may_have_as_much_memory_as_its_node_must_report(
+    label: str | None, more: dict[str, Any] | None, high: int
+) -> None:
+    selector = {**RTX_4090, **({"nvidia.com/gpu.memory": label} if label else {})}
+    found = find(pod(ONE, nodeSelector=selector, affinity=required([more]) if more else None))
+
+    assert found is not None
+    (one,) = found.value.gpus
+    assert one.memory_high >> 20 == high
+    assert one.memory < one.memory_high
+
+
 def test_a_selector_holds_in_every_alternative() -> None:
     terms = [demand("zone", "In", "a")], [demand("zone", "In", "b")]
     found = find(pod(ONE, nodeSelector={PRODUCT: "NVIDIA-L4"}, affinity=required(*terms)))

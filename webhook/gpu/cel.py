@@ -21,8 +21,12 @@ _TOKEN = re.compile(
     r"""|(?P<sign>&&|\|\||[=!<>]=|\.\?|\[\?|[-!<>()\[\].,?:+*/%]))"""
 )
 _LONGEST = 4096
-_QUANTIFIERS = 6
-"""In a pattern: more of them, or one behind a group, could keep Python's backtracking matcher busy; Go's is linear."""
+_QUANTIFIERS, _REPEATS, _LONGEST_TEXT = 6, 3, 128
+"""Of a pattern: quantifiers, and those of them that repeat; of the text that it is held against: characters. With more,
+or with a quantifier behind a group, Python's backtracking matcher could be kept busy; Go's is linear. Names of products
+have up to 60 characters."""
+_FOLLOWING = re.compile(r"[*+}]\??(?:\\.|\[[^\]]*\]|.)[*+{]")
+"""Two repeats, one behind the other: each length of the one is tried with each of the other."""
 
 
 class _UnreadableError(Exception):
@@ -226,8 +230,10 @@ def _method(name: str, value: _Value, arguments: list[_Value]) -> _Value:
 
 
 def _matches(text: str, pattern: str) -> bool | None:
-    quantified = len(re.findall(r"[*+?{]", pattern))
-    if len(pattern) > 200 or quantified > _QUANTIFIERS or re.search(r"\)[*+?{]", pattern.replace("(?", "(")):
+    quantified, repeats = len(re.findall(r"[*+?{]", pattern)), len(re.findall(r"[*+{]", pattern))
+    if len(pattern) > 200 or len(text) > _LONGEST_TEXT or quantified > _QUANTIFIERS or repeats > _REPEATS:
+        return None
+    if _FOLLOWING.search(pattern) or re.search(r"\)[*+?{]", pattern.replace("(?", "(")):
         return None
     try:
         return re.search(pattern, text) is not None

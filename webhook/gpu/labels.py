@@ -130,7 +130,7 @@ def of_demands(demands: Demands) -> Named | None:
     if not gpus:
         return None
     for one in demands:
-        gpus = _filtered(gpus, one)
+        gpus = _resized(_filtered(gpus, one), one)
         if one.key in SHARING_LABELS and one.operator == "In":
             shared = shared or any(SHARING_LABELS[one.key](value) for value in one.values)
     return Named(_mps(gpus, demands), "node label " + "; ".join(sources), may_deny, shared)
@@ -221,9 +221,35 @@ def _filtered(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
     return gpus
 
 
+def _resized(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
+    """A node that reports more memory than any card of these products was sold with has cards with more of it (a
+    GeForce RTX 4090 with 48 GB): what it reports is the most that a process sees.
+
+    A bound from below says less: memory that was added doubles what a card had.
+    """
+    sizes = _mib(one)
+    if one.key != MEMORY_LABELS[0] or one.operator not in ("In", "Gt") or not sizes:
+        return gpus
+    least, most = min(sizes) << 20, max(sizes) << 20
+    if any(gpu.mig or gpu.vendor != "nvidia" or most <= 1.06 * gpu.memory_high for gpu in gpus):
+        return gpus
+    found = []
+    for gpu in gpus:
+        high = most if one.operator == "In" else max(most, 2 * gpu.memory_high)
+        low = max(gpu.memory, least * gpu.memory // gpu.memory_high)
+        said = f"{' or '.join(one.values)} MiB" if one.operator == "In" else f"more than {sizes[0]} MiB"
+        found.append(replace(gpu.with_memory(low, high), name=f"{gpu.name} ({said})", memory_label_mib=high >> 20))
+    return tuple(found)
+
+
+def _mib(one: Requirement) -> list[int]:
+    """The values of a memory label: MiB that NVML prints; old GFD releases wrote bytes."""
+    return [int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in one.values if value.isdigit()]
+
+
 def _memory(gpu: Gpu, one: Requirement) -> bool:
-    """MiB that NVML prints (old GFD releases wrote bytes), within what drivers and clouds differ by."""
-    sizes = [int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in one.values if value.isdigit()]
+    """MiB that NVML prints, within what drivers and clouds differ by."""
+    sizes = _mib(one)
     mib = gpu.memory_high / (1 << 20)
     if one.operator in ("In", "NotIn"):
         return any(abs(mib - size) <= 0.06 * size for size in sizes) is (one.operator == "In")

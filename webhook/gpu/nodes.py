@@ -115,10 +115,7 @@ def _has(node: Node, needed: Mapping[str, int], part: bool) -> bool:
 
 
 def _matches(term: Demands, node: Node) -> bool:
-    return all(
-        node.name in one.values if one.key == NAME else one.holds(node.labels)
-        for one in term
-    )  # fmt: skip
+    return all(one.holds({NAME: node.name} if one.key == NAME else node.labels) for one in term)
 
 
 def _untolerated(node: Node, tolerations: Sequence[JSON], added: frozenset[str]) -> tuple[JSON, ...]:

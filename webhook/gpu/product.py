@@ -76,7 +76,7 @@ def all_products() -> tuple[Gpu, ...]:
 def slice_of(gpu: Gpu, profile: str) -> Gpu | None:
     """The MIG slice `profile` ("1g.10gb", "1g.10gb.me") of a card, None where the card has no such slice."""
     wanted = profile.lower().replace("+", ".")
-    for one in products()[gpu.name].get("mig", ()):
+    for one in products().get(gpu.name, {}).get("mig", ()):
         if one["profile"] == wanted:
             return replace(
                 gpu,

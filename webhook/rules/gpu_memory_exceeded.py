@@ -33,16 +33,18 @@ class GpuMemoryExceeded(Rule):
         if ledger is None or ledger.kv_cache.likely > 0:
             return
         name = engine.gpu.value.name if engine.gpu else "GPU"
+        weights, budget = ledger.weights.likely, ledger.budget.likely
+        rest = budget - weights - ledger.kv_cache.likely
+        short = -ledger.kv_cache.likely
+        missing = f"{human(short)} {'is' if human(short).startswith('1 ') else 'are'} missing"
         certain = engine.plan.verdict == "does-not-fit" and ledger.kv_cache.floor <= 0
         yield Finding(
             path=engine.command.path,
-            message=f"weights take {human(ledger.weights.likely)} of each GPU; "
-            f"vLLM may use {human(ledger.budget.likely)} of {human(ledger.total.likely)} ({name})",
+            message=f"{missing} on each GPU before any KV cache: weights {human(weights)} and {human(rest)} of "
+            f"activations and runtime, of {human(budget)} that vLLM may use ({name})",
             details=(
-                f"weights: {ledger.weights.note or human(ledger.weights.likely)}",
+                f"weights: {ledger.weights.note or human(weights)}",
                 f"budget: {ledger.budget.note}",
-                f"activations, CUDA graphs and runtime take about "
-                f"{human(ledger.activations.likely + ledger.cuda_graphs.likely + ledger.non_torch.likely)} more",
             ),
             certainty="certain" if certain else "likely",
             suggestions=engine.alternatives,

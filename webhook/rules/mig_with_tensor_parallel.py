@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from webhook.engine import Engine
@@ -33,7 +34,8 @@ class MigWithTensorParallel(Rule):
         gpus = engine.gpu.value.gpus if engine.gpu and engine.gpu.may_deny else ()
         if not by_resource and not (gpus and all(gpu.mig for gpu in gpus)):
             return
-        refuses = engine.release is not None and LAST_WITH_RAY < engine.release < CUDA_13
+        newer = BUILT_FOR_CUDA_13.search(str(engine.field("image"))) is not None
+        refuses = engine.release is not None and LAST_WITH_RAY < engine.release < CUDA_13 and not newer
         slices = f"{count} × {resource}" if count else resource
         whole = f"nvidia.com/gpu: {engine.world_size} instead of slices"
         if not by_resource:
@@ -54,3 +56,5 @@ LAST_WITH_RAY = Release(0, 11, 0)
 CUDA_13 = Release(0, 20)
 """From here on the image has CUDA 13 (vLLM docker/Dockerfile); "only enumeration of a single MIG instance is supported"
 is said of CUDA 11 and 12 (NVIDIA MIG user guide, device enumeration)."""
+BUILT_FOR_CUDA_13 = re.compile(r"(?<![a-z0-9])cu(?:da)?[-_.]?13", re.IGNORECASE)
+"""Tags of the builds before it that have it too: v0.13.0-cu130."""

@@ -31,8 +31,8 @@ class MixedGpuNodes(Rule):
         if engine.model is None or engine.gpu is None or engine.facts.gpu_memory is not None:
             return
         kinds = list(gpu.on_nodes(engine.gpu, engine.placement))
-        if [accelerator for accelerator, _ in kinds] == [engine.gpu.value]:
-            return  # one kind: the plan's own
+        if len(kinds) < 2:
+            return  # nothing is mixed: the plan's own
         too_small: list[str] = []
         fitting: list[str] = []
         labels: list[str] = []
@@ -43,16 +43,15 @@ class MixedGpuNodes(Rule):
             at = f" ({where})" if where else ""
             if judged.verdict == "does-not-fit" or judged.ledger.kv_cache.likely <= 0:
                 too_small.append(f"{accelerator.name}{at}: {judged.why}")
-            else:
+            elif judged.verdict == "fits":
                 fitting.append(f"{accelerator.name}{at}")
                 labels += [one.labels[0] for one in accelerator.gpus if one.labels]
-        if not too_small or (not fitting and engine.plan.verdict == "does-not-fit"):
-            return
+        if not too_small or not fitting:
+            return  # it is as small, or as unsure, everywhere: gpu-memory-exceeded speaks of it
         small = " or ".join(text.partition(": ")[0] for text in too_small)
-        rest = f"it fits {' or '.join(fitting)}" if fitting else "the only GPUs here"
         yield Finding(
             path=engine.workload.path / "nodeSelector",
-            message=f"it does not fit {small}, {rest}",
+            message=f"it does not fit {small}, it fits {' or '.join(fitting)}",
             details=tuple(too_small),
             certainty="likely",
             suggestions=tuple(f"nodeSelector nvidia.com/gpu.product: {label}" for label in dict.fromkeys(labels)),
