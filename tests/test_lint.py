@@ -124,6 +124,36 @@ def test_rules_that_need_an_unknown_fact_are_skipped(
     assert "gpu-memory-exceeded" not in modes
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("needs", ("modell",)), ("needs", ("plan.gpuu",)), ("mute_for", None), ("where", None)],
+)
+def test_a_rule_that_is_declared_wrong_is_an_error_of_its_own(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
+) -> None:
+    container["args"] += ["--max-num-seqs", "many"]
+    monkeypatch.setattr(UnknownFlag, name, value)
+
+    report = judge(pod)
+
+    assert [error.rule for error in report.errors] == ["unknown-flag"]
+    assert _modes(report)["invalid-flag-value"] == "deny"
+
+
+def test_a_finding_that_names_no_fact_is_an_error_of_its_rule(
+    pod: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: UnknownFlag, engine: Engine) -> Iterator[Finding]:
+        yield Finding(engine.at("args"), "wrong", rests_on=("modell",))
+
+    monkeypatch.setattr(UnknownFlag, "check", broken)
+
+    report = judge(pod)
+
+    assert [error.rule for error in report.errors] == ["unknown-flag"]
+    assert not report.denied
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),

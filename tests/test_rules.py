@@ -6,19 +6,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import Field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from scripts.docs import EXAMPLES, beside, examples, printed
-from webhook import manifest
-from webhook.facts import Facts
+from webhook import gpu, manifest, model
+from webhook.facts import Fact, Facts
 from webhook.lint import Report, lint
 from webhook.patch import apply, json_patch
 from webhook.policy import builtin
 from webhook.report import rule_page
+from webhook.rule import FACTS, Fix, Mode, Place, Plane, Threat
 from webhook.rules import all_rules
+from webhook.workload import kserve, others
+from webhook.workload.table import TABLE
 
 
 def _cases(kind: str) -> list[Any]:
@@ -36,6 +41,13 @@ def _reports(path: Path) -> list[tuple[Any, Report]]:
     found = [(doc.object, lint(doc.object, builtin(), facts, where="check")) for doc in read.documents]
     assert not [error for _, report in found for error in report.errors]
     return found
+
+
+def _beside(path: Path, before: Any, after: Any) -> Facts:
+    """What is known of an example's object once it is repaired: the file's other objects, and itself."""
+    read = manifest.read(path.read_bytes(), path.name)
+    documents = [replace(one, object=after) if one.object == before else one for one in read.documents]
+    return beside(replace(read, documents=tuple(documents)))
 
 
 def _found(report: Report) -> Counter[tuple[str, str]]:
@@ -83,11 +95,51 @@ def test_a_fix_repairs_its_finding_brings_nothing_new_and_is_stable(rule_id: str
             if judged.rule != rule_id or not judged.finding.fix:
                 continue
             fixed = apply(obj, json_patch(obj, judged.finding.fix))
-            after = lint(fixed, builtin(), Facts(), where="check")
+            after = lint(fixed, builtin(), _beside(path, obj, fixed), where="check")
 
             assert (judged.rule, str(judged.finding.path)) not in _found(after)
             assert not {rule for rule, _ in _found(after)} - {rule for rule, _ in _found(report)}
             assert json_patch(fixed, judged.finding.fix) == []
+
+
+@pytest.mark.parametrize(("rule_id", "path"), _cases("bad"))
+def test_what_rests_on_a_fact_that_only_informs_denies_nothing(
+    rule_id: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a guessed model and GPU only that is denied which is certain without them."""
+
+    def with_facts(change: Callable[[Fact[Any]], Fact[Any] | None]) -> set[tuple[str, str]]:
+        def changed(find: Callable[..., Fact[Any] | None]) -> Callable[..., Fact[Any] | None]:
+            return lambda *given: change(fact) if (fact := find(*given)) else None
+
+        with monkeypatch.context() as patched:
+            patched.setattr("webhook.engine.model.find", changed(model.find))
+            patched.setattr("webhook.engine.gpu.find", changed(gpu.find))
+            return {
+                (judged.rule, str(judged.finding.path))
+                for _, report in _reports(path)
+                for judged in report.findings
+                if judged.mode == "deny"
+            }
+
+    assert with_facts(lambda fact: replace(fact, may_deny=False)) <= with_facts(lambda fact: None)
+
+
+@pytest.mark.parametrize("rule_id", list(all_rules()))
+def test_a_rule_is_declared_in_words_that_are_known(rule_id: str) -> None:
+    rule = all_rules()[rule_id]
+    words = {word for row in TABLE.values() for word in row.completes} | kserve.EVERYTHING | others.DYNAMO
+
+    assert rule.plane in get_args(Plane)
+    assert rule.threatens in get_args(Threat)
+    assert rule.mode in get_args(Mode)
+    assert rule.fix in get_args(Fix)
+    assert rule.where <= set(get_args(Place))
+    assert set(rule.needs) <= FACTS.keys()
+    assert set(rule.mute_for) <= words
+    assert not [name for name, value in vars(rule).items() if isinstance(value, Field)], (
+        "a parameter without @dataclass"
+    )
 
 
 @pytest.mark.parametrize(("rule_id", "path"), _cases("fixed"))

@@ -13,7 +13,7 @@ from webhook.engine import Engine
 from webhook.facts import Assumed, Fact, Facts
 from webhook.patch import Edit, fits
 from webhook.policy import Policy, Setting, Subject, Terms
-from webhook.rule import Finding, Mode, Place, Rule
+from webhook.rule import FACTS, Finding, Mode, Place, Rule
 from webhook.workload import JSON, Workload
 
 
@@ -175,8 +175,11 @@ class _Judge:
 
     def _findings(self, found: Engine, obj: JSON, terms: Terms, errors: list[RuleError]) -> Iterable[Judged]:
         for setting in terms.settings.values():
-            for judged in _judge(found, obj, setting, terms, self.where, errors):
-                yield _exempt(judged, found, terms, self.subject, self.policy.now)
+            try:
+                judged = list(_judge(found, obj, setting, terms, self.where))
+                yield from [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
+            except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
+                errors.append(_error(setting.rule.id(), error))
 
 
 def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -> Iterator[Engine]:
@@ -201,28 +204,19 @@ def _error(rule: str, error: Exception) -> RuleError:
     return RuleError(rule, f"{type(error).__name__}: {error}")
 
 
-def _judge(
-    found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Place, errors: list[RuleError]
-) -> Iterator[Judged]:
+def _judge(found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Place) -> Iterator[Judged]:
     rule = setting.rule
     if setting.mode == "ignore" or where not in rule.where or set(rule.mute_for) & found.workload.completes:
         return
-    needed = [_fact(found, name) for name in rule.needs]
-    if any(fact is None for fact in needed):
+    if any(_fact(found, name) is None for name in rule.needs):
         return
-    try:
-        findings = list(rule.check(found))
-    except Exception as error:
-        errors.append(_error(rule.id(), error))
-        return
-    informing = [fact.source for fact in needed if isinstance(fact, Fact) and not fact.may_deny]
-    for finding in findings:
+    for finding in rule.check(found):
         if finding.fix and not fits(obj, finding.fix):
             finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
         mode: Mode = setting.mode
         why: str | None = None
         if mode == "deny":
-            mode, why = _soften(rule, finding, informing, found, terms, where)
+            mode, why = _soften(rule, finding, found, terms, where)
         elif mode == "warn" and finding.advice:
             mode = "audit"
         mutated = bool(finding.fix) and (
@@ -234,9 +228,7 @@ def _judge(
         yield Judged(rule.id(), rule.plane, rule.threatens, mode, why, finding, applies)
 
 
-def _soften(
-    rule: Rule, finding: Finding, informing: list[str], found: Engine, terms: Terms, where: Place
-) -> tuple[Mode, str | None]:
+def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Place) -> tuple[Mode, str | None]:
     """A denial rests only on certain findings and on facts that may deny."""
     if finding.certainty != "certain":
         return "warn", f"{finding.certainty}, not certain"
@@ -245,11 +237,14 @@ def _soften(
     if found.args.open or not found.command.complete:
         why = f": {found.args.open}" if found.args.open else ""
         return "warn", f"vLLM may get more arguments than can be seen here{why}"
-    computed = any(name.startswith("plan.") for name in rule.needs)
+    rests_on = rule.needs if finding.rests_on is None else finding.rests_on
+    computed = any(name.startswith("plan.") for name in (*rule.needs, *rests_on))
     if computed and found.doubt:
         return "warn", found.doubt
     if "plan.host" in rule.needs and found.spans_pods:
         return "warn", "the engine spans several Pods, and which of its processes run in this one can't be told"
+    facts = [_fact(found, fact) for name in rests_on for fact in FACTS[name]]
+    informing = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
     if informing:
         return "warn", f"rests on {informing[0]}, which may inform but not deny"
     if where == "admission" and found.workload.owned and terms.owned_pods != "deny":

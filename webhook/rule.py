@@ -22,6 +22,17 @@ Fix = Literal[True, False, "certain", "manual"]
 Threat = Literal["start", "uptime", "practice"]
 
 
+FACTS: dict[str, tuple[str, ...]] = {
+    "model": ("model",),
+    "gpu": ("gpu",),
+    "release": (),
+    "plan.gpu": ("model", "gpu"),
+    "plan.host": ("model",),
+    "plan.startup": ("model", "gpu"),
+}
+"""What a rule may need of an engine → the facts that it is made of."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something wrong at one place of the object, as a rule yields it."""
@@ -39,6 +50,9 @@ class Finding:
     """Changes, each enough by itself."""
     computed: bool = False
     """The planner that found the fault computed that each suggestion fits."""
+    rests_on: tuple[str, ...] | None = None
+    """What of `Rule.needs`' words it was found by, in place of them: a rule that needs a ledger, and finds what the
+    arguments alone tell, rests on nothing; one that looks at a fact it does not need names it here."""
     fix: tuple[Edit, ...] = ()
     """Edits that repair it. A claim with a proof: applied, the finding is gone and nothing new appears."""
 
@@ -70,8 +84,8 @@ class Rule:
     """Who applies the rule's fix, if it has one, where no policy says otherwise."""
     where: ClassVar[frozenset[Place]] = frozenset({"admission", "check", "scan"})
     needs: ClassVar[tuple[str, ...]] = ()
-    """Attributes of Engine that must not be None: "model", "gpu", "plan.gpu", "plan.host", "plan.startup", "release".
-    The engine skips the rule otherwise, and takes `may_deny` from the facts among them."""
+    """Attributes of Engine that must not be None (words of FACTS). The engine skips the rule otherwise, and denies
+    nothing that rests on a fact of theirs which may only inform."""
     mute_for: ClassVar[tuple[str, ...]] = ()
     """Words of `Workload.completes` that silence the rule: the operator fills in what seems to be absent."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webhook.engine import Engine
-from webhook.memory.host import KEPT, OFFLOAD
+from webhook.memory.host import KEPT, MODEL_FREE, OFFLOAD
 from webhook.memory.ledger import HostLedger, Line
 from webhook.patch import Edit
 from webhook.path import FieldPath
@@ -56,6 +56,12 @@ def certainty(engine: Engine, needed: Line) -> Certainty:
     if limit < floor and not unified:
         return "certain"
     return "likely" if limit < (needed.low + needed.likely) / 2 else "possible"
+
+
+def rests_on(limit: int, host: HostLedger) -> tuple[str, ...] | None:
+    """Nothing where the limit is below what the arguments alone ask for, whatever the model; else the ledger."""
+    least = sum(line.floor for name, line in host.lines if name in MODEL_FREE)
+    return () if limit < min(least, need(host).floor) else None
 
 
 def parts(host: HostLedger) -> tuple[str, ...]:

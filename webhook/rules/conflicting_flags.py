@@ -65,6 +65,7 @@ def _batch(engine: Engine) -> Iterator[Finding]:
             message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-num-seqs {seqs:,}: "
             "each sequence needs a token a step",
             certainty="certain" if certain else "likely",
+            rests_on=("model",),
             suggestions=(f"--max-num-seqs {tokens}", f"--max-num-batched-tokens {seqs} or more"),
         )
     if longest is not None and 0 < tokens < longest and _unchunked(engine, longest):
@@ -73,6 +74,7 @@ def _batch(engine: Engine) -> Iterator[Finding]:
             message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-model-len {longest:,}, and without "
             "chunked prefill a prompt must fit into one step",
             certainty="certain" if certain else "likely",
+            rests_on=("model",),
             suggestions=(
                 f"--max-num-batched-tokens {longest}",
                 "--enable-chunked-prefill",

@@ -59,6 +59,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
                 certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
                 suggestions=engine.alternatives or (f"--gpu-memory-utilization {self.maximum:g}",),
                 computed=bool(engine.alternatives),
+                rests_on=("plan.gpu",),
             )
             return
         together = [*self._together(engine), *self._assumed(engine, share)]

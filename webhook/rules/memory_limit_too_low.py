@@ -52,6 +52,7 @@ class MemoryLimitTooLow(Rule):
                 f"at least {human(needed.floor)}, at most {human(needed.high)}",
                 details=_memory.parts(host),
                 certainty=_memory.certainty(engine, needed),
+                rests_on=_memory.rests_on(limit, host),
                 suggestions=suggestions,
                 fix=_memory.raise_limit(engine, advice),
             )

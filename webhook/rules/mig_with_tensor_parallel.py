@@ -31,7 +31,7 @@ class MigWithTensorParallel(Rule):
             return
         resource, count = engine.requested
         by_resource = resource.startswith("nvidia.com/mig-") and " + " not in resource
-        gpus = engine.gpu.value.gpus if engine.gpu and engine.gpu.may_deny else ()
+        gpus = engine.gpu.value.gpus if engine.gpu else ()
         if not by_resource and not (gpus and all(gpu.mig for gpu in gpus)):
             return
         newer = BUILT_FOR_CUDA_13.search(str(engine.field("image"))) is not None
@@ -44,6 +44,7 @@ class MigWithTensorParallel(Rule):
             path=engine.at("resources", "limits", resource),
             message=f"an engine of {engine.world_size} GPUs on MIG slices ({slices}): a process sees one slice",
             certainty="certain" if refuses else "likely",
+            rests_on=() if by_resource else ("gpu",),
             suggestions=(
                 "--tensor-parallel-size 1 with a larger slice",
                 whole,

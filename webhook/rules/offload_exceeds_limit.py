@@ -45,6 +45,7 @@ class OffloadExceedsLimit(Rule):
                 if name in OFFLOAD
             ),
             certainty=_memory.certainty(engine, needed),
+            rests_on=_memory.rests_on(limit, host),
             suggestions=lines(
                 f"resources.limits.memory: {quantity(advice)}",
                 f"offload no more than {human(spare / 2)}" if spare > 0 else None,

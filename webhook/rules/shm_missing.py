@@ -48,6 +48,7 @@ class ShmMissing(Rule):
             message=f"nothing is mounted at /dev/shm: it has {human(size)}, about {human(host.shm.likely)} are needed",
             details=(detail,),
             certainty="certain" if refuses and not resized else "likely" if refuses else "possible",
+            rests_on=(),
             suggestions=(
                 f"an emptyDir volume with medium: Memory and sizeLimit: {quantity(advice)}, mounted at /dev/shm",
             ),

@@ -37,6 +37,7 @@ class ShmTooSmall(Rule):
                 path=engine.at("volumeMounts", shm.mount.index, "readOnly"),
                 message=f"/dev/shm is mounted read-only, vLLM needs about {human(host.shm.likely)} there",
                 certainty="certain" if host.shm.floor else "likely",
+                rests_on=(),
                 suggestions=("readOnly: false",),
                 fix=(Edit(engine.at("volumeMounts", shm.mount.index, "readOnly"), op="remove"),)
                 if not engine.container.synthetic
@@ -53,6 +54,7 @@ class ShmTooSmall(Rule):
             if refuses
             else (),
             certainty="certain" if refuses else "possible",
+            rests_on=(),
             suggestions=(f"sizeLimit: {quantity(advice)}",),
             fix=_shm.resize(engine, advice) if _shm.covered(engine, advice) else (),
         )

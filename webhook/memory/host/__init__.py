@@ -22,9 +22,11 @@ from webhook.quantity import gib, human
 from webhook.release import Release
 from webhook.volumes import Files
 
-__all__ = ["IMPORTED", "KEPT", "OFFLOAD", "SHARD", "Processes", "ledger", "processes"]
+__all__ = ["IMPORTED", "KEPT", "MODEL_FREE", "OFFLOAD", "SHARD", "Processes", "ledger", "processes"]
 
 KEPT = "weights in a memory volume"
+MODEL_FREE = ("processes", "KV offload", "in /dev/shm")
+"""Lines whose floor neither the model nor the GPU changes."""
 OFFLOAD = ("swap space", "CPU offload", "KV offload")
 """Lines that are there because an argument asks for them."""
 
