@@ -1,6 +1,6 @@
 """The objects beside a workload (Service, HorizontalPodAutoscaler, PersistentVolumeClaim …) and which belong to it.
 
-Found in the same files, or by a scan in the cluster. What is not here is unknown, not missing, unless `whole` says that
+Found in the same files, or in the cluster. What is not here is unknown, not missing, unless `whole` says that
 everything is here; `holds_release` says where the files plausibly hold all that belongs to a workload.
 """
 
@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from webhook.path import FieldPath
+from webhook.path import FieldPath, mapping
 from webhook.workload import JSON, Workload
 
 Key = tuple[str, str]
@@ -28,7 +27,7 @@ _BUDGET: Key = ("policy", "PodDisruptionBudget")
 
 @dataclass(frozen=True)
 class Companions:
-    """The objects of one input: a directory's files, standard input, or what a scan has read."""
+    """The objects of one input: a directory's files, standard input, or all of a cluster's."""
 
     objects: tuple[JSON, ...] = ()
     whole: bool = False
@@ -41,11 +40,11 @@ class Companions:
 
     def services(self, workload: Workload) -> list[JSON]:
         """The Services that select the workload's Pods."""
-        labels = _mapping(workload.metadata.get("labels"))
+        labels = mapping(workload.metadata.get("labels"))
         return [
             one
             for one in self._near(_SERVICE, workload)
-            if (selector := _mapping(FieldPath(("spec", "selector")).get(one)))
+            if (selector := mapping(FieldPath(("spec", "selector")).get(one)))
             and all(labels.get(key) == value for key, value in selector.items())
         ]
 
@@ -72,11 +71,11 @@ class Companions:
 
     def disruption_budgets(self, workload: Workload) -> list[JSON]:
         """The PodDisruptionBudgets that select the workload's Pods."""
-        labels = _mapping(workload.metadata.get("labels"))
+        labels = mapping(workload.metadata.get("labels"))
         return [
             one
             for one in self._near(_BUDGET, workload)
-            if _selects(_mapping(FieldPath(("spec", "selector")).get(one)), labels)
+            if _selects(mapping(FieldPath(("spec", "selector")).get(one)), labels)
         ]
 
     def claim(self, workload: Workload, name: str) -> JSON | None:
@@ -97,7 +96,7 @@ class Companions:
     def _near(self, kind: Key, workload: Workload) -> Iterator[JSON]:
         """The objects of a kind in the workload's namespace, where both say one (what applies them may add it)."""
         for one in self._by_kind.get(kind, ()):
-            namespace = _mapping(one.get("metadata")).get("namespace")
+            namespace = mapping(one.get("metadata")).get("namespace")
             if not namespace or not workload.namespace or namespace == workload.namespace:
                 yield one
 
@@ -105,7 +104,7 @@ class Companions:
 def together(objects: Iterable[JSON]) -> bool:
     """Whether the objects can be one release: none of them would overwrite another one."""
     names = Counter(
-        (*_key(one), _mapping(one.get("metadata")).get("namespace"), _name(one)) for one in objects if _name(one)
+        (*_key(one), mapping(one.get("metadata")).get("namespace"), _name(one)) for one in objects if _name(one)
     )
     return max(names.values(), default=0) <= 1
 
@@ -118,7 +117,7 @@ def describe(obj: JSON) -> str:
 def replicas(obj: JSON) -> tuple[int | None, int | None]:
     """The least and the most replicas that an autoscaler sets, None where it does not say (their defaults are 1 for a
     HorizontalPodAutoscaler's minimum, 0 and 100 for a ScaledObject)."""
-    spec = _mapping(obj.get("spec"))
+    spec = mapping(obj.get("spec"))
     names = ("minReplicaCount", "maxReplicaCount") if _key(obj) == _SCALED_OBJECT else ("minReplicas", "maxReplicas")
     low, high = (spec.get(name) for name in names)
     return low if isinstance(low, int) else None, high if isinstance(high, int) else None
@@ -129,13 +128,13 @@ def _key(obj: JSON) -> Key:
 
 
 def _name(obj: JSON) -> str:
-    return str(_mapping(obj.get("metadata")).get("name") or "")
+    return str(mapping(obj.get("metadata")).get("name") or "")
 
 
 def _targets(obj: JSON, workload: Workload) -> bool:
     """`scaleTargetRef` names the workload, or the Deployment that KServe makes of it; KEDA's default kind is Deployment
     (keda.sh ScaledObject specification)."""
-    ref = _mapping(FieldPath(("spec", "scaleTargetRef")).get(obj))
+    ref = mapping(FieldPath(("spec", "scaleTargetRef")).get(obj))
     kind, name = ref.get("kind", "Deployment"), ref.get("name")
     made = _MADE.get(workload.kind)
     return (kind, name) == (workload.kind, workload.name) or (
@@ -149,11 +148,11 @@ _MADE = {"InferenceService": "-predictor", "LLMInferenceService": "-kserve"}
 
 def _selects(selector: JSON, labels: JSON) -> bool:
     """Kubernetes' label selector (k8s.io/apimachinery pkg/apis/meta/v1, LabelSelector); an empty one selects all."""
-    wanted = _mapping(selector.get("matchLabels"))
+    wanted = mapping(selector.get("matchLabels"))
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
     expressions = selector.get("matchExpressions")
-    return all(_holds(_mapping(one), labels) for one in (expressions if isinstance(expressions, list) else ()))
+    return all(_holds(mapping(one), labels) for one in (expressions if isinstance(expressions, list) else ()))
 
 
 def _holds(expression: JSON, labels: JSON) -> bool:
@@ -161,7 +160,3 @@ def _holds(expression: JSON, labels: JSON) -> bool:
     if operator in ("Exists", "DoesNotExist"):
         return (key in labels) is (operator == "Exists")
     return (key in labels and labels[key] in values) is (operator == "In")
-
-
-def _mapping(value: object) -> Mapping[Any, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -67,3 +67,8 @@ class FieldPath:
                 return default
             obj = obj[part]
         return obj
+
+
+def mapping(value: object) -> Mapping[Any, Any]:
+    """`value` where it is an object, an empty one otherwise: what a manifest holds may be anything."""
+    return value if isinstance(value, _OBJECT) else {}

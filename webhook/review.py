@@ -16,6 +16,7 @@ from typing import Any, Literal, NoReturn
 from webhook.facts import Facts
 from webhook.lint import Judged, Report, RuleError, lint
 from webhook.patch import json_patch
+from webhook.path import mapping
 from webhook.policy import Policy, Subject
 from webhook.policy.layer import harder
 from webhook.report import text
@@ -238,8 +239,8 @@ def _passes(webhook: Webhook, request: Request, policy: Policy, facts: Facts) ->
         return True
     if request.subresource and not (request.is_pod and request.subresource == "resize"):
         return True
-    metadata = _mapping(request.object.get("metadata"))
-    if metadata.get("deletionTimestamp") or _MIRROR in _mapping(metadata.get("annotations")):
+    metadata = mapping(request.object.get("metadata"))
+    if metadata.get("deletionTimestamp") or _MIRROR in mapping(metadata.get("annotations")):
         return True
     if request.operation == "UPDATE" and _judged(request.object) == _judged(request.old_object or {}):
         return True
@@ -254,10 +255,6 @@ def _passes(webhook: Webhook, request: Request, policy: Policy, facts: Facts) ->
 def _judged(obj: JSON) -> dict[str, Any]:
     """All of an object but labels, annotations, finalizers and status."""
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _status(report: Report) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from webhook import quantity
+from webhook.path import mapping
 
 JSON = Mapping[str, Any]
 Key = tuple[str, str]
@@ -103,26 +104,26 @@ def of(objects: Iterable[JSON]) -> Snapshot:
     for obj in objects:
         group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
         kind = _BY_KIND.get((group, str(obj.get("kind"))))
-        if kind is not None and (kind.name != "nodes" or _mapping(obj.get("status")).get("allocatable")):
+        if kind is not None and (kind.name != "nodes" or mapping(obj.get("status")).get("allocatable")):
             found.setdefault(kind.name, {})[key(obj)] = kind.keep(obj)
     return Snapshot(found)
 
 
 def key(obj: JSON) -> Key:
     """Under which key an object is kept."""
-    metadata = _mapping(obj.get("metadata"))
+    metadata = mapping(obj.get("metadata"))
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
 
 def _node(obj: JSON) -> JSON:
     """A node without an accelerator is only counted: its labels are never asked for."""
-    spec, status = _mapping(obj.get("spec")), _mapping(obj.get("status"))
+    spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
     extended = {
         str(name): count
-        for name, value in {**_mapping(status.get("capacity")), **_mapping(status.get("allocatable"))}.items()
+        for name, value in {**mapping(status.get("capacity")), **mapping(status.get("allocatable"))}.items()
         if "/" in str(name) and (count := quantity.try_parse(value))
     }
-    labels = _mapping(_mapping(obj.get("metadata")).get("labels"))
+    labels = mapping(mapping(obj.get("metadata")).get("labels"))
     kept: dict[str, Any] = {"labels": {}}
     if extended or any("gpu" in name or "accelerator" in name for name in labels):  # its plugin may not be up yet
         kept["labels"] = {str(name): str(value) for name, value in labels.items()}
@@ -136,7 +137,7 @@ def _node(obj: JSON) -> JSON:
 
 
 def _labels(obj: JSON) -> JSON:
-    labels = _mapping(_mapping(obj.get("metadata")).get("labels"))
+    labels = mapping(mapping(obj.get("metadata")).get("labels"))
     return {"labels": {str(name): str(value) for name, value in labels.items()}}
 
 
@@ -145,46 +146,42 @@ _TAINT = ("key", "value", "effect")
 
 def _policy(obj: JSON) -> JSON:
     """As `webhook.policy.document` reads it; of its status, what was last accepted."""
-    metadata = _mapping(obj.get("metadata"))
+    metadata = mapping(obj.get("metadata"))
     kept = {word: metadata[word] for word in ("name", "uid", "generation") if word in metadata}
     rest = {word: obj[word] for word in obj if word not in ("metadata", "status")}
-    if accepted := _mapping(obj.get("status")).get("accepted"):
+    if accepted := mapping(obj.get("status")).get("accepted"):
         rest["status"] = {"accepted": accepted}
     return {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", **rest, "metadata": kept}
 
 
 def _spec(obj: JSON) -> JSON:
-    return {"spec": _mapping(obj.get("spec"))}
+    return {"spec": mapping(obj.get("spec"))}
 
 
 def _model_config(obj: JSON) -> JSON:
     """As `webhook.model.given` reads it."""
-    metadata = _mapping(obj.get("metadata"))
+    metadata = mapping(obj.get("metadata"))
     return {
         "kind": "ConfigMap",
         "metadata": {
             word: metadata[word] for word in ("namespace", "name", "labels", "annotations") if word in metadata
         },
-        "data": _mapping(obj.get("data")),
+        "data": mapping(obj.get("data")),
     }
 
 
 def _volume_claim(obj: JSON) -> JSON:
-    spec = _mapping(obj.get("spec"))
+    spec = mapping(obj.get("spec"))
     words = ("accessModes", "storageClassName", "volumeMode", "resources", "volumeName")
     return {
         "spec": {word: spec[word] for word in words if word in spec},
-        "capacity": _mapping(_mapping(obj.get("status")).get("capacity")),
+        "capacity": mapping(mapping(obj.get("status")).get("capacity")),
     }
 
 
 def _storage_class(obj: JSON) -> JSON:
     words = ("provisioner", "volumeBindingMode", "allowVolumeExpansion")
     return {word: obj[word] for word in words if word in obj}
-
-
-def _mapping(value: object) -> JSON:
-    return value if isinstance(value, Mapping) else {}
 
 
 _RESOURCE_API = ("v1", "v1beta2", "v1beta1")

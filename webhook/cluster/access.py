@@ -21,6 +21,7 @@ import urllib3
 import yaml
 
 from webhook import __version__
+from webhook.path import mapping
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """What the kubelet mounts into a Pod whose account's token is wanted (rest.InClusterConfig of client-go)."""
@@ -80,7 +81,7 @@ def from_kubeconfig(path: Path) -> Access:
     account's token, goes round that.
     """
     try:
-        config = _mapping(yaml.safe_load(path.read_text(encoding="utf-8")))
+        config = mapping(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise AccessError(f"{path}: {str(error).splitlines()[0]}") from error
     current = _named(config, "contexts", config.get("current-context"), "context")
@@ -123,12 +124,8 @@ def _file(where: Mapping[str, Any], word: str, base: Path, folder: Path) -> str 
 def _named(config: Mapping[str, Any], words: str, name: object, word: str) -> Mapping[str, Any]:
     for one in config.get(words) or ():
         if isinstance(one, Mapping) and one.get("name") == name:
-            return _mapping(one.get(word))
+            return mapping(one.get(word))
     return {}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 class Client:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webhook.command.word import Piece, Value, known, literal, mystery
-from webhook.path import FieldPath
+from webhook.path import FieldPath, mapping
 from webhook.workload import JSON, Container, Workload
 
 LIMIT = 1 << 16
@@ -61,11 +61,6 @@ def items(value: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return list(value)
     return [value] if isinstance(value, str | dict) else []
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """An object as it should be, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def string(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from webhook.gpu import cel
 from webhook.gpu.product import Gpu, all_products, products, slice_of
+from webhook.path import mapping
 from webhook.snapshot import Snapshot
 from webhook.workload import JSON, Container, Workload
 
@@ -80,10 +81,10 @@ def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: S
         yield _UNSEEN
         return
     name = pod_claim.get("resourceClaimTemplateName") or pod_claim.get("resourceClaimName")
-    for one in _mappings(_mapping(spec.get("devices")).get("requests")):
+    for one in _mappings(mapping(spec.get("devices")).get("requests")):
         if request is not None and str(request).partition("/")[0] != str(one.get("name")):
             continue
-        options = [_mapping(one["exactly"])] if "exactly" in one else _mappings(one.get("firstAvailable")) or [one]
+        options = [mapping(one["exactly"])] if "exactly" in one else _mappings(one.get("firstAvailable")) or [one]
         if len(options) > 1 and isinstance(request, str) and "/" in request:
             options = [it for it in options if it.get("name") == request.partition("/")[2]] or options
         read = [it for option in options if (it := _request(option, snapshot)) is not None]
@@ -105,16 +106,16 @@ def _spec(pod_claim: JSON, namespace: str | None, snapshot: Snapshot | None) -> 
         return None
     if name := pod_claim.get("resourceClaimTemplateName"):
         template = snapshot.get("resourceclaimtemplates", namespace, name)
-        return _mapping(_mapping(template.get("spec")).get("spec")) if template else None
+        return mapping(mapping(template.get("spec")).get("spec")) if template else None
     claim = snapshot.get("resourceclaims", namespace, pod_claim.get("resourceClaimName"))
-    return _mapping(claim.get("spec")) if claim else None
+    return mapping(claim.get("spec")) if claim else None
 
 
 def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gpu, ...], bool] | None:
     """(count, products, exact) of a device request; None where it is for no accelerator."""
     name = str(one.get("deviceClassName") or "")
     device_class = snapshot.get("deviceclasses", None, name) if snapshot else None
-    selectors = [*_selectors(_mapping(_mapping(device_class).get("spec"))), *_selectors(one)]
+    selectors = [*_selectors(mapping(mapping(device_class).get("spec"))), *_selectors(one)]
     if any(word in name for word in _NO_ACCELERATOR):
         return None
     driver, kind = CLASSES.get(name, (None, None))
@@ -156,7 +157,7 @@ def _count(one: JSON) -> int | None:
 
 
 def _selectors(of: JSON) -> list[str]:
-    found = (_mapping(one.get("cel")).get("expression") for one in _mappings(of.get("selectors")))
+    found = (mapping(one.get("cel")).get("expression") for one in _mappings(of.get("selectors")))
     return [text for text in found if isinstance(text, str)]
 
 
@@ -197,10 +198,6 @@ def _device(driver: str, gpu: Gpu, name: str) -> cel.Device:
         if gpu.compute_capability:
             attributes["cudaComputeCapability"] = "{}.{}.0".format(*gpu.compute_capability)
     return {"driver": driver, "attributes": {driver: attributes}, "capacity": {driver: capacity}}
-
-
-def _mapping(value: object) -> JSON:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _mappings(value: object) -> list[JSON]:

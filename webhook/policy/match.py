@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from webhook.facts import Facts
+from webhook.path import mapping
 from webhook.policy.selector import Selector, every
 from webhook.workload import JSON
-from webhook.workload.template import mapping
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """A label that every namespace has, with its own name (Kubernetes 1.22)."""

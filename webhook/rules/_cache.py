@@ -11,7 +11,7 @@ from typing import Any
 from webhook.companions import describe
 from webhook.engine import Engine
 from webhook.model import by_id
-from webhook.path import FieldPath
+from webhook.path import FieldPath, mapping
 from webhook.release import is_official
 from webhook.volumes import Mount, download_directory, holding
 from webhook.workload import JSON
@@ -167,7 +167,7 @@ def _kind(engine: Engine, volume: JSON) -> tuple[str, JSON]:
                 "readOnly": inner.get("readOnly"),
             }
         if key == "ephemeral":
-            return "ephemeral", _mapping(inner.get("volumeClaimTemplate"))
+            return "ephemeral", mapping(inner.get("volumeClaimTemplate"))
         if key in ("configMap", "secret", "downwardAPI", "projected"):
             return "config", inner
         return (key if key in ("emptyDir", "hostPath", "image") else "other"), inner
@@ -183,18 +183,14 @@ def _claim(engine: Engine, name: str) -> JSON | None:
         else None
     )
     if found is None and live is not None:
-        status = {"capacity": _mapping(live.get("capacity"))}
+        status = {"capacity": mapping(live.get("capacity"))}
         found = {**live, "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "status": status}
     return found
 
 
 def _template(engine: Engine, name: str) -> tuple[str, JSON]:
-    templates = _mapping(engine.workload.object.get("spec")).get("volumeClaimTemplates")
+    templates = mapping(engine.workload.object.get("spec")).get("volumeClaimTemplates")
     for one in templates if isinstance(templates, list) else ():
-        if _mapping(_mapping(one).get("metadata")).get("name") == name:
-            return "template", _mapping(one)
+        if mapping(mapping(one).get("metadata")).get("name") == name:
+            return "template", mapping(one)
     return "other", {}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from webhook.companions import replicas as bounds
 from webhook.engine import Engine
-from webhook.path import FieldPath
+from webhook.path import FieldPath, mapping
 from webhook.rules._parallel import joins_ray
 from webhook.workload import JSON
 
@@ -37,10 +37,10 @@ def least(engine: Engine) -> int:
 
 def metrics(obj: JSON) -> Iterator[tuple[str, FieldPath]]:
     """What an autoscaler looks at, and where it says so: "cpu", "memory", or the name of another metric."""
-    spec = _mapping(obj.get("spec"))
+    spec = mapping(obj.get("spec"))
     if "triggers" in spec:
         for index, one in enumerate(_listing(spec["triggers"])):
-            yield str(_mapping(one).get("type")), FieldPath(("spec", "triggers", index))
+            yield str(mapping(one).get("type")), FieldPath(("spec", "triggers", index))
         return
     if "targetCPUUtilizationPercentage" in spec:
         yield "cpu", FieldPath(("spec", "targetCPUUtilizationPercentage"))
@@ -49,18 +49,14 @@ def metrics(obj: JSON) -> Iterator[tuple[str, FieldPath]]:
     if not found:
         yield "cpu", FieldPath(("spec",))  # Kubernetes' default: 80 % of the CPU request
     for index, one in enumerate(found):
-        resource = _mapping(_mapping(one).get("resource") or _mapping(one).get("containerResource"))
-        yield str(resource.get("name") or _mapping(one).get("type")), FieldPath(("spec", "metrics", index))
+        resource = mapping(mapping(one).get("resource") or mapping(one).get("containerResource"))
+        yield str(resource.get("name") or mapping(one).get("type")), FieldPath(("spec", "metrics", index))
 
 
 def scale_down(obj: JSON) -> JSON:
     """`behavior.scaleDown` of a HorizontalPodAutoscaler, or of the one that KEDA makes."""
     keda = ("advanced", "horizontalPodAutoscalerConfig") if obj.get("kind") == "ScaledObject" else ()
-    return _mapping(FieldPath(("spec", *keda, "behavior", "scaleDown")).get(obj))
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return mapping(FieldPath(("spec", *keda, "behavior", "scaleDown")).get(obj))
 
 
 def _listing(value: object) -> list[Any]:

@@ -17,8 +17,9 @@ class DisruptionBudgetMissing(Rule):
     in seconds; vLLM needs minutes, and two replicas that are evicted together leave nobody to answer. A
     PodDisruptionBudget with `maxUnavailable: 1` makes the drain wait until the first one is ready again.
 
-    Said only in a scan of the cluster, or where the input plausibly holds the whole release: as a warning beside an
-    autoscaler of the workload, as advice beside a Service. A budget may be in a file that podfit was not given.
+    Said only where all of the cluster's objects are at hand, or the input plausibly holds the whole release: as a
+    warning beside an autoscaler of the workload, as advice beside a Service. A budget may be in a file that podfit was
+    not given.
     """
 
     plane = "cluster"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from webhook.engine import Engine
-from webhook.path import FieldPath
+from webhook.path import FieldPath, mapping
 from webhook.rule import Finding, Rule
 
 
@@ -32,10 +32,10 @@ class RollingUpdateNeedsSpareGpus(Rule):
         """Possible: whether GPUs are to spare is not in the manifest."""
         if engine.workload.kind != "Deployment" or engine.container.init or engine.requested is None:
             return
-        strategy = _mapping(_mapping(engine.workload.object.get("spec")).get("strategy"))
+        strategy = mapping(mapping(engine.workload.object.get("spec")).get("strategy"))
         if strategy.get("type") not in (None, "RollingUpdate"):
             return
-        rolling, replicas = _mapping(strategy.get("rollingUpdate")), engine.workload.replicas
+        rolling, replicas = mapping(strategy.get("rollingUpdate")), engine.workload.replicas
         replicas = 1 if replicas is None else replicas
         if replicas == 0 or _whole(rolling.get("maxUnavailable", "25%"), replicas) > 0:
             return
@@ -55,7 +55,3 @@ def _whole(value: object, replicas: int) -> int:
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():
         return math.floor(int(value[:-1]) * replicas / 100)
     return value if isinstance(value, int) else 1
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
-from webhook.path import FieldPath
+from webhook.path import FieldPath, mapping
 from webhook.rule import Finding, Rule
-from webhook.workload.template import mapping
 
 PREFIX = "podfit.dev/"
 IGNORE = "podfit.dev/ignore."

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from webhook import manifest
-from webhook.path import FieldPath
+from webhook.path import FieldPath, mapping
 from webhook.workload.table import TABLE, Pods, Row
-from webhook.workload.template import JSON, Container, Workload, containers_of, listing, mapping, number
+from webhook.workload.template import JSON, Container, Workload, containers_of, listing, number
 
 __all__ = ["JSON", "Container", "Workload", "find", "number"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from webhook.path import FieldPath
-from webhook.workload.template import JSON, PROBES, Container, Workload, listing, mapping, number
+from webhook.path import FieldPath, mapping
+from webhook.workload.template import JSON, PROBES, Container, Workload, listing, number
 
 PRESET = PROBES | {"shm", "image", "args"}
 """KServe's LLMInferenceServiceConfig presets; resources are the user's."""

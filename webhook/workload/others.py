@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from webhook.path import FieldPath
-from webhook.workload.template import JSON, PROBES, Container, Workload, containers_of, listing, mapping, number
+from webhook.path import FieldPath, mapping
+from webhook.workload.template import JSON, PROBES, Container, Workload, containers_of, listing, number
 
 DYNAMO = PROBES | {"shm"}
 """The Dynamo operator mounts 8Gi of /dev/shm and gives workers a start-up probe of two hours."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from webhook import manifest
-from webhook.path import FieldPath
-from webhook.workload.template import JSON, PROBES, Refine, Workload, listing, mapping, number
+from webhook.path import FieldPath, mapping
+from webhook.workload.template import JSON, PROBES, Refine, Workload, listing, number
 
 KUBERAY = PROBES | {"shm"}
 """KubeRay mounts a memory-backed /dev/shm and probes the raylet, not vLLM: no probe waits for the engine

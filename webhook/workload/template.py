@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.path import FieldPath
+from webhook.path import FieldPath, mapping
 
 JSON = Mapping[str, Any]
 """A Kubernetes object or a part of one: objects stay dicts, so that no field is lost."""
@@ -97,10 +97,6 @@ def containers_of(spec: JSON, path: FieldPath) -> Iterator[Container]:
         for index, container in enumerate(listing(spec.get(key))):
             if isinstance(container, Mapping):
                 yield Container(str(container.get("name") or ""), path.join(key, index), container, init)
-
-
-def mapping(value: object) -> JSON:
-    return value if isinstance(value, Mapping) else {}
 
 
 def listing(value: object) -> list[Any]:
