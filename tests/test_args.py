@@ -239,11 +239,15 @@ def test_serve_wants_its_model_first(words: str, release: str, refused: bool) ->
         assert read.model == "m"
 
 
-def test_the_positional_wins_over_the_option() -> None:
-    """`python -m vllm.entrypoints.openai.api_server --model a b` serves b since 0.10."""
-    read = module("--model a b --port 80")
-    assert read.model == "b"
-    assert read.places["model"] == ARGS / 2
+def test_the_module_parses_a_positional_and_serves_the_option() -> None:
+    """`vllm serve` copies `model_tag` to `model`; `python -m vllm.entrypoints.openai.api_server` does not."""
+    program = "vllm.entrypoints.openai.api_server"
+    read = module("--model a b --port 80", program=program)
+    assert (read.model, read.unserved) == ("a", True)
+    assert read.given["model"] == "b"
+    assert module("b --port 80", program=program).model is None
+    assert module("--model a", program=program).model == "a"
+    assert module("--model a b").model == "b"  # another module: nobody knows
     assert problems(module("--model a b", "0.9.2")) == ["unrecognized arguments: b"]
 
 

@@ -293,3 +293,25 @@ def test_what_xargs_adds_is_not_known() -> None:
     command = container({"command": ["sh", "-c", "cat list | xargs vllm serve --port 1"]})
     assert command is not None
     assert command.words[-1].unknown == "xargs adds what it reads"
+
+
+@pytest.mark.parametrize(
+    ("spec", "decided"),
+    [
+        ("{command: [env, -u, VLLM_PORT, A=b, vllm, serve, m]}", {"VLLM_PORT", "A"}),
+        ("{command: [env, --unset=VLLM_PORT, vllm, serve, m]}", {"VLLM_PORT"}),
+        ("{command: [env, -i, vllm, serve, m]}", {"*"}),
+        ("{command: [vllm, serve, m, -u, VLLM_PORT]}", set()),
+    ],
+)
+def test_what_the_command_line_does_to_its_environment(spec: str, decided: set[str]) -> None:
+    command = container({"env": [{"name": "VLLM_PORT", "value": "1"}], **yaml.safe_load(spec)})
+    assert command is not None
+    assert command.decided == decided
+    assert ("VLLM_PORT" in command.env) is not bool(decided)
+
+
+def test_what_a_script_takes_out_of_its_environment() -> None:
+    command = container({"command": ["sh", "-c", "unset VLLM_PORT; exec vllm serve m"]})
+    assert command is not None
+    assert "VLLM_PORT" in command.decided

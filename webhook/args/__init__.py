@@ -78,6 +78,11 @@ class EngineArgs:
     open: str | None = None
     """Why there may be arguments beyond these (`$EXTRA_ARGS`, a config file nobody showed us), else None: then what
     is not given may be given all the same."""
+    served: str | None = None
+    """What `--model` says, where the model is `unserved`."""
+    unserved: bool = False
+    """The model is the positional of the api_server module, which parses it and serves `--model` all the same:
+    only `vllm serve` copies `model_tag` to `model` (vLLM 0.10.2 … 0.33 entrypoints/cli/serve.py)."""
     releases: tuple[Release, ...] = ()
     """Where the release is not known: those of the table whose parser accepts every flag on the command line; a vLLM
     of another release would not get beyond its arguments. Empty: nothing is told."""
@@ -90,9 +95,12 @@ class EngineArgs:
     def model(self) -> str | None:
         """The model that is named; None where the command names none (vLLM would serve its own default)."""
         model = self.given.get("model")
+        if self.unserved:
+            model = self.served
         return str(model) if model and "model" not in self.unresolved else None
 
 
+_MODULE = "vllm.entrypoints.openai.api_server"
 _MOST_WORDS = 300
 """More than anybody writes; a longer command is not read, so that no manifest can keep the server busy."""
 _MOST_TEXT = 1 << 16
@@ -132,6 +140,8 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
         defaults=parser(nearest, entry).defaults,
         conflicts=tuple(conflict for conflict in conflicts if conflict.message not in messages),
         open=reading.open,
+        served=reading.optional,
+        unserved=command.program == _MODULE and reading.tagged,
         releases=table.knowing(_flags(command)) if release is None and not command.own_flags else (),
     )
 

@@ -50,6 +50,8 @@ class Reading:
     open: str | None = None
     tagged: bool = False
     """The model is named by the positional."""
+    optional: str | None = None
+    """What `--model` says, where the positional says something too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class _Reader:
         if place is None or (why is not None and "model" in reading.places):
             return
         reading.places["model"] = place
-        reading.given.pop("model", None)
+        reading.optional = reading.given.pop("model", None)
         reading.unresolved.pop("model", None)
         reading.written.pop("model", None)
         if why is not None:

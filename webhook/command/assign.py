@@ -71,6 +71,7 @@ def unset(shell: Shell, node: Node) -> Status:
     """`unset A`."""
     for child in node.children[1:]:
         shell.state.variables.pop(source(child), None)
+        shell.state.removed.add(source(child))
     return "yes"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -100,14 +101,32 @@ def assignments(argv: Argv) -> dict[str, Value]:
     found: dict[str, Value] = {}
     if _name(argv[0]) not in ("env", "sudo"):
         return found
-    for word in argv[1:]:
+    for before, word in itertools.pairwise(argv):
         match = re.match(r"([A-Za-z_]\w*)=", word[0].text if word[0].unknown is None else "")
         if match:
             rest = word[0].text[match.end() :]
             found[match[1]] = (*literal(rest, word[0].path), *word[1:])
-        elif not text_of(word).startswith("-"):
+        elif not text_of(word).startswith("-") and text_of(before) not in ("-u", "--unset"):
             break
     return found
+
+
+def removals(argv: Argv) -> frozenset[str]:
+    """The variables that `env -u A … command` takes away; "*" where it takes all (`env -i`)."""
+    found: set[str] = set()
+    texts = [text_of(word) for word in argv[:_NEAR]]
+    if not texts or _name(argv[0]) != "env":
+        return frozenset()
+    for before, text in itertools.pairwise(texts):
+        if text in ("-", "-i", "--ignore-environment"):
+            found.add("*")
+        elif before in ("-u", "--unset"):
+            found.add(text)
+        elif match := re.fullmatch(r"(?:--unset=|-u)(\w+)", text):
+            found.add(match[1])
+        elif not text.startswith("-") and "=" not in text:
+            break
+    return frozenset(found)
 
 
 def _name(word: Value) -> str:

@@ -105,7 +105,8 @@ def named_vllm(image: str) -> bool:
 
 
 def before_serve(image: str) -> bool:
-    """The tag is of a vLLM whose entrypoint may still be the module (vllm-openai up to 0.11.0): that accepts `--model`
-    in every release, and a positional model from 0.10 on. From 0.11.1 on `vllm serve` accepts both."""
+    """The tag is of a vLLM whose entrypoint may still be the module (vllm-openai up to 0.11.0): that reads `--model`
+    in every release; from 0.10 on it takes a positional model too, and serves its default all the same
+    (`args.EngineArgs.unserved`). From 0.11.1 on `vllm serve` accepts both."""
     tag = re.search(r"(?<!lmcache)/vllm-(?:openai|cpu)[\w-]*:v?0\.(\d{1,3})(?:\.(\d{1,3}))?", image[:512])
     return tag is not None and (int(tag[1]), int(tag[2] or 0)) <= (11, 0)

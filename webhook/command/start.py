@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -156,8 +156,9 @@ class _Resolver:
     def _started(self, argv: Sequence[Value]) -> Command | None:
         started = entry.start(argv)
         if isinstance(started, Serve):
-            env = {**self.env.values, **entry.assignments(argv)}
-            return self._serve(self._with_additional(started), env)
+            set_here, removed = entry.assignments(argv), entry.removals(argv)
+            env = {**_without(self.env.values, removed), **set_here}
+            return self._serve(self._with_additional(started), env, decided=removed | set_here.keys())
         if isinstance(started, Join):
             return self._worker(scripted=False)
         if isinstance(started, Script):
@@ -268,9 +269,11 @@ class _Resolver:
         sh.installs[0] = sh.installs[0] or entry.installs_vllm(argv)
         started = entry.start(argv)
         if isinstance(started, Serve):
-            env = {**sh.environment, **entry.assignments(argv)}
+            removed = entry.removals(argv)
+            env = {**_without(sh.environment, removed), **entry.assignments(argv)}
+            decided = sh.state.removed | removed | env.keys()
             guessed = "it is in a branch of the script that may not run" if sh.conditional else None
-            command = self._serve(started, env, shell_exec=sh.exec, guessed=guessed)
+            command = self._serve(started, env, shell_exec=sh.exec, guessed=guessed, decided=decided)
             if command is not None:
                 raise _Found(
                     replace(command, installs=sh.installs[0], exec_at=self._exec_at(sh), unforked=self._unforked(sh))
@@ -339,7 +342,14 @@ class _Resolver:
         if not (images.named_vllm(self.image) or images.runs(self.image) == "huggingface" or self._leader()):
             return None
         return Command(
-            "worker", (), self.path, self.env.known(), scripted, not scripted, program="ray start", complete=False
+            "worker",
+            (),
+            self.path,
+            self.env.known(),
+            shell=scripted,
+            exec=not scripted,
+            program="ray start",
+            complete=False,
         )
 
     def _leader(self) -> bool:
@@ -364,6 +374,7 @@ class _Resolver:
         shell_exec: bool | None = None,
         guessed: str | None = None,
         complete: bool = True,
+        decided: Iterable[str] = (),
     ) -> Command | None:
         words: list[Value] | None = list(started.words)
         if started.program == "dynamo serve":
@@ -383,6 +394,7 @@ class _Resolver:
             words_of(values, self.script_path),
             self.path,
             texts,
+            frozenset(decided),
             shell=shell_exec is not None,
             script_path=self.script_path if shell_exec is not None else None,
             exec=shell_exec is not False,
@@ -411,6 +423,11 @@ class _Resolver:
 class _Sibling(_Resolver):
     def _leader(self) -> bool:
         return False
+
+
+def _without(env: Mapping[str, Value], removed: frozenset[str]) -> dict[str, Value]:
+    """The environment that `env -u A` and `env -i` leave."""
+    return {} if "*" in removed else {name: value for name, value in env.items() if name not in removed}
 
 
 def _finish(command: Command, lost: Sequence[Value]) -> Command:

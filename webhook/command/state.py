@@ -24,6 +24,8 @@ class State:
     zero: Value = field(default_factory=lambda: literal("sh"))
     files: dict[str, str] = field(default_factory=dict)
     functions: dict[str, Node] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
+    """Variables that the script has unset, on one of its ways at least."""
     rest: str | None = None
     """Why variables may be set that are not here."""
 
@@ -36,6 +38,7 @@ class State:
             self.zero,
             dict(self.files),
             dict(self.functions),
+            set(self.removed),
             self.rest,
         )
 
@@ -60,6 +63,7 @@ def merge(one: State, two: State, why: str) -> State:
     if one.positional != two.positional:
         merged.positional = _merge_lists(one.positional, two.positional, why)
     merged.exported |= two.exported
+    merged.removed |= two.removed
     merged.files.update(two.files)
     merged.functions.update(two.functions)
     return merged

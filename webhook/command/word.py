@@ -91,6 +91,8 @@ class Command:
     """The field that holds the command: where a finding about the whole command points."""
     env: Mapping[str, str] = field(default_factory=dict)
     """The process's environment as far as it is known."""
+    decided: frozenset[str] = frozenset()
+    """Variables that the command line sets or removes itself, whatever Kubernetes gave them; "*": it removes all."""
     shell: bool = False
     """Started by a shell script."""
     exec: bool = True

@@ -11,6 +11,9 @@ from webhook.rule import Finding, Rule
 
 V1_BY_DEFAULT = Release(0, 8)
 """Since then chunked prefill is on unless it is switched off."""
+V0_GONE, ALWAYS_CHUNKED_UNTIL = Release(0, 11), Release(0, 13)
+"""V1 overwrites what is said of chunked prefill (vLLM 0.8.5, 0.10.2, 0.11.0 engine/arg_utils.py); 0.13 does what it is
+told. Of the releases between nothing is claimed."""
 V0_CHUNKS_ABOVE = 32768
 """V0 switches chunked prefill on by itself for longer contexts (vLLM 0.7 engine/arg_utils.py create_engine_config)."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -87,15 +90,15 @@ def _unchunked(engine: Engine, longest: int) -> bool:
     """Chunked prefill is certainly off."""
     if "enable_chunked_prefill" in engine.args.unresolved:
         return False
-    given = engine.args.given.get("enable_chunked_prefill")
-    if given is not None or engine.release is None:
+    given, release = engine.args.given.get("enable_chunked_prefill"), engine.release
+    if given is True or release is None:
+        return False
+    if release >= ALWAYS_CHUNKED_UNTIL:
         return given is False
-    return (
-        engine.release < V1_BY_DEFAULT
-        and longest <= V0_CHUNKS_ABOVE
-        and engine.command.env.get("VLLM_USE_V1", "0") == "0"
-        and not engine.args.open
-    )
+    v0 = engine.command.env.get("VLLM_USE_V1", "0" if release < V1_BY_DEFAULT else "1") == "0" and release < V0_GONE
+    if given is False:
+        return v0
+    return v0 and release < V1_BY_DEFAULT and longest <= V0_CHUNKS_ABOVE and not engine.args.open
 
 
 def _lora(engine: Engine) -> Iterator[Finding]:

@@ -7,8 +7,17 @@ from dataclasses import dataclass
 
 from webhook.engine import Engine
 from webhook.quantity import human
+from webhook.release import Release
 from webhook.rule import Finding, Rule, parameter
 from webhook.rules._gpu import servers_on_one_card, share_of
+
+REFUSES_ZERO = Release(0, 13)
+"""A share of 0 is refused as such since here (vLLM 0.13 config/cache.py `gt=0`); 0.10.2 and 0.11.0 refuse what is above
+1 alone, and a share of 0 only leaves no memory."""
+
+
+def _refuses_zero(release: Release | None) -> bool:
+    return release is not None and release >= REFUSES_ZERO
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,8 @@ class GpuMemoryUtilizationTooHigh(Rule):
                 yield from self._assumed(engine, share_of(None, engine.release))
             return
         where = engine.argument("gpu_memory_utilization")
+        if share <= 0 and engine.args.given.get("kv_cache_memory_bytes") and not _refuses_zero(engine.release):
+            return  # then the share is not used
         if not 0 < share <= 1:
             meant = f", did you mean {share / 100:g}?" if 1 < share <= 100 else ""
             yield Finding(

@@ -47,6 +47,8 @@ class ServiceLinkClash(Rule):
             variable = f"{name.upper().replace('-', '_')}_PORT"
             if variable not in PORTS or variable in named or variable in engine.command.env:
                 continue
+            if engine.command.decided & {variable, "*"}:
+                continue  # `unset VLLM_PORT` in a script, `env -u VLLM_PORT`
             where = engine.workload.path / "enableServiceLinks"
             yield Finding(
                 path=where,

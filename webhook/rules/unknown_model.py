@@ -52,8 +52,12 @@ class UnknownModel(Rule):
             default = engine.args.defaults.get("model")
             yield Finding(
                 engine.command.path,
-                "no model is named" + (f": vLLM would serve its default, {default}" if default else ""),
-                suggestions=("the model as first argument of `vllm serve`, or --model", LIKE),
+                "no model is named"
+                + (f": vLLM would serve its default, {default}" if default else "")
+                + (UNSERVED.format(engine.args.given.get("model")) if engine.args.unserved else ""),
+                suggestions=(f"--model {engine.args.given.get('model')}",)
+                if engine.args.unserved
+                else ("the model as first argument of `vllm serve`, or --model", LIKE),
             )
         elif engine.args.model is not None:
             told = engine.model.source.removeprefix("name: it ") if engine.model else ""
@@ -65,6 +69,7 @@ class UnknownModel(Rule):
             )
 
 
+UNSERVED = ", and not {!r}: `python -m vllm.entrypoints.openai.api_server` takes the model from --model alone"
 LIKE = f"annotation {ANNOTATION} with the id of a published model of the same shape"
 TEACH = f"a ConfigMap with its config.json, labelled {LABEL} (`podfit models add DIR` writes one)"
 
