@@ -334,7 +334,9 @@ def test_a_slip_of_the_unit_at_shm_is_seen_too() -> None:
         pytest.param({"exec": {"command": ["true"]}}, set(), id="an exec probe may know better"),
         pytest.param({"httpGet": {"port": 9000, "host": "10.0.0.1"}}, set(), id="another host's"),
         pytest.param({"httpGet": {"port": "9000", "path": "/health"}}, {"probe-wrong-port"}, id="a number as text"),
-        pytest.param({"httpGet": {"port": "web", "path": "/health"}}, set(), id="a name nobody declared"),
+        pytest.param(
+            {"httpGet": {"port": "web", "path": "/health"}}, {"probe-wrong-port"}, id="a name nobody declared"
+        ),
         pytest.param({"tcpSocket": {"port": 9000}}, {"probe-wrong-port"}, id="over TCP"),
         pytest.param({"httpGet": {"port": 8000, "path": "/health/"}}, set(), id="a slash at the end is redirected"),
         pytest.param({"httpGet": {"port": 8000, "path": "/health?x=1"}}, set(), id="a query"),

@@ -247,6 +247,8 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
     informing = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
     if informing:
         return "warn", f"rests on {informing[0]}, which may inform but not deny"
+    if found.workload.replicas == 0:
+        return "warn", "replicas: 0: nothing starts now, and the next scale-up would"
     if where == "admission" and found.workload.owned and terms.owned_pods != "deny":
         return "warn", "a controller made this Pod: what it would be denied for is denied at its workload"
     return "deny", None

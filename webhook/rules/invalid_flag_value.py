@@ -17,6 +17,8 @@ class InvalidFlagValue(Rule):
     before it loads anything, for example
 
         vllm: error: argument --max-num-seqs: invalid int value: '1k'
+
+    A `--port` above 65535 passes the parser and fails a moment later: `OverflowError: bind(): port must be 0-65535.`
     """
 
     plane = "config"
@@ -35,6 +37,14 @@ class InvalidFlagValue(Rule):
                 details=(f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",),
                 suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (),
                 fix=substitute(engine, *instead) if instead else (),
+            )
+        port = engine.args.given.get("port")
+        if isinstance(port, int) and not 0 <= port < 1 << 16 and engine.served and not engine.args.get("uds"):
+            yield Finding(
+                path=engine.argument("port"),
+                certainty=certainty(engine),
+                message=f"argument --port: {port} is no port: 1 … 65535",
+                suggestions=("--port 8000",),
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from webhook.engine import Engine
@@ -22,6 +23,9 @@ class ProbeWrongPort(Rule):
     A `--headless` node, and a worker that joins a leader, serve no port at all; `--uds` listens on a socket in the
     file system, `--grpc` answers no HTTP. Where another container of the Pod listens there, the probe asks that one; so
     it may with `hostNetwork`, an injected sidecar, a postStart hook or a debugger: likely, not certain.
+
+    A probe fails as well where it speaks gRPC to vLLM's HTTP port, where `--host 127.0.0.1` keeps vLLM from listening
+    on the Pod's address, and where it names a port that the container does not declare.
     """
 
     plane = "network"
@@ -39,7 +43,14 @@ class ProbeWrongPort(Rule):
                 port, where = _probe.number(engine, asked.get("port")), engine.at(name, action, "port")
                 nobody = _probe.alone(engine) and not _probe.others_listen(engine, port)
                 certain = nobody and name != "readinessProbe"
-                if silent is not None and not (action != "httpGet" and "grpc" in silent):
+                if _unnamed(engine, action, asked.get("port")):
+                    yield Finding(
+                        path=where,
+                        message=f"the {name} asks port {asked['port']!r}, and no port of this container is called that",
+                        certainty="certain" if name == "startupProbe" and _whole(engine) else "likely",
+                        suggestions=(f"port: {engine.port}",) if _usual(engine) else (),
+                    )
+                elif silent is not None and not (action != "httpGet" and "grpc" in silent):
                     yield Finding(
                         path=where,
                         message=f"the {name} asks port {asked.get('port')}, but {silent}",
@@ -47,14 +58,68 @@ class ProbeWrongPort(Rule):
                         suggestions=(f"no {name}",),
                         fix=_remove(engine, name) if nobody else (),
                     )
-                elif engine.port is not None and port is not None and port != engine.port:
+                elif not _usual(engine) or port is None:
+                    continue
+                elif port != engine.port:
+                    if not _by_another_server(engine, port):
+                        yield Finding(
+                            path=where,
+                            message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
+                            certainty="certain" if certain else "likely",
+                            suggestions=(f"port: {engine.port}",),
+                            fix=_fix(engine, where) if nobody else (),
+                        )
+                elif action == "grpc":
+                    yield Finding(
+                        path=engine.at(name, "grpc"),
+                        message=f"the {name} speaks gRPC to port {port}, where vLLM answers HTTP",
+                        certainty="certain" if certain and _probe.is_vllm(engine) else "likely",
+                        suggestions=(f"httpGet: {{path: /health, port: {port}}}",),
+                    )
+                elif (host := engine.args.given.get("host")) in _LOOPBACK and not engine.pod("hostNetwork"):
                     yield Finding(
                         path=where,
-                        message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
+                        message=f"the {name} asks the Pod's address, but with --host {host} vLLM listens on loopback "
+                        "only",
                         certainty="certain" if certain else "likely",
-                        suggestions=(f"port: {engine.port}",),
-                        fix=_fix(engine, where) if nobody else (),
+                        suggestions=("--host 0.0.0.0",),
                     )
+
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def _usual(engine: Engine) -> bool:
+    """vLLM's port is known, and a port (0 is one of the kernel's choice)."""
+    return engine.port is not None and 0 < engine.port < 1 << 16
+
+
+def _unnamed(engine: Engine, action: str, port: object) -> bool:
+    """The kubelet looks the name up in this container's own ports (kubernetes pkg/probe/util.go); without it a startup
+    probe never passes, and the Pod is never ready (pkg/kubelet/prober/worker.go throws the result away)."""
+    if action == "grpc" or not isinstance(port, str) or not _PORT_NAME.fullmatch(port) or port.isdigit():
+        return False
+    return not engine.container.synthetic and _probe.number(engine, port) is None
+
+
+_PORT_NAME = re.compile(r"[a-z0-9-]{1,15}")
+"""What is no such name is a template's hole, or refused by the API server."""
+
+
+def _whole(engine: Engine) -> bool:
+    """The container stands in the object as it will run; an operator may add ports to what it makes."""
+    return str(engine.workload.object.get("apiVersion")) in ("v1", "apps/v1", "batch/v1")
+
+
+def _by_another_server(engine: Engine, port: int) -> bool:
+    """The script starts several servers, and another one listens there."""
+    text = f"{engine.field('command')} {engine.field('args')}"
+    if len(_SERVER.findall(text)) < 2:
+        return False
+    return port == 8000 or re.search(rf"(?<!\d){port}(?!\d)", text) is not None
+
+
+_SERVER = re.compile(r"vllm\s+serve\b|vllm\.entrypoints\.[\w.]*api_server")
 
 
 def _silent(engine: Engine) -> str | None:
