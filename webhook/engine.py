@@ -206,11 +206,21 @@ class Engine:
     @cached_property
     def alternatives(self) -> tuple[str, ...]:
         """Changes that would fit the GPU, computed by the planner that refused: best first."""
-        claims = self.requested is not None and gpu.CLAIM in self.requested[0]
-        texts = [one.text + self._also(one) for one in self.changes()]
-        if claims:  # the product is chosen where the claim is
-            texts = [text.replace("nodeSelector nvidia.com/gpu.product:", "a claim of the product") for text in texts]
-        return tuple(texts)
+        return tuple(text + self._also(one) for one in self.changes() if (text := self._written(one)) is not None)
+
+    def _written(self, one: solve.Alternative) -> str | None:
+        """A change in the words of this Pod's own selectors; None where its cloud has no such machine."""
+        product, count = one.changes.get("product"), int(one.changes.get("gpus") or 0)
+        if self.requested is not None and gpu.CLAIM in self.requested[0]:  # the product is chosen where the claim is
+            return one.text.replace("nodeSelector nvidia.com/gpu.product:", "a claim of the product")
+        if product:
+            asked = count or (self.requested[1] if self.requested else None) or 1
+            usual = f"nodeSelector {gpu.advice.PRODUCT}: {product}"
+            return one.text.replace(usual, gpu.advice.of_product(self.workload.spec, product, asked))
+        if count and self.gpu is not None:
+            also = gpu.advice.of_count(self.workload.spec, self.gpu.value.gpus, count)
+            return None if also is None else one.text + also
+        return one.text
 
     def changes(self, *, most: int = solve.MOST, steps: int = solve.STEPS) -> list[solve.Alternative]:
         """At most `most` changes that would fit, best first, found with at most `steps` plans."""
@@ -233,7 +243,8 @@ class Engine:
                 sizes[label] = min(one.memory for one in known)
         there = tuple(sorted(sizes, key=lambda label: (sizes[label], label)))
         closed = bool(there) and self.facts.assume.nodes == "closed"
-        return there if closed else (*there, *(label for label in solve.PRODUCTS if label not in sizes))
+        there = tuple(dict.fromkeys((*gpu.advice.own_labels(self.workload.spec), *there)))
+        return there if closed else (*there, *(label for label in solve.PRODUCTS if label not in there))
 
     def _also(self, alternative: solve.Alternative) -> str:
         """What must change with it, so that following the advice leads to no other refusal."""

@@ -150,3 +150,14 @@ def test_every_alternative_fits_when_it_is_applied(
     args, shape, where = engine(release, tensor_parallel_size=tp), model(**config), on(gpu(gib), count=tp)
     for one in alternatives(args, shape, where):
         assert applied(one, args, shape, where) == "fits", one.text
+
+
+def test_where_a_larger_share_is_enough_nothing_that_gives_up_more_is_listed() -> None:
+    found = texts(engine("0.27.1", gpu_memory_utilization=0.1, max_model_len=16_384), LLAMA_8B, L4)
+    assert found == ["--gpu-memory-utilization 0.9"]
+
+
+def test_one_of_the_products_that_it_may_be_is_a_choice() -> None:
+    both = replace(on(T4), gpus=(*by_name("NVIDIA-L4"), *by_name("Tesla-T4")))
+    (first, *_) = alternatives(engine("0.20.0", max_model_len=4096), model(), both)
+    assert first.changes == {"product": "NVIDIA-L4"}

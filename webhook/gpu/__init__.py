@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from webhook import quantity
 from webhook.facts import Fact, Facts
-from webhook.gpu import claim, labels
+from webhook.gpu import advice, claim, labels
 from webhook.gpu.labels import Named
 from webhook.gpu.name import by_name, nearest
 from webhook.gpu.nodes import Kind, Placement, place
@@ -24,8 +24,8 @@ from webhook.gpu.resource import (
 from webhook.workload import Container, Workload
 
 __all__ = [
-    "CLAIM", "Accelerator", "Gpu", "Kind", "Placement", "all_products", "by_name", "find", "nearest", "on_nodes",
-    "parse", "place", "requested",
+    "CLAIM", "Accelerator", "Gpu", "Kind", "Placement", "advice", "all_products", "by_name", "find", "nearest",
+    "on_nodes", "parse", "place", "requested",
 ]  # fmt: skip
 
 

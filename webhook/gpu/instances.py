@@ -50,6 +50,25 @@ def of_family(name: str) -> list[str]:
     return [one for one in _table() if re.match(re.escape(name) + r"[.-]", one)]
 
 
+def count_of(name: str) -> int | None:
+    """The whole GPUs of a machine type; None where it is not known, or has a fraction of one."""
+    row = _table().get(_in_any_case().get(name.lower(), name))
+    return int(row["count"]) if row and not row.get("fraction") else None
+
+
+def like(name: str, gpus: Sequence[Gpu], count: int) -> str | None:
+    """The least machine type of the cloud that has `name`, with at least `count` of these GPUs."""
+    row = _table().get(_in_any_case().get(name.lower(), name))
+    wanted = {gpu.name for gpu in gpus}
+    found = [
+        (one["count"], one.get("host_ram_gib") or 0, other)
+        for other, one in _table().items()
+        if row and one["provider"] == row["provider"] and one["gpu"] in wanted and not one.get("fraction")
+        if one["count"] >= count
+    ]
+    return min(found)[2] if found else None
+
+
 def left_by(demands: Sequence[Requirement]) -> tuple[Gpu, ...]:
     """What Karpenter's labels leave of AWS's machine types: `instance-category In [g]`, `instance-generation Gt 5` …
 

@@ -142,6 +142,8 @@ def alternatives(
             found.extend(finder())
     except SpentError:
         pass
+    if any(one.changes.keys() == {"gpu_memory_utilization"} for one in found):  # what gives up more is no choice
+        found = [one for one in found if one.edits == 1 or ("gpus" in one.changes and one.edits == 2)]
     return sorted(found, key=lambda one: one.rank)[:most]
 
 
@@ -274,10 +276,10 @@ def _more_gpus(search: Search) -> Iterator[Alternative]:
 
 
 def _larger(search: Search, products: Sequence[str]) -> Iterator[tuple[str, tuple[Gpu, ...], float]]:
-    """Products with more memory than now: (label, what it may be, how much of it is new)."""
+    """Products with more memory than the least that it may be now: (label, what it may be, how much of it is new)."""
     if any(gpu.vendor != "nvidia" for gpu in search.accelerator.gpus):
         return
-    enough = max((gpu.memory for gpu in search.accelerator.gpus), default=0)
+    enough = min((gpu.memory for gpu in search.accelerator.gpus), default=0)
     for label in products:
         gpus = by_name(label)
         least = min((gpu.memory for gpu in gpus), default=0)

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from webhook.engine import Engine
-from webhook.memory import parallel
-from webhook.memory.solve import divisible
+from webhook.memory import parallel, plan
+from webhook.memory.solve import divisible, with_changes
 from webhook.path import FieldPath
 from webhook.release import Release
 
@@ -113,10 +113,15 @@ def sizes(engine: Engine) -> str:
 
 
 def other_sizes(engine: Engine, found: Count) -> tuple[str, ...]:
-    """The tensor-parallel size that would take exactly the GPUs that are there."""
+    """The tensor-parallel size that would take exactly the GPUs that are there, unless the model does not fit them."""
     size = parallel.size(engine.args, "tensor_parallel_size")
     rest = found.needed // size
     if found.pods > 1 or _over_nodes(engine) or found.have < rest or found.have % rest:
         return ()
     tp, model = found.have // rest, engine.model.value if engine.model else None
-    return (f"--tensor-parallel-size {tp}",) if model is None or divisible(model, tp) else ()
+    if model is None:
+        return (f"--tensor-parallel-size {tp}",)
+    changed = with_changes(engine.args, {"tensor_parallel_size": tp})
+    judged = plan.judge(changed, model, engine.gpu.value if engine.gpu else None, env=engine.command.env)
+    fits = divisible(model, tp) and judged.verdict != "does-not-fit"
+    return (f"--tensor-parallel-size {tp}",) if fits else ()

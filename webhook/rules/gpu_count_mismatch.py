@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
+from webhook.memory.solve import NODE
 from webhook.rule import Certainty, Finding, Rule
 from webhook.rules import _parallel
 
@@ -32,7 +33,10 @@ class GpuCountMismatch(Rule):
         found = _parallel.count(engine)
         if found is None or found.have >= found.needed:
             return
-        suggestions = [f"{found.resource}: {found.needed}", *_parallel.other_sizes(engine, found)]
+        whole = f"{found.resource}: {found.needed}"
+        if found.needed > NODE and not found.needed % NODE:
+            whole = f"{found.needed // NODE} Pods of {NODE} × {found.resource} (a LeaderWorkerSet)"
+        suggestions = [whole, *_parallel.other_sizes(engine, found)]
         if found.pods > 1 or (engine.group is not None and engine.group.closed):
             suggestions = _for_a_group(engine, found)
         yield Finding(

@@ -54,5 +54,5 @@ class MixedGpuNodes(Rule):
             message=f"it does not fit {small}, it fits {' or '.join(fitting)}",
             details=tuple(too_small),
             certainty="likely",
-            suggestions=tuple(f"nodeSelector nvidia.com/gpu.product: {label}" for label in dict.fromkeys(labels)),
+            suggestions=tuple(dict.fromkeys(gpu.advice.of_product(engine.workload.spec, label) for label in labels)),
         )
