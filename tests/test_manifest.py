@@ -11,7 +11,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from webhook.manifest import MAX_DEPTH, MAX_ERRORS, items, load, read
+from webhook.manifest import items, load, read
+from webhook.manifest.part import MAX_DEPTH
+from webhook.manifest.yaml_text import MAX_ERRORS
 from webhook.path import FieldPath
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from webhook.lint import Judged, Report, Result
-from webhook.manifest import Document, Mark
+from webhook.manifest import Document
+from webhook.manifest.part import Mark
 
 _SECRET = re.compile(r"(\b(?:hf_|sk-|ghp_)|--(?:api|hf)[-_](?:key|token)[=\s,\"']+)([^\s,\"'\]]{4,})")
 
