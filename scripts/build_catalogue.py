@@ -348,10 +348,7 @@ def _gpu(row: Mapping[str, Any]) -> dict[str, Any]:
         "memory_label_mib": row["memory_nvidia_smi_mib"],
         "marketing_gb": row["memory_marketing_gb"],
         "bf16": row["supports_bf16"],
-        "fp8": row["supports_fp8"],
-        "nvlink": _nvlink(row["nvlink"]),
         "unified_memory": row["unified_memory"] or row["name"] in UNIFIED,
-        "resource": row["resource"],
         "names": _names(row),
         "mig": [_mig(one, highest) for one in row["mig"]],
         "partitions": {
@@ -362,14 +359,6 @@ def _gpu(row: Mapping[str, Any]) -> dict[str, Any]:
         "source": _short(row["sources"][0]),
     }
     return {key: value for key, value in out.items() if value not in (None, [], {})}
-
-
-def _nvlink(text: str | bool | None) -> bool | None:
-    """Every card of the product has it, none has it, or it depends (form factor, an optional bridge)."""
-    if not isinstance(text, str):
-        return text
-    mixed = "PCIe" in text or text.startswith("SXM:") or "bridge" in text
-    return None if mixed else True
 
 
 def _names(row: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -32,7 +32,7 @@ def gpu(
 ) -> Gpu:
     """A GPU whose processes see that many GiB."""
     whole: Mapping[str, Any] = {
-        "vendor": "nvidia", "architecture": None, "supports_bf16": True, "supports_fp8": True, "nvlink": None,
+        "vendor": "nvidia", "architecture": None, "supports_bf16": True,
         "labels": (), **fields,
     }  # fmt: skip
     return Gpu(

@@ -26,7 +26,8 @@ from webhook.args.flags import builtin
 from webhook.gpu import Gpu
 from webhook.memory import generations
 from webhook.memory.ledger import GpuLedger, HostLedger, Line, MemoryPlan
-from webhook.memory.plan import gpus_needed, plan, world_size
+from webhook.memory.parallel import gpus_needed, world_size
+from webhook.memory.plan import plan
 from webhook.release import Release
 
 T4 = gpu(14.56, name="Tesla T4", capability=(7, 5), high=15.0)

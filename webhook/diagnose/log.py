@@ -62,8 +62,6 @@ class LogReading:
     """Strong ones in their order, then the weak."""
     unexplained: Line | None
     """The first error, where no cause is known for it."""
-    healthy: bool
-    """The program served at the end."""
 
 
 def read(lines: Sequence[Line]) -> LogReading:
@@ -95,8 +93,7 @@ def read(lines: Sequence[Line]) -> LogReading:
     sightings = [_sighting(lines, index, one) for index, one in found]
     strong = [one for one in sightings if not one.signature.weak]
     weak = [one for one in sightings if one.signature.weak]
-    ends_dead = bool(dead) and (not alive or dead[-1] > alive[-1])
-    return LogReading((*strong, *weak), None if found else error or cascade, bool(alive) and not ends_dead)
+    return LogReading((*strong, *weak), None if found else error or cascade)
 
 
 def _stopped(lines: Sequence[Line], alive: Sequence[int], dead: Sequence[int]) -> int:

@@ -153,4 +153,4 @@ def _with_memory(gpus: tuple[Gpu, ...], memory: int) -> tuple[Gpu, ...]:
     if near:
         return tuple(gpu.with_memory(memory) for gpu in near)
     anonymous = f"GPU with {quantity.human(memory)}"
-    return (Gpu(anonymous, "unknown", None, None, memory, memory, None, None, None, ()),)
+    return (Gpu(anonymous, "unknown", None, None, memory, memory, None, ()),)

@@ -25,8 +25,6 @@ class Gpu:
     memory_high: int
     """The largest total ever seen for this product: what a denial must reckon with."""
     supports_bf16: bool | None
-    supports_fp8: bool | None
-    nvlink: bool | None
     labels: tuple[str, ...]
     """Values of nvidia.com/gpu.product for this product, for suggestions."""
     mig: str | None = None
@@ -59,8 +57,6 @@ def product(name: str) -> Gpu:
         memory=row["memory"],
         memory_high=row["memory_high"],
         supports_bf16=row.get("bf16"),
-        supports_fp8=row.get("fp8"),
-        nvlink=row.get("nvlink"),
         labels=tuple(row["names"].get("gfd", ())),
         memory_likely=row.get("memory_likely"),
         unified_memory=bool(row.get("unified_memory")),
@@ -84,7 +80,6 @@ def slice_of(gpu: Gpu, profile: str) -> Gpu | None:
                 memory_likely=None,
                 memory=one["memory"],
                 memory_high=one["memory_high"],
-                nvlink=False,  # slices of one card have no peer-to-peer between them
                 labels=tuple(f"{label}-MIG-{wanted}" for label in gpu.labels),
                 mig=wanted,
             )

@@ -30,7 +30,6 @@ from webhook.memory import (
 from webhook.memory.generations import GENERATIONS, OLDEST, possible
 from webhook.memory.kv_cache import Layout
 from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict, plus
-from webhook.memory.parallel import gpus_needed, world_size
 from webhook.memory.settings import Settings
 from webhook.memory.shape import Shape
 from webhook.memory.verdict import Judged
@@ -38,8 +37,6 @@ from webhook.model import Model
 from webhook.quantity import human
 from webhook.release import Release
 from webhook.volumes import Files
-
-__all__ = ["gpus_needed", "plan", "world_size"]
 
 OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
 """Vendors whose vLLM plugin accounts for memory in ways of its own."""
