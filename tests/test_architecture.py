@@ -12,7 +12,7 @@ import webhook
 
 PACKAGE = Path(webhook.__file__).parent
 ORDER = [
-    {"path", "quantity", "data"},
+    {"path", "quantity", "data", "secret"},
     {"patch", "snapshot"},
     {"manifest"},
     {"workload"},

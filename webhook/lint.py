@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from webhook import engine, workload
+from webhook import engine, secret, workload
 from webhook.command import ALL_WORK, Budget
 from webhook.engine import Engine
 from webhook.facts import Assumed, Fact, Facts
@@ -225,7 +225,32 @@ def _judge(found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Plac
         applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
         if mode == "deny" and mutated and terms.trust_mutation:
             mode, why = "warn", "the mutating webhook repairs it"
-        yield Judged(rule.id(), rule.plane, rule.threatens, mode, why, finding, applies)
+        hidden = found.once(_secrets)
+        why = secret.masked(why, hidden) if why else None
+        yield Judged(rule.id(), rule.plane, rule.threatens, mode, why, _masked(finding, hidden), applies)
+
+
+def _secrets(found: Engine) -> frozenset[str]:
+    """The keys and tokens in a container's command and variables."""
+    env = [one for one in _listed(found.field("env")) if isinstance(one, Mapping)]
+    pairs = [(str(one.get("name")), str(one.get("value"))) for one in env]
+    written = [*_listed(found.field("command")), *_listed(found.field("args"))]
+    text = "\n".join([*map(str, written), *(word.text for word in found.command.words)])
+    return secret.found(text) | {value for name, value in pairs if secret.given(name, value)}
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _masked(finding: Finding, hidden: frozenset[str]) -> Finding:
+    """What is said of it, with stars for secrets; its fix keeps them."""
+    return replace(
+        finding,
+        message=secret.masked(finding.message, hidden),
+        details=tuple(secret.masked(line, hidden) for line in finding.details),
+        suggestions=tuple(secret.masked(text, hidden) for text in finding.suggestions),
+    )
 
 
 def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Place) -> tuple[Mode, str | None]:

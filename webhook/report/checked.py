@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from webhook import secret
 from webhook.lint import Judged, Report, Result
 from webhook.manifest import Document
 from webhook.manifest.part import Mark
-
-_SECRET = re.compile(r"(\b(?:hf_|sk-|ghp_)|--(?:api|hf)[-_](?:key|token)[=\s,\"']+)([^\s,\"'\]]{4,})")
 
 Level = Literal["error", "warning"]
 FailOn = Literal["deny", "warn"]
@@ -67,7 +66,7 @@ class Item:
         if self.judged.rule == "token-in-plain-env":
             start, end = self.mark.column - 1, self.mark.end_column - 1
             line = line[:start] + "*" * len(line[start:end]) + line[end:]
-        return _SECRET.sub(lambda match: match[1] + "*" * len(match[2]), line)
+        return secret.masked(line, secret.found(line))
 
 
 @dataclass(frozen=True)
