@@ -12,8 +12,8 @@ import webhook
 
 PACKAGE = Path(webhook.__file__).parent
 ORDER = [
-    {"path", "quantity", "data", "secret"},
-    {"patch", "snapshot"},
+    {"path", "quantity", "data"},
+    {"patch", "secret", "snapshot"},
     {"manifest"},
     {"workload"},
     {"command"},

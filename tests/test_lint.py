@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook import rules
+from webhook import command, rules
 from webhook.engine import Engine
 from webhook.facts import Facts
 from webhook.lint import Report, lint
@@ -152,6 +152,28 @@ def test_a_finding_that_names_no_fact_is_an_error_of_its_rule(
 
     assert [error.rule for error in report.errors] == ["unknown-flag"]
     assert not report.denied
+
+
+def test_each_container_is_read_once_however_many_share_a_gpu(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container["resources"]["limits"] = {"nvidia.com/gpu.shared": "1"}
+    pod["spec"]["nodeSelector"]["nvidia.com/gpu.product"] = "NVIDIA-A100-SXM4-80GB-SHARED"
+    pod["spec"]["containers"] = [{**container, "name": f"vllm-{index}"} for index in range(4)]
+    read: list[str] = []
+
+    def resolve(workload: Any, one: Any, *rest: Any) -> Any:
+        read.append(one.name)
+        return resolved(workload, one, *rest)
+
+    resolved = command.resolve
+    monkeypatch.setattr(command, "resolve", resolve)
+
+    report = judge(pod)
+
+    together = [one for one in report.findings if one.finding.message.startswith("4 servers of this Pod")]
+    assert len(together) == 4
+    assert read == [f"vllm-{index}" for index in range(4)]
 
 
 _JSON = st.recursive(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -60,6 +60,8 @@ class Engine:
     facts: Facts
     placement: Placement | None = None
     """The live nodes on which the Pod may run; None where nodes are not known."""
+    siblings: Sequence[Engine] = field(default=(), compare=False, repr=False)
+    """All engines of its Pod, itself too, as they were read; whole once all its containers are."""
     _once: dict[Callable[[Engine], object], object] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def once(self, of: Callable[[Engine], T]) -> T:
@@ -298,11 +300,28 @@ def read(
     facts: Facts,
     releases: Releases | None = None,
     budget: Budget | None = None,
+    siblings: list[Engine] | None = None,
 ) -> Engine | None:
     """Reads one container; None where it does not run vLLM.
 
-    `releases`: what a policy says of vLLM's releases; `budget`: what reading the object's scripts may cost.
+    `releases`: what a policy says of vLLM's releases; `budget`: what reading the object's scripts may cost;
+    `siblings`: the engines of the same Pod that were read before, to which this one is added.
     """
+    siblings = [] if siblings is None else siblings
+    read = _read(workload, container, facts, releases, budget, siblings)
+    if read is not None:
+        siblings.append(read)
+    return read
+
+
+def _read(
+    workload: Workload,
+    container: Container,
+    facts: Facts,
+    releases: Releases | None,
+    budget: Budget | None,
+    siblings: list[Engine],
+) -> Engine | None:
     found = command.resolve(workload, container, facts.config_maps, budget)
     if found is None:
         return None
@@ -340,6 +359,7 @@ def read(
         plan=planned,
         facts=facts,
         placement=placement,
+        siblings=siblings,
     )
     if _on_processors(container, whole):
         return replace(whole, plan=replace(planned, host=_on_host(whole), startup=None))

@@ -190,9 +190,10 @@ def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -
         return
     budget = Budget(ALL_WORK)
     for one in workloads:
+        siblings: list[Engine] = []
         for container in one.containers:
             try:
-                found = engine.read(one, container, facts, policy.releases, budget)
+                found = engine.read(one, container, facts, policy.releases, budget, siblings)
             except Exception as error:
                 errors.append(_error("engine", error))
                 continue

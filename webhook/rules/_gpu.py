@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webhook import args, command, gpu, release
+from webhook import release
 from webhook.engine import Engine
 from webhook.memory.settings import default_utilization
 from webhook.release import Release
@@ -23,15 +23,10 @@ def servers_on_one_card(engine: Engine) -> tuple[tuple[str, float], ...]:
     """
     if engine.gpu is None or not engine.gpu.value.shared or engine.requested is None:
         return ()
-    found = []
-    for container in engine.workload.containers:
-        asked = gpu.requested(engine.workload, container, engine.facts.snapshot)
-        run = command.resolve(engine.workload, container, engine.facts.config_maps)
-        if run is None or asked is None or asked[0] != engine.requested[0]:
-            continue
-        image = container.spec.get("image")
-        running = release.from_image(image) if isinstance(image, str) else None
-        given = args.parse(run, running).given
-        if not given.get("kv_cache_memory_bytes"):
-            found.append((container.name, share_of(given.get("gpu_memory_utilization"), running)))
-    return tuple(found)
+    return tuple(
+        (one.container.name, share_of(one.args.given.get("gpu_memory_utilization"), one.release))
+        for one in engine.siblings
+        if one.requested is not None
+        and one.requested[0] == engine.requested[0]
+        and not one.args.given.get("kv_cache_memory_bytes")
+    )
