@@ -156,6 +156,30 @@ def test_plan_shows_the_ledger_line_by_line(run: Run) -> None:
         assert word in out
 
 
+def test_a_plan_tells_the_longest_request_beyond_the_length_that_was_asked_for(run: Run) -> None:
+    command = ["vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "16000"]
+    _, out, _ = run("plan", "--gpu", "h100", "--vllm-version", "0.27.1", "--", *command)
+
+    assert "x for 16,000 tokens per request" in out
+    assert "longest request      131,072 tokens fit  (the model's own limit is 131,072)" in out
+
+
+@pytest.mark.parametrize(
+    ("extra", "why"), [(["-tp", "2"], "--tensor-parallel-size 2 needs 2"), (["--bogus"], "--bogus")]
+)
+def test_a_plan_that_will_not_start_for_another_reason_does_not_begin_with_fits(
+    run: Run, extra: list[str], why: str
+) -> None:
+    command = ["--", "vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192", *extra]
+    asked = ["plan", "--gpu", "h100:1", "--vllm-version", "0.27.1"]
+    first, second, *_ = run(*asked, *command)[1].splitlines()
+
+    assert first.startswith("WILL NOT START: ")
+    assert why in first
+    assert second.startswith("memory alone: fits: ")
+    assert json.loads(run(*asked, "--format", "json", *command)[1])["verdict"] == "fits"
+
+
 def test_the_json_of_a_plan_has_what_it_promises(run: Run) -> None:
     command = ["vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct", "-tp", "2", "--max-model-len=8k", "--bogus"]
     plan = json.loads(run("plan", "--gpu", "l4:2", "--vllm-version", "0.27.1", "--format", "json", "--", *command)[1])

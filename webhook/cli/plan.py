@@ -86,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
             tree["sweep"] = as_sweep.tree(rows)
         print(json.dumps(tree, indent=1, default=str))
         return 0
-    print(as_plan.table(engine), end="")
+    refused = (judged.finding.message for judged in result.findings if judged.mode == "deny" and _planned(judged))
+    print(as_plan.table(engine, next(refused, None)), end="")
     if args.fit:
         print("\n" + as_plan.fit(engine.plan.verdict, changes), end="")
     if rows:

@@ -62,7 +62,11 @@ class GpuLedger:
     """low, likely, high: "GPU KV cache size: N tokens"."""
     max_model_len: int | None
     estimated_max_model_len: int | None
-    """The longest single request that fits (likely)."""
+    """The longest single request that fits (likely), up to max_model_len: what vLLM prints where one does not fit."""
+    longest_request: int | None
+    """The same up to the model's own length."""
+    model_length: int | None
+    """The longest that the model's config allows; None where that is not known."""
     max_concurrency: float | None
     """"Maximum concurrency for N tokens per request" (likely)."""
 

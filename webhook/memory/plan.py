@@ -33,7 +33,7 @@ from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict, plus
 from webhook.memory.settings import Settings
 from webhook.memory.shape import Shape
 from webhook.memory.verdict import Judged
-from webhook.model import Model
+from webhook.model import Model, longest_max_model_len
 from webhook.quantity import human
 from webhook.release import Release
 from webhook.volumes import Files
@@ -216,6 +216,10 @@ def _stage(
     length = resolved.max_model_len
     if resolved.auto_len and layout and length:
         length = kv_cache.longest(left.likely, layout, length, resolved)
+    estimated = kv_cache.longest(left.likely, layout, length, resolved) if layout and length else None
+    longest, own = estimated, longest_max_model_len(model, resolved.release)
+    if layout and length and estimated == length and own and own > length:
+        longest = kv_cache.longest(left.likely, layout, own, resolved)
     ledger = GpuLedger(
         total=whole,
         budget=allowed,
@@ -228,7 +232,9 @@ def _stage(
         kv_cache_bytes_per_request=layout.bytes(length, resolved) if layout and length else None,
         kv_cache_tokens=_tokens(left, layout, length, resolved),
         max_model_len=length,
-        estimated_max_model_len=kv_cache.longest(left.likely, layout, length, resolved) if layout and length else None,
+        estimated_max_model_len=estimated,
+        longest_request=longest,
+        model_length=own,
         max_concurrency=round(max(0, left.likely) // layout.bytes_per_block / layout.blocks(length, resolved), 2)
         if layout and length
         else None,

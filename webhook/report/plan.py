@@ -82,10 +82,15 @@ def _host(ledger: HostLedger) -> dict[str, Any]:
     }
 
 
-def table(engine: Engine) -> str:
-    """The ledgers as text, line by line, with the arithmetic and where it comes from."""
+def table(engine: Engine, refusal: str | None = None) -> str:
+    """The ledgers as text, line by line, with the arithmetic and where it comes from.
+
+    `refusal`: why vLLM does not start whatever the memory; then nothing begins with FITS.
+    """
     plan = engine.plan
     out = [f"{plan.verdict.upper()}: {plan.why}", ""]
+    if refusal and plan.verdict != "does-not-fit":
+        out = [f"WILL NOT START: {refusal}", f"memory alone: {plan.verdict}: {plan.why}", ""]
     out += [f"  model        {_model_line(engine)}", f"  accelerator  {_accelerator_line(engine)}"]
     out += [f"  vLLM         {engine.release or 'release unknown'}"]
     if plan.gpu:
@@ -176,9 +181,14 @@ def _gpu_table(ledger: GpuLedger) -> list[str]:
             ("Maximum concurrency", f"{ledger.max_concurrency:.2f}x for {ledger.max_model_len:,} tokens per request")
         )
     if ledger.estimated_max_model_len:
-        rows.append(("longest that fits", f"{ledger.estimated_max_model_len:,} tokens in one request"))
+        rows.append(("longest request", _longest(ledger)))
     out += [f"  {name:<20}{value:>11}" if len(value) < 12 else f"  {name:<20} {value}" for name, value in rows]
     return [*out, "sources", *_sources((name, line) for name, line, _ in lines)]
+
+
+def _longest(ledger: GpuLedger) -> str:
+    limit = f"  (the model's own limit is {ledger.model_length:,})" if ledger.model_length else ""
+    return f"{ledger.longest_request or 0:,} tokens fit{limit}"
 
 
 def _host_table(ledger: HostLedger) -> list[str]:
