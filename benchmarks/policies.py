@@ -19,8 +19,8 @@ from webhook import review
 from webhook.facts import Facts
 from webhook.policy import Layer, Match, Policy, builtin, of_layers
 from webhook.policy.layer import SaidOfRule
-from webhook.policy.selector import Requirement, Selector
 from webhook.rules import all_rules
+from webhook.selector import Requirement, Selector
 from webhook.snapshot import Snapshot
 
 POLICIES, RULES = 50, 40

@@ -13,7 +13,7 @@ import webhook
 PACKAGE = Path(webhook.__file__).parent
 ORDER = [
     {"path", "quantity", "data"},
-    {"patch", "secret", "snapshot"},
+    {"patch", "secret", "selector", "snapshot"},
     {"manifest"},
     {"workload"},
     {"command"},

@@ -93,6 +93,8 @@ def test_what_belongs_to_a_workload() -> None:
         ({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}, False),
         ({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}, True),
         ({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "Equals", "values": ["qwen"]}]}, False),
+        ({"matchExpressions": [{"key": "app"}]}, False),
         ({}, True),
     ],
 )

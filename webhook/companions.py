@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from webhook.path import FieldPath, mapping
+from webhook.selector import of_object
 from webhook.workload import JSON, Workload
 
 Key = tuple[str, str]
@@ -147,16 +148,6 @@ _MADE = {"InferenceService": "-predictor", "LLMInferenceService": "-kserve"}
 
 
 def _selects(selector: JSON, labels: JSON) -> bool:
-    """Kubernetes' label selector (k8s.io/apimachinery pkg/apis/meta/v1, LabelSelector); an empty one selects all."""
-    wanted = mapping(selector.get("matchLabels"))
-    if any(labels.get(key) != value for key, value in wanted.items()):
-        return False
-    expressions = selector.get("matchExpressions")
-    return all(_holds(mapping(one), labels) for one in (expressions if isinstance(expressions, list) else ()))
-
-
-def _holds(expression: JSON, labels: JSON) -> bool:
-    key, operator, values = str(expression.get("key")), expression.get("operator"), expression.get("values") or []
-    if operator in ("Exists", "DoesNotExist"):
-        return (key in labels) is (operator == "Exists")
-    return (key in labels and labels[key] in values) is (operator == "In")
+    """An empty selector selects everything (policy/v1 PodDisruptionBudgetSpec)."""
+    read = of_object(selector)
+    return read is not None and read.selects({str(key): str(value) for key, value in labels.items()}) is True

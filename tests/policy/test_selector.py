@@ -10,7 +10,7 @@ import pytest
 
 from webhook.policy import PolicyError, load
 from webhook.policy.match import Match, Subject
-from webhook.policy.selector import Requirement, Selector
+from webhook.selector import Requirement, Selector
 
 JSONDict = dict[str, Any]
 TABLE = json.loads((Path(__file__).parent / "selectors.json").read_text())

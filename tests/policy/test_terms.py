@@ -15,8 +15,8 @@ from webhook.lint import Judged, Report, lint
 from webhook.policy import Layer, Match, Policy, Subject, builtin, load, of_layers
 from webhook.policy.expiry import ends
 from webhook.policy.layer import SaidOfRule, softer
-from webhook.policy.selector import Requirement, Selector
 from webhook.rule import Mode
+from webhook.selector import Requirement, Selector
 from webhook.snapshot import Snapshot
 
 JSONDict = dict[str, Any]

@@ -14,9 +14,9 @@ from webhook.policy import PolicyError, shape, traps
 from webhook.policy.expiry import ends
 from webhook.policy.layer import KnownRelease, Layer, PolicyException, SaidOfRule
 from webhook.policy.match import Match
-from webhook.policy.selector import Requirement, Selector
 from webhook.policy.shape import nearest
 from webhook.rules import all_rules
+from webhook.selector import Requirement, Selector
 
 Wrong = list[tuple[FieldPath, str]]
 """Places in a document, and what is wrong there."""

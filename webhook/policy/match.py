@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from webhook.facts import Facts
 from webhook.path import mapping
-from webhook.policy.selector import Selector, every
+from webhook.selector import Selector, every
 from webhook.workload import JSON
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic.alias_generators import to_camel
 
-from webhook import gpu, quantity, release
-from webhook.policy import selector
+from webhook import gpu, quantity, release, selector
 from webhook.policy.expiry import ends
 from webhook.rule import Fix, Mode
 from webhook.rules import all_rules

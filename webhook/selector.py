@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
+
+from webhook.path import mapping
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
+_OPERATORS: Mapping[str, Operator] = {one: one for one in get_args(Operator)}
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -42,6 +45,23 @@ class Selector:
     def selects(self, labels: Mapping[str, str], *, whole: bool = True) -> bool | None:
         """Whether it selects an object with these labels; `whole`: it has no others."""
         return every(one.holds(labels, whole=whole) for one in self.requirements)
+
+
+def of_object(said: Mapping[str, Any]) -> Selector | None:
+    """`matchLabels` and `matchExpressions` as an object has them; None where one of them can't be read.
+
+    An API server refuses what can't be read (an operator of none of the four, say): nothing is selected by it.
+    """
+    wanted = [Requirement(str(key), "In", (str(value),)) for key, value in mapping(said.get("matchLabels")).items()]
+    expressions = said.get("matchExpressions")
+    for one in expressions if isinstance(expressions, list) else ():
+        operator = _OPERATORS.get(str(mapping(one).get("operator")))
+        if operator is None:
+            return None
+        values = mapping(one).get("values")
+        listed = tuple(str(value) for value in values) if isinstance(values, list) else ()
+        wanted.append(Requirement(str(mapping(one).get("key")), operator, listed))
+    return Selector(tuple(wanted))
 
 
 def every(answers: Iterable[bool | None]) -> bool | None:
