@@ -206,6 +206,11 @@ class Engine:
         return None
 
     @cached_property
+    def on_processors(self) -> bool:
+        """It is vLLM's CPU backend: the ledger of GPU memory says nothing of it."""
+        return _on_processors(self.container, self)
+
+    @cached_property
     def alternatives(self) -> tuple[str, ...]:
         """Changes that would fit the GPU, computed by the planner that refused: best first."""
         return tuple(text + self._also(one) for one in self.changes() if (text := self._written(one)) is not None)

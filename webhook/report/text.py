@@ -128,11 +128,13 @@ def _cut(line: str) -> str:
 
 
 def summary(engine: Engine) -> str:
-    """One line about a container: model, GPU, release, verdict."""
+    """One line about a container: model, GPU, release, verdict; of the CPU backend, where its memory is."""
     model = engine.model.value.id if engine.model else (engine.args.model or "no model named")
     count = engine.requested[1] if engine.requested and engine.requested[1] else None
     gpu = engine.gpu.value.name if engine.gpu else "GPU unknown"
     release = f"vLLM {engine.release}" if engine.release else "vLLM release unknown"
+    if engine.on_processors:
+        return one_line(f"{model} on CPUs, {release}: weights and KV cache are the container's memory")
     many = f"{count} × " if count and engine.gpu else ""
     return one_line(f"{model} on {many}{gpu}, {release}: {engine.plan.verdict} ({engine.plan.why})")
 
