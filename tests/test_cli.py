@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -350,3 +353,67 @@ def test_fix_can_be_narrowed_to_a_rule(run: Run) -> None:
     code, _, err = run("fix", "--rule", "shm-is-missing", bad)
     assert code == 2
     assert "--rule shm-is-missing: there is no such rule" in err
+
+
+@pytest.mark.parametrize("command", ["check", "fix"])
+def test_an_empty_standard_input_is_exit_3(run: Run, command: str) -> None:
+    code, _, err = run(command, "-", stdin=b" \n")
+
+    assert code == 3
+    assert "standard input is empty" in err
+
+
+def test_a_release_that_is_none_is_an_error_of_its_line_of_a_batch(run: Run) -> None:
+    lines = [
+        {"id": version, "vllm_version": version, "argv": ["vllm", "serve", "x"]} for version in (5, "abc", "0.27.1")
+    ]
+
+    code, out, _ = run("plan", "--batch", "-", stdin="\n".join(map(json.dumps, lines)).encode())
+
+    assert code == 0
+    wrong = [json.loads(line).get("error", "") for line in out.splitlines()]
+    assert wrong == [
+        'vllm_version: 5 is not a version such as "0.27.1"',
+        "vllm_version: 'abc' is not a version such as \"0.27.1\"",
+        "",
+    ]
+
+
+def test_an_error_of_ours_is_exit_3_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a\nbug")
+
+    monkeypatch.setattr("webhook.cli.check.lint", broken)
+
+    code, _, err = run("check", BAD)
+
+    assert (code, err) == (3, "podfit: internal error: ZeroDivisionError: a bug (PODFIT_DEBUG=1 shows where)\n")
+
+    monkeypatch.setenv("PODFIT_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        run("check", BAD)
+
+
+def test_output_that_nobody_reads_to_its_end_is_not_exit_0() -> None:
+    podfit = [sys.executable, "-c", "from webhook.cli import main; raise SystemExit(main())", "explain"]
+    read, write = os.pipe()
+    os.close(read)
+
+    assert subprocess.run(podfit, stdout=write, stderr=subprocess.DEVNULL, cwd=ROOT, check=False).returncode == 141
+
+
+def test_a_cluster_that_is_away_is_exit_3_with_one_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}],\n"
+        'clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], users: [{name: u, user: {token: x}}]}\n'
+    )
+    monkeypatch.setenv("KUBECONFIG", str(config))
+
+    code, _, err = run("policy", "diff", "default", "default", "--cluster")
+
+    assert code == 3
+    assert err.startswith("podfit: the cluster can't be read: ")
+    assert err.count("\n") == 1

@@ -27,6 +27,9 @@ def ask(body: JSONDict) -> Request:
     return review.parse(json.dumps(body).encode())
 
 
+Answer = Callable[[review.Request, Policy, Facts], JSONDict]
+
+
 def validate(body: JSONDict, policy: Policy | None = None) -> JSONDict:
     """The validating webhook's `response`."""
     response: JSONDict = review.validate(ask(body), policy or builtin(), Facts())["response"]
@@ -364,7 +367,7 @@ def test_odd_values_in_an_object_are_answered_with_the_requests_uid(field: str, 
 
 
 def test_a_policy_of_podfits_own_is_refused_for_its_mistakes_alone() -> None:
-    def reviewed(spec: JSONDict, **metadata: Any) -> JSONDict:
+    def reviewed(spec: JSONDict, answer: Answer = review.validate, **metadata: Any) -> JSONDict:
         kind = {"group": "podfit.dev", "version": "v1alpha1", "kind": "Policy"}
         policy = {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "p", **metadata}}
         request = {
@@ -376,7 +379,7 @@ def test_a_policy_of_podfits_own_is_refused_for_its_mistakes_alone() -> None:
             "object": {**policy, "spec": spec},
         }
         body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-        response: JSONDict = review.validate(review.parse(json.dumps(body).encode()), builtin(), Facts())["response"]
+        response: JSONDict = answer(review.parse(json.dumps(body).encode()), builtin(), Facts())["response"]
         return response
 
     typo = {"rules": {"unpinned-imgae": {"mode": "deny"}}}
@@ -389,4 +392,5 @@ def test_a_policy_of_podfits_own_is_refused_for_its_mistakes_alone() -> None:
     )
     assert refused["status"]["details"]["causes"][0]["field"] == "spec.rules.unpinned-imgae"
     assert reviewed({"rules": {"unpinned-image": {"mode": "deny"}}})["allowed"]
+    assert reviewed(typo, review.mutate) == {"uid": "1", "allowed": True}, "the mutating webhook never refuses"
     assert reviewed(typo, deletionTimestamp="2026-11-21T12:00:00Z")["allowed"], "what is being deleted passes"

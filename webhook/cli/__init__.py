@@ -1,7 +1,7 @@
 """The command `podfit`: one module a subcommand, each with `add_parser` and a `run` that returns the exit code.
 
 Exit codes, the same for every format: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 something unreadable
-or an internal error.
+or an internal error, 141 where nobody read the output to its end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="podfit",
         description="Will this vLLM pod start, and will it stay up? Asked before it costs anybody a GPU hour.",
-        epilog="exit codes: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 unreadable input",
+        epilog="exit codes: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 unreadable input or an "
+        "internal error",
     )
     top.add_argument("--version", action="version", version=f"podfit {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -43,9 +44,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in error.lines:
             print(f"podfit: {line}", file=sys.stderr)
         return error.code
-    except BrokenPipeError:  # `podfit check … | head`
+    except BrokenPipeError:  # `podfit check … | head`: what was found was not told whole
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 128 + 13  # as a shell says it of SIGPIPE
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # Python would exit with 1, which means "denied"
+        if os.environ.get("PODFIT_DEBUG"):
+            raise
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"podfit: internal error: {what} (PODFIT_DEBUG=1 shows where)", file=sys.stderr)
+        return 3
     return code

@@ -158,6 +158,9 @@ def read_manifests(name: str) -> manifest.Manifests:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
         return manifest.Manifests(documents=(), errors=(manifest.ReadError(name, None, _reason(error)),))
+    if name == "-" and not data.strip():  # `helm template … | podfit check -`, and helm failed
+        empty = manifest.ReadError("<stdin>", None, "standard input is empty")
+        return manifest.Manifests(documents=(), errors=(empty,))
     return manifest.read(data, "<stdin>" if name == "-" else name)
 
 

@@ -171,7 +171,7 @@ def _line(line: str, policy: Policy) -> dict[str, Any]:
 def answer(case: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
     """One object of a batch, answered."""
     try:
-        report = _report(_argv(case), case.get("vllm_version"), _facts(case), policy)
+        report = _report(_argv(case), _version(case), _facts(case), policy)
     except edge.UnusableError as error:
         return {"id": case.get("id"), "error": error.lines[0]}
     if not report.results:
@@ -182,7 +182,7 @@ def answer(case: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
 
 def engine_of(case: Mapping[str, Any], policy: Policy) -> Engine | None:
     """What is known of the engine of one object of a batch; None where its command line starts none."""
-    report = _report(_argv(case), case.get("vllm_version"), _facts(case), policy)
+    report = _report(_argv(case), _version(case), _facts(case), policy)
     return report.results[0].engine if report.results else None
 
 
@@ -191,6 +191,13 @@ def _argv(case: Mapping[str, Any]) -> list[str]:
     if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
         raise edge.UnusableError("argv: expected a list of strings")
     return argv
+
+
+def _version(case: Mapping[str, Any]) -> str | None:
+    version = case.get("vllm_version")
+    if version is not None and (not isinstance(version, str) or (version and release.parse(version) is None)):
+        raise edge.UnusableError(f'vllm_version: {version!r} is not a version such as "0.27.1"')
+    return version
 
 
 def _facts(case: Mapping[str, Any]) -> Facts:

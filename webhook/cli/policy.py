@@ -212,8 +212,10 @@ def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
     """Everything of the table's kinds that no controller made, with the user's own rights; the namespaces' labels."""
     import os
 
+    from urllib3.exceptions import HTTPError
+
     from webhook import cluster
-    from webhook.cluster.access import Client
+    from webhook.cluster.access import Client, StatusError
     from webhook.facts import Facts
     from webhook.rehearsal import Asked
     from webhook.snapshot import Snapshot
@@ -230,8 +232,8 @@ def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
             owners = obj["metadata"].get("ownerReferences") or []
             if not any(owner.get("controller") for owner in owners):
                 yield "cluster", Asked(obj), facts
-    except (cluster.AccessError, OSError) as error:
-        raise UnusableError(f"the cluster can't be read: {error}", 3) from error
+    except (cluster.AccessError, StatusError, HTTPError, OSError, ValueError) as error:
+        raise UnusableError(f"the cluster can't be read: {one_line(str(error))}", 3) from error
 
 
 def _workloads(client: Any) -> Iterator[dict[str, Any]]:
