@@ -315,3 +315,29 @@ def test_what_a_script_takes_out_of_its_environment() -> None:
     command = container({"command": ["sh", "-c", "unset VLLM_PORT; exec vllm serve m"]})
     assert command is not None
     assert "VLLM_PORT" in command.decided
+
+
+@pytest.mark.parametrize(
+    ("spec", "instead", "words"),
+    [
+        ("{command: ['vllm serve m --port 1']}", ("vllm", "serve", "m", "--port", "1"), ["m", "--port", "1"]),
+        ("{command: ['/bin/sh -c', vllm serve m]}", ("/bin/sh", "-c"), ["m"]),
+        ("{command: [vllm, serve m, --port, '1']}", ("serve", "m"), ["m", "--port", "1"]),
+        ("{command: [vllm, server, m]}", ("serve",), ["m"]),
+        ("{command: [vllm, org/m]}", ("serve", "org/m"), ["org/m"]),
+        ("{command: [python3, -m, vllm.entrypoint.openai.api_server, --model=m]}", (API,), ["--model=m"]),
+        ("{command: [vllm, serve, m]}", None, ["m"]),
+    ],
+)
+def test_what_starts_nothing_and_what_is_meant(spec: str, instead: tuple[str, ...] | None, words: list[str]) -> None:
+    command = container(yaml.safe_load(spec))
+    assert command is not None
+    assert argv(command) == words
+    assert (command.slip.instead if command.slip else None) == instead
+    assert command.guessed is None
+
+
+def test_a_script_may_go_on_after_a_slip() -> None:
+    command = container({"command": ["sh", "-c", "vllm serv m; vllm serve m"]})
+    assert command is not None
+    assert command.guessed == "the script may go on after it has failed"

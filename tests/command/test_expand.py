@@ -30,7 +30,11 @@ CONFIG_MAPS = {"cm": {"data": {"a": "from-cm", "PORT": 8000, "run.sh": '#!/bin/b
         ("$$(MODEL)", "$(MODEL)", None),
         ("a$$b$", "a$b$", None),
         ("$(MODEL", "$(MODEL", None),
-        ("$(REF)", "org/m-$(LATER)", "$(LATER) is not in this container's env"),
+        (
+            "$(REF)",
+            "org/m-$(LATER)",
+            "LATER stands further down in env, and Kubernetes expands what stands above alone",
+        ),
         ("$(NOPE)", "$(NOPE)", "$(NOPE) is not in this container's env"),
         ("--api-key=$(KEY)", "--api-key=$(KEY)", "KEY comes from Secret s"),
         ("$(APP)/$(NS)", "llm/prod", None),

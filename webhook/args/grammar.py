@@ -156,7 +156,8 @@ class _Reader:
             option, self.positional = self.positional, None
             self._store(option, [token], token)
         elif not self.reading.open and not token.why:
-            self._refuse(f"unrecognized arguments: {token.text}", token)
+            shown = token.text if token.text.strip() == token.text != "" else repr(token.text)
+            self._refuse(f"unrecognized arguments: {shown}", token)
             before = self.flags[at - 1] if 0 < at <= self.separator else None
             if before is not None and before.option is not None and token.text.lower() in ("true", "false"):
                 self.reading.written[before.option.dest] = token.text  # `--enable-chunked-prefill false`

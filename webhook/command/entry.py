@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 
-from webhook.command.word import Value, literal, mystery, text_of
+from webhook.command.word import Slip, Value, known, literal, mystery, text_of
 
 Argv = Sequence[Value]
 
@@ -20,6 +22,7 @@ class Serve:
     program: str
     words: tuple[Value, ...]
     own_flags: bool = False
+    slip: Slip | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Unknown:
 Start = Serve | Join | Script | Unknown
 
 _MODULES = re.compile(r"vllm(_\w+)?\.entrypoints\.(\w+\.)*(api_server|run_batch|grpc_server|serve)")
+_SERVER = "vllm.entrypoints.openai.api_server"
 _MODULE_FILES = re.compile(r"(?:.*/)?(vllm/entrypoints/(?:\w+/)*(?:api_server|run_batch|grpc_server))\.py")
 _WRAPPING_MODULES = frozenset({"vllm_tgis_adapter", "dynamo.vllm", "huggingfaceserver"})
 """Modules that take vLLM's flags and some of their own."""
@@ -187,9 +191,39 @@ def _cli(argv: Argv) -> Start | None:
     subcommand = text_of(argv[1])
     if subcommand in _CLI:
         return Serve(_CLI[subcommand], f"vllm {subcommand}", tuple(argv[2:]), own_flags=subcommand == "run-batch")
-    if subcommand == "server":  # a slip that vLLM refuses, and still a container that is meant to serve
-        return Serve("serve", "vllm server", tuple(argv[2:]))
-    return Unknown(f"vllm {subcommand}", ()) if subcommand in _NOT_SERVING or subcommand[:1] == "-" else None
+    if subcommand in _NOT_SERVING or subcommand[:1] == "-":
+        return Unknown(f"vllm {subcommand}", ())
+    return _slipped(argv) if _name(argv[0]) == "vllm" and known(argv[1]) is not None else None
+
+
+def _slipped(argv: Argv) -> Serve | None:
+    """`vllm server MODEL`, `vllm MODEL`, `vllm "serve MODEL"`: vLLM refuses it, and it is meant to serve."""
+    text, path = text_of(argv[1]), argv[1][0].path
+    first, *rest = split(text) or [""]
+    words = (*(literal(word, path) for word in rest), *argv[2:])
+    if rest and first in _CLI:
+        why = f"{text!r} is one word: no shell splits it, and vLLM has no such subcommand"
+        slip = Slip(text, (first, *rest), why, path, unsplit=True)
+        return Serve(_CLI[first], f"vllm {first}", words, own_flags=first == "run-batch", slip=slip)
+    why = f"vLLM has no subcommand {text!r}: invalid choice"
+    if not rest and alike(text, "serve"):
+        return Serve("serve", "vllm serve", words, slip=Slip(text, ("serve",), why, path))
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
+        return Serve("serve", "vllm serve", tuple(argv[1:]), slip=Slip(text, ("serve", text), why, path))
+    return None
+
+
+def alike(text: str, meant: str) -> bool:
+    """`text` is a slip for `meant`."""
+    return len(text) < 2 * len(meant) and SequenceMatcher(None, text, meant).ratio() > 0.8
+
+
+def split(line: str) -> list[str]:
+    """The words that a shell would make of `line`."""
+    try:
+        return shlex.split(line)
+    except ValueError:  # a quote that nothing closes
+        return line.split()
 
 
 def _python(argv: Argv) -> Start | None:
@@ -228,6 +262,9 @@ def _module(argv: Argv) -> Start | None:
         return Serve("module", module, rest, own_flags=module.endswith("run_batch"))
     if module in _WRAPPING_MODULES:
         return Serve("module", module, rest, own_flags=True)
+    if module != _SERVER and module.startswith("vllm.") and known(argv[0]) and alike(module, _SERVER):
+        slip = Slip(module, (_SERVER,), f"vLLM has no module {module!r}", argv[0][0].path)
+        return Serve("module", _SERVER, rest, slip=slip)
     later = _module_later(rest)  # python -m torch.distributed.run … -m vllm.entrypoints…
     return later or Unknown(module, rest)
 

@@ -48,6 +48,8 @@ class Environment:
     values: dict[str, Value] = field(default_factory=dict)
     rest: str | None = None
     """Why there may be more variables than `values` (an `envFrom` we can't see), else None."""
+    later: set[str] = field(default_factory=set)
+    """Variables of `env` below the one that is being read."""
     grown: int = 0
     """How much has been expanded from here so far."""
 
@@ -86,12 +88,14 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
         env.values[standard] = mystery(f"${standard}", f"{standard} is set when the container starts")
     for index, source in enumerate(items(container.spec.get("envFrom"))):
         _env_from(env, mapping(source), _place(container, "envFrom") / index, config_maps)
-    for index, entry in enumerate(items(container.spec.get("env"))):
-        entry = mapping(entry)
+    listed = list(map(mapping, items(container.spec.get("env"))))
+    env.later = {string(entry.get("name")) for entry in listed}
+    for index, entry in enumerate(listed):
         name = entry.get("name")
         if not isinstance(name, str) or not name:
             continue
         path = _place(container, "env") / index
+        env.later.discard(name)
         if entry.get("valueFrom"):
             value = _value_from(name, mapping(entry["valueFrom"]), workload, path, config_maps)
             if value is not None:
@@ -198,6 +202,8 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
             if value is None:
                 flush()
                 why = env.rest or f"$({name[:80]}) is not in this container's env"
+                if name in env.later:
+                    why = f"{name[:80]} stands further down in env, and Kubernetes expands what stands above alone"
                 pieces.append(Piece(f"$({name})", why, path))
                 size += 16
                 if size <= LIMIT:

@@ -13,7 +13,7 @@ from webhook.command import entry, images, kserve
 from webhook.command.entry import Join, Script, Serve
 from webhook.command.expand import Environment, environment, expand, items, mounts, string
 from webhook.command.tree import Budget, GiveUp
-from webhook.command.word import Command, Piece, Value, known, literal, mystery, reason_of, text_of, words_of
+from webhook.command.word import Command, Piece, Slip, Value, known, literal, mystery, reason_of, text_of, words_of
 from webhook.path import FieldPath
 from webhook.workload import JSON, Container, Workload
 
@@ -25,6 +25,8 @@ _MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_I
 
 _TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
 _SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
+_LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
+"""A program's name, and more words in the same one."""
 _ITEMS = 1000
 """Items of `command` and of `args` that are read."""
 _CHARACTERS = 1 << 16
@@ -88,14 +90,23 @@ class _Resolver:
     def resolve(self) -> Command | None:
         if self.commands:
             line = text_of(self.commands[0])
-            if re.match(r"(\S*/)?(vllm|python[\d.]*)\s", line) and "\n" not in line.strip():
+            if _LINE.match(line) and "\n" not in line.strip():
                 # A whole line as one word: no program is called that, and it is clear what is meant.
-                words = [literal(word, self.commands[0][0].path) for word in line.split()]
-                found = self._started([*words, *self.commands[1:], *self.args])
-                why = "the whole command line is one word, and no program is called that"
-                return replace(found, guessed=why) if found is not None else None
+                return self._unsplit(line)
             return self._started([*self.commands, *self.args])
         return self._without_command()
+
+    def _unsplit(self, line: str) -> Command | None:
+        """A command whose first item is several words."""
+        path, words = self.commands[0][0].path, entry.split(line)
+        found = self._started([*(literal(word, path) for word in words), *self.commands[1:], *self.args])
+        why = "the whole command line is one word, and no program is called that"
+        if found is None:
+            return None
+        if not isinstance(self.container.spec.get("command"), list) or self.container.synthetic:
+            return replace(found, guessed=why)  # an operator's own field, which it may split
+        why = f"{line!r} is one word: no shell splits it, and no program is called that"
+        return replace(found, slip=Slip(line, tuple(words), why, path, unsplit=True))
 
     # ── the manifest's own words ──
 
@@ -273,6 +284,8 @@ class _Resolver:
             env = {**_without(sh.environment, removed), **entry.assignments(argv)}
             decided = sh.state.removed | removed | env.keys()
             guessed = "it is in a branch of the script that may not run" if sh.conditional else None
+            if started.slip is not None and not sh.exec:
+                guessed = guessed or "the script may go on after it has failed"
             command = self._serve(started, env, shell_exec=sh.exec, guessed=guessed, decided=decided)
             if command is not None:
                 raise _Found(
@@ -403,6 +416,7 @@ class _Resolver:
             own_flags=started.own_flags,
             guessed=guessed,
             complete=complete and self.complete and not self.workload.completes & {"args"},
+            slip=started.slip,
         )
 
     def _config(self, words: Sequence[Value]) -> dict[str, str]:

@@ -79,6 +79,20 @@ def words_of(values: Iterable[Value], path: FieldPath) -> tuple[Word, ...]:
 
 
 @dataclass(frozen=True)
+class Slip:
+    """A word before vLLM's arguments with which nothing starts, although it is clear what is meant."""
+
+    text: str
+    instead: tuple[str, ...]
+    """The words that are meant."""
+    why: str
+    path: FieldPath | None = None
+    """The field it came from; None: the command as a whole."""
+    unsplit: bool = False
+    """Several words in one, which no shell splits."""
+
+
+@dataclass(frozen=True)
 class Command:
     """How a container starts vLLM."""
 
@@ -121,6 +135,8 @@ class Command:
     """False: more arguments may come from where the manifest does not show (a wrapper, an operator's preset)."""
     installs: bool = False
     """The script installs vLLM itself, so that the image's tag says nothing of the release."""
+    slip: Slip | None = None
+    """What keeps the command from starting vLLM at all; everything else is read as it is meant."""
     repeated: bool = False
     """The image's entrypoint starts vLLM already, and the args start it once more: vLLM gets its own name as a word."""
 

@@ -20,7 +20,7 @@ _LONGEST_NAME = 256
 
 def named(name: str) -> Fact[Model] | None:
     """The model that a name tells: an id, a path or URI that ends in one, or one with a quantisation added."""
-    if len(name) > _LONGEST_NAME:
+    if len(name) > _LONGEST_NAME or re.search(r"^\s|\s--?\w|\s$", name):
         return None
     if row := by_id(name):
         return row

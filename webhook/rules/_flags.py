@@ -12,7 +12,7 @@ from webhook.engine import Engine
 from webhook.patch import Edit
 from webhook.rule import Certainty
 
-_UNSPLIT = re.compile(r"--?[A-Za-z][\w.-]*\s+\S.*", re.DOTALL)
+_UNSPLIT = re.compile(r"--?[A-Za-z][\w.-]*(\s+\S|=[^\s{\['\"]+\s+--?[A-Za-z]).*", re.DOTALL)
 _WITHOUT_DASHES = re.compile(r"(?:--? +)?(?P<flag>[a-z][a-z0-9_-]+)=(?P<value>.*)", re.DOTALL)
 """`gpu-memory-utilization=0.9`, `-- host=0.0.0.0`."""
 _YAML_KEY = re.compile(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from webhook.command.entry import split
+from webhook.command.word import Slip
 from webhook.engine import Engine
+from webhook.patch import Edit
+from webhook.path import FieldPath
 from webhook.rule import Finding, Rule
 from webhook.rules._flags import certainty, substitute, unsplit
 
-_PLAIN = re.compile(r"[\w./:,%@+-]+")
+_PLAIN = re.compile(r"[\w./:,%@+=-]+")
 """A value that needs no quotes in a shell: one word, and what is meant is clear."""
 
 
@@ -18,7 +22,8 @@ class ArgumentStringNotSplit(Rule):
 
     Kubernetes hands each item of `command` and `args` to the program as one word; no shell splits it. vLLM then looks
     for a flag called `--max-model-len 4096`, finds none, and ends with exit code 2. Write two items, or
-    `--max-model-len=4096`.
+    `--max-model-len=4096`. A whole line in the first item (`command: ["vllm serve MODEL"]`) names a program that does
+    not exist, and the container does not even start.
     """
 
     plane = "config"
@@ -26,12 +31,37 @@ class ArgumentStringNotSplit(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: no flag has a blank in its name."""
+        slip = engine.command.slip
+        if slip is not None and slip.unsplit:
+            yield Finding(
+                path=slip.path or engine.command.path,
+                message=slip.why,
+                suggestions=(_items(slip.instead),),
+                fix=_split_fix(engine, slip),
+            )
         for index, word in unsplit(engine).items():
             flag, value = word.text.split(maxsplit=1)
+            words = [flag, value] if value[0] in "{['\"" else split(word.text)
+            plain = all(map(_PLAIN.fullmatch, words))
+            if len(words) == 2 and "=" not in flag and plain:
+                words = [f"{flag}={value}"]
+            refused = "=" not in flag or flag.startswith("--model=") or index in {e.index for e in engine.args.errors}
             yield Finding(
                 path=word.path,
                 message=f"{word.text!r} is one word: no shell splits it into flag and value",
-                certainty=certainty(engine),
-                suggestions=(f"{flag}={value}" if " " not in value else f'two items: "{flag}", "{value}"',),
-                fix=substitute(engine, index, 1, f"{flag}={value}") if _PLAIN.fullmatch(value) else (),
+                certainty=certainty(engine) if refused else "likely",
+                suggestions=(words[0] if len(words) == 1 else _items(words),),
+                fix=substitute(engine, index, 1, *words) if plain and "=" not in flag else (),
             )
+
+
+def _items(words: Sequence[str]) -> str:
+    counts = {2: "two", 3: "three", 4: "four"}
+    return f"{counts.get(len(words), len(words))} items: " + ", ".join(f'"{word}"' for word in words)
+
+
+def _split_fix(engine: Engine, slip: Slip) -> tuple[Edit, ...]:
+    path = slip.path
+    if path is None or "$" in slip.text or path.get(engine.workload.object) != slip.text:
+        return ()
+    return (Edit(FieldPath(path.parts[:-1]), ([slip.text], list(slip.instead)), "swap"),)

@@ -38,6 +38,8 @@ class ConcurrencyTooLow(Rule):
         ledger = engine.plan.gpu
         if ledger is None or engine.plan.verdict == "does-not-fit" or not ledger.max_model_len:
             return
+        if str(engine.args.given.get("max_model_len")) == "-1":
+            return  # `--max-model-len auto` takes the longest context that fits, so that one request does
         many, seqs = ledger.max_concurrency, engine.args.given.get("max_num_seqs")
         wanted = min(self.minimum, seqs) if isinstance(seqs, int) and seqs > 0 else self.minimum
         if many is None or not 1 <= many < wanted:

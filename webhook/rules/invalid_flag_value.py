@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from webhook.args import ArgumentError
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, explained, in_file, spellings, substitute
+from webhook.rules._flags import certainty, explained, in_file, spellings, substitute, unsplit
 
 
 class InvalidFlagValue(Rule):
@@ -26,6 +27,15 @@ class InvalidFlagValue(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: read with that release's own grammar."""
+        slip = engine.command.slip
+        if slip is not None and not slip.unsplit:
+            yield Finding(
+                path=slip.path or engine.command.path,
+                certainty=certainty(engine),
+                message=slip.why,
+                suggestions=(" ".join(slip.instead),),
+            )
+        yield from _model_id(engine)
         for error in engine.args.errors:
             if error.index in explained(engine):
                 continue
@@ -46,6 +56,29 @@ class InvalidFlagValue(Rule):
                 message=f"argument --port: {port} is no port: 1 … 65535",
                 suggestions=("--port 8000",),
             )
+
+
+def _model_id(engine: Engine) -> Iterator[Finding]:
+    """What no hub and hardly a folder is called: quotes that no shell has taken off, blanks, `$(MODEL)` as it is.
+
+    huggingface_hub utils/_validators.py validate_repo_id; vLLM 0.33 transformers_utils/config.py get_config: "Invalid
+    repository ID or local directory specified".
+    """
+    model = engine.args.model
+    if model is None or re.match(r"[/.~]|\w+://", model) or engine.command.own_flags:
+        return
+    what = "blanks" if re.search(r"\s", model) else "quotes" if re.search("['\"]", model) else None
+    if what is None or any(word.text in (model, f"--model={model}") for word in unsplit(engine).values()):
+        return
+    clean = re.sub(r"['\"\s]", "", model)
+    yield Finding(
+        path=engine.argument("model"),
+        certainty=certainty(engine) if model.strip("'\" \t\r\n") != model else "likely",  # a folder may have a blank
+        message=f"{model!r} is no model's id: {what} are part of it, since no shell takes them off"
+        if not engine.command.shell
+        else f"{model!r} is no model's id: {what} are part of it",
+        suggestions=(clean,) if re.sub(r"['\"]", "", model).strip() == clean else (),
+    )
 
 
 def _switch(engine: Engine, error: ArgumentError) -> tuple[int, int, str] | None:
