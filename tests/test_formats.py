@@ -17,6 +17,8 @@ from tests.e2e import binaries
 from webhook import manifest
 from webhook.cli import main
 from webhook.path import FieldPath
+from webhook.report import checked
+from webhook.rules import all_rules
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -270,6 +272,15 @@ def test_a_comment_without_a_reason_accepts_nothing_and_is_told(check: Check, tm
     assert code == 1
     assert "deny  removed-flag" in out
     assert "pod.yaml:13: `podfit: ignore removed-flag` silences nothing without a reason" in err
+
+
+def test_a_comment_about_a_rule_that_is_not_there_says_so() -> None:
+    text = "a: 1  # podfit: ignore unknown-flg -- ours\nb: 2  # podfit: ignore unknown-flag, xyzzy -- ours\n"
+
+    assert list(checked.in_vain("pod.yaml", text, all_rules())) == [
+        "pod.yaml:1: `podfit: ignore unknown-flg` silences nothing: there is no such rule; did you mean unknown-flag?",
+        "pod.yaml:2: `podfit: ignore xyzzy` silences nothing: there is no such rule; `podfit explain` lists them",
+    ]
 
 
 def test_what_is_accepted_is_suppressed_in_sarif_skipped_in_junit_and_not_annotated(

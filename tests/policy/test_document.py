@@ -162,7 +162,7 @@ MISTAKES = {
     ),
     "a Helm template": (
         "spec:\n  {{- if .Values.strict }}\n  order: 1\n  {{- end }}\n",
-        "p.yaml:5: policy: skipped: a Helm template; check what `helm template` prints instead",
+        "p.yaml:5: policy: skipped: a Helm template; check what `helm template` prints (`podfit check --helm CHART`)",
     ),
     "rules without any": (
         "spec:\n  rules:\n",

@@ -17,6 +17,7 @@ from webhook.lint import lint
 from webhook.policy import Policy
 from webhook.report import checked, text
 from webhook.report.checked import Checked, Container, Problem
+from webhook.rules import all_rules
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
 """Each is a module of webhook.report with `render`, but the first two."""
@@ -137,7 +138,7 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
             notes += [str(note) for note in document.notes]
         notes += [str(note) for note in manifests.notes]
         for document in manifests.documents[:1]:
-            notes += checked.without_reason(source.name, document.text)
+            notes += checked.in_vain(source.name, document.text, all_rules())
     files = tuple(source.name for source in inputs)
     return Checked(files, tuple(containers), tuple(problems), tuple(notes), args.fail_on)
 

@@ -119,7 +119,7 @@ def read(text: str | bytes, name: str) -> Manifests:
     text = text.removeprefix("\ufeff")
     parts = list(_parse(text))
     if any(part.error for part in parts) and (action := _template_line(text)) is not None:
-        why = "skipped: a Helm template; check what `helm template` prints instead"
+        why = "skipped: a Helm template; check what `helm template` prints (`podfit check --helm CHART`)"
         return Manifests((), notes=(Note(name, action, why),))
     documents: list[Document] = []
     errors: list[ReadError] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -222,14 +222,23 @@ def _commented(comments: Mapping[int, tuple[frozenset[str], str]], rule: str, ma
     return Accepted("comment", reason) if rule in rules else None
 
 
-def without_reason(file: str, text: str) -> Iterator[str]:
-    """A note for each comment that would silence a rule and says no reason."""
+def in_vain(file: str, text: str, known: Collection[str]) -> Iterator[str]:
+    """A note for each comment that would silence a rule and says no reason, or names one that is not `known`."""
     if "podfit:" not in text:
         return
     for number, line in enumerate(text.split("\n"), 1):
         match = _COMMENT.search(line)
-        if match is not None and not _SEPARATOR.sub("", match["reason"]).strip():
-            rules = match["rules"]
+        if match is None:
+            continue
+        from difflib import get_close_matches  # only a misspelt rule wants it, and a start waits for it
+
+        rules = match["rules"]
+        for rule in re.split(r"\s*,\s*", rules):
+            if rule not in known:
+                near = next(iter(get_close_matches(rule, known, 1)), None)
+                means = f"did you mean {near}?" if near else "`podfit explain` lists them"
+                yield f"{file}:{number}: `podfit: ignore {rule}` silences nothing: there is no such rule; {means}"
+        if not _SEPARATOR.sub("", match["reason"]).strip():
             yield f"{file}:{number}: `podfit: ignore {rules}` silences nothing without a reason: add ` -- why`"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from webhook.engine import Engine
 from webhook.path import FieldPath, mapping
@@ -39,15 +39,24 @@ class UnknownAnnotation(Rule):
             if key.startswith(IGNORE) and rule in all_rules():
                 continue
             where = FieldPath() if key in own or not template else FieldPath(workload.path.parts[:-1])
-            near = _nearest(key, [*KNOWN, *(IGNORE + one for one in all_rules())])
+            near = _nearest(rule, all_rules()) if key.startswith(IGNORE) else _nearest(key, _words(all_rules()))
+            meant = [IGNORE + one for one in near] if key.startswith(IGNORE) else near
+            said = f"; did you mean {' or '.join(meant)}?" if meant else ""
+            if key.startswith(IGNORE) and not meant:
+                said = f": no rule is called {rule}; docs/rules/README.md lists them"
             yield Finding(
                 where.join("metadata", "annotations", key),
-                f"annotation {key} says nothing to podfit" + (f"; did you mean {near}?" if near else ""),
-                suggestions=(near,) if near else (),
+                f"annotation {key} says nothing to podfit{said}",
+                suggestions=tuple(meant),
             )
 
 
-def _nearest(key: str, known: list[str]) -> str | None:
+def _words(rules: Iterable[str]) -> list[str]:
+    return [*KNOWN, *(IGNORE + one for one in rules)]
+
+
+def _nearest(word: str, known: Iterable[str]) -> list[str]:
+    """The known words that this one may have been meant for, the nearest first."""
     import difflib
 
-    return next(iter(difflib.get_close_matches(key, known, 1)), None)
+    return difflib.get_close_matches(word, list(known), 2)
