@@ -417,3 +417,17 @@ def test_a_cluster_that_is_away_is_exit_3_with_one_line(
     assert code == 3
     assert err.startswith("podfit: the cluster can't be read: ")
     assert err.count("\n") == 1
+
+
+def test_fix_names_the_rule_of_each_repair_and_what_stays_denied(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(
+        (ROOT / "tests" / "rules" / "memory-limit-too-low" / "bad.yaml").read_text().replace("-tp,", "-tpp,")
+    )
+
+    code, out, err = run("fix", str(file))
+
+    assert code == 0
+    assert out.startswith("--- ")
+    assert f"{file}: repaired: memory-limit-too-low: limit 2Gi: vLLM needs about" in err
+    assert f"{file}: still denied: unknown-flag: " in err

@@ -384,9 +384,9 @@ def test_a_probe_is_only_added_where_port_scheme_and_role_are_certain(more: list
     pod = spec([M8, "--max-model-len", "4096", *more], limits={"memory": "32Gi"}, env=env)
     del pod["containers"][0]["startupProbe"], pod["containers"][0]["readinessProbe"]
     obj = deployment(pod)
-    container = apply(obj, json_patch(obj, repair(obj, builtin(), Facts())))["spec"]["template"]["spec"]["containers"][
-        0
-    ]
+    container = apply(obj, json_patch(obj, repair(obj, builtin(), Facts()).edits))["spec"]["template"]["spec"][
+        "containers"
+    ][0]
 
     assert [container.get(name, {}).get("httpGet", {}).get("port") for name in ("startupProbe", "readinessProbe")] == [
         port,
@@ -411,7 +411,7 @@ def test_a_sidecar_that_runs_vllm_gets_its_shm_where_it_stands() -> None:
     pod = spec([M8, "-tp", "2", "--max-model-len", "8192"], gpus=2, limits={"memory": "64Gi"})
     sidecar = {**pod["containers"][0], "restartPolicy": "Always"}
     obj = deployment({**pod, "initContainers": [sidecar], "containers": [{"name": "app", "image": "acme/app:1"}]})
-    after = apply(obj, json_patch(obj, repair(obj, builtin(), Facts())))["spec"]["template"]["spec"]
+    after = apply(obj, json_patch(obj, repair(obj, builtin(), Facts()).edits))["spec"]["template"]["spec"]
 
     assert after["initContainers"][0]["volumeMounts"] == [{"name": "dshm-vllm", "mountPath": "/dev/shm"}]
     assert "volumeMounts" not in after["containers"][0]
@@ -431,11 +431,11 @@ def test_repairs_settle_in_one_run() -> None:
     volumes: [{{name: dshm, emptyDir: {{medium: Memory, sizeLimit: 64Mi}}}}]
     """
     obj = deployment(yaml.safe_load(text), progressDeadlineSeconds=120)
-    fixed = apply(obj, json_patch(obj, repair(obj, builtin(), Facts())))
+    fixed = apply(obj, json_patch(obj, repair(obj, builtin(), Facts()).edits))
 
     assert not [judged.rule for judged in judge(fixed).findings if judged.finding.fix]
     assert not judge(fixed).denied
-    assert json_patch(fixed, repair(fixed, builtin(), Facts())) == []
+    assert json_patch(fixed, repair(fixed, builtin(), Facts()).edits) == []
 
 
 def test_a_key_from_a_secret_hides_no_other_argument() -> None:

@@ -25,7 +25,7 @@ def fixed(text: str) -> str:
     """What `podfit fix` makes of a file."""
     read = manifest.read(text, "x.yaml")
     facts = beside(read)
-    return rewrite(text, [(one.index, repair(one.object, builtin(), facts)) for one in read.documents])
+    return rewrite(text, [(one.index, repair(one.object, builtin(), facts).edits) for one in read.documents])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -58,7 +58,7 @@ def test_fixes_are_made_one_after_the_other(pod: dict[str, Any], container: dict
     second = copy.deepcopy(container) | {"name": "second", "args": [*container["args"], "--port", "8001"]}
     pod["spec"]["containers"].append(second)
 
-    edits = repair(pod, builtin(), Facts())
+    edits = repair(pod, builtin(), Facts()).edits
     volumes = [edit.value["name"] for edit in edits if edit.path.parts[-1] == "volumes"]
 
     assert volumes
@@ -69,6 +69,6 @@ def test_only_the_rules_that_are_asked_for(pod: dict[str, Any], container: dict[
     del container["resources"]["limits"]["memory"]
     del container["startupProbe"]
 
-    assert {edit.path.parts[-1] for edit in repair(pod, builtin(), Facts(), rules=["startup-probe-missing"])} == {
+    assert {edit.path.parts[-1] for edit in repair(pod, builtin(), Facts(), rules=["startup-probe-missing"]).edits} == {
         "startupProbe"
     }

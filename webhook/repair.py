@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from webhook.facts import Facts
 from webhook.lint import Judged, lint
@@ -12,26 +13,40 @@ from webhook.rule import Place
 from webhook.workload import JSON
 
 
-def repair(
-    obj: JSON, policy: Policy, facts: Facts, *, where: Place = "check", rules: Collection[str] = ()
-) -> list[Edit]:
-    """The edits, in the order in which they are made, of every finding whose fix is applied there.
+@dataclass(frozen=True)
+class Repaired:
+    """What repairing an object came to."""
+
+    made: tuple[Judged, ...]
+    """The findings that were repaired, in the order of their repairs."""
+    left: tuple[Judged, ...]
+    """What is still denied of the repaired object, by the rules that were asked for."""
+
+    @property
+    def edits(self) -> list[Edit]:
+        """The edits, in the order in which they are made."""
+        return [edit for judged in self.made for edit in judged.finding.fix]
+
+
+def repair(obj: JSON, policy: Policy, facts: Facts, *, where: Place = "check", rules: Collection[str] = ()) -> Repaired:
+    """Repairs every finding whose fix is applied there.
 
     One at a time, each on what the one before it left: a volume that one fix adds changes what the next one computes.
     A finding that survives its own fix is left alone. `rules`: only these, where any are named.
     """
-    edits: list[Edit] = []
-    made: set[tuple[str, str, str]] = set()
+    made: list[Judged] = []
+    tried: set[tuple[str, str, str]] = set()
     while True:
         findings = lint(obj, policy, facts, where=where).findings
-        judged = next((one for one in findings if _wanted(one, rules) and _key(one) not in made), None)
+        judged = next((one for one in findings if _wanted(one, rules) and _key(one) not in tried), None)
         if judged is None:
-            return edits
-        made.add(_key(judged))
+            left = [one for one in findings if one.mode == "deny" and (not rules or one.rule in rules)]
+            return Repaired(tuple(made), tuple(left))
+        tried.add(_key(judged))
         patch = json_patch(obj, judged.finding.fix)
         if patch:
             obj = apply(obj, patch)
-            edits += judged.finding.fix
+            made.append(judged)
 
 
 def _wanted(judged: Judged, rules: Collection[str]) -> bool:

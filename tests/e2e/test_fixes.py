@@ -47,7 +47,7 @@ def repaired(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Each object of a file that has a repair, before and after it."""
     read = manifest.read(path.read_bytes(), path.name)
     for document in read.documents:
-        edits = repair(document.object, builtin(), beside(read))
+        edits = repair(document.object, builtin(), beside(read)).edits
         if edits and (document.object["apiVersion"], document.object["kind"]) in PATHS:
             yield document.object, apply(document.object, json_patch(document.object, edits))
 

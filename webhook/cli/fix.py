@@ -1,4 +1,4 @@
-"""`podfit fix`: every repair that there is for what `podfit check` shows, as a diff, or written back."""
+"""`podfit fix`: every repair that there is for what podfit finds, as a diff, or written back."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 from webhook.cli import edge
+from webhook.manifest import Document
 from webhook.patch import Edit
 from webhook.policy import Policy
-from webhook.repair import repair
+from webhook.repair import Repaired, repair
+from webhook.report import text
 from webhook.report.rewrite import diff, rewrite
 from webhook.rules import all_rules
 
@@ -18,9 +20,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "fix",
-        help="show (or write) the repairs of what check finds",
-        description="Shows the repairs of what `podfit check` finds as a diff; --write makes them. Comments, order and "
-        "every other line stay. What a policy says `fix: false` of is left alone.",
+        help="show (or write) the repairs of what podfit finds",
+        description="Shows the repairs of what podfit finds as a diff; --write makes them. Advice that `podfit check` "
+        "keeps to itself (mode audit) is repaired, too. Standard error has a line for each repair, with its rule, and "
+        "one for what stays denied. Comments, order and every other line stay. What a policy says `fix: false` of is "
+        "left alone.",
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE|DIR|-", help="- is standard input, its repair standard output"
@@ -42,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     changed: list[tuple[str, str]] = []
     code = 0
     inputs, problems = edge.read(args.files, facts)
-    for text in problems:
-        print(f"error: {text}", file=sys.stderr)
+    for problem_ in problems:
+        print(f"error: {problem_}", file=sys.stderr)
         code = 3
     for source in inputs:
         name = source.name
@@ -53,12 +57,14 @@ def run(args: argparse.Namespace) -> int:
         if not source.manifests.documents:
             continue
         before = source.manifests.documents[0].text
+        repaired = _repaired(source, policy, args.rule)
         try:
-            after = rewrite(before, _edits(source, policy, args.rule))
+            after = rewrite(before, _edits(repaired))
         except ValueError as error:
             print(f"error: {name}: can't be rewritten: {error}", file=sys.stderr)
             code = 3
             continue
+        _tell(name, repaired)
         if name == "-":
             sys.stdout.write(after)
         elif after != before:
@@ -70,12 +76,24 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _edits(source: edge.Source, policy: Policy, rules: list[str]) -> list[tuple[int, tuple[Edit, ...]]]:
+def _repaired(source: edge.Source, policy: Policy, rules: list[str]) -> list[tuple[Document, Repaired]]:
+    return [(one, repair(one.object, policy, source.facts, rules=rules)) for one in source.manifests.documents]
+
+
+def _tell(name: str, repaired: list[tuple[Document, Repaired]]) -> None:
+    """A line a repair, and a line for what stays denied: on standard error, the diff stands alone."""
+    for _, one in repaired:
+        for word, findings in (("repaired", one.made), ("still denied", one.left)):
+            for judged in findings:
+                line = text.one_line(f"{word}: {judged.rule}: {judged.finding.message}")
+                print(f"{name}: {line}", file=sys.stderr)
+
+
+def _edits(repaired: list[tuple[Document, Repaired]]) -> list[tuple[int, tuple[Edit, ...]]]:
     """The repairs of each document, their paths from the document's root (an item of a List is below `items`)."""
     found: dict[int, tuple[Edit, ...]] = {}
-    for document in source.manifests.documents:
-        edits = repair(document.object, policy, source.facts, rules=rules)
-        rooted = tuple(Edit(document.root.join(*edit.path.parts), edit.value, edit.op) for edit in edits)
+    for document, one in repaired:
+        rooted = tuple(Edit(document.root.join(*edit.path.parts), edit.value, edit.op) for edit in one.edits)
         if rooted:
             found[document.index] = (*found.get(document.index, ()), *rooted)
     return list(found.items())

@@ -45,7 +45,7 @@ def case(file: str, diagnosis: Diagnosis, pod: JSON | None, policy: Policy, fact
     if shown is None:
         return Case(file, diagnosis, None, [])
     report = lint(shown, policy, facts, where="check")
-    edits = repair(shown, policy, facts)
+    edits = repair(shown, policy, facts).edits
     return Case(file, diagnosis, report if report.results else None, json_patch(shown, edits))
 
 
