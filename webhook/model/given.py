@@ -18,10 +18,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from webhook import snapshot
 from webhook.facts import Counted, GivenModel
 from webhook.model.read import integer, mapping
 
-LABEL = "podfit.dev/model-config"
+LABEL = snapshot.MODEL_CONFIG
 """On a ConfigMap: it holds a model's config.json."""
 NAMES = "podfit.dev/model"
 """An annotation on that ConfigMap: the ids and paths under which the model is served, separated by commas."""
