@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from webhook.args import ArgumentError
 from webhook.engine import Engine
+from webhook.release import Release
 from webhook.rule import Finding, Rule
 from webhook.rules._flags import certainty, explained, in_file, spellings, substitute, unsplit
 
@@ -36,6 +37,7 @@ class InvalidFlagValue(Rule):
                 suggestions=(" ".join(slip.instead),),
             )
         yield from _model_id(engine)
+        yield from _below_one(engine)
         for error in engine.args.errors:
             if error.index in explained(engine):
                 continue
@@ -55,6 +57,29 @@ class InvalidFlagValue(Rule):
                 certainty=certainty(engine),
                 message=f"argument --port: {port} is no port: 1 … 65535",
                 suggestions=("--port 8000",),
+            )
+
+
+AT_LEAST_ONE = {
+    "max_num_seqs": Release(0, 13),
+    "max_num_batched_tokens": Release(0, 13),
+    "tensor_parallel_size": Release(0, 24),
+    "pipeline_parallel_size": Release(0, 24),
+}
+"""dest → since when its class says `ge=1` (vLLM 0.13 config/scheduler.py, 0.24 config/parallel.py)."""
+
+
+def _below_one(engine: Engine) -> Iterator[Finding]:
+    for dest, since in AT_LEAST_ONE.items():
+        value = engine.args.given.get(dest)
+        if not isinstance(value, int) or isinstance(value, bool) or value >= 1:
+            continue
+        if engine.release is not None and engine.release >= since:
+            yield Finding(
+                path=engine.argument(dest),
+                certainty=certainty(engine),
+                message=f"--{dest.replace('_', '-')} {value}: vLLM {engine.release} takes 1 and more",
+                details=("vLLM ends with a validation error before it loads anything",),
             )
 
 
