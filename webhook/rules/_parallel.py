@@ -102,6 +102,23 @@ def sees_more(engine: Engine) -> bool:
     )
 
 
+def visible(engine: Engine) -> int | None:
+    """Cards that CUDA_VISIBLE_DEVICES of the Pod leaves; None where it is not set there, or names no plain indices."""
+    listed = engine.field("env")
+    said = {
+        one.get("name"): one.get("value")
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict)
+    }
+    text = engine.command.env.get("CUDA_VISIBLE_DEVICES")
+    if engine.command.shell or text is None or said.get("CUDA_VISIBLE_DEVICES") != text:
+        return None
+    return len(set(text.split(","))) if _INDICES.fullmatch(text) else None
+
+
+_INDICES = re.compile(r"\d{1,2}(,\d{1,2})*")
+
+
 def sizes(engine: Engine) -> str:
     """ "--tensor-parallel-size 8 × --pipeline-parallel-size 2", as far as they are not 1."""
     said = " × ".join(

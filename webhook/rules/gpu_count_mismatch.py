@@ -31,7 +31,18 @@ class GpuCountMismatch(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where one Pod is the whole engine: both numbers stand in the manifest."""
         found = _parallel.count(engine)
-        if found is None or found.have >= found.needed:
+        if found is None:
+            return
+        seen = _parallel.visible(engine)
+        if seen is not None and found.pods == 1 and seen < found.needed <= found.have:
+            yield Finding(
+                path=engine.at("env"),
+                message=f"CUDA_VISIBLE_DEVICES={engine.command.env['CUDA_VISIBLE_DEVICES']} leaves {seen} of "
+                f"{found.holders}, {_parallel.sizes(engine)} needs {found.needed}",
+                certainty=_certainty(engine, found),
+                suggestions=("no CUDA_VISIBLE_DEVICES: the device plugin gives the container its own cards",),
+            )
+        if found.have >= found.needed:
             return
         whole = f"{found.resource}: {found.needed}"
         if found.needed > NODE and not found.needed % NODE:
