@@ -39,14 +39,16 @@ FACTS = DATA / "facts.json"
 
 
 def printed(path: Path) -> str:
-    """What `podfit check` prints of one example file."""
+    """What `podfit check` prints of one example file; raises ValueError where it can't be judged."""
     policy = builtin()
     read = manifest.read(path.read_bytes(), path.name)
     facts = beside(read)
+    judged = [(document, lint(document.object, policy, facts, where="check")) for document in read.documents]
+    if wrong := [*read.errors, *(error for _, report in judged for error in report.errors)]:
+        raise ValueError(f"{path}: {wrong[0]}")
     containers = tuple(
         checked.container(path.name, document, report, result)
-        for document in read.documents
-        for report in (lint(document.object, policy, facts, where="check"),)
+        for document, report in judged
         for result in report.results
     )
     return text.check(checked.Checked((path.name,), containers, (), ()))

@@ -151,6 +151,13 @@ def test_a_fixed_example_is_what_the_fix_makes(rule_id: str, path: Path) -> None
         assert apply(obj, json_patch(obj, edits)) == wanted
 
 
+@pytest.mark.parametrize("rule_id", [rule_id for rule_id, rule in all_rules().items() if rule_page.has_fix(rule)])
+def test_a_rule_with_a_fix_has_an_example_that_shows_it(rule_id: str) -> None:
+    reports = [report for path in examples(rule_id, "bad") for _, report in _reports(path)]
+
+    assert any(judged.rule == rule_id and judged.finding.fix for report in reports for judged in report.findings)
+
+
 @pytest.mark.parametrize("rule_id", list(all_rules()))
 def test_a_rule_documents_itself(rule_id: str) -> None:
     rule = all_rules()[rule_id]
