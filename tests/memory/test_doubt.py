@@ -65,3 +65,20 @@ def test_what_a_variable_quantises_is_not_refused() -> None:
 def test_a_checkpoint_quantised_in_an_unknown_way_is_not_refused(method: str) -> None:
     config = {**LLAMA_70B, "quantization_config": {"quant_method": method}}
     assert plan(engine(max_model_len=4096), model(**config), on(L4)).verdict == "unsure"
+
+
+def test_v0_takes_the_given_number_of_blocks_before_it_checks() -> None:
+    """Llama 8B in 16 bits leaves nothing of the budget; V0 starts all the same if the card holds its weights."""
+    small = gpu(16.2, name="Example", capability=(8, 0))
+    plain: dict[str, Any] = {"max_model_len": 4096}
+    given = {**plain, "num_gpu_blocks_override": 300}
+    assert plan(engine("0.6.6", **plain), model(), on(small)).verdict == "does-not-fit"
+    assert plan(engine("0.6.6", **given), model(), on(small)).verdict == "unsure"
+
+
+def test_the_second_model_runner_samples_from_less() -> None:
+    args, v2 = engine("0.15.0", max_num_seqs=1024), {"VLLM_USE_V2_MODEL_RUNNER": "1"}
+    old, new = (plan(args, model(), on(gpu(79.18)), env=env).gpu for env in ({}, v2))
+    assert old is not None
+    assert new is not None
+    assert new.activations.floor < old.activations.floor / 5

@@ -57,3 +57,10 @@ def test_a_draft_model_of_unknown_size_only_widens_the_interval() -> None:
     drafted, plain = ledger(speculative_config={"model": "acme/unheard-of", "num_speculative_tokens": 3}), ledger()
     assert drafted.weights.likely == plain.weights.likely
     assert drafted.weights.high - plain.weights.high == 2 * GI
+
+
+@pytest.mark.parametrize("quantised", [{"quantization": "fp8"}, {"revision": "int4"}], ids=str)
+def test_a_drafter_that_may_be_smaller_has_no_floor(quantised: dict[str, str]) -> None:
+    one = {"model": "meta-llama/Llama-3.2-1B-Instruct", "num_speculative_tokens": 4}
+    assert ledger(speculative_config=one).weights.floor > ledger().weights.floor
+    assert ledger(speculative_config={**one, **quantised}).weights.floor == ledger().weights.floor

@@ -126,3 +126,43 @@ def test_one_token_more_than_the_longest_does_not_fit(config: Mapping[str, Any],
     found = kv_cache.longest(gib * GI, layout, 10**6, resolved)
     assert layout.bytes(found, resolved) <= gib * GI or found == 0
     assert layout.bytes(found + 1, resolved) > gib * GI
+
+
+@pytest.mark.parametrize(
+    ("release", "gib"),
+    [
+        pytest.param("0.13.0", 13.7, id="layers, not padded groups"),
+        pytest.param("0.17.1", 2.5, id="one group alone"),
+        pytest.param("0.20.2", 14.3, id="all groups, padded"),
+    ],
+)
+def test_what_one_request_certainly_needs_by_the_check_of_a_release(release: str, gib: float) -> None:
+    """Gemma 3 27B, 131,072 tokens: 10 layers see all, 52 a window."""
+    layout, resolved = laid_out(release, GEMMA3_27B)
+    assert layout.checked(131_072, resolved) / GI <= gib
+    assert layout.checked(131_072, resolved) <= layout.bytes(131_072, resolved)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"is_causal": False},
+        {"use_bidirectional_attention": True},
+        {"model_type": "llama_bidirec"},
+        {"architectures": ["LlamaBidirectionalModel"]},
+    ],
+    ids=str,
+)
+def test_attention_both_ways_stores_nothing(fields: Mapping[str, Any]) -> None:
+    shape, number = model(**{**LLAMA_8B, **fields}), parse("0.33.0")
+    assert number is not None
+    assert kv_cache.layout(shape, settings.resolve(engine(), shape, gpu(79.19), 79 * GI, number, {})) is None
+
+
+@pytest.mark.parametrize(("release", "width"), [("0.6.6", 256), ("0.8.5", 192), ("0.33.0", 192)])
+def test_without_latents_whole_heads_are_stored(release: str, width: int) -> None:
+    """DeepSeek V3: 128 heads, keys of 128 + 64."""
+    shape, number = model(**DEEPSEEK_V3), parse(release)
+    assert number is not None
+    resolved = settings.resolve(engine(release), shape, gpu(79.19), 79 * GI, number, {"VLLM_MLA_DISABLE": "1"})
+    assert kv_cache.attention_bytes(shape, resolved, "full_attention") == 128 * 2 * width * 2

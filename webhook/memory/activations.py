@@ -32,6 +32,8 @@ class Sampler(NamedTuple):
 LOGITS = 6.0
 """Logits in 16 bits and one float32 copy: no release samples from less."""
 SAMPLERS = {
+    # Triton kernels read the logits as they are, in blocks (0.33 v1/worker/gpu/sample)
+    "Model Runner V2 asked for": Sampler(3.0, 6.0, 14.0, 38.0),
     "not NVIDIA": Sampler(LOGITS, 13.0, 14.0, 40.0),
     # PyTorch's sort of the whole vocabulary with its scratch: 1.26 GiB for 256 × 128,256
     "V0": Sampler(LOGITS, 20.0, 38.0, 40.0),
@@ -51,9 +53,15 @@ SAMPLERS = {
 """Class → bytes, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and fits them anew."""
 
 
+V2_SINCE = Release(0, 12)
+"""vLLM envs.py knows VLLM_USE_V2_MODEL_RUNNER from here or a little later."""
+
+
 def sampler(settings: Settings) -> str:
     """The class of SAMPLERS that this engine belongs to."""
     release = settings.release
+    if settings.env.get("VLLM_USE_V2_MODEL_RUNNER", "0") not in ("", "0") and release >= V2_SINCE:
+        return "Model Runner V2 asked for"
     if settings.env.get("VLLM_USE_FLASHINFER_SAMPLER") == "1" and settings.v1 and release < Release(0, 17):
         return "FlashInfer asked for, before 0.17"
     if settings.vendor != "nvidia":

@@ -31,9 +31,10 @@ def line(model: Model, settings: Settings, stage: int) -> Line:
     tp = speculative.tp or settings.parallel.tp
     counted = _counted(speculative, settings)
     if counted is not None:
-        size = counted / tp
+        size = counted[0] / tp
+        floor = counted[1] / tp if speculative.certain else 0
         return Line(
-            int(0.9 * size), int(0.97 * size), int(size), int(1.05 * size), f"draft model {human(counted)}", SOURCE
+            int(floor), int(0.97 * size), int(size), int(1.05 * size), f"draft model {human(counted[0])}", SOURCE
         )
     if speculative.method in EAGLE:
         size, head = _eagle(model, settings, three=speculative.method == "eagle3")
@@ -46,14 +47,17 @@ OWN = ("ngram", "[ngram]", "ngram_gpu", "suffix", "mtp")
 EAGLE = ("eagle", "eagle3")
 
 
-def _counted(speculative: Speculative, settings: Settings) -> float | None:
-    """Bytes of a drafter that the catalogue knows."""
+def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float] | None:
+    """Bytes of a drafter that the catalogue knows, and how many of them are certainly loaded."""
     drafter = speculative.drafter
     if drafter is None:
         return None
     own = replace(settings, scheme=quantisation.scheme(drafter, None), speculative=None, lora=None, cpu_offload=0)
     found = weights.checkpoint(drafter, own, shape.of(drafter))
-    return found.total if found else drafter.weights_bytes
+    if found is not None:
+        known = quantisation.is_known(drafter, None)
+        return found.total, found.doubt.least * (found.total - found.vision) if known else 0
+    return (drafter.weights_bytes, 0) if drafter.weights_bytes else None
 
 
 def _eagle(model: Model, settings: Settings, *, three: bool) -> tuple[float, float]:

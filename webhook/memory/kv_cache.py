@@ -49,6 +49,10 @@ class Layout:
     """Of a long request: what each further token takes."""
     known: bool
     """False: some layer's cache is not described here, so only a part is counted."""
+    layers: tuple[tuple[Group, int], ...] = ()
+    """A group of each kind, and how many layers are of it."""
+    depth: int = 1
+    """Layers of a group; one with fewer is padded."""
 
     def blocks(self, tokens: int, settings: Settings) -> int:
         """Block ids that one request of `tokens` takes."""
@@ -62,6 +66,23 @@ class Layout:
     def bytes(self, tokens: int, settings: Settings) -> int:
         """Bytes that one request of `tokens` takes on this rank."""
         return self.blocks(tokens, settings) * self.bytes_per_block
+
+    def checked(self, tokens: int, settings: Settings) -> int:
+        """Bytes that one request certainly needs by this release's own check.
+
+        With one group, and from 0.20, what it takes. Before, the check counted layers, not groups padded to a common
+        depth (vLLM 0.13 v1/core/kv_cache_utils.py, max_memory_usage_bytes), and on the way (0.17) one group alone.
+        """
+        if len(self.groups) < 2 or settings.release >= PADDED:
+            return self.bytes(tokens, settings)
+        page = self.bytes_per_block / self.depth
+        layers = sum(count * _blocks(group, tokens, settings) * page for group, count in self.layers)
+        alone = min(_blocks(group, tokens, settings) for group in self.groups) * self.bytes_per_block
+        return int(layers if settings.release < ONE_GROUP else min(layers, alone))
+
+
+ONE_GROUP, PADDED = Release(0, 14), Release(0, 20)
+"""Between them lies the change from layers to one group of them, read in 0.17.1; 0.20.2 counts all groups."""
 
 
 def _blocks(group: Group, tokens: int, settings: Settings) -> int:
@@ -135,9 +156,10 @@ def attention_bytes(model: Model, settings: Settings, kind: str) -> int | None:
     """Bytes of one token in one attention layer of a rank; None where a size is missing."""
     each, vector = element_bytes(model, settings)
     if model.kv_lora_rank and not weights.uses_mla(settings):
-        # before MLA: whole heads, keys and values padded to 256 (vLLM 0.6 models/deepseek_v2.py)
+        # whole heads: keys and values padded to 256 (vLLM 0.6 models/deepseek_v2.py), later values to the keys' width
         heads = max(1, (model.num_attention_heads or 1) // settings.parallel.tp)
-        return int(heads * 2 * 256 * each)
+        width = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
+        return int(heads * 2 * (width if width and settings.release >= Release(0, 7, 1) else 256) * each)
     if model.kv_lora_rank:
         row = model.kv_lora_rank + (model.qk_rope_head_dim or 0)
         if model.index_head_dim:
@@ -199,7 +221,7 @@ def state_bytes(model: Model, settings: Settings, kind: str) -> int | None:
 def layout(model: Model, settings: Settings, first: int = 0, last: int | None = None) -> Layout | None:
     """The layout of the layers `first … last` of one rank; None where nothing is known of them."""
     layers = model.num_hidden_layers
-    if not layers or model.model_type in ENCODERS:
+    if not layers or model.model_type in ENCODERS or _sees_both_ways(model):
         return None
     last = layers if last is None else last
     shared = shape.number(model.config, "num_kv_shared_layers") or 0
@@ -216,6 +238,19 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
     if not kinds:
         return None
     return _grouped(model, settings, kinds, known)
+
+
+def _sees_both_ways(model: Model) -> bool:
+    """An embedding model of a decoder's family whose attention is not causal: it stores nothing (vLLM 0.33
+    layers/attention/attention.py, get_kv_cache_spec; models/config.py, which sets `is_causal` for some)."""
+    config = model.config
+    return (
+        config.get("is_causal") is False
+        or config.get("use_bidirectional_attention") is True
+        or "bidirec" in (model.model_type or "")
+        or any("Bidirectional" in one or one.startswith("LlamaNemotronVL") for one in model.architectures)
+        or "gte-qwen2" in model.id.lower()  # its config.json says is_causal; a table's row may lack it
+    )
 
 
 def _drafted(model: Model, settings: Settings) -> int:
@@ -300,13 +335,11 @@ def _grouped(model: Model, settings: Settings, kinds: dict[str, int], known: boo
     states_kept = 1 + (1 if settings.prefix_caching else 0)
     if settings.speculative and settings.speculative.layers:
         states_kept += settings.speculative.tokens
-    groups = tuple(
-        Group(kind, tokens.get(kind, 0), _window(model, kind), states_kept)
-        for kind, count in kinds.items()
-        for _ in range(ceil(count / depth))
-    )
+    one = {kind: Group(kind, tokens.get(kind, 0), _window(model, kind), states_kept) for kind in kinds}
+    groups = tuple(one[kind] for kind, count in kinds.items() for _ in range(ceil(count / depth)))
     full = sum(ceil(depth * page / tokens[group.kind]) for group in groups if group.kind == "full_attention")
-    return Layout(groups, depth * page, size, full, known)
+    layers = tuple((one[kind], count) for kind, count in kinds.items())
+    return Layout(groups, depth * page, size, full, known, layers, depth)
 
 
 def _window(model: Model, kind: str) -> int:

@@ -81,6 +81,8 @@ class Speculative:
     """The draft model, where the catalogue knows it."""
     tp: int | None = None
     """`draft_tensor_parallel_size`; None: the target's."""
+    certain: bool = False
+    """The catalogue's row of the drafter may deny, and nothing quantises it while it loads."""
 
 
 @dataclass(frozen=True)
@@ -296,10 +298,11 @@ def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
     cut = _whole(config.get("draft_tensor_parallel_size"))
     row = by_id(str(config.get("model"))) if config.get("model") else None
     drafter = row.value if row else None
+    certain = bool(row and row.may_deny) and not config.get("quantization") and not config.get("revision")
     if method in ("eagle", "eagle3"):
-        return Speculative(method, tokens, 1, False, drafter, cut)
+        return Speculative(method, tokens, 1, False, drafter, cut, certain)
     layers = (drafter.num_hidden_layers or 0) if drafter else 0
-    return Speculative(method or "draft_model", tokens, layers, drafter is not None, drafter, cut)
+    return Speculative(method or "draft_model", tokens, layers, drafter is not None and certain, drafter, cut, certain)
 
 
 def _lora(given: Mapping[str, Any]) -> Lora | None:

@@ -85,6 +85,9 @@ def of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Lay
         return judged(
             "does-not-fit", f"weights {human(loaded.floor)} exceed the GPU's {human(ledger.total.high)}", "weights"
         )
+    overridden = args.given.get("num_gpu_blocks_override")
+    if overridden and not resolved.v1:  # V0 takes it before it checks (vLLM 0.6 engine/llm_engine.py)
+        return judged("unsure", f"--num-gpu-blocks-override {overridden} takes the place of what is left; {why}")
     if left.floor <= 0:
         return judged(
             "does-not-fit",
@@ -94,7 +97,7 @@ def of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Lay
         )
     if layout is None and resolved.pooling and left.low > 0:
         return judged("fits", f"{why.replace('of KV cache', 'free')}; an encoder stores no KV cache")
-    if layout is None or args.given.get("num_gpu_blocks_override"):
+    if layout is None or overridden:
         return judged("unsure", f"how this model's KV cache is laid out is not known here; {why}", "blocks")
     return _with_cache(resolved, ledger, layout, why)
 
@@ -108,7 +111,7 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: str)
     left = ledger.kv_cache
     needed = layout.bytes(1, resolved) if resolved.auto_len else ledger.kv_cache_bytes_per_request
     least = 1 if resolved.auto_len or ledger.max_model_len is None else ledger.max_model_len
-    certain = layout.bytes(least, resolved) if layout.known else layout.bytes_per_block
+    certain = layout.checked(least, resolved) if layout.known else layout.bytes_per_block
     if left.floor < certain * 0.999:
         estimate = ledger.estimated_max_model_len or 0
         return judged(

@@ -333,6 +333,19 @@ def of_stage(found: Checkpoint, model: Model, settings: Settings, stage: int) ->
     return total + rotary_cache(model, settings)
 
 
+def least_in_layers(found: Checkpoint, model: Model, settings: Settings) -> float:
+    """Bytes that are certainly in the layers of every rank: without embedding, head, tower and rotary table."""
+    cut = settings.parallel
+
+    def of(stage: int) -> float:
+        ends = (found.embedding + found.head) / cut.tp + vision_on_rank(found, settings) + rotary_cache(model, settings)
+        return of_stage(found, model, settings, stage) - ends
+
+    stages = cut.stages(found.layers)
+    fewest = min(range(len(stages)), key=lambda stage: stages[stage][1] - stages[stage][0])
+    return max(0.0, found.doubt.least * min(of(stage) for stage in {0, fewest, len(stages) - 1}))
+
+
 def lora(model: Model, settings: Settings) -> float:
     """LoRA slots: for each adapted linear layer max_loras × rank × (inputs + outputs); A whole, B cut by TP unless
     `--fully-sharded-loras` (vLLM 0.33 lora/layers)."""

@@ -53,6 +53,7 @@ def ledger(
     running = processes(args, cut, release, v1=v1)
     ranks = running.ranks
     per_rank = weights.of_stage(checkpoint, model, resolved, 0) if checkpoint and model and resolved else None
+    in_layers = weights.least_in_layers(checkpoint, model, resolved) if checkpoint and model and resolved else 0.0
     kv_offload, kv_in_shm = offload.kv_cache(
         args, running.engines, ranks, release, env, "amd" if amd else resolved.vendor if resolved else "nvidia"
     )
@@ -64,7 +65,7 @@ def ledger(
         "compilers": compilers(release, eager=eager),
         KEPT: _kept(model, checkpoint, files),
         "swap space": offload.swap_space(args, ranks, v1=v1),
-        "CPU offload": offload.weights(args, ranks, per_rank),
+        "CPU offload": offload.weights(args, ranks, per_rank, in_layers),
         "KV offload": kv_offload,
         "caches": _caches(args, running, release) if vision else Line(0, 0, 0, 0),
         "sleep mode": offload.asleep(args, ranks, per_rank),

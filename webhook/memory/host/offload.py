@@ -13,8 +13,6 @@ from webhook.release import Release
 IN_SHM = Release(0, 27)
 """From here native KV offload is one file in /dev/shm (v1/kv_offload, `vllm_offload_<engine>.mmap`)."""
 
-LAYERS = 0.6
-"""The share of a rank's weights that is at least in its layers: embeddings and head are not offloaded."""
 LAZY = 0.2
 """The share of its buffer that LMCache's lazy allocator takes at first."""
 
@@ -34,8 +32,10 @@ def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Line:
     )
 
 
-def weights(args: EngineArgs, ranks: int, per_rank: float | None) -> Line:
+def weights(args: EngineArgs, ranks: int, per_rank: float | None, in_layers: float) -> Line:
     """`--cpu-offload-gb` pins that much of each rank's weights; each tensor is rounded up to a power of two.
+
+    `in_layers`: bytes that are certainly in a rank's layers; embeddings and head are not offloaded.
 
     PyTorch's pinned allocator rounds (said in vLLM 0.33 v1/simple_kv_offload/cuda_mem_ops.py), hence up to twice.
     """
@@ -44,7 +44,7 @@ def weights(args: EngineArgs, ranks: int, per_rank: float | None) -> Line:
         return Line(0, 0, 0, 0)
     each = min(wished, int(0.95 * per_rank)) if per_rank else wished
     size = each * ranks
-    least = min(wished, int(LAYERS * per_rank)) * ranks if per_rank else 0
+    least = min(wished, int(in_layers)) * ranks
     return Line(
         least,
         max(least, int(0.9 * size)),
