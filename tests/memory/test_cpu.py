@@ -86,7 +86,7 @@ def test_without_a_model_there_is_no_plan() -> None:
 @pytest.mark.parametrize(
     ("image", "args", "env"),
     [
-        ("public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v0.11.0", (), {}),
+        ("public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v0.11.0", ("--model", "Qwen/Qwen3-8B"), {}),
         ("vllm/vllm-openai:v0.8.5", ("--model", "Qwen/Qwen3-8B", "--device", "cpu"), {}),
         ("vllm/vllm-openai:v0.27.1", (), {"VLLM_CPU_KVCACHE_SPACE": "8"}),
     ],
