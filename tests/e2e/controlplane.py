@@ -217,7 +217,7 @@ def _start(programs: binaries.Programs, folder: Path, stack: ExitStack) -> Clust
         f"--service-account-key-file={folder / 'sa.pub'}", f"--service-account-signing-key-file={folder / 'sa.key'}",
         f"--audit-policy-file={folder / 'audit.yaml'}", f"--audit-log-path={folder / 'audit.jsonl'}",
         "--audit-log-mode=blocking-strict", "--enable-priority-and-fairness=false", "--endpoint-reconciler-type=none",
-        "--profiling=false",
+        "--profiling=false", "--allow-privileged",
     )  # fmt: skip
     servers = [run("kube-apiserver", *serve)]
     (folder / _PID).write_text(str(servers[0].pid))
