@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from webhook.engine import Engine
 from webhook.release import Release
 from webhook.rule import Finding, Rule
+from webhook.rules._dtype import NO_HALF
 
 
 class GpuLacksDtype(Rule):
@@ -56,5 +57,3 @@ def _takes_its_own(engine: Engine) -> bool:
 
 FALLS_BACK = Release(0, 9)
 """vLLM 0.9 platforms/cuda.py, `supported_dtypes`."""
-NO_HALF = ("gemma2", "gemma3", "gemma3_text", "plamo2", "glm4")
-"""vLLM 0.33 config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS: their activations overflow float16."""
