@@ -30,7 +30,7 @@ ORDER = [
     {"rules"},
     {"policy"},
     {"lint"},
-    {"repair", "diagnose"},
+    {"repair", "diagnose", "generate"},
     {"report"},
     {"review"},
     {"rehearsal"},

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from webhook import release
+from webhook import generate, release
 from webhook.cli import edge, plot
 from webhook.engine import Engine
 from webhook.facts import Facts, GivenModel
@@ -46,6 +46,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--vllm-version", metavar="V", help="such as 0.27.1; default: unknown, planned as every one")
     parser.add_argument("--model-config", metavar="FILE", help="the model's config.json, where the catalogue lacks it")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=tuple(generate.OUTPUTS),
+        metavar="|".join(generate.OUTPUTS),
+        help="write manifests that are ready to apply instead",
+    )
     parser.add_argument("--fit", action="store_true", help="print every change that would fit, best first")
     parser.add_argument(
         "--sweep", action="store_true", help="print how many requests of which length fit on which accelerators"
@@ -76,6 +83,12 @@ def run(args: argparse.Namespace) -> int:
         raise edge.UnusableError(f"{' '.join(argv[:4])} …: {problem}", 3 if report.errors else 2)
     (result,) = report.results
     engine: Engine = result.engine
+    if args.output:
+        try:
+            print(generate.render(args.output, engine), end="")
+        except ValueError as error:
+            raise edge.UnusableError(f"-o {args.output}: {error}") from error
+        return 0
     changes = engine.changes(most=FIT_MOST, steps=FIT_STEPS) if args.fit else []
     rows = _sweep(engine, args.plot) if args.sweep or args.plot else []
     if args.format == "json":
