@@ -18,6 +18,7 @@ from webhook.app import MAX_BODY, create_app
 from webhook.facts import Facts
 from webhook.metrics import Metrics
 from webhook.policy import builtin
+from webhook.readiness import Readiness
 
 JSONDict = dict[str, Any]
 
@@ -35,7 +36,7 @@ def _ready() -> Ready:
 
 @pytest.fixture(name="app")
 def _app(ready: Ready) -> Flask:
-    return create_app(builtin(), Facts(), Metrics("1.2.3", "policy", "facts"), lambda: ready.why)
+    return create_app(builtin(), Facts(), Metrics("1.2.3", "policy", "facts"), Readiness(lambda: ready.why))
 
 
 @pytest.fixture(name="client")
@@ -156,14 +157,19 @@ def test_an_error_of_the_core_allows_is_counted_and_its_text_is_not_sent(
     assert samples(client)["podfit_rule_errors_total", (("rule", "review"),)] == 1
 
 
-def test_health_is_the_process_and_readiness_the_certificate(client: FlaskClient, ready: Ready) -> None:
-    assert client.get("/readyz").status_code == 200
-
-    ready.why = "tls.crt: the certificate ended"
-
+def test_it_is_ready_once_all_is_in_place_and_stays_so_when_something_is_lost(
+    client: FlaskClient, ready: Ready
+) -> None:
+    ready.why = "tls.crt: no such file or directory"
     assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").status_code == 503
-    assert client.get("/readyz").get_json() == {"error": "tls.crt: the certificate ended"}
+    assert client.get("/readyz").get_json() == {"error": "tls.crt: no such file or directory"}
+
+    ready.why = None
+    assert client.get("/readyz").text == "ok\n"
+
+    ready.why = "tls.crt: the certificate ended"
+    assert (client.get("/readyz").status_code, client.get("/readyz").text) == (200, f"ok\n{ready.why}\n")
 
 
 def test_metrics_count_reviews_findings_and_patches(client: FlaskClient, pod: JSONDict) -> None:

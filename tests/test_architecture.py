@@ -34,13 +34,13 @@ ORDER = [
     {"report"},
     {"review"},
     {"rehearsal"},
-    {"verdicts", "certs", "cluster", "live"},
+    {"verdicts", "certs", "cluster", "live", "readiness"},
     {"metrics", "acceptance"},
     {"app"},
     {"cli"},
 ]
 """docs/design.md, "The straight line": a room imports only rooms before it, and itself."""
-EDGE = {"verdicts", "certs", "cluster", "live", "metrics", "acceptance", "app", "cli"}
+EDGE = {"verdicts", "certs", "cluster", "live", "readiness", "metrics", "acceptance", "app", "cli"}
 IO_MODULES = {
     "os", "sys", "subprocess", "socket", "ssl", "logging", "time", "random", "tempfile", "threading", "urllib",
     "http", "pathlib", "flask", "gunicorn", "urllib3", "prometheus_client", "cryptography",

@@ -83,7 +83,9 @@ def serving(folder: Path, *options: str) -> Iterator[Server]:
             first = process.stderr.readline()  # written once the port is open
             serves = re.search(r"serving on https://127\.0\.0\.1:(\d+)", first)
             assert serves, first + process.stderr.read()
-            yield Server(process, int(serves[1]), folder)
+            server = Server(process, int(serves[1]), folder)
+            until(lambda: server.request("GET", "/readyz")[0] == 200)
+            yield server
         finally:
             process.terminate()
             try:
@@ -99,7 +101,7 @@ def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def test_it_is_ready_as_soon_as_it_listens(server: Server) -> None:
+def test_it_becomes_ready_and_says_so(server: Server) -> None:
     status, body = server.request("GET", "/readyz")
     assert (status, body.splitlines()[0]) == (200, b"ok")
     assert server.request("GET", "/healthz") == (200, b"ok\n")
@@ -222,8 +224,8 @@ def test_renewed_files_serve_with_the_next_connection_and_a_half_written_pair_ne
         other = certs.issue_ca(datetime.now(UTC))
         (tmp_path / "tls.key").write_bytes(other.key)
         assert server.serial() == second, "the key is not the certificate's: the last good pair serves on"
-        assert server.request("GET", "/readyz")[0] == 503
-        assert server.request("GET", "/healthz")[0] == 200
+        status, told = server.request("GET", "/readyz")
+        assert (status, b"the private key is not the certificate's" in told) == (200, True)
 
 
 def test_sigterm_answers_what_has_been_asked_and_exits_0(tmp_path: Path) -> None:
@@ -237,11 +239,12 @@ def test_sigterm_answers_what_has_been_asked_and_exits_0(tmp_path: Path) -> None
         watching.getresponse().read()
         server.process.send_signal(signal.SIGTERM)
         while True:  # until the server says that it is leaving
-            watching.request("GET", "/healthz")
+            watching.request("GET", "/readyz")
             answer = watching.getresponse()
-            answer.read()
-            if answer.headers["Connection"] == "close":
+            told = (answer.status, answer.read(), answer.headers["Connection"])
+            if told[2] == "close":
                 break
+        assert told[:2] == (503, b'{"error": "the server is stopping"}\n')
 
         asking.send(body[10:])
         answer = asking.getresponse()

@@ -14,7 +14,7 @@ Outcome → what is sent. The API server takes every HTTP status but 200 as a fa
 | more than 8 MiB                                    | 413  | `{"error": …}`, one line                              |
 | not application/json, or compressed                | 415  | `{"error": …}`, one line                              |
 | the HTTP edge itself raised                        | 500  | `{"error": "internal error"}`; logged                 |
-| /readyz without a usable certificate               | 503  | `{"error": …}`, one line                              |
+| /readyz before all is in place, or when stopping   | 503  | `{"error": …}`, one line                              |
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
 
 from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -34,6 +33,7 @@ from webhook.facts import Facts
 from webhook.live import Live
 from webhook.metrics import Metrics
 from webhook.policy import Policy
+from webhook.readiness import Readiness
 from webhook.report.text import one_line
 from webhook.review import BadReview, Decision, Webhook
 from webhook.verdicts import Verdicts
@@ -50,10 +50,10 @@ def create_app(
     policy: Policy | Live,
     facts: Facts,
     metrics: Metrics,
-    unready: Callable[[], str | None] = lambda: None,
+    ready: Readiness | None = None,
     cluster: Cluster | None = None,
 ) -> Flask:
-    """The application; `unready` says why the server must get no requests now, None where it may.
+    """The application; `ready` says whether reviews may come (None: always).
 
     What `cluster` knows is added to `facts` at every request, and told by /readyz, whose status does not change for it:
     a server that has lost its view of the cluster still knows its tables. So is a broken change of a live policy: the
@@ -82,8 +82,12 @@ def create_app(
 
     @app.get("/readyz")
     def readyz() -> Response:
-        why = unready()
-        told = [*(policy.report() if isinstance(policy, Live) else ()), *(cluster.report() if cluster else ())]
+        why = ready.why_not() if ready else None
+        told = [
+            *(ready.problems() if ready else ()),
+            *(policy.report() if isinstance(policy, Live) else ()),
+            *(cluster.report() if cluster else ()),
+        ]
         lines = ["ok", *told]
         text = "".join(f"{one_line(line)}\n" for line in lines)
         return _error(503, why) if why else Response(text, mimetype="text/plain")

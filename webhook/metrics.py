@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from webhook.cluster import Status
 from webhook.live import Live
+from webhook.readiness import Readiness
 from webhook.review import Decision, Webhook
 from webhook.workload.table import TABLE
 
@@ -116,6 +117,15 @@ class Metrics:
     def watch_cluster(self, status: Callable[[], Iterable[Status]]) -> None:
         """Exports what is known of the cluster, read anew at each scrape."""
         self._registry.register(_Cluster(status))
+
+    def watch_readiness(self, ready: Readiness) -> None:
+        """Exports whether all is in place that a ready server needs, read anew at each scrape."""
+        gauge = Gauge(
+            "podfit_missing_requirements",
+            "Of what must be in place before the first review, how much is not: a ready server goes on without it",
+            registry=self._registry,
+        )
+        gauge.set_function(lambda: len(ready.problems()))
 
     def observe(self, webhook: Webhook, decision: Decision, seconds: float) -> None:
         """Counts one answered review."""

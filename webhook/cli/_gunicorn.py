@@ -14,6 +14,7 @@ from typing import Any
 from flask import Flask
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.glogging import Logger  # type: ignore[import-untyped]  # gunicorn has no types
+from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
 
 from webhook.report.text import one_line
 
@@ -28,9 +29,16 @@ log = logging.getLogger(__name__)
 
 
 def serve(
-    app: Flask, listener: socket.socket, cert: Path, key: Path, threads: int, begin: Callable[[], None] = lambda: None
+    app: Flask,
+    listener: socket.socket,
+    cert: Path,
+    key: Path,
+    threads: int,
+    begin: Callable[[], None],
+    drain: Callable[[], None],
 ) -> int:
-    """Serves until a signal; returns gunicorn's exit code. `begin` is called in the worker: threads outlive no fork."""
+    """Serves until a signal; returns gunicorn's exit code. `begin` is called in the worker (threads outlive no fork)
+    once it can answer, `drain` when it has been told to stop."""
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -39,7 +47,7 @@ def serve(
     settings = {
         "bind": f"fd://{listener.detach()}",
         "workers": 1,
-        "worker_class": "gthread",
+        "worker_class": Worker,
         "threads": threads,
         "timeout": 30,
         "graceful_timeout": 20,
@@ -52,7 +60,7 @@ def serve(
         "loglevel": "warning",
         "control_socket_disable": True,
         "worker_tmp_dir": str(SHM) if os.access(SHM, os.W_OK) else None,
-        "post_worker_init": lambda _: begin(),
+        "post_worker_init": lambda worker: worker.begin(begin, drain),
         "when_ready": lambda _: log.info("serving on %s", where),
         "on_exit": lambda _: log.info("stopped"),
     }
@@ -78,6 +86,22 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def load(self) -> Flask:
         """Called by gunicorn in the worker."""
         return self._app
+
+
+class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
+    """gunicorn's worker with threads, which tells us when it stops."""
+
+    _drain: Callable[[], None]
+
+    def begin(self, begin: Callable[[], None], drain: Callable[[], None]) -> None:
+        """Called by gunicorn when all is loaded."""
+        self._drain = drain
+        begin()
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        """SIGTERM: what has been asked is answered, then the process ends."""
+        self._drain()
+        super().handle_exit(sig, frame)
 
 
 class TLS:

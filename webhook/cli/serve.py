@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from webhook.facts import Facts
     from webhook.live import Live
     from webhook.policy import Policy
+    from webhook.readiness import Readiness, SelfCall
 
 POLICIES = "policies"
 BIND = "127.0.0.1:8443"
@@ -83,8 +84,11 @@ def run(args: argparse.Namespace) -> int:
         raise UnusableError(why, 3)
     cluster = _cluster(args.watch, args.kubeconfig)
     live = _live(args.policy, cluster)
-    app = application(live, facts, args.cert, args.key, cluster)
+    ready, answers = _readiness(live, args.cert, args.key, cluster)
+    app = application(live, facts, args.cert, ready, cluster)
     warm(policy, facts)
+    listener = listen(args.bind)
+    address = listener.getsockname()[:2]
 
     from webhook.cli import _gunicorn
 
@@ -92,8 +96,9 @@ def run(args: argparse.Namespace) -> int:
         live.start()
         if cluster is not None:
             cluster.start()
+        answers.start(*address)
 
-    return _gunicorn.serve(app, listen(args.bind), args.cert, args.key, args.threads, begin)
+    return _gunicorn.serve(app, listener, args.cert, args.key, args.threads, begin, ready.drain)
 
 
 def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
@@ -124,8 +129,16 @@ def _cluster(names: tuple[str, ...] | None, kubeconfig: Path | None) -> Cluster 
     return cluster.Cluster(access, wanted) if access is not None and wanted else None
 
 
-def application(live: Live, facts: Facts, cert: Path, key: Path, cluster: Cluster | None = None) -> Flask:
-    """The Flask application with its metrics and its readiness."""
+def _readiness(live: Live, cert: Path, key: Path, cluster: Cluster | None) -> tuple[Readiness, SelfCall]:
+    """What must be in place before the first review, and the one of them that is to be started."""
+    from webhook.readiness import Readiness, SelfCall
+
+    answers = SelfCall()
+    return Readiness(lambda: _certificate_problem(cert, key), lambda: _unseen(live, cluster), answers), answers
+
+
+def application(live: Live, facts: Facts, cert: Path, ready: Readiness, cluster: Cluster | None = None) -> Flask:
+    """The Flask application with its metrics."""
 
     from webhook.app import create_app
     from webhook.metrics import Metrics
@@ -135,11 +148,8 @@ def application(live: Live, facts: Facts, cert: Path, key: Path, cluster: Cluste
     metrics.watch_policy(live)
     if cluster is not None:
         metrics.watch_cluster(cluster.status)
-
-    def unready() -> str | None:
-        return _certificate_problem(cert, key) or _unseen(live, cluster)
-
-    return create_app(live, facts, metrics, unready, cluster)
+    metrics.watch_readiness(ready)
+    return create_app(live, facts, metrics, ready, cluster)
 
 
 def _unseen(live: Live, cluster: Cluster | None) -> str | None:

@@ -1,0 +1,50 @@
+"""Readiness: what must be in place before the first review, and what is only told afterwards."""
+
+from __future__ import annotations
+
+import socket
+from threading import Event
+
+from webhook.readiness import Readiness, SelfCall
+
+
+def test_it_is_ready_when_all_checks_pass_together() -> None:
+    first, second = ["no certificate"], ["no policy"]
+    ready = Readiness(lambda: first[0] if first else None)
+    ready.require(lambda: second[0] if second else None)
+
+    assert ready.why_not() == "no certificate"
+    first.clear()
+    assert (ready.why_not(), ready.problems()) == ("no policy", ["no policy"])
+    second.clear()
+    assert (ready.why_not(), ready.problems()) == (None, [])
+
+
+def test_what_is_lost_later_is_told_and_takes_no_replica_out() -> None:
+    lost: list[str] = []
+    ready = Readiness(lambda: lost[0] if lost else None)
+    assert ready.why_not() is None
+
+    lost.append("the API server is away")
+
+    assert (ready.why_not(), ready.problems()) == (None, ["the API server is away"])
+
+
+def test_draining_is_for_good() -> None:
+    ready = Readiness()
+    ready.drain()
+
+    assert ready.why_not() == "the server is stopping"
+    assert ready.why_not() == "the server is stopping"
+
+
+def test_a_call_that_fails_says_why_and_is_made_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    call, stop = SelfCall(), Event()
+    assert call() == "no TLS call to this server itself was answered yet"
+
+    stop.wait = lambda timeout=None: stop.set() or True  # type: ignore[method-assign,func-returns-value]  # one round
+    call.run("127.0.0.1", port, stop)
+
+    assert call() == "a TLS call to this server itself failed: ConnectionRefusedError"

@@ -1,0 +1,82 @@
+"""When this server may get reviews: what must be in place before the first one, and the end.
+
+What is lost later (a certificate's file, the policies' source) is told in the body of /readyz and by a metric, never
+as 503: it would be lost by all replicas at once, and a webhook without a replica is an outage.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Callable
+from threading import Event, Thread
+
+Check = Callable[[], str | None]
+"""Why it is not in place, in one line; None where it is."""
+
+PAUSE = 0.2
+"""Seconds between two calls to ourselves."""
+PATIENCE = 5.0
+"""Seconds that such a call may take."""
+
+
+class Readiness:
+    """Ready once all checks have passed together, until it is told to `drain`."""
+
+    def __init__(self, *checks: Check) -> None:
+        self._checks = list(checks)
+        self._was_ready = False
+        self._draining = False
+
+    def require(self, check: Check) -> None:
+        """One more thing that must be in place first."""
+        self._checks.append(check)
+
+    def drain(self) -> None:
+        """No more reviews: the server is about to end. For good."""
+        self._draining = True
+
+    def problems(self) -> list[str]:
+        """What is not in place now, ready or not."""
+        return [why for check in self._checks if (why := check())]
+
+    def why_not(self) -> str | None:
+        """Why no review may come; None where the server is ready."""
+        if self._draining:
+            return "the server is stopping"
+        if self._was_ready:
+            return None
+        why = next((why for check in self._checks if (why := check())), None)
+        self._was_ready = why is None
+        return why
+
+
+class SelfCall:
+    """A check: this server has answered a call to itself over TLS, as the API server will make it."""
+
+    def __init__(self) -> None:
+        self._why: str | None = "no TLS call to this server itself was answered yet"
+
+    def __call__(self) -> str | None:
+        """Why it is not proven that it answers."""
+        return self._why
+
+    def start(self, host: str, port: int) -> None:
+        """Calls in the background until an answer came."""
+        Thread(target=self.run, args=(host, port, Event()), name="self-call", daemon=True).start()
+
+    def run(self, host: str, port: int, stop: Event) -> None:
+        """Calls until an answer came, or `stop` is set. Never raises."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # who answers on our own port are we
+        while self._why is not None and not stop.is_set():
+            try:
+                connection = http.client.HTTPSConnection(host, port, timeout=PATIENCE, context=context)
+                connection.request("GET", "/healthz")
+                status = connection.getresponse().status
+                connection.close()
+                self._why = None if status == 200 else f"a TLS call to this server itself was answered {status}"
+            except (OSError, http.client.HTTPException) as error:
+                self._why = f"a TLS call to this server itself failed: {type(error).__name__}"
+            if self._why:
+                stop.wait(PAUSE)
