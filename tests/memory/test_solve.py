@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.memory.engines import DEEPSEEK_V3, LLAMA_8B, LLAMA_70B, QWEN35_35B, engine, gpu, model, on
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu, by_name
+from webhook.memory.division import divisible
 from webhook.memory.plan import plan
-from webhook.memory.solve import Alternative, alternatives, divisible, fewer_ranks
+from webhook.memory.solve import Alternative, alternatives, fewer_ranks
 from webhook.model import Model, by_id
 
 L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9), high=22.49)
@@ -122,7 +123,7 @@ def test_a_slice_of_a_gpu_is_never_multiplied() -> None:
 )
 def test_tensor_parallelism_must_divide_the_heads(heads: int, groups: int, fits: list[int]) -> None:
     shape = model(num_attention_heads=heads, num_key_value_heads=groups, head_dim=128)
-    assert [size for size in (2, 4, 8) if divisible(shape, size)] == fits
+    assert [size for size in (2, 4, 8) if divisible(shape, size, engine())] == fits
 
 
 def applied(one: Alternative, args: EngineArgs, shape: Model, where: Accelerator) -> str:

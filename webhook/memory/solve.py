@@ -16,7 +16,8 @@ from typing import Any
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu, by_name
-from webhook.memory import parallel, plan, quantisation, shape
+from webhook.memory import division, parallel, plan, quantisation, shape
+from webhook.memory.division import divisible
 from webhook.memory.generations import GENERATIONS, possible
 from webhook.memory.settings import default_utilization
 from webhook.model import Model, derived_max_model_len, quantised_copies
@@ -156,7 +157,7 @@ def fewer_ranks(
     if now.pp * now.pcp * now.dcp > 1:
         return None
     for size in (1, 2, 4):
-        if size < now.tp and divisible(model, size):
+        if size < now.tp and divisible(model, size, args):
             changed = with_changes(args, {"tensor_parallel_size": size})
             judged = plan.judge(changed, model, accelerator, env=env)
             if judged.verdict == "fits" and judged.ledger and (judged.ledger.max_concurrency or 0) >= requests:
@@ -225,14 +226,6 @@ def _batch(search: Search) -> Iterator[Alternative]:
         yield Alternative("--enforce-eager (slower)", {"enforce_eager": True}, loss=0.6)
 
 
-def divisible(model: Model, size: int) -> bool:
-    """Whether tensor parallelism of `size` divides the heads, and goes with the KV heads."""
-    heads, groups = model.num_attention_heads, model.num_key_value_heads
-    if heads is None or heads % size:
-        return False
-    return not groups or groups % size == 0 or size % groups == 0
-
-
 def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any], str]]:
     """Ways to cut the engine over more GPUs of one node: (GPUs of the container, arguments, how it is written).
 
@@ -241,7 +234,7 @@ def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any], str]]:
     now = search.cut
     if any(gpu.mig for gpu in search.accelerator.gpus):
         return  # one process can't use two slices
-    sizes = [size for size in (2, 4, NODE) if size > now.tp and divisible(search.model, size)]
+    sizes = [size for size in (2, 4, NODE) if size > now.tp and divisible(search.model, size, search.args)]
     for size in sizes:
         count = size * now.pp * now.dp_local
         if count <= NODE * max(1, now.nnodes) or now.pp * now.dp_local > 1:
@@ -364,7 +357,8 @@ def _checkpoint(search: Search) -> Iterator[Alternative]:
     rated: list[tuple[bool, float, Model]] = []
     for copy in quantised_copies(search.model):
         scheme = quantisation.scheme(copy, None)
-        if scheme and _is_capable(search, copy, scheme):
+        cut = division.blocks(search.args, copy)
+        if scheme and _is_capable(search, copy, scheme) and (cut is None or cut.hold(search.cut.tp)):
             rated.append((scheme.name == "bitsandbytes", scheme.bytes, copy))
     tried: set[float] = set()
     for slow, bytes_, copy in sorted(rated, key=lambda one: (one[0], -one[1])):

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, by_name
 from webhook.memory import parallel, plan, shape
+from webhook.memory.division import divisible
 from webhook.memory.ledger import Verdict
-from webhook.memory.solve import NODE, PRODUCTS, divisible, with_changes
+from webhook.memory.solve import NODE, PRODUCTS, with_changes
 from webhook.model import Model, longest_max_model_len
 
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
@@ -64,7 +65,7 @@ def sweep(
     for label in products:
         where = Accelerator(by_name(label), None)
         for size in (1, 2, 4, NODE):
-            if not where.gpus or size * others > max(NODE, others) or not (size == 1 or divisible(model, size)):
+            if not where.gpus or size * others > max(NODE, others) or not (size == 1 or divisible(model, size, args)):
                 continue
             changed = with_changes(args, {"tensor_parallel_size": size})
             cells = {}

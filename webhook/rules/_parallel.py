@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from webhook.engine import Engine
 from webhook.memory import parallel, plan
-from webhook.memory.solve import divisible, with_changes
+from webhook.memory.division import divisible
+from webhook.memory.solve import with_changes
 from webhook.path import FieldPath
 from webhook.release import Release
 
@@ -140,5 +141,5 @@ def other_sizes(engine: Engine, found: Count) -> tuple[str, ...]:
         return (f"--tensor-parallel-size {tp}",)
     changed = with_changes(engine.args, {"tensor_parallel_size": tp})
     judged = plan.judge(changed, model, engine.gpu.value if engine.gpu else None, env=engine.command.env)
-    fits = divisible(model, tp) and judged.verdict != "does-not-fit"
+    fits = divisible(model, tp, engine.args) and judged.verdict != "does-not-fit"
     return (f"--tensor-parallel-size {tp}",) if fits else ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webhook.engine import Engine
-from webhook.memory import solve
+from webhook.memory import division, solve
 from webhook.quantity import human
 from webhook.rule import Finding, Rule, parameter
 
@@ -37,7 +37,7 @@ class GpuMemoryWasted(Rule):
         size = engine.args.given.get("tensor_parallel_size")
         if engine.doubt or engine.spans_pods or not isinstance(size, int) or size < 2:
             return
-        if not solve.divisible(engine.model.value, size):
+        if not division.divisible(engine.model.value, size, engine.args):
             return  # it does not start: tensor-parallel-indivisible speaks of that
         fewer = solve.fewer_ranks(
             engine.args, engine.model.value, engine.gpu.value, env=engine.command.env, requests=self.requests

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
-from webhook.memory import parallel
+from webhook.memory import division, parallel
 from webhook.rule import Finding, Rule
 
 
 class TensorParallelIndivisible(Rule):
-    """The tensor-parallel size does not divide the model's attention heads.
+    """The tensor-parallel size does not divide the model's attention heads or FP8 blocks.
 
     Each rank takes an equal share of the attention heads (vLLM config/model.py, verify_with_parallel_config):
 
@@ -18,6 +18,13 @@ class TensorParallelIndivisible(Rule):
 
     Key-value heads are split too, or copied where there are fewer of them than ranks: one number must divide the
     other.
+
+    FP8 checkpoints with a scale for each block of 128 × 128 weights are cut between blocks, not within one (vLLM
+    quantization/fp8.py). A slice of an MLP that is no multiple of the block is refused while the model loads; routed
+    experts are split within a block from 0.29, or stay whole with --enable-expert-parallel:
+
+        ValueError: The output_size of gate's and up's weight = 192 is not divisible by weight quantization block_n =
+        128.
     """
 
     plane = "config"
@@ -31,7 +38,10 @@ class TensorParallelIndivisible(Rule):
         if model is None or not isinstance(size, int) or size < 2 or "tensor_parallel_size" in engine.args.unresolved:
             return
         heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
-        fits = [n for n in range(1, 17) if heads and heads % n == 0 and _shares(kv_heads, n)]
+        cut = division.blocks(engine.args, model)
+        fits = [
+            n for n in range(1, 17) if heads and heads % n == 0 and _shares(kv_heads, n) and (not cut or cut.hold(n))
+        ]
         near = [n for n in (max((n for n in fits if n < size), default=0), *(n for n in fits if n > size)) if n][:2]
         rest = (parallel.gpus_needed(engine.args) or size) // size
         count = engine.requested[1] if engine.requested else None
@@ -52,6 +62,16 @@ class TensorParallelIndivisible(Rule):
                 message=f"{kv_heads} key-value heads of {model.id} and --tensor-parallel-size {size}: "
                 "neither divides the other",
                 suggestions=suggestions,
+            )
+        elif cut and not cut.hold(size):
+            what = "experts" if cut.experts else "MLP"
+            whole = ("--enable-expert-parallel",) if cut.experts else ()
+            yield Finding(
+                path=where,
+                message=f"--tensor-parallel-size {size} leaves each rank {cut.width / size:g} of the {cut.width} "
+                f"columns of {model.id}'s {what}: no multiple of its FP8 blocks of {cut.block}, within which vLLM "
+                f"{engine.release} does not cut",
+                suggestions=(*whole, *suggestions),
             )
 
 
