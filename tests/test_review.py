@@ -77,7 +77,9 @@ def test_a_refusal_is_403_forbidden_with_a_cause_for_machines(pod: JSONDict) -> 
 
     assert response["allowed"] is False
     assert (status["code"], status["reason"]) == (403, "Forbidden")
-    assert status["message"].startswith('vLLM would not start: 1 problem in container "vllm" of Pod chat/llama-8b\n')
+    assert status["message"].startswith(
+        'vLLM would not start: 1 problem (unknown-flag) in container "vllm" of Pod chat/llama-8b\n'
+    )
     assert [(cause["reason"], cause["field"]) for cause in status["details"]["causes"]] == [
         ("unknown-flag", "spec.containers[0].args[4]")
     ]
@@ -388,7 +390,8 @@ def test_a_policy_of_podfits_own_is_refused_for_its_mistakes_alone() -> None:
     assert not refused["allowed"]
     assert refused["status"]["message"] == (
         "1 problem in Policy p\n\n"
-        "spec.rules.unpinned-imgae: 'unpinned-imgae' is no rule; did you mean 'unpinned-image'?"
+        "spec.rules.unpinned-imgae: 'unpinned-imgae' is no rule; did you mean 'unpinned-image'?\n\n"
+        "next: podfit policy lint FILE says the same before anything is applied; docs/policies.md has every field"
     )
     assert refused["status"]["details"]["causes"][0]["field"] == "spec.rules.unpinned-imgae"
     assert reviewed({"rules": {"unpinned-image": {"mode": "deny"}}})["allowed"]

@@ -44,6 +44,7 @@ _RESOURCES = {
 """Kubernetes' own workloads, resource → kind, each with its API group. A custom resource's plural is its author's
 choice, so that nothing can be said of it."""
 _KINDS = {kind: resource for resource, kind in _RESOURCES.items()}
+_LINT = "next: podfit policy lint FILE says the same before anything is applied; docs/policies.md has every field"
 _MIRROR = "kubernetes.io/config.mirror"
 
 
@@ -195,13 +196,13 @@ def _of_policy(request: Request) -> Decision:
     wrong = document.check(request.object)
     if not wrong:
         return Decision(request, "allowed")
-    count = f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''}"
+    name = text.one_line(request.name or "(no name)")
     lines = [text.one_line(f"{path or 'policy'}: {message}") for path, message in wrong]
     causes = [
-        {"reason": "FieldValueInvalid", "field": str(path), "message": text.one_line(message)}
+        {"reason": "FieldValueInvalid", "field": text.one_line(str(path)), "message": text.one_line(message)}
         for path, message in wrong
     ]
-    message = "\n\n".join([f"{count} in Policy {request.name or ''}".strip(), *lines])
+    message = "\n\n".join([f"{text.many(len(wrong), 'problem')} in Policy {name}", *lines, _LINT])
     status = {"code": 403, "reason": "Forbidden", "message": message, "details": {"causes": causes}}
     return Decision(request, "denied", status=status)
 
@@ -218,7 +219,7 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
         "patched" if patch else "allowed",
         _found(report.findings),
         report.errors,
-        warnings=tuple(_announce(judged) for judged in report.findings if judged.applies) if patch else (),
+        warnings=tuple(text.warning(one, "; repaired") for one in report.findings if one.applies) if patch else (),
         patch=patch,
         versions=_versions(policy, facts),
     )
@@ -226,11 +227,6 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
 
 def _found(findings: Iterable[Judged]) -> tuple[tuple[str, Mode], ...]:
     return tuple((judged.rule, judged.mode) for judged in findings)
-
-
-def _announce(judged: Judged) -> str:
-    line = text.one_line(f"podfit {judged.rule}: {judged.finding.message} ({judged.finding.path}); repaired")
-    return line if len(line) <= text.WARNING_LENGTH else line[: text.WARNING_LENGTH - 1] + "…"
 
 
 def _passes(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> bool:
@@ -272,7 +268,7 @@ def _causes(findings: Iterable[Judged]) -> Iterable[dict[str, str]]:
         if judged.mode == "deny":
             yield {
                 "reason": judged.rule,
-                "field": str(judged.finding.path),
+                "field": text.one_line(str(judged.finding.path)),
                 "message": text.one_line(judged.finding.message),
             }
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from webhook.engine import Engine
 from webhook.lint import Judged, Report
 from webhook.report.checked import Accepted, Checked, Container, Item
+from webhook.workload.template import listing
 
 PLANES = {
     "gpu": "GPU memory",
@@ -19,11 +20,14 @@ PLANES = {
     "cluster": "cluster",
 }
 WIDTH = 100
-WARNING_LENGTH = 256
-"""The API server cuts warnings here when a request's warnings are longer than 4,096 runes together
+WARNING_LENGTH = 120
+"""A line of a terminal, where each becomes one line."""
+WARNINGS = 4096 // WARNING_LENGTH
+"""How many at most: past 4,096 runes for all warnings of a request the API server cuts and drops, other webhooks' too
 (k8s.io/apiserver pkg/endpoints/filters/warning.go)."""
+HEADLINE = 200
+"""What Argo CD, Flux and Events show of a refusal without folding it."""
 
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _THREATS = {
     "start": "vLLM would not start",
     "uptime": "vLLM would not stay up",
@@ -32,8 +36,11 @@ _THREATS = {
 
 
 def clean(text: str) -> str:
-    """Without control characters: a manifest's words must not reach a terminal as escape sequences."""
-    return _CONTROL.sub(" ", text)
+    """Without control characters, and others that have no shape (marks that turn the direction of what follows): a
+    manifest's words must not reach a terminal as escape sequences."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
 
 
 def one_line(text: str) -> str:
@@ -50,24 +57,51 @@ def subject(report: Report) -> str:
 
 
 def headline(report: Report) -> str:
-    """The refusal's first line, which stands alone in Events and GitOps tools."""
+    """The refusal's first line, which stands alone in Events and GitOps tools: at most HEADLINE characters."""
     denied = [(result, judged) for result in report.results for judged in result.findings if judged.mode == "deny"]
     threat = next(threat for threat in _THREATS if any(judged.threatens == threat for _, judged in denied))
-    names = list(dict.fromkeys(result.engine.container.name for result, _ in denied))
-    count = f"{len(denied)} problem{'s' if len(denied) > 1 else ''}"
-    containers = f"container{'s' if len(names) > 1 else ''} " + ", ".join(f'"{name}"' for name in names)
-    return one_line(f"{_THREATS[threat]}: {count} in {containers} of {subject(report)}")
+    containers = list(dict.fromkeys(f'"{_short(result.engine.container.name, 24)}"' for result, _ in denied))
+    rules = _few(_rules(*(judged for _, judged in denied)), 2)
+    where = f"in container{'s' if len(containers) > 1 else ''} {_few(containers, 1)} of {_whose(report)}"
+    start = f"{_THREATS[threat]}: {many(len(denied), 'problem')}"
+    line = one_line(f"{start} ({rules}) {where}")
+    return line if len(line) <= HEADLINE else one_line(f"{start} {where}")
+
+
+def _whose(report: Report) -> str:
+    """The object, and the controller that made it: an Event about a Pod is all that a Deployment's author sees."""
+    kind, _, name = subject(report).partition(" ")
+    owners = [one for one in listing(report.metadata.get("ownerReferences")) if isinstance(one, Mapping)]
+    owner = next((one for one in owners if one.get("controller") is True), None)
+    own = f"{_short(kind, 24)} {_short(name, 64 if owner is None else 32)}"
+    if owner is None:
+        return own
+    return f"{own} of {_short(str(owner.get('kind')), 16)} {_short(str(owner.get('name')), 24)}"
+
+
+def _short(text: str, length: int) -> str:
+    """At most so many characters, the beginning and the end of longer ones."""
+    half = (length - 1) // 2
+    return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"
+
+
+def _few(words: list[str], count: int) -> str:
+    more = len(words) - count
+    return ", ".join(words[:count]) + (f" and {more} more" if more > 0 else "")
+
+
+def _rules(*denied: Judged) -> list[str]:
+    return list(dict.fromkeys(judged.rule for judged in denied))
 
 
 def refusal(report: Report) -> str:
     """The whole message of a denial: what `kubectl apply` shows after `denied the request:`.
 
-    The first line stands alone; the last one stays on screen after kubectl's dump of a patch.
+    The first line stands alone; the last one, what to do next, stays on screen after kubectl's dump of a patch.
     """
     denied = [judged for judged in report.findings if judged.mode == "deny"]
     blocks = [headline(report), *(block(judged) for judged in denied)]
-    rules = list(dict.fromkeys(judged.rule for judged in denied))
-    return "\n\n".join(blocks) + "\n\nmore: " + " · ".join(f"podfit explain {rule}" for rule in rules)
+    return "\n\n".join(blocks) + "\n\nnext: " + " · ".join(f"podfit explain {rule}" for rule in _rules(*denied))
 
 
 def block(judged: Judged, mark: str = "") -> str:
@@ -109,22 +143,42 @@ def _wrap(text: str, first: str, rest: str | None = None) -> list[str]:
 
 
 def warnings(report: Report) -> list[str]:
-    """One line a finding that warns, the most certain first, each within the API server's limit."""
-    order = {"certain": 0, "likely": 1, "possible": 2}
+    """One line a finding that warns, the most important first: what only its certainty or its place keeps from being
+    a refusal, then what keeps vLLM from starting; then what is surest."""
+    threats, certainties = list(_THREATS), ("certain", "likely", "possible")
     warned = sorted(
         (judged for judged in report.findings if judged.mode == "warn"),
-        key=lambda judged: order[judged.finding.certainty],
+        key=lambda judged: (
+            judged.why_softened is None,
+            threats.index(judged.threatens),
+            certainties.index(judged.finding.certainty),
+        ),
     )
-    lines = [f"podfit {judged.rule}: {judged.finding.message} ({judged.finding.path})" for judged in warned]
+    lines = [warning(judged) for judged in warned]
     lines += [
-        f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed"
+        _cut(one_line(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed"))
         for error in report.errors
     ]
-    return [_cut(one_line(line)) for line in lines]
+    if len(lines) <= WARNINGS:
+        return lines
+    return [*lines[: WARNINGS - 1], f"podfit: {len(lines) - WARNINGS + 1} more warnings; podfit check shows all"]
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= WARNING_LENGTH else line[: WARNING_LENGTH - 1] + "…"
+def warning(judged: Judged, after: str = "") -> str:
+    """One finding as a warning: with its place where that fits into the line."""
+    line = one_line(f"podfit {judged.rule}: {judged.finding.message}")
+    placed = f"{line} ({one_line(str(judged.finding.path))}){after}"
+    return placed if len(placed) <= WARNING_LENGTH else _cut(line, after)
+
+
+def _cut(line: str, after: str = "") -> str:
+    """The line, which ends between two words where it would be too long."""
+    room = WARNING_LENGTH - len(after)
+    if len(line) <= room:
+        return line + after
+    cut = line[: room - 1]
+    word = cut.rfind(" ")
+    return (cut[:word] if word > room // 2 else cut).rstrip(" ,;:") + "…" + after
 
 
 def summary(engine: Engine) -> str:
