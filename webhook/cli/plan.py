@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -30,16 +31,40 @@ SPOKEN_OF = ("command", "args", "resources")
 """Fields of the made-up container that a command line speaks of; a plan says nothing of probes, volumes and limits."""
 
 
+EXAMPLES = """examples:
+  podfit plan Qwen/Qwen3-14B --context 16384 --users 20
+  podfit plan Qwen/Qwen3-14B --context 16384 --users 20 --nodes cluster -o yaml > vllm.yaml
+  podfit plan --gpu l4:2 --vllm-version 0.27.1 -- vllm serve Qwen/Qwen3-14B -tp 2 --max-model-len 16k
+  podfit plan --gpu l4 --fit -- vllm serve Qwen/Qwen3-14B
+"""
+
+
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the command."""
     parser = commands.add_parser(
         "plan",
         help="both memory ledgers of one vLLM command line",
-        usage="podfit plan --gpu NAME[:COUNT] [--vllm-version V] [--model-config FILE] [--fit] [--sweep]\n"
+        usage="podfit plan MODEL [--context TOKENS] [--users N] [--gpu NAME[:COUNT] | --nodes FILE|cluster]\n"
+        "                   [-o table|json|yaml]\n"
+        "       podfit plan --gpu NAME[:COUNT] [--vllm-version V] [--model-config FILE] [--fit] [--sweep]\n"
         "                   -- vllm serve MODEL …\n"
         "       podfit plan --batch FILE|-",
-        description="Plans one vLLM command line: will it start, and with how much KV cache?",
+        description="What does a model need: which GPUs, and how many, for so many users? And of one vLLM command "
+        "line: will it start, and with how much KV cache?",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--context", type=_count, metavar="TOKENS", help="of each request; default: the model's own")
+    parser.add_argument("--users", type=_count, default=1, metavar="N", help="requests at once; default: 1")
+    parser.add_argument(
+        "--nodes",
+        metavar="FILE|cluster",
+        help="choose among a cluster's GPUs: what `kubectl get nodes -o yaml` wrote, or `cluster` to ask it now",
+    )
+    parser.add_argument("--dtype", metavar="TYPE", help="as vLLM's, for MODEL")
+    parser.add_argument("--quantization", metavar="METHOD", help="as vLLM's, for MODEL")
+    parser.add_argument("--kv-cache-dtype", metavar="TYPE", help="as vLLM's, for MODEL")
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="of the manifests that -o writes")
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -49,9 +74,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "-o",
         "--output",
-        choices=tuple(generate.OUTPUTS),
-        metavar="|".join(generate.OUTPUTS),
-        help="write manifests that are ready to apply instead",
+        choices=("table", "json", *generate.OUTPUTS),
+        help="table and json as --format; the others write manifests that are ready to apply",
     )
     parser.add_argument("--fit", action="store_true", help="print every change that would fit, best first")
     parser.add_argument(
@@ -59,7 +83,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--plot", metavar="FILE.svg|png", help="draw the sweep (needs the extra podfit[plot])")
     parser.add_argument("--batch", metavar="FILE|-", help="JSON lines in, JSON lines out (see docs/plan.md)")
-    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- vllm serve …")
+    parser.add_argument("argv", nargs="*", metavar="MODEL | -- vllm serve …")
     parser.set_defaults(run=run)
 
 
@@ -67,17 +91,28 @@ def run(args: argparse.Namespace) -> int:
     """Prints the plan; always 0 where the input could be read: a verdict is an answer, not a failure."""
     if args.batch is not None:
         return _batch(args.batch, edge.policy(args.policy))
-    argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
+    if args.output in ("table", "json"):
+        args.format, args.output = ("text" if args.output == "table" else "json"), None
+    argv: list[str] = args.argv
     if not argv:
         raise edge.UnusableError(
-            "plan needs a command line after `--`, such as: podfit plan --gpu l4 -- vllm serve MODEL"
+            "plan needs a model, such as: podfit plan Qwen/Qwen3-8B --users 20; or a command line after `--`, such as: "
+            "podfit plan --gpu l4 -- vllm serve MODEL"
         )
     if args.vllm_version and release.parse(args.vllm_version) is None:
         raise edge.UnusableError(f"--vllm-version {args.vllm_version}: not a version such as 0.27.1")
     facts = edge.facts(args)
     if args.model_config:
         facts = replace(facts, models={"*": _model_config(Path(args.model_config))})
-    report = _report(argv, args.vllm_version, facts, edge.policy(args.policy))
+    if len(argv) == 1 and not argv[0].startswith("-") and " " not in argv[0]:
+        from webhook.cli import needs
+
+        return needs.run(args, argv[0], facts)
+    if args.context or args.users > 1 or args.nodes:
+        raise edge.UnusableError(
+            "--context, --users and --nodes belong to `podfit plan MODEL`; a command line says --max-model-len itself"
+        )
+    report = judged_as(argv, args.vllm_version, facts, edge.policy(args.policy))
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         raise edge.UnusableError(f"{' '.join(argv[:4])} …: {problem}", 3 if report.errors else 2)
@@ -111,6 +146,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _count(text: str) -> int:
+    """A whole number above 0, as vLLM reads `--max-model-len`: 16384, 16k (16,000) or 16K (16,384)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", text)
+    factor = {"": 1, "k": 10**3, "K": 1 << 10, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}
+    number = round(float(match[1]) * factor[match[2]]) if match else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0, such as 16384 or 16k")
+    return number
+
+
 def _model_config(path: Path) -> GivenModel:
     """The config.json at `path`, with the safetensors index beside it where there is one."""
     beside = path.with_name(given.INDEX)
@@ -136,7 +181,7 @@ def _sweep(engine: Engine, drawn: str | None) -> list[sweep.Row]:
     return rows
 
 
-def _report(argv: list[str], version: str | None, facts: Facts, policy: Policy) -> Report:
+def judged_as(argv: list[str], version: str | None, facts: Facts, policy: Policy) -> Report:
     """The command line judged as the only container of a Pod."""
     known = release.parse(version) if version else None
     container: dict[str, Any] = {
@@ -184,7 +229,7 @@ def _line(line: str, policy: Policy) -> dict[str, Any]:
 def answer(case: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
     """One object of a batch, answered."""
     try:
-        report = _report(_argv(case), _version(case), _facts(case), policy)
+        report = judged_as(_argv(case), _version(case), _facts(case), policy)
     except edge.UnusableError as error:
         return {"id": case.get("id"), "error": error.lines[0]}
     if not report.results:
@@ -195,7 +240,7 @@ def answer(case: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
 
 def engine_of(case: Mapping[str, Any], policy: Policy) -> Engine | None:
     """What is known of the engine of one object of a batch; None where its command line starts none."""
-    report = _report(_argv(case), _version(case), _facts(case), policy)
+    report = judged_as(_argv(case), _version(case), _facts(case), policy)
     return report.results[0].engine if report.results else None
 
 

@@ -212,8 +212,21 @@ def _with_numbers(draft: Object, read: Engine) -> Object:
         "timeoutSeconds": 5,
         "failureThreshold": 6,
     }
+    pod["tolerations"] += [_toleration(taint) for taint in _repelling(read)]
     spec["progressDeadlineSeconds"] = math.ceil(2 * startup.high / 300) * 300
     return draft
+
+
+def _repelling(read: Engine) -> tuple[Mapping[str, Any], ...]:
+    """The taints of a node that would do but for them, where no other node does."""
+    placement = read.placement
+    if placement is None or placement.candidates or not placement.repelled:
+        return ()
+    return placement.repelled[0]
+
+
+def _toleration(taint: Mapping[str, Any]) -> Object:
+    return {"key": str(taint.get("key")), "operator": "Exists", "effect": str(taint.get("effect"))}
 
 
 # ── Beside it ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -279,7 +292,7 @@ def _head(read: Engine, made: list[Object]) -> Iterator[str]:
         )
     if plan.host:
         needed = _memory.need(plan.host)
-        yield f"host memory: about {human(needed.likely)}, up to {human(needed.high)}; the limit holds the page cache too"
+        yield f"host memory: about {human(needed.likely)}, up to {human(needed.high)}; the limit holds page cache too"
     if plan.startup:
         yield (
             f"start-up: about {plan.startup.likely:.0f} s, up to {plan.startup.high:.0f} s; the startup probe waits "

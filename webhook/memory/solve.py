@@ -344,31 +344,44 @@ OLDER = ("awq", "gptq")
 """Formats with kernels for Turing (7.5) too."""
 
 
-def _is_capable(search: Search, copy: Model, scheme: quantisation.Scheme) -> bool:
+def copies(model: Model, gpus: Sequence[Gpu]) -> Iterator[Model]:
+    """Quantised copies of the model from the catalogue that these GPUs serve well, those with the most bits first and
+    slow formats last."""
+    capability = min((gpu.compute_capability or (0, 0) for gpu in gpus), default=(0, 0))
+    rated: list[tuple[bool, float, Model]] = []
+    for copy in () if model.quantization_config else quantised_copies(model):
+        scheme = quantisation.scheme(copy, None)
+        if scheme and _is_capable(capability, copy, scheme):
+            rated.append((scheme.name == "bitsandbytes", -scheme.bytes, copy))
+    yield from (copy for _, _, copy in sorted(rated, key=lambda one: one[:2]))
+
+
+def _is_capable(capability: tuple[int, int], copy: Model, scheme: quantisation.Scheme) -> bool:
     method = str((copy.quantization_config or {}).get("quant_method"))
     least = (7, 5) if method in OLDER and scheme.name == "INT4" else CAPABLE.get(scheme.name, (99, 0))
-    return _least_capability(search) >= least
+    return capability >= least
 
 
 def _checkpoint(search: Search) -> Iterator[Alternative]:
     """A quantised copy of the model from the catalogue, with as many bits as fit; else one that the user must find."""
     if search.model.quantization_config or search.args.given.get("quantization"):
         return
-    rated: list[tuple[bool, float, Model]] = []
-    for copy in quantised_copies(search.model):
-        scheme = quantisation.scheme(copy, None)
-        cut = division.blocks(search.args, copy)
-        if scheme and _is_capable(search, copy, scheme) and (cut is None or cut.hold(search.cut.tp)):
-            rated.append((scheme.name == "bitsandbytes", scheme.bytes, copy))
+    known = [
+        copy
+        for copy in copies(search.model, search.accelerator.gpus)
+        if (cut := division.blocks(search.args, copy)) is None or cut.hold(search.cut.tp)
+    ]
     tried: set[float] = set()
-    for slow, bytes_, copy in sorted(rated, key=lambda one: (one[0], -one[1])):
-        if round(bytes_, 1) in tried:
+    for copy in known:
+        scheme = quantisation.scheme(copy, None)
+        if scheme is None or round(scheme.bytes, 1) in tried:
             continue
-        tried.add(round(bytes_, 1))
+        tried.add(round(scheme.bytes, 1))
         if search.fits({}, model=copy):
-            yield Alternative(f"{OTHER} {copy.id}", {"model": copy.id}, loss=1 - bytes_ / 2 + slow, changes_output=True)
+            loss = 1 - scheme.bytes / 2 + (scheme.name == "bitsandbytes")
+            yield Alternative(f"{OTHER} {copy.id}", {"model": copy.id}, loss=loss, changes_output=True)
             return
-    if not rated and _least_capability(search) >= (8, 0):
+    if not known and _least_capability(search) >= (8, 0):
         if search.fits({"quantization": "fp8"}):
             changes = {"quantization": "fp8"}
             yield Alternative(f"{OTHER} --quantization fp8", changes, loss=0.5, changes_output=True)

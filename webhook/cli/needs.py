@@ -1,0 +1,176 @@
+"""`podfit plan MODEL --context N --users N`: what does it take, and the manifest for it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from webhook import generate, gpu, snapshot
+from webhook.cli import edge, kubectl
+from webhook.cli.plan import judged_as
+from webhook.engine import SHM, Engine
+from webhook.facts import Facts
+from webhook.generate.workload import slug
+from webhook.gpu import Accelerator
+from webhook.lint import lint
+from webhook.memory import needs
+from webhook.memory.generations import GENERATIONS
+from webhook.memory.needs import Offer, Stock
+from webhook.model import longest_max_model_len
+from webhook.policy import Policy
+from webhook.report import needs as as_needs
+from webhook.report.needs import Asked, Way
+from webhook.workload import JSON
+
+
+def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
+    """Prints the ways to serve them, best first, or the best one as a manifest; 0 also where there is none."""
+    policy = edge.policy(args.policy)
+    version = args.vllm_version or str(GENERATIONS[-1])
+    facts, having, notes = _having(args, facts)
+    given = [
+        word
+        for flag in ("dtype", "quantization", "kv_cache_dtype")
+        if (value := getattr(args, flag))
+        for word in (f"--{flag.replace('_', '-')}", value)
+    ]
+    base = _engine(model, given, version, facts, policy)
+    if base.model is None:
+        raise edge.UnusableError(
+            f"model {model!r} is not known: --model-config FILE gives its config.json; "
+            f"`podfit models show {model}` says what is known"
+        )
+    longest = longest_max_model_len(base.model.value, base.release)
+    context = args.context or longest
+    if context is None:
+        raise edge.UnusableError(f"how long {model}'s context is, is not known: --context TOKENS says it")
+    if longest and context > longest:
+        raise edge.UnusableError(f"--context {context}: the model's own limit is {longest:,} tokens")
+    asked = Asked(base.model.value, context, args.users, version)
+    found = needs.offers(
+        base.args, base.model.value, context=context, users=args.users, having=having,
+        gpus=facts.gpu.count if facts.gpu else None, env=base.command.env,
+    )  # fmt: skip
+    ways = [_way(one, model, given, args, version, facts, policy) for one in found]
+    ways.sort(key=lambda one: one.refused is not None)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    if args.output:
+        return _write(args.output, ways, asked)
+    if args.format == "json":
+        print(json.dumps(as_needs.tree(asked, ways), indent=1, default=str))
+    else:
+        print(as_needs.table(asked, ways, looked=[one.product for one in having]), end="")
+    return 0
+
+
+def _write(output: str, ways: Sequence[Way], asked: Asked) -> int:
+    best = next((one for one in ways if one.refused is None), None)
+    if best is None:
+        raise edge.UnusableError(
+            f"-o {output}: nothing that was tried holds {asked.users} × {asked.context:,} tokens of {asked.model.id}; "
+            "try a shorter --context, or other GPUs with --gpu NAME"
+        )
+    try:
+        print(generate.render(output, best.engine), end="")
+    except ValueError as error:
+        raise edge.UnusableError(f"-o {output}: {error}") from error
+    return 0
+
+
+def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Stock], list[str]]:
+    """What there is to choose from: the GPU named, a cluster's, or what clusters usually have."""
+    if facts.gpu is not None:
+        if args.nodes:
+            raise edge.UnusableError("--gpu or --nodes, not both: the one names a GPU, the other lets podfit choose")
+        labels = [label for one in facts.gpu.gpus for label in one.labels[:1]]
+        if not labels:
+            raise edge.UnusableError(f"--gpu {args.gpu}: no node label is known for it; name an NVIDIA GPU")
+        return facts, [Stock(label) for label in dict.fromkeys(labels)], []
+    if not args.nodes:
+        return facts, needs.CATALOGUE, []
+    seen = _nodes(args.nodes)
+    nodes = seen.nodes or ()
+    having = needs.stocks(nodes)
+    if not having:
+        raise edge.UnusableError(
+            f"--nodes {args.nodes}: none of {len(nodes)} nodes has both nvidia.com/gpu to allot and the label "
+            "nvidia.com/gpu.product (GPU feature discovery sets it); --gpu NAME plans without them",
+            3,
+        )
+    unnamed = sum(bool(node.allocatable.get(needs.RESOURCE)) for node in nodes) - sum(one.nodes or 0 for one in having)
+    notes = (
+        [f"{unnamed} nodes have GPUs that no label nvidia.com/gpu.product names, or parts of GPUs"] if unnamed else []
+    )
+    return replace(facts, cluster=seen), having, notes
+
+
+def _nodes(name: str) -> snapshot.Snapshot:
+    """The nodes of a file, of standard input, or of the cluster that kubectl speaks to."""
+    if name == "cluster":
+        from webhook import manifest
+
+        whom = argparse.Namespace(context=None, namespace=None)
+        manifests = manifest.read(kubectl.run(whom, "get", "nodes", "-o", "json"), "kubectl get nodes")
+    else:
+        manifests = edge.read_manifests(name)
+    if manifests.errors:
+        raise edge.UnusableError([str(error) for error in manifests.errors], 3)
+    seen = snapshot.of(document.object for document in manifests.documents)
+    if seen.nodes is None:
+        raise edge.UnusableError(
+            f"--nodes {name}: no Node with a status in it; write it with kubectl get nodes -o yaml", 3
+        )
+    return seen
+
+
+def _engine(model: str, given: Sequence[str], version: str, facts: Facts, policy: Policy) -> Engine:
+    """The model served with nothing but what is given."""
+    report = judged_as(["vllm", "serve", model, *given], version, replace(facts, cluster=None), policy)
+    if not report.results:
+        raise edge.UnusableError(f"{model}: {report.errors[0].error if report.errors else 'not a model'}")
+    engine = report.results[0].engine
+    if engine.args.errors:
+        raise edge.UnusableError(engine.args.errors[0].message)
+    return engine
+
+
+def _way(
+    offer: Offer,
+    model: str,
+    given: Sequence[str],
+    args: argparse.Namespace,
+    version: str,
+    facts: Facts,
+    policy: Policy,
+) -> Way:
+    """The offer as a command line, judged: a finding speaks of what memory does not tell (a dtype, a format)."""
+    served = str(offer.changes.get("model") or model)
+    words = [served, *given, "--max-model-len", str(args.context or offer.ledger.max_model_len)]
+    words += ["--max-num-seqs", str(-(-args.users // offer.replicas))]
+    words += ["--tensor-parallel-size", str(offer.gpus)] if offer.gpus > 1 else []
+    words += ["--kv-cache-dtype", str(offer.changes["kv_cache_dtype"])] if "kv_cache_dtype" in offer.changes else []
+    where = gpu.by_name(offer.stock.product)
+    known = replace(facts, gpu=Accelerator(where, offer.gpus))
+    container = {
+        "name": "vllm",
+        "image": f"vllm/vllm-openai:v{version}",
+        "command": ["vllm", "serve"],
+        "args": words,
+        "resources": {"limits": {"nvidia.com/gpu": str(offer.gpus)}},
+        "volumeMounts": [{"name": "dshm", "mountPath": SHM}],
+    }
+    volumes = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
+    obj: JSON = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": slug(served), **({"namespace": args.namespace} if args.namespace else {})},
+        "spec": {"replicas": offer.replicas, "template": {"spec": {"containers": [container], "volumes": volumes}}},
+    }
+    (result,) = lint(obj, policy, known, where="check").results
+    told = (one for one in result.findings if one.mode in ("deny", "warn") and one.threatens == "start")
+    denied = next((one for one in told if one.plane != "cluster"), None)  # the manifest tolerates its nodes' taints
+    return Way(offer, tuple(words), result.engine, f"{denied.rule}: {denied.finding.message}" if denied else None)
