@@ -41,6 +41,10 @@ _WRAPPED = re.compile(
     | (?:stdout|stderr)\s+[FP]\s+                                               # a container runtime's file (CRI)
     | \[pod/[^\]\s]+\]\s+                                                       # kubectl logs --prefix
     | [\w.-]+\s+\|\s                                                            # docker compose
+    | [A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d\s[\w.-]+\s[\w./@-]+\[\d+\]:\s        # syslog, journalctl
+    | -\s(?:DEBUG|INFO|WARNING|ERROR)\s-\s\[[\w.-]+\]\s                          # a launcher around the container
+    | \[(?:Trace|Debug|Info|Warning|Error)\]\s\([\w -]+\)\s                      # one around the process
+    | \{\w+="[^{}]*"\}\s+                                                       # logcli: the stream's labels
     )""",
     re.VERBOSE,
 )
@@ -62,8 +66,10 @@ _LEVELS: dict[str, Level] = {
     "error": "error", "err": "error", "critical": "error", "fatal": "error", "exception": "error", "e": "error",
     "f": "error", "emergency": "error", "alert": "error", "panic": "error",
 }  # fmt: skip
-_MESSAGE_KEYS = ("message", "msg", "log", "textPayload", "text", "event", "body", "MESSAGE")
+_MESSAGE_KEYS = ("message", "msg", "log", "textPayload", "text", "event", "body", "stringValue", "MESSAGE")
 _LEVEL_KEYS = ("levelname", "level", "severity", "lvl", "log.level", "loglevel")
+_LOGGER_KEYS = {"levelname", "logger", "logger_name", "name", "funcName", "module", "filename", "lineno", "processName"}
+"""Keys of a record that the program's own logger wrote."""
 _TRACE_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "traceback", "stack_info", "error")
 
 
@@ -78,17 +84,21 @@ def read(text: str) -> list[Line]:
 
 def _read(number: int, raw: str) -> Iterator[Line]:
     raw = _COLOUR.sub("", raw)
-    unwrapped = raw
-    while match := _WRAPPED.match(unwrapped):
-        unwrapped = unwrapped[match.end() :]
+    unwrapped = _unwrapped(raw)
     if unwrapped.startswith("{") and (record := _json(unwrapped)) is not None:
         level = _record_level(record)
         for text in _record_texts(record):
             for part in text.replace("\r", "").split("\n"):
                 if part.strip():
-                    yield _plain(number, raw, _COLOUR.sub("", part), level)
+                    yield _plain(number, raw, _unwrapped(_COLOUR.sub("", part)), level)
         return
     yield _plain(number, raw, unwrapped, None)
+
+
+def _unwrapped(text: str) -> str:
+    while match := _WRAPPED.match(text):
+        text = text[match.end() :]
+    return text
 
 
 def _plain(number: int, raw: str, text: str, outer: Level | None) -> Line:
@@ -131,6 +141,12 @@ def _json(text: str) -> Mapping[str, Any] | None:
 
 
 def _record_level(record: Mapping[str, Any]) -> Level | None:
+    """A collector calls a whole stream information: that says nothing of a traceback in it."""
+    level = _said_level(record)
+    return level if level in ("error", "warning") or not _LOGGER_KEYS.isdisjoint(record) else None
+
+
+def _said_level(record: Mapping[str, Any]) -> Level | None:
     for key in _LEVEL_KEYS:
         value = record.get(key)
         if isinstance(value, str):

@@ -128,7 +128,7 @@ def sightings(words: Iterable[Word]) -> list[Sighting]:
     """The causes that the words name."""
     found = []
     for word in words:
-        text = word.reason if word.log else word.text
+        text = Word(word.reason, "", (), word.exit_code).text if word.log else word.text
         match = next(matching("status", text), None)
         if match is not None:
             found.append(Sighting(match.cause, match.signature, word.evidence, word.line))

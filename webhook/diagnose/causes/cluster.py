@@ -100,7 +100,7 @@ CAUSES = (
                 r"unsupported display driver / cuda driver combination|PTX was compiled with an unsupported toolchain|"
                 r"forward compatibility was attempted on non supported HW|unsatisfied condition: cuda|"
                 r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|"
-                r"Failed to initialize NVML: Driver/library version mismatch",
+                r"Failed to initialize NVML: Driver/library version mismatch|NVMLError_LibRmVersionMismatch",
                 "PyTorch torch/cuda/__init__.py; CUDA runtime API; nvidia-container-cli",
             ),
             Signature(
@@ -156,8 +156,8 @@ CAUSES = (
             ),
             Signature(
                 r"UnexpectedAdmissionError|Allocate failed due to|^OutOf|TopologyAffinityError|"
-                r"didn't have enough resource",
-                "kubelet pkg/kubelet/cm/devicemanager",
+                r"didn't have enough resource|^FailedPrepareDynamicResources: ",
+                "kubelet pkg/kubelet/cm/devicemanager, pkg/kubelet/cm/dra",
                 channel="event",
             ),
         ),

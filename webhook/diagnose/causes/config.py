@@ -41,8 +41,9 @@ CAUSES = (
             ),
             Signature(
                 r"Unknown (?:quantization method|tokenizer mode|dtype|load format|RoPE scaling type)|"
-                r"invalid (?:tool call|reasoning) parser|Invalid value '[^']*' for VLLM_|Invalid attention backend",
-                "vLLM config/, entrypoints/openai/cli_args.py, envs.py",
+                r"invalid (?:tool call|reasoning) parser|Invalid value '[^']*' for VLLM_|Invalid attention backend|"
+                r"GPU memory utilization must be less than|Config file must be of a yaml",
+                "vLLM config/, entrypoints/openai/cli_args.py, envs.py, utils/argparse_utils.py",
                 "0.5–0.33",
                 rules=("invalid-flag-value",),
             ),
@@ -51,8 +52,9 @@ CAUSES = (
                 r"max_num_batched_tokens \(\d+\) (?:is smaller than max_model_len|"
                 r"must be greater than or equal to max_num_seqs)|Chunked MM input disabled but|"
                 r"Error: --[\w-]+ requires|can only be set with --|(?:Cannot use|Please (?:increase|decrease|set|"
-                r"disable)) .{0,60}--[a-z]",
-                "vLLM config/, v1/core/encoder_cache_manager.py",
+                r"disable)) .{0,60}--[a-z]|LoRA rank \d+ is greater than max_lora_rank|"
+                r"Pipeline parallelism is not supported|must be divisible by pipeline parallel size",
+                "vLLM config/, v1/core/encoder_cache_manager.py, lora/peft_helper.py",
                 "0.5–0.33",
                 rules=("conflicting-flags",),
             ),
@@ -68,6 +70,21 @@ CAUSES = (
                 "0.8–0.33",
                 weak=True,
                 rules=("invalid-flag-value", "conflicting-flags"),
+            ),
+            Signature(
+                r"^(?:[\w.]+\.)?(?:Value|NotImplemented|Assertion|Type|Key)Error: .*(?<![\w-])--[a-z][a-z]",
+                "vLLM config/, engine/arg_utils.py: the message names the option",
+                "0.4–0.33",
+                weak=True,
+                rules=("conflicting-flags", "invalid-flag-value"),
+            ),
+            Signature(
+                r"^(?:[\w.]+\.)?(?:Value|NotImplemented|Assertion|Type|Key)Error: ",
+                "vLLM, inside of the frames that read the command line",
+                "0.4–0.33",
+                weak=True,
+                within=r"vllm/(?:config(?:/\w+)?|engine/arg_utils|entrypoints/\S*cli_args)\.py",
+                rules=("conflicting-flags", "invalid-flag-value"),
             ),
         ),
         ("unknown-flag", "removed-flag", "invalid-flag-value", "conflicting-flags", "argument-string-not-split"),
@@ -123,6 +140,13 @@ CAUSES = (
                 "0.5–0.10",
             ),
             Signature(r"invalid device ordinal", "CUDA runtime API, cudaErrorInvalidDevice"),
+            Signature(
+                r"Ray does not allocate any GPUs on the driver node|You don't have enough GPUs available in a current|"
+                r"local[_ ]rank \d+ is out of (?:bounds|range)|exceeds the number of visible \w+ devices|"
+                r"--device-ids (?:index \d+ is out of range|provides \d+ devices)",
+                "vLLM executor/ray_utils.py, v1/worker/gpu_worker.py, v1/worker/xpu_worker.py, engine/arg_utils.py",
+                "0.5–0.33",
+            ),
         ),
         ("gpu-count-mismatch",),
     ),

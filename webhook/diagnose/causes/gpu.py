@@ -47,7 +47,18 @@ CAUSES = (
                 "vLLM v1/worker/gpu_model_runner.py load_model",
                 "0.14–0.33",
             ),
-            Signature(r"RESOURCE_EXHAUSTED: .*\b(?:hbm|HBM)\b|Ran out of memory in memory space hbm", "XLA, on TPUs"),
+            Signature(
+                r"RESOURCE_EXHAUSTED: .*(?:hbm|HBM|device buffer)|Ran out of memory in memory space hbm|"
+                r"too large for the current device's HBM memory",
+                "XLA, on TPUs; vLLM v1/worker/tpu_model_runner.py",
+            ),
+            Signature(r"(?:UR_RESULT_ERROR|CL|ZE_RESULT_ERROR)_OUT_OF_DEVICE_MEMORY", "Intel's Level Zero and OpenCL"),
+            Signature(
+                r"may be caused by insufficient memory to allocate|might be due to insufficient GPU memory|"
+                r"higher than the total available device memory",
+                "vLLM model_executor/layers/linear.py, attention/layer.py, worker/openvino_worker.py",
+                "0.6–0.33",
+            ),
         ),
         ("gpu-memory-exceeded", "gpu-memory-utilization-too-high", "kv-cache-too-small"),
     ),
@@ -130,6 +141,11 @@ CAUSES = (
                 r"Error in memory profiling\. Initial (?:free|used) memory",
                 "vLLM worker/worker.py, v1/worker/gpu_worker.py",
                 "0.5–0.33",
+            ),
+            Signature(
+                r"Externally held weights on device .* exceed the desired GPU memory",
+                "vLLM v1/worker/utils.py",
+                "0.33",
             ),
         ),
         ("gpu-memory-utilization-too-high",),

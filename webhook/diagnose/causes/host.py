@@ -111,6 +111,11 @@ CAUSES = (
                 "vLLM v1/worker/cpu_worker.py",
                 "0.24–0.33",
             ),
+            Signature(
+                r"The worker already uses \S+ GiB \(model weights and runtime\), more than the \S+ GiB of CPU memory",
+                "vLLM v1/worker/cpu_worker.py",
+                "0.33",
+            ),
             Signature(r"pinned host pool needs ~.* RAM is available", "vLLM v1/hisparse/runtime.py", "0.33"),
         ),
         ("memory-limit-too-low", "offload-exceeds-limit"),

@@ -59,7 +59,7 @@ CAUSES = (
             Signature(
                 r"NoCredentialsError|Unable to locate credentials|NoSuchBucket|An error occurred \((?:403|404|"
                 r"AccessDenied|NoSuchKey|InvalidAccessKeyId)\)|DefaultCredentialsError|Could not find any files in s3|"
-                r"AccessDenied\b.*(?:s3|bucket)",
+                r"AccessDenied\b.*(?:s3|bucket)|(?:EndpointConnection|ConnectTimeout|ReadTimeout)Error: .*endpoint URL",
                 "botocore, google-auth, Run:ai model streamer",
             ),
             Signature(

@@ -77,7 +77,12 @@ CAUSES = (
                 channel="event",
             ),
             Signature(_IN_USE, "kube-scheduler VolumeRestrictions", channel="status"),
-            Signature(r"Multi-Attach error", "Events as others print them", weak=True, any_level=True),
+            Signature(
+                r"Multi-Attach error|ReadWriteOncePod access mode",
+                "Events as others print them",
+                weak=True,
+                any_level=True,
+            ),
         ),
         ("read-write-once-with-replicas",),
     ),
