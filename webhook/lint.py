@@ -13,7 +13,7 @@ from webhook.engine import Engine
 from webhook.facts import Assumed, Fact, Facts
 from webhook.patch import Edit, fits
 from webhook.policy import Policy, Setting, Subject, Terms
-from webhook.rule import FACTS, Finding, Mode, Place, Rule
+from webhook.rule import FACTS, IGNORE, Finding, Mode, Place, Rule
 from webhook.workload import JSON, Workload
 
 
@@ -226,12 +226,12 @@ def _judge(found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Plac
         applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
         if mode == "deny" and mutated and terms.trust_mutation:
             mode, why = "warn", "the mutating webhook repairs it"
-        hidden = found.once(_secrets)
+        hidden = found.once(secrets)
         why = secret.masked(why, hidden) if why else None
         yield Judged(rule.id(), rule.plane, rule.threatens, mode, why, _masked(finding, hidden), applies)
 
 
-def _secrets(found: Engine) -> frozenset[str]:
+def secrets(found: Engine) -> frozenset[str]:
     """The keys and tokens in a container's command and variables."""
     env = [one for one in _listed(found.field("env")) if isinstance(one, Mapping)]
     pairs = [(str(one.get("name")), str(one.get("value"))) for one in env]
@@ -304,10 +304,6 @@ def _ratchet(judged: Judged, found: Engine, before: frozenset[tuple[str, ...]]) 
     if judged.mode != "deny" or not _keys(judged, found) & before:
         return judged
     return replace(judged, mode="warn", why_softened="the object had this before the update")
-
-
-IGNORE = "podfit.dev/ignore."
-"""An author's annotation: this and a rule's id, with the reason as its value."""
 
 
 def _exempt(judged: Judged, found: Engine, terms: Terms, subject: Subject, now: datetime | None) -> Judged:

@@ -33,6 +33,10 @@ FACTS: dict[str, tuple[str, ...]] = {
 """What a rule may need of an engine → the facts that it is made of."""
 
 
+IGNORE = "podfit.dev/ignore."
+"""An author's annotation: this and a rule's id, with the reason as its value (`webhook.lint`)."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something wrong at one place of the object, as a rule yields it."""

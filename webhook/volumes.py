@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from webhook.args import EngineArgs
+from webhook.model import by_id
 from webhook.path import FieldPath
 from webhook.release import is_official
 from webhook.workload import JSON, Container, Workload
@@ -106,12 +108,31 @@ def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
     return posixpath.join(cache, "huggingface", "hub") if cache else f"{HUB}/hub"
 
 
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_FOLDERS = ("models", "model", "data", "weights")
+"""Directories of people's own images, rather than organisations of a hub."""
+
+
 def is_hub_id(name: str | None) -> bool:
-    """`org/name`: what vLLM downloads from a hub, unlike a path or a URI."""
-    return bool(name) and "://" not in str(name) and not str(name).startswith(("/", ".", "~")) and "$" not in str(name)
+    """A model that the catalogue knows, or `org/name`: what vLLM downloads from a hub, unlike a path or a URI."""
+    known = name is not None and by_id(name) is not None
+    return known or bool(name and _HUB_ID.fullmatch(name) and name.partition("/")[0] not in _FOLDERS)
 
 
-_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+MODELSCOPE = "VLLM_USE_MODELSCOPE"
+
+
+def offline(env: Mapping[str, str]) -> bool:
+    """No hub is asked: the first of the two variables that says something says so (huggingface_hub constants.py
+    `HF_HUB_OFFLINE`, `_is_true`)."""
+    said = next((value for name in OFFLINE if (value := env.get(name))), "")
+    return said.lower() in ("1", "on", "yes", "true")
+
+
+def modelscope(env: Mapping[str, str]) -> bool:
+    """ModelScope is asked instead of Hugging Face (vLLM 0.33 envs.py)."""
+    return env.get(MODELSCOPE, "").lower() == "true"
 
 
 def files(
@@ -124,7 +145,7 @@ def files(
     a volume that outlives the Pod.
     """
     mounted = mounts(workload, container)
-    if not is_hub_id(args.model) or any(env.get(name, "0").lower() in ("1", "true", "yes", "on") for name in _OFFLINE):
+    if not is_hub_id(args.model) or offline(env):
         there = holding(mounted, args.model) if args.model and args.model.startswith("/") else None
         return Files(False if args.model else None, in_memory=there is not None and there.memory, rate=rate)
     mount = holding(mounted, download_directory(args, env))

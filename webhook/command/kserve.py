@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from webhook.command.expand import Environment
 from webhook.command.word import Piece, Value, known, literal, mystery, text_of
 from webhook.path import FieldPath
+from webhook.workload.kserve import hub_name
 
 MOUNT = "/mnt/models"
 """Where KServe's storage initializer puts the model."""
@@ -35,14 +36,14 @@ def additional(env: Environment) -> list[Value]:
 def substitute(words: Sequence[Value], uri: str | None) -> list[Value]:
     """`/mnt/models` → the Hugging Face id that KServe downloads to it (`hf://OWNER/MODEL[:REVISION]`); other stores
     stay a path."""
-    if uri is None or not uri.startswith("hf://"):
+    model = hub_name(uri)
+    if model is None:
         return list(words)
-    model = uri.removeprefix("hf://").strip("/").partition(":")[0]
     replaced = []
     for word in words:
         text = known(word) or ""
         flag = "--model=" if text.startswith("--model=") else ""
-        same = text.removeprefix(flag).rstrip("/") == MOUNT and bool(model)
+        same = text.removeprefix(flag).rstrip("/") == MOUNT
         replaced.append(literal(flag + model, word[0].path) if same else word)
     return replaced
 

@@ -12,10 +12,11 @@ from webhook.facts import Counted, Fact, Facts, GivenModel
 from webhook.model.catalogue import aliases_of, by_id, nearest, source
 from webhook.model.config import flat, from_config
 from webhook.model.copies import quantised_copies
-from webhook.model.given import key
+from webhook.model.given import NAMES, key
 from webhook.model.length import derived_max_model_len, longest_max_model_len
 from webhook.model.name import last_part, named, shape, size_of, tells_quantisation
 from webhook.model.shape import Model
+from webhook.workload.kserve import hub_name
 
 if TYPE_CHECKING:
     from webhook.args import EngineArgs
@@ -26,7 +27,7 @@ __all__ = [
     "given_model", "longest_max_model_len", "named", "nearest", "quantised_copies", "recognise", "source",
 ]  # fmt: skip
 
-ANNOTATION = "podfit.dev/model"
+ANNOTATION = NAMES
 """On a workload or its Pod: the id of a published model of the same shape."""
 
 MOUNTS = re.compile(
@@ -121,8 +122,8 @@ def _named(name: str, facts: Facts) -> Fact[Model] | None:
 
 def _hub_id(uri: str) -> str | None:
     """The id in KServe's `hf://ORG/NAME[:REVISION]`."""
-    found = re.fullmatch(r"(?:hf|huggingface)://([\w.-]+/[\w.-]+?)(?::[\w.-]+)?/?", uri.strip())
-    return found[1] if found else None
+    found = hub_name(re.sub("^huggingface://", "hf://", uri.strip()))
+    return found if found and re.fullmatch(r"[\w.-]+/[\w.-]+", found) else None
 
 
 def _elsewhere(name: str) -> bool:

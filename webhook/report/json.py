@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from json import dumps
 from typing import Any
 
-from webhook.lint import Judged, Report, Result
+from webhook import secret
+from webhook.lint import Judged, Report, Result, secrets
 from webhook.patch import json_patch
 from webhook.report import plan
 from webhook.report.checked import Checked
 
 
-def render(checked: Checked) -> str:
-    """Everything that `podfit check` found."""
+def render(checked: Checked, *, show_secrets: bool = False) -> str:
+    """Everything that `podfit check` found. Stars stand for keys and tokens, in arguments and patches too, unless
+    `show_secrets`: a report is kept and passed on. `masked` says where, for such a patch is not to be applied."""
     results = []
     for one in checked.containers:
         tree = result(one.file, one.report, one.result)
@@ -25,9 +28,22 @@ def render(checked: Checked) -> str:
                 {"by": item.accepted.by, "reason": item.accepted.reason} if item and item.accepted else None
             )
         tree["denied"] = one.state == "denied"
-        results.append(tree)
+        hidden = frozenset() if show_secrets else one.result.engine.once(secrets)
+        shown_tree = tree if show_secrets else _masked(tree, hidden)
+        results.append({**shown_tree, "masked": shown_tree != tree})
     errors = [{"file": one.file, "message": str(one)} for one in checked.problems]
     return dumps({"results": results, "errors": errors}, indent=1, default=str) + "\n"
+
+
+def _masked(value: Any, hidden: frozenset[str]) -> Any:
+    """The same tree with stars in its strings; keys of objects are names."""
+    if isinstance(value, str):
+        return secret.masked(value, hidden)
+    if isinstance(value, Mapping):
+        return {name: _masked(one, hidden) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(one, hidden) for one in value]
+    return value
 
 
 def result(file: str, report: Report, one: Result) -> dict[str, Any]:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from webhook.companions import describe
 from webhook.engine import Engine
-from webhook.model import by_id
 from webhook.path import FieldPath, mapping
 from webhook.release import is_official
-from webhook.volumes import Mount, download_directory, holding
+from webhook.volumes import Mount, download_directory, holding, is_hub_id, modelscope, offline
 from webhook.workload import JSON
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _READ_FROM_FILES = (None, "auto", "safetensors", "pt", "hf", "npcache", "mistral", "bitsandbytes", "gguf",
                     "fastsafetensors", "instanttensor")  # fmt: skip
 """Load formats for which vLLM downloads whole files first; the others stream, or read nothing."""
-_ELSEWHERE = ("VLLM_USE_MODELSCOPE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-"""Variables that take the files from somewhere else than the hub, or from a copy that is there."""
 _VARIABLES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME")
 PERSISTENT = ("claim", "template", "hostPath", "other")
 """Volumes whose files outlive the Pod, or may."""
@@ -78,22 +73,16 @@ def find(engine: Engine) -> Cache | None:
         return None
     if model.startswith("/"):
         return Cache(model, "--model", False, _over(engine, posixpath.normpath(model)))
-    if engine.workload.model_uri or engine.command.entry == "worker" or not _is_hub_id(model):
+    if engine.workload.model_uri or engine.command.entry == "worker" or not is_hub_id(model):
         return None
     env = engine.command.env
-    if any(str(env.get(name, "")).lower() in ("1", "true", "yes", "on") for name in _ELSEWHERE):
-        return None
+    if offline(env) or modelscope(env):
+        return None  # from a copy that is there, or from somewhere else
     place = _directory(engine)
     if place is None:
         return None
     directory, said_by = place
     return Cache(directory, said_by, True, _over(engine, directory), sure=not _may_be_elsewhere(engine))
-
-
-def _is_hub_id(model: str) -> bool:
-    return by_id(model) is not None or (
-        _HUB_ID.fullmatch(model) is not None and model.partition("/")[0] not in ("models", "model", "data", "weights")
-    )
 
 
 def _directory(engine: Engine) -> tuple[str, str] | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
+from webhook.volumes import MODELSCOPE, OFFLINE, modelscope, offline
 
 
 class GatedModelWithoutToken(Rule):
@@ -45,8 +46,8 @@ class GatedModelWithoutToken(Rule):
 
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """huggingface_hub utils/_auth.py; HF_TOKEN_PATH and a login's file count too."""
-ELSEWHERE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "HF_TOKEN_PATH")
-"""Variables with which the hub, or nothing, is asked."""
+ELSEWHERE = ("HF_ENDPOINT", "HF_TOKEN_PATH")
+"""Variables with which another hub is asked, or a token is found."""
 MENTION = re.compile(r"hf[_-]?token|hugging_?face[\w-]*token|(huggingface-cli|hf)\s+(auth\s+)?login", re.IGNORECASE)
 TRANSIENT = ("emptyDir", "configMap", "downwardAPI")
 """Volumes that hold no checkpoint and no token's file when the container starts."""
@@ -54,12 +55,14 @@ TRANSIENT = ("emptyDir", "configMap", "downwardAPI")
 
 def _told(engine: Engine) -> bool:
     """A token, or another place than the hub, is told somewhere, or may be where it can't be seen."""
-    if engine.field("envFrom") or engine.args.open or any(engine.command.env.get(name) for name in ELSEWHERE):
+    known, env = engine.command.env, engine.field("env")
+    if engine.field("envFrom") or engine.args.open or any(known.get(name) for name in ELSEWHERE):
         return True
-    env = engine.field("env")
+    if offline(known) or modelscope(known):
+        return True
     named = [one for one in (env if isinstance(env, list) else ()) if isinstance(one, Mapping)]
-    if any(one.get("name") in ELSEWHERE for one in named):
-        return True
+    if any(one.get("name") in (*ELSEWHERE, *OFFLINE, MODELSCOPE) and one.get("name") not in known for one in named):
+        return True  # its value is not seen
     if any(one.get("name") in TOKENS and one.get("value") == "" and not one.get("valueFrom") for one in named):
         return False
     return MENTION.search(json.dumps(engine.workload.object, default=str)) is not None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from webhook.engine import Engine
+from webhook.model import ANNOTATION
 from webhook.path import FieldPath, mapping
-from webhook.rule import Finding, Rule
+from webhook.rule import IGNORE, Finding, Rule
 
 PREFIX = "podfit.dev/"
-IGNORE = "podfit.dev/ignore."
-KNOWN = ("podfit.dev/model",)
+KNOWN = (ANNOTATION,)
 
 
 class UnknownAnnotation(Rule):
