@@ -13,7 +13,8 @@ import webhook
 PACKAGE = Path(webhook.__file__).parent
 ORDER = [
     {"path", "quantity", "data"},
-    {"patch", "secret", "selector", "snapshot"},
+    {"patch", "secret", "selector", "revisions"},
+    {"snapshot"},
     {"manifest"},
     {"workload"},
     {"command"},
@@ -22,7 +23,7 @@ ORDER = [
     {"companions"},
     {"facts"},
     {"model"},
-    {"gpu", "volumes"},
+    {"gpu", "volumes", "limits"},
     {"group"},
     {"memory"},
     {"rule"},

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Literal
 
-from webhook import engine, secret, workload
+from webhook import engine, limits, revisions, secret, workload
 from webhook.command import ALL_WORK, Budget
 from webhook.engine import Engine
 from webhook.facts import Assumed, Fact, Facts
-from webhook.patch import Edit, fits
+from webhook.patch import Edit, apply, fits, json_patch
+from webhook.path import mapping
 from webhook.policy import Policy, Setting, Subject, Terms
 from webhook.rule import FACTS, IGNORE, Finding, Mode, Place, Rule
 from webhook.workload import JSON, Workload
@@ -133,6 +135,9 @@ def lint(
     return Report(obj, results, tuple(errors), shadows)
 
 
+_NOTHING: Mapping[str, str] = {}
+
+
 @dataclass(frozen=True)
 class _Judge:
     """One object, to be judged under one or more terms."""
@@ -156,10 +161,58 @@ class _Judge:
             for one in self._findings(found, self.old or {}, terms, unheard)
             for key in _denied(one, found)
         )
+        found = self._judged(engines, terms, known, errors)
+        if spared := self._spared(found):
+            found = self._judged(engines, terms, known, [], spared)
+        return found
+
+    def _judged(
+        self,
+        engines: Iterable[Engine],
+        terms: Terms,
+        known: frozenset[tuple[str, ...]],
+        errors: list[RuleError],
+        spared: Mapping[str, str] = _NOTHING,
+    ) -> tuple[Result, ...]:
         return tuple(
-            Result(found, tuple(_ratchet(one, found, known) for one in self._findings(found, self.obj, terms, errors)))
+            Result(
+                found,
+                tuple(
+                    self._ratcheted(one, found, known) for one in self._findings(found, self.obj, terms, errors, spared)
+                ),
+            )
             for found in engines
         )
+
+    def _spared(self, found: Iterable[Result]) -> Mapping[str, str]:
+        """Rules whose repairs of resources the namespace may refuse at admission, and why: a mutation must never
+        break what was accepted without it."""
+        applied = [judged for one in found for judged in one.findings if judged.applies]
+        sized = {
+            judged.rule for judged in applied if any("resources" in edit.path.parts for edit in judged.finding.fix)
+        }
+        if self.where != "admission" or not sized:
+            return _NOTHING
+        after = apply(self.obj, json_patch(self.obj, (edit for judged in applied for edit in judged.finding.fix)))
+        why = limits.broken(self.obj, after, self.subject.namespace, self.facts.snapshot, self.policy.kinds)
+        return dict.fromkeys(sized, why) if why else _NOTHING
+
+    def _ratcheted(self, judged: Judged, found: Engine, before: frozenset[tuple[str, ...]]) -> Judged:
+        """An update is refused for what it introduces, and not where it returns to what ran before."""
+        if judged.mode != "deny" or self.old is None:
+            return judged
+        if _keys(judged, found) & before:
+            return replace(judged, mode="warn", why_softened="the object had this before the update")
+        if revision := self._revision:
+            return replace(judged, mode="warn", why_softened=f"the update returns to {revision}, which ran before")
+        return judged
+
+    @cached_property
+    def _revision(self) -> str | None:
+        """The former template that an update returns to, where it is seen."""
+        if self.old is None or _template(self.old) == _template(self.obj):
+            return None
+        return revisions.returned_to(self.obj, self.subject.namespace, self.facts.snapshot.objects)
 
     def _engines(self, assume: Assumed) -> tuple[list[Engine], list[Engine], list[RuleError]]:
         """The containers of the object and of the old one; read once where the same is assumed."""
@@ -173,10 +226,12 @@ class _Judge:
         self._read.append((assume, engines, before, problems))
         return engines, before, problems
 
-    def _findings(self, found: Engine, obj: JSON, terms: Terms, errors: list[RuleError]) -> Iterable[Judged]:
+    def _findings(
+        self, found: Engine, obj: JSON, terms: Terms, errors: list[RuleError], spared: Mapping[str, str] = _NOTHING
+    ) -> Iterable[Judged]:
         for setting in terms.settings.values():
             try:
-                judged = list(_judge(found, obj, setting, terms, self.where))
+                judged = list(_judge(found, obj, setting, terms, self.where, spared.get(setting.rule.id())))
                 yield from [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
             except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
                 errors.append(_error(setting.rule.id(), error))
@@ -205,7 +260,10 @@ def _error(rule: str, error: Exception) -> RuleError:
     return RuleError(rule, f"{type(error).__name__}: {error}")
 
 
-def _judge(found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Place) -> Iterator[Judged]:
+def _judge(
+    found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Place, spared: str | None = None
+) -> Iterator[Judged]:
+    """A rule's findings with their consequences. `spared`: why the webhook does not repair them."""
     rule = setting.rule
     if setting.mode == "ignore" or where not in rule.where or set(rule.mute_for) & found.workload.completes:
         return
@@ -214,14 +272,18 @@ def _judge(found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Plac
     for finding in rule.check(found):
         if finding.fix and not fits(obj, finding.fix):
             finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
+        if spared is not None:
+            finding = replace(finding, details=(*finding.details, f"not repaired: {spared}"))
         mode: Mode = setting.mode
         why: str | None = None
         if mode == "deny":
             mode, why = _soften(rule, finding, found, terms, where)
         elif mode == "warn" and finding.advice:
             mode = "audit"
-        mutated = bool(finding.fix) and (
-            setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain")
+        mutated = (
+            spared is None
+            and bool(finding.fix)
+            and (setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain"))
         )
         applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
         if mode == "deny" and mutated and terms.trust_mutation:
@@ -300,10 +362,8 @@ def _denied(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
     return _keys(judged, found) if judged.mode == "deny" else set()
 
 
-def _ratchet(judged: Judged, found: Engine, before: frozenset[tuple[str, ...]]) -> Judged:
-    if judged.mode != "deny" or not _keys(judged, found) & before:
-        return judged
-    return replace(judged, mode="warn", why_softened="the object had this before the update")
+def _template(obj: JSON) -> object:
+    return mapping(mapping(obj.get("spec")).get("template"))
 
 
 def _exempt(judged: Judged, found: Engine, terms: Terms, subject: Subject, now: datetime | None) -> Judged:

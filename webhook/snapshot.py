@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from webhook import quantity
+from webhook import quantity, revisions
 from webhook.path import mapping
 
 JSON = Mapping[str, Any]
@@ -40,6 +40,9 @@ class Kind:
     """Only objects with this label."""
     own_namespace: bool = False
     """Only those in podfit's own namespace: reading every ConfigMap of a cluster is more than anybody should grant."""
+    aside: bool = False
+    """What changes in it softens a refusal at most, and refusals that it softens are not remembered: the snapshot's
+    version stays, so that a roll-out somewhere does not make everything be computed anew."""
 
     def path(self, version: str, namespace: str = "") -> str:
         """Where the API server lists it."""
@@ -184,6 +187,18 @@ def _storage_class(obj: JSON) -> JSON:
     return {word: obj[word] for word in words if word in obj}
 
 
+def _limit_range(obj: JSON) -> JSON:
+    return {"limits": mapping(obj.get("spec")).get("limits")}
+
+
+def _quota(obj: JSON) -> JSON:
+    """Which resources it counts and for which Pods; how much of them is left changes too often to rest on."""
+    spec = mapping(obj.get("spec"))
+    chosen = mapping(spec.get("scopeSelector")).get("matchExpressions") or ()
+    scopes = [*(spec.get("scopes") or ()), *(mapping(one).get("scopeName") for one in chosen)]
+    return {"hard": sorted(mapping(spec.get("hard"))), "scopes": scopes}
+
+
 _RESOURCE_API = ("v1", "v1beta2", "v1beta1")
 """resource.k8s.io: v1 since Kubernetes 1.34, v1beta2 1.33, v1beta1 1.32."""
 
@@ -197,6 +212,10 @@ KINDS: tuple[Kind, ...] = (
     Kind("deviceclasses", "DeviceClass", "resource.k8s.io", _RESOURCE_API, _spec, namespaced=False),
     Kind("persistentvolumeclaims", "PersistentVolumeClaim", "", ("v1",), _volume_claim),
     Kind("storageclasses", "StorageClass", "storage.k8s.io", ("v1",), _storage_class, namespaced=False),
+    Kind("limitranges", "LimitRange", "", ("v1",), _limit_range),
+    Kind("resourcequotas", "ResourceQuota", "", ("v1",), _quota),
+    Kind("replicasets", "ReplicaSet", "apps", ("v1",), revisions.kept, aside=True),
+    Kind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.kept, aside=True),
 )
 """What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/production.md."""
 

@@ -56,10 +56,17 @@ class Verdicts:
             return replace(kept, request=request, remembered=True)
         decision = review.decide(webhook, asked, policy, facts)
         light = replace(decision, request=replace(asked, object=None, old_object=None))
-        if decision.error is None and _weight(light) <= self._kept.maxsize // 64:  # one must not push out all others
+        if (
+            decision.error is None and not _may_soften(decision) and _weight(light) <= self._kept.maxsize // 64
+        ):  # one must not push out all others
             with self._lock:
                 self._kept[key] = light
         return replace(decision, request=request)
+
+
+def _may_soften(decision: Decision) -> bool:
+    """What is refused of an update now may be a roll-back as soon as the revision is seen (`snapshot.Kind.aside`)."""
+    return decision.outcome == "denied" and decision.request.operation == "UPDATE"
 
 
 def _weight(decision: Decision) -> int:

@@ -24,6 +24,8 @@ __all__ = ["STALE", "Access", "AccessError", "Cluster", "Status", "from_kubeconf
 STALE = 240.0
 """Seconds of silence after which a kind counts as stale: a quiet one has a bookmark a minute."""
 
+_ASIDE = frozenset(kind.name for kind in KINDS if kind.aside)
+
 log = logging.getLogger(__name__)
 
 
@@ -73,7 +75,7 @@ class Cluster:
 
     def _renew(self, stale: frozenset[str]) -> None:
         seen = [one for one in self._states.values() if one.objects is not None]
-        said = repr(([(one.kind, one.digest) for one in seen], sorted(stale)))
+        said = repr(([(one.kind, one.digest) for one in seen if one.kind not in _ASIDE], sorted(stale)))
         self._snapshot = Snapshot(
             {one.kind: one.objects for one in seen if one.objects is not None},
             stale,
