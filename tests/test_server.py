@@ -13,13 +13,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, TextIO
 
 import pytest
+from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
 
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed, without_shm
@@ -72,12 +74,12 @@ class Server:
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[Server]:
+def serving(folder: Path, *options: str, stdout: TextIO | None = None) -> Iterator[Server]:
     """Runs the server on a free port until the block ends; whatever it says at start is in the failure."""
     certs.write(folder, ["localhost", "127.0.0.1"])
     command = [sys.executable, "-m", "webhook.cli", "serve", "--bind", "127.0.0.1:0", *options]
     command += ["--cert", str(folder / "tls.crt"), "--key", str(folder / "tls.key")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=stdout or subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         try:
             first = process.stderr.readline()  # written once the port is open
@@ -251,6 +253,66 @@ def test_sigterm_answers_what_has_been_asked_and_exits_0(tmp_path: Path) -> None
 
         assert json.loads(answer.read())["response"]["uid"] == UID
         assert server.process.wait(DEADLINE) == 0
+
+
+def test_connections_in_reserve_take_no_threads(server: Server) -> None:
+    """API servers open more connections than they use at once; the server of this test has two threads."""
+    with ExitStack() as stack:
+        for _ in range(8):
+            stack.enter_context(closing(server.connect())).connect()
+        for _ in range(8):  # not even a handshake
+            stack.enter_context(socket.create_connection(("localhost", server.port), timeout=DEADLINE))
+        with closing(http.client.HTTPSConnection("localhost", server.port, timeout=5, context=server.context())) as one:
+            one.request("GET", "/healthz")
+
+            assert one.getresponse().status == 200
+
+
+def test_a_connection_in_reserve_serves_later(server: Server) -> None:
+    with closing(server.connect()) as connection:
+        connection.connect()
+        opened = connection.sock
+        server.request("GET", "/healthz")
+        for _ in range(2):
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().read() == b"ok\n"
+
+            assert connection.sock is opened
+
+
+def test_the_access_log_is_on_standard_output(tmp_path: Path) -> None:
+    with (tmp_path / "access.jsonl").open("w+") as file, serving(tmp_path, stdout=file) as server:
+        server.review("/validate", admission_review(doomed(GOOD_POD)))
+        file.seek(0)
+        (line,) = map(json.loads, file)
+
+    assert (line["uid"], line["decision"], line["waited"] >= 0) == (UID, "denied", True)
+
+
+def test_old_connections_are_closed_with_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that who has connections to this replica finds the new ones too."""
+    closing_: list[bool] = []
+    monkeypatch.setattr(ThreadWorker, "handle_request", lambda self, req, conn: True)
+    worker: Any = _gunicorn.Worker.__new__(_gunicorn.Worker)
+    worker._arrived = SimpleNamespace()
+    request = SimpleNamespace(force_close=lambda: closing_.append(True))
+    for ages in (time.monotonic() + 60, time.monotonic() - 1):
+        worker.handle_request(request, SimpleNamespace(ages=ages, arrived=0.0))
+
+    assert closing_ == [True]
+
+
+def test_a_request_that_comes_a_byte_at_a_time_is_given_up() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sslsocket_class = _gunicorn.PatientSocket
+        slow = context.wrap_socket(far, server_side=True, do_handshake_on_connect=False)
+        assert isinstance(slow, _gunicorn.PatientSocket)
+        slow.until = time.monotonic()
+
+        with slow, pytest.raises(TimeoutError, match="in time"):
+            slow.recv(1)
 
 
 def test_a_peer_that_stalls_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

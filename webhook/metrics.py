@@ -54,7 +54,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._reviews = Counter(
             "podfit_reviews",
-            "Answered AdmissionReviews; failed: an error in podfit, allowed",
+            "Answered AdmissionReviews; failed: an error in podfit, allowed; late: no time for a judgement, allowed",
             ("webhook", "operation", "kind", "decision", "dry_run"),
             registry=self._registry,
         )
@@ -98,6 +98,12 @@ class Metrics:
             buckets=BUCKETS,
             registry=self._registry,
         )
+        self._waited = Histogram(
+            "podfit_review_wait_seconds",
+            "Time that a review has waited for a thread: grows when there is more to do than can be done",
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
         self._info = Gauge(
             "podfit_build_info", "Always 1", ("version", "policy_version", "facts_version"), registry=self._registry
         )
@@ -127,13 +133,18 @@ class Metrics:
         )
         gauge.set_function(lambda: len(ready.problems()))
 
-    def observe(self, webhook: Webhook, decision: Decision, seconds: float) -> None:
-        """Counts one answered review."""
+    def rule_error(self, rule: str) -> None:
+        """Counts an error in podfit itself."""
+        self._errors.labels(rule).inc()
+
+    def observe(self, webhook: Webhook, decision: Decision, seconds: float, waited: float = 0.0) -> None:
+        """Counts one answered review, which took so long after it had waited for a thread."""
         request = decision.request
         kind = request.kind if request.kind in KINDS else "other"
         dry_run = "true" if request.dry_run else "false"
         self._reviews.labels(webhook, request.operation, kind, decision.outcome, dry_run).inc()
         self._seconds.labels(webhook).observe(seconds)
+        self._waited.observe(waited)
         self._remembered.inc(decision.remembered)
         if decision.patch:
             self._patches.inc()

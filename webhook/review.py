@@ -25,9 +25,9 @@ from webhook.workload import JSON
 
 API_VERSION = "admission.k8s.io/v1"
 Webhook = Literal["validate", "mutate"]
-Outcome = Literal["allowed", "denied", "patched", "skipped", "failed"]
+Outcome = Literal["allowed", "denied", "patched", "skipped", "failed", "late"]
 """skipped: allowed without a judgement, there is no vLLM in it or nothing that is judged changed; failed: an error of
-ours, allowed."""
+ours, allowed; late: we were too slow, allowed."""
 
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 _RESOURCES = {
@@ -161,6 +161,11 @@ def decide(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> 
             f"podfit could not check this: an error in podfit ({type(error).__name__}), not in the manifest; allowed"
         )
         return Decision(request, "failed", warnings=(words,), error=error)
+
+
+def late(request: Request, why: str) -> Decision:
+    """Allowed, because there was no time to judge it: `why` in a few words."""
+    return Decision(request, "late", warnings=(f"podfit could not check this in time ({why}); allowed",))
 
 
 def _versions(policy: Policy, facts: Facts) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Lock
 
@@ -42,19 +42,30 @@ class Verdicts:
         self._lock = Lock()
         self._kept: LRUCache[_Key, Decision] = LRUCache(size, getsizeof=_weight)
 
-    def decide(self, webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> Decision:
-        """What `review.decide` says, from memory where the same was asked before. Never raises."""
+    def decide(
+        self,
+        webhook: Webhook,
+        request: Request,
+        policy: Policy,
+        facts: Facts,
+        compute: Callable[[Request], Decision] | None = None,
+    ) -> Decision:
+        """What `review.decide` says, from memory where the same was asked before.
+
+        `compute`: what is called instead of `review.decide` where it was not; raises only what that raises.
+        """
+        compute = compute or (lambda asked: review.decide(webhook, asked, policy, facts))
         asked = _essential(request)
         try:
             what = _bytes(asked)
         except ValueError:  # nested deeper than marshal goes
-            return review.decide(webhook, request, policy, facts)
+            return compute(request)
         key = (webhook, policy.version, facts.version, hashlib.sha256(what).digest())
         with self._lock:
             kept = self._kept.get(key)
         if kept is not None:
             return replace(kept, request=request, remembered=True)
-        decision = review.decide(webhook, asked, policy, facts)
+        decision = compute(asked)
         light = replace(decision, request=replace(asked, object=None, old_object=None))
         if (
             decision.error is None and not _may_soften(decision) and _weight(light) <= self._kept.maxsize // 64

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import random
+import select
+import selectors
 import socket
 import ssl
+import threading
+import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.glogging import Logger  # type: ignore[import-untyped]  # gunicorn has no types
-from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
+from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
 
 from webhook.report.text import one_line
+from webhook.reviews import ARRIVED
 
 PATIENCE = 10.0
-"""Seconds that a peer may take to send or to read the next bytes; the API server itself waits 3 s for an answer."""
+"""Seconds within which a peer must have sent its whole request, and within which it must read some of its answer."""
+AGE = 300.0
+"""Seconds after which a connection is closed with its next answer, give or take a fifth: who has one to an old replica
+finds the new ones then."""
+HEARTBEAT = 15
+"""Seconds without a sign of the worker's main loop after which the worker is killed and replaced."""
 KEEPALIVE = 100
 """Seconds; longer than the API server's 90 (client-go IdleConnTimeout), so that it is the client who closes."""
 SHM = Path("/dev/shm")
@@ -49,7 +63,7 @@ def serve(
         "workers": 1,
         "worker_class": Worker,
         "threads": threads,
-        "timeout": 30,
+        "timeout": HEARTBEAT,
         "graceful_timeout": 20,
         "keepalive": KEEPALIVE,
         "certfile": str(cert),
@@ -89,7 +103,9 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's worker with threads, which tells us when it stops."""
+    """gunicorn's worker with threads. Of ours: a thread is taken by a connection only when there is something to read
+    (clients open some in reserve, and a few of those would take all threads), a request's waiting is measured, old
+    connections are closed, and we are told when the worker stops."""
 
     _drain: Callable[[], None]
 
@@ -102,6 +118,73 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         """SIGTERM: what has been asked is answered, then the process ends."""
         self._drain()
         super().handle_exit(sig, frame)
+
+    def enqueue_req(self, conn: TConn) -> None:
+        """A connection with something to read waits for a thread; a new one for its first bytes."""
+        if conn.initialized or conn.data_ready:
+            conn.arrived = time.monotonic()
+            super().enqueue_req(conn)
+        else:
+            conn.ages = time.monotonic() + AGE * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+            self._await(conn)
+
+    def finish_request(self, conn: TConn, fs: Future[object]) -> None:
+        """A connection that only shook hands goes on waiting for its first request."""
+        if not fs.cancelled() and fs.exception() is None and fs.result() is _ONLY_TLS:
+            if self.alive:
+                self._await(conn)
+                return
+            fs = Future()
+            fs.set_result(False)
+        super().finish_request(conn, fs)
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Called when stopping: connections without a request are not waited for any longer than kept-alive ones."""
+        super()._cap_keepalive(deadline)
+        for conn in self.pending_conns:
+            conn.timeout = min(conn.timeout, deadline)
+
+    def _await(self, conn: TConn) -> None:
+        """Waits for bytes without a thread, at most as long as for the next request of a connection."""
+        conn.data_ready = False
+        conn.sock.setblocking(False)
+        conn.set_timeout()
+        self.pending_conns.append(conn)
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
+
+    def handle(self, conn: TConn) -> object:
+        """In a thread: the handshake, or a request."""
+        if not conn.initialized:
+            conn.sock.setblocking(True)
+            conn.init()
+            if not (conn.sock.pending() or select.select([conn.sock], [], [], 0)[0]):
+                return _ONLY_TLS
+        conn.sock.until = time.monotonic() + PATIENCE
+        return super().handle(conn)
+
+    def handle_request(self, req: Any, conn: TConn) -> bool:
+        """The answer to a request."""
+        if time.monotonic() > conn.ages:
+            req.force_close()
+        self._arrived.at = conn.arrived
+        kept: bool = super().handle_request(req, conn)
+        return kept
+
+    def load_wsgi(self) -> None:
+        """Lets the application know since when a request waits."""
+        super().load_wsgi()
+        app: Any = self.wsgi  # type: ignore[has-type]  # gunicorn has no types
+        local = self._arrived = threading.local()
+
+        def arrived(environ: dict[str, Any], start_response: Any) -> Any:
+            environ[ARRIVED] = local.at
+            return app(environ, start_response)
+
+        self.wsgi = arrived
+
+
+_ONLY_TLS = object()
+"""What became of a connection: its handshake is done, and nothing was asked yet."""
 
 
 class TLS:
@@ -126,8 +209,11 @@ class TLS:
 
 
 class PatientSocket(ssl.SSLSocket):
-    """A socket that gives up on a peer that stalls. gunicorn's block without limit, and as many stalled handshakes as
-    there are threads would stop the server."""
+    """A socket that gives up on a peer that stalls. gunicorn's block without limit, and as many stalled peers as there
+    are threads would stop the server."""
+
+    until = math.inf
+    """When (time.monotonic) the request that is being read must be there."""
 
     def setblocking(self, flag: bool) -> None:
         """Blocking means at most PATIENCE seconds."""
@@ -137,6 +223,15 @@ class PatientSocket(ssl.SSLSocket):
         """The handshake, within PATIENCE seconds a message."""
         self.setblocking(True)
         super().do_handshake(block)
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """The next bytes; a peer that sends one at a time gets no more time for it."""
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request did not come in time")
+        if left < PATIENCE:
+            self.settimeout(left)
+        return super().recv(buflen, flags)
 
 
 class OneLine(logging.Formatter):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from webhook.snapshot import DEFAULT, KINDS
 if TYPE_CHECKING:
     from flask import Flask
 
+    from webhook.accesslog import AccessLog
     from webhook.cluster import Cluster
     from webhook.facts import Facts
     from webhook.live import Live
@@ -50,6 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_policy(parser)
     edge.add_models(parser)
     parser.add_argument("--threads", type=_threads, default=4, metavar="N", help="worker threads (default: 4)")
+    parser.add_argument("--no-access-log", action="store_true", help="no line of JSON a review on standard output")
     parser.add_argument(
         "--watch",
         type=_kinds,
@@ -82,10 +85,13 @@ def run(args: argparse.Namespace) -> int:
     policy, facts = edge.policy(args.policy), edge.facts(args)
     if why := _certificate_problem(args.cert, args.key):
         raise UnusableError(why, 3)
+    from webhook.accesslog import AccessLog
+
     cluster = _cluster(args.watch, args.kubeconfig)
     live = _live(args.policy, cluster)
     ready, answers = _readiness(live, args.cert, args.key, cluster)
-    app = application(live, facts, args.cert, ready, cluster)
+    access = AccessLog(None if args.no_access_log else sys.stdout)
+    app = application(live, facts, args.cert, ready, access, cluster)
     warm(policy, facts)
     listener = listen(args.bind)
     address = listener.getsockname()[:2]
@@ -137,7 +143,9 @@ def _readiness(live: Live, cert: Path, key: Path, cluster: Cluster | None) -> tu
     return Readiness(lambda: _certificate_problem(cert, key), lambda: _unseen(live, cluster), answers), answers
 
 
-def application(live: Live, facts: Facts, cert: Path, ready: Readiness, cluster: Cluster | None = None) -> Flask:
+def application(
+    live: Live, facts: Facts, cert: Path, ready: Readiness, access: AccessLog, cluster: Cluster | None = None
+) -> Flask:
     """The Flask application with its metrics."""
 
     from webhook.app import create_app
@@ -149,7 +157,7 @@ def application(live: Live, facts: Facts, cert: Path, ready: Readiness, cluster:
     if cluster is not None:
         metrics.watch_cluster(cluster.status)
     metrics.watch_readiness(ready)
-    return create_app(live, facts, metrics, ready, cluster)
+    return create_app(live, facts, metrics, ready, cluster, access)
 
 
 def _unseen(live: Live, cluster: Cluster | None) -> str | None:

@@ -1,0 +1,110 @@
+"""How long the API server waits, and judgements that take too long."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+import pytest
+
+from webhook import deadline
+from webhook.deadline import DEFAULT, LONGEST, SHARE, OutOfTime, Watch
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("timeout=10s", 10),
+        ("timeout=1m0s", 30),
+        ("timeout=500ms", 0.5),
+        ("dryRun=All&timeout=1.5s", 1.5),
+        ("timeout=30s&timeout=1s", 30),
+        ("", DEFAULT),
+        ("timeout=", DEFAULT),
+        ("timeout=0s", DEFAULT),
+        ("timeout=-3s", DEFAULT),
+        ("timeout=3", DEFAULT),
+        ("timeout=3s;drop", DEFAULT),
+        ("timeout=1h", LONGEST),
+    ],
+)
+def test_a_share_of_the_api_servers_timeout_may_pass(query: str, seconds: float) -> None:
+    assert deadline.patience(query) == pytest.approx(SHARE * seconds)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(name="clock")
+def _clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(name="watch")
+def _watch(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """One that only looks when a test says so."""
+    monkeypatch.setattr(Watch, "_start", lambda self: None)
+    return Watch(clock)
+
+
+def test_a_call_in_time_is_left_alone(watch: Watch, clock: Clock) -> None:
+    def call() -> int:
+        clock.now = 1.9
+        watch.look()
+        return 42
+
+    assert watch.within(2.0, call) == 42
+    clock.now = 9.0
+    watch.look()  # it is over: nothing is raised
+
+
+def test_a_call_that_loops_is_ended_and_its_thread_goes_on(watch: Watch, clock: Clock) -> None:
+    looping, said = Event(), []
+
+    def forever() -> None:
+        looping.set()
+        while True:
+            pass
+
+    def work() -> None:
+        try:
+            watch.within(2.0, forever)
+        except OutOfTime:
+            said.append("ended")
+        said.append(watch.within(2.0, lambda: "next"))
+
+    thread = Thread(target=work)
+    thread.start()
+    looping.wait()
+    clock.now = 2.0
+    watch.look()
+    thread.join(30)
+
+    assert said == ["ended", "next"]
+
+
+def test_nobody_who_guards_a_rule_catches_it(watch: Watch, clock: Clock) -> None:
+    def guarded() -> str:
+        try:
+            clock.now += 3
+            watch.look()
+            return "".join(str(number) for number in range(1000))
+        except Exception:
+            return "caught"
+
+    with pytest.raises(OutOfTime):
+        watch.within(2.0, guarded)
+
+
+def test_it_looks_by_itself() -> None:
+    def forever() -> None:
+        while True:
+            pass
+
+    with pytest.raises(OutOfTime):
+        Watch().within(0.01, forever)

@@ -1,0 +1,70 @@
+"""The access log: one line of JSON a review, for whoever asks later what was decided and why.
+
+Of the manifest it says names alone, never a value; every field is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TextIO
+
+from webhook.review import Decision, Webhook
+
+LONGEST = 253
+"""Characters of a name: the most that Kubernetes allows. Whatever is longer did not come from it."""
+RULES = 1024
+"""Characters of the list of rules."""
+
+log = logging.getLogger(__name__)
+
+
+class AccessLog:
+    """Writes to a stream; safe for threads, since a line is one write."""
+
+    def __init__(self, stream: TextIO | None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        """`stream`: where the lines go; None: nowhere."""
+        self._stream = stream
+        self._clock = clock
+
+    def review(self, webhook: Webhook, decision: Decision, seconds: float, waited: float) -> None:
+        """An answered review: `seconds` from its first byte's reading to its answer, `waited` for a thread before."""
+        if self._stream is None:
+            return
+        asked = decision.request
+        line = {
+            "webhook": webhook,
+            "uid": asked.uid[:LONGEST],
+            "operation": asked.operation,
+            "group": asked.group[:LONGEST],
+            "kind": asked.kind[:LONGEST],
+            "subresource": asked.subresource[:LONGEST],
+            "namespace": (asked.namespace or "")[:LONGEST],
+            "name": (asked.name or "")[:LONGEST],
+            "dry_run": asked.dry_run,
+            "decision": decision.outcome,
+            "rules": ",".join(f"{rule}={mode}" for rule, mode in sorted(set(decision.found)))[:RULES],
+            "remembered": decision.remembered,
+            "policy": decision.versions.get("policy-version", ""),
+            "seconds": round(seconds, 6),
+            "waited": round(waited, 6),
+        }
+        self._write(line)
+
+    def refused(self, path: str, status: int, error: str) -> None:
+        """A request that was no review, and how it was answered."""
+        if self._stream is not None:
+            self._write({"path": path[:LONGEST], "status": status, "error": error[:LONGEST]})
+
+    def _write(self, fields: dict[str, object]) -> None:
+        if self._stream is None:
+            return
+        line = json.dumps({"time": self._clock().isoformat(timespec="milliseconds"), **fields}) + "\n"
+        try:
+            self._stream.write(line)
+            self._stream.flush()
+        except (OSError, ValueError) as error:  # nobody reads it, or it was closed: reviews go on
+            self._stream = None
+            log.error("the access log can't be written and ends: %s", error)

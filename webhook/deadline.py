@@ -1,0 +1,97 @@
+"""An answer in time: how long the API server waits, and a judgement that takes too long is ended.
+
+Judging is pure Python without input or output, so that what never ends is a loop in Python. A second thread looks ten
+times a second for judgements that are over their time and raises `OutOfTime` inside them: no thread is lost, and none
+is handed a review (which costs a fifth of the whole answer). What does not return to Python at all (a regular
+expression gone wild) holds the whole process; then gunicorn's heartbeat stops, and the worker is replaced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from threading import Event, Lock, Thread, get_ident
+from typing import TypeVar
+
+T = TypeVar("T")
+
+DEFAULT = 10.0
+"""Seconds; what the API server waits where the configuration does not say (admissionregistration `timeoutSeconds`)."""
+LONGEST = 30.0
+"""Seconds; the API server allows no more."""
+SHARE = 0.8
+"""Of the API server's patience may be over when the answer is given: the rest is for the ways there and back."""
+JUDGING = 2.0
+"""Seconds that one judgement may take, however patient the API server is: a thousand times the usual."""
+TICK = 0.1
+"""Seconds between two looks at what is being judged."""
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|us|µs|ns|m|s)")
+_RAISE = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+
+class OutOfTime(BaseException):
+    """The judgement took too long. No `Exception`: whoever guards a rule must not catch it."""
+
+
+@lru_cache(64)
+def patience(query: str) -> float:
+    """Seconds within which the answer to a request with this query (`timeout=10s`, a Go duration) must be given."""
+    text = next((part[8:] for part in query.split("&") if part.startswith("timeout=")), "")
+    parts = _PART.findall(text)
+    read = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    whole = "".join(number + unit for number, unit in parts) == text
+    return SHARE * (min(read, LONGEST) if whole and read > 0 else DEFAULT)
+
+
+class Watch:
+    """Ends calls that take too long; safe for threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._ends: dict[int, float] = {}
+        """Thread → when its call must be over."""
+        self._busy = Event()
+        self._thread: Thread | None = None
+
+    def within(self, seconds: float, call: Callable[[], T]) -> T:
+        """What `call` returns; raises OutOfTime where it takes longer."""
+        if self._thread is None:
+            self._start()
+        thread = get_ident()
+        self._ends[thread] = self._clock() + seconds
+        if not self._busy.is_set():
+            self._busy.set()
+        try:
+            return call()
+        finally:
+            with self._lock:
+                if self._ends.pop(thread, None) is None:  # it was ended; not once more, when this is left
+                    _RAISE(ctypes.c_ulong(thread), None)
+
+    def look(self) -> None:
+        """Ends what is over its time."""
+        now = self._clock()
+        with self._lock:
+            for thread in [thread for thread, end in list(self._ends.items()) if end <= now]:
+                del self._ends[thread]
+                _RAISE(ctypes.c_ulong(thread), ctypes.py_object(OutOfTime))
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="deadlines", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while self._busy.wait():
+            self._busy.clear()
+            time.sleep(TICK)
+            self.look()
+            if self._ends:
+                self._busy.set()
