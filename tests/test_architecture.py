@@ -31,7 +31,7 @@ ORDER = [
     {"rules"},
     {"policy"},
     {"lint"},
-    {"repair", "diagnose", "generate"},
+    {"repair", "diagnose", "generate", "scan"},
     {"report"},
     {"review"},
     {"rehearsal"},

@@ -64,6 +64,34 @@ def of_object(said: Mapping[str, Any]) -> Selector | None:
     return Selector(tuple(wanted))
 
 
+_TERM = re.compile(
+    r"\s*(?:(?P<not>!\s*)?(?P<key>[\w./-]+)"
+    r"(?:\s*(?P<sign>!=|==?)\s*(?P<value>[\w.-]*)|\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\))?)\s*(?:,|$)"
+)
+
+
+def parse(text: str) -> Selector:
+    """As kubectl's `-l` takes it: `app=llama,tier!=test,stage in (a, b),!canary`; raises ValueError.
+
+    k8s.io/apimachinery pkg/labels Parse, without `>` and `<`.
+    """
+    wanted, place = [], 0
+    while place < len(text):
+        found = _TERM.match(text, place)
+        written = found and (found["sign"] or found["word"])
+        if found is None or (found["not"] and written) or key_problem(found["key"]):
+            raise ValueError(f"no label selector from {text[place:].strip()!r} on: expected `key=value`, `key!=value`, "
+                             "`key in (a,b)`, `key notin (a,b)`, `key` or `!key`, with commas between")  # fmt: skip
+        if not written:
+            wanted.append(Requirement(found["key"], "DoesNotExist" if found["not"] else "Exists"))
+        else:
+            listed = found["values"].split(",") if found["word"] else [found["value"]]
+            operator: Operator = "NotIn" if written in ("!=", "notin") else "In"
+            wanted.append(Requirement(found["key"], operator, tuple(one.strip() for one in listed)))
+        place = found.end()
+    return Selector(tuple(wanted))
+
+
 def every(answers: Iterable[bool | None]) -> bool | None:
     """The conjunction of answers that may be unknown (None): one False decides."""
     unknown = False

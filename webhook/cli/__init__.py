@@ -15,7 +15,20 @@ from importlib import import_module
 from webhook import __version__
 from webhook.cli.edge import UnusableError
 
-COMMANDS = ("check", "fix", "plan", "explain", "diagnose", "review", "models", "policy", "releases", "serve", "certs")
+COMMANDS = (
+    "check",
+    "fix",
+    "plan",
+    "explain",
+    "scan",
+    "diagnose",
+    "review",
+    "models",
+    "policy",
+    "releases",
+    "serve",
+    "certs",
+)
 
 
 def parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:

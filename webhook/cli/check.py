@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -158,7 +156,7 @@ def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
 
 def _write(output: Output, found: Checked, *, show_secrets: bool) -> None:
     if output.format == "text":
-        colours = output.file is None and _colours()
+        colours = output.file is None and edge.colours()
         shown = text.check(found, text.coloured if colours else text.plain)
         rendered = f"{shown}\n{text.tally(found)}\n" if shown else f"{text.tally(found)}\n"
     else:
@@ -168,10 +166,3 @@ def _write(output: Output, found: Checked, *, show_secrets: bool) -> None:
         sys.stdout.write(rendered)
     else:
         edge.write_text(output.file, rendered)
-
-
-def _colours() -> bool:
-    """Colours are for terminals that show them, and for nobody who said no (no-color.org)."""
-    with suppress(ValueError):
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -92,6 +94,13 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 at byte {error.start}"
     return (error.strerror or type(error).__name__).lower()
+
+
+def colours() -> bool:
+    """Colours are for terminals that show them, and for nobody who said no (no-color.org)."""
+    with suppress(ValueError):
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return False
 
 
 def accelerator(text: str | None) -> Accelerator | None:

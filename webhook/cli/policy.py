@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
@@ -210,57 +210,33 @@ def _named(obj: Mapping[str, Any], reference: Mapping[str, Any]) -> Mapping[str,
 
 def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
     """Everything of the table's kinds that no controller made, with the user's own rights; the namespaces' labels."""
-    import os
-
     from urllib3.exceptions import HTTPError
 
-    from webhook import cluster
-    from webhook.cluster.access import Client, StatusError
+    from webhook.cli import reach
+    from webhook.cluster.access import StatusError
+    from webhook.cluster.listing import pages, served
     from webhook.facts import Facts
     from webhook.rehearsal import Asked
+    from webhook.scan import order
     from webhook.snapshot import Snapshot
-
-    place = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
-    try:
-        client = Client(cluster.from_kubeconfig(place))
-        labels = {
-            ("", one["metadata"]["name"]): {"labels": one["metadata"].get("labels") or {}}
-            for one in _listed(client, "/api/v1/namespaces", "v1", "Namespace")
-        }
-        facts = Facts(cluster=Snapshot({"namespaces": labels}, version="now"))
-        for obj in _workloads(client):
-            owners = obj["metadata"].get("ownerReferences") or []
-            if not any(owner.get("controller") for owner in owners):
-                yield "cluster", Asked(obj), facts
-    except (cluster.AccessError, StatusError, HTTPError, OSError, ValueError) as error:
-        raise UnusableError(f"the cluster can't be read: {one_line(str(error))}", 3) from error
-
-
-def _workloads(client: Any) -> Iterator[dict[str, Any]]:
-    """The objects of every kind that podfit judges and this API server has."""
-    from webhook.cluster.access import StatusError
     from webhook.workload.table import TABLE
 
-    groups = {one["name"]: one["preferredVersion"]["groupVersion"] for one in client.whole("/apis").get("groups", ())}
-    for group in sorted({group for group, _ in TABLE}):
-        if group and group not in groups:
-            continue
-        version, root = (groups[group], f"/apis/{groups[group]}") if group else ("v1", "/api/v1")
-        for resource in client.whole(root).get("resources", ()):
-            if (group, resource["kind"]) in TABLE and "/" not in resource["name"] and "list" in resource["verbs"]:
+    try:
+        with reach.client(argparse.Namespace(context=None)) as client:
+            kinds, _ = served(client, {group for group, _ in TABLE})
+            labels = {
+                ("", one["metadata"]["name"]): {"labels": one["metadata"].get("labels") or {}}
+                for page in pages(client, "/api/v1/namespaces")
+                for one in page
+            }
+            facts = Facts(cluster=Snapshot({"namespaces": labels}, version="now"))
+            for resource in (kinds[name] for name in order(TABLE) if name in kinds):
                 try:
-                    yield from _listed(client, f"{root}/{resource['name']}", version, resource["kind"])
+                    for one in (one for page in pages(client, resource.path()) for one in page):
+                        owners = one["metadata"].get("ownerReferences") or []
+                        if not any(owner.get("controller") for owner in owners):
+                            yield "cluster", Asked(resource.whole(one)), facts
                 except StatusError as error:
-                    print(f"note: {resource['name']}: {error}", file=sys.stderr)
-
-
-def _listed(client: Any, path: str, version: str, kind: str) -> Iterable[dict[str, Any]]:
-    """A list in pages of 500; its items name neither version nor kind."""
-    query = {"limit": "500"}
-    while True:
-        page = client.get(path, query)
-        for item in page.get("items") or ():
-            yield {"apiVersion": version, "kind": kind, **item}
-        if not (more := (page.get("metadata") or {}).get("continue")):
-            return
-        query["continue"] = str(more)
+                    print(f"note: {resource.name}: {error}", file=sys.stderr)
+    except (StatusError, HTTPError, OSError, ValueError) as error:
+        raise UnusableError(f"the cluster can't be read: {one_line(str(error))}", 3) from error

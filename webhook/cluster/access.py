@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from typing import Any, cast
 
 import urllib3
 import yaml
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
 
 from webhook import __version__
 from webhook.path import mapping
@@ -40,10 +43,12 @@ class AccessError(Exception):
 class StatusError(Exception):
     """The API server answers, and refuses."""
 
-    def __init__(self, code: int, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, code: int, message: str, retry_after: float | None = None, resume: str | None = None) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         self.retry_after = retry_after
+        self.resume = resume
+        """Of a list whose place in the history is gone (410): the token with which it goes on all the same."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class Access:
     token: Path | str | None = None
     """The file is read at every request: the kubelet renews it every hour."""
     context: ssl.SSLContext = field(default_factory=ssl.create_default_context)
+    socket: Path | None = None
+    """A socket in the file system on which it listens (`kubectl proxy --unix-socket`), whatever `server` says."""
 
 
 def in_cluster(folder: Path = ACCOUNT, env: Mapping[str, str] = os.environ) -> Access | None:
@@ -74,8 +81,8 @@ def in_cluster(folder: Path = ACCOUNT, env: Mapping[str, str] = os.environ) -> A
     return Access(f"https://{address}:{port}", namespace, token, context)
 
 
-def from_kubeconfig(path: Path) -> Access:
-    """The current context of a kubeconfig; raises AccessError where it can't be used.
+def from_kubeconfig(path: Path, context: str | None = None) -> Access:
+    """A context of a kubeconfig, by default the current one; raises AccessError where it can't be used.
 
     A user that signs in by a program (`exec`) is refused: a server is nobody's terminal. `kubectl proxy`, or a service
     account's token, goes round that.
@@ -84,7 +91,7 @@ def from_kubeconfig(path: Path) -> Access:
         config = mapping(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise AccessError(f"{path}: {str(error).splitlines()[0]}") from error
-    current = _named(config, "contexts", config.get("current-context"), "context")
+    current = _named(config, "contexts", context or config.get("current-context"), "context")
     cluster = _named(config, "clusters", current.get("cluster"), "cluster")
     user = _named(config, "users", current.get("user"), "user")
     server = cluster.get("server")
@@ -94,11 +101,11 @@ def from_kubeconfig(path: Path) -> Access:
         raise AccessError(f"{path}: user {current.get('user')!r} signs in by {ways[0]}, which needs a terminal")
     try:
         with TemporaryDirectory() as folder:
-            context = _context(cluster, user, path.parent, Path(folder))
+            tls = _context(cluster, user, path.parent, Path(folder))
     except (OSError, ssl.SSLError, ValueError) as error:
         raise AccessError(f"{path}: {error}") from error
     token = user.get("token") or (path.parent / user["tokenFile"] if user.get("tokenFile") else None)
-    return Access(server.rstrip("/"), str(current.get("namespace") or "default"), token, context)
+    return Access(server.rstrip("/"), str(current.get("namespace") or "default"), token, tls)
 
 
 def _context(cluster: Mapping[str, Any], user: Mapping[str, Any], base: Path, folder: Path) -> ssl.SSLContext:
@@ -134,6 +141,8 @@ class Client:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._pool = urllib3.PoolManager(1, ssl_context=access.context, retries=False)
+        if access.socket is not None:
+            self._pool.pool_classes_by_scheme = {"http": _through(access.socket)}
 
     @property
     def namespace(self) -> str:
@@ -150,10 +159,27 @@ class Client:
         with self._ask("GET", path, {}, READ) as answer:
             return cast("dict[str, Any]", json.loads(answer.read(_MOST)))
 
+    def text(self, path: str, query: Mapping[str, str], most: int) -> str:
+        """What is no JSON (a container's log), at most `most` bytes of it; raises as `get`."""
+        with self._ask("GET", path, query, READ) as answer:
+            return answer.read(most).decode("utf-8", "replace")
+
     def patch(self, path: str, change: Mapping[str, Any]) -> None:
         """Changes an object by a JSON merge patch; raises as `get`."""
         body = json.dumps(change).encode()
         with self._ask("PATCH", path, {}, READ, body) as answer:
+            answer.drain_conn()
+
+    def apply(self, path: str, obj: Mapping[str, Any]) -> None:
+        """Makes an object, or makes it what `obj` says (server-side apply, in podfit's name); raises as `get`."""
+        body = json.dumps(obj).encode()
+        query = "?fieldManager=podfit&force=true"
+        with self._ask("PATCH", path + query, {}, READ, body, "application/apply-patch+yaml") as answer:
+            answer.drain_conn()
+
+    def delete(self, path: str) -> None:
+        """Removes an object; raises as `get`."""
+        with self._ask("DELETE", path, {}, READ) as answer:
             answer.drain_conn()
 
     @contextmanager
@@ -164,9 +190,15 @@ class Client:
 
     @contextmanager
     def _ask(
-        self, method: str, path: str, query: Mapping[str, str], read: float, body: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        read: float,
+        body: bytes | None = None,
+        kind: str = "application/merge-patch+json",
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        content = {"Content-Type": "application/merge-patch+json"} if body is not None else {}
+        content = {"Content-Type": kind} if body is not None else {}
         answer = self._pool.request(
             method,
             self._access.server + path,
@@ -177,7 +209,7 @@ class Client:
             preload_content=False,
         )
         try:
-            if answer.status != 200:
+            if answer.status not in (200, 201, 202):
                 raise _refusal(answer)
             yield answer
         finally:
@@ -197,13 +229,31 @@ class Client:
 
 
 def _refusal(answer: urllib3.BaseHTTPResponse) -> StatusError:
-    text = answer.read(4096).decode(errors="replace")
+    text, resume = answer.read(4096).decode(errors="replace"), None
     try:
-        text = str(json.loads(text)["message"])
+        said = json.loads(text)
+        text = str(said["message"])
+        resume = mapping(said.get("metadata")).get("continue")
     except (ValueError, KeyError, TypeError):
         text = text or (answer.reason or "")
     after = answer.headers.get("Retry-After", "")
-    return StatusError(answer.status, text, float(after) if after.isdecimal() else None)
+    return StatusError(answer.status, text, float(after) if after.isdecimal() else None, resume)
+
+
+def _through(path: Path) -> type[HTTPConnectionPool]:
+    """Connections to a socket in the file system, whatever the address says."""
+
+    class Connection(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            made.settimeout(CONNECT)
+            made.connect(str(path))
+            return made
+
+    class Pool(HTTPConnectionPool):
+        ConnectionCls = Connection
+
+    return Pool
 
 
 def _lighter(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,130 @@
+"""Lists in pages: what comes, in what order, and what happens where the API server forgets, is busy or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.scan.cluster import Api, workload
+from webhook.cluster.access import StatusError
+from webhook.cluster.listing import TRIES, pages, served
+
+PATH = "/apis/apps/v1/deployments"
+NAMES = [f"llm-{number}" for number in range(5)]
+
+
+def names(api: Api, path: str = PATH) -> list[str]:
+    """What a list yields; the pauses take no time."""
+    return [one["metadata"]["name"] for page in pages(api, path, wait=lambda _: None) for one in page]
+
+
+@pytest.fixture(name="api")
+def _api() -> Api:
+    return Api(*(workload("Deployment", name) for name in NAMES))
+
+
+def test_a_list_comes_page_by_page_and_whole(api: Api) -> None:
+    assert names(api) == NAMES
+    assert [query.get("continue") for _, query in api.asked] == [None, "2", "4"]
+    assert all(query["limit"] == "250" for _, query in api.asked)
+
+
+def test_a_forgotten_place_goes_on_with_the_token_of_the_refusal(api: Api) -> None:
+    gone = [StatusError(410, "The provided continue parameter is too old", None, "4")]
+
+    def fault(_: str, query: Mapping[str, str]) -> None:
+        if query.get("continue") == "2" and gone:
+            raise gone.pop()
+
+    api.fault = fault
+
+    assert names(api) == [*NAMES[:2], *NAMES[4:]]
+
+
+def test_a_forgotten_place_without_a_token_starts_over_and_tells_nothing_twice(api: Api) -> None:
+    gone = [StatusError(410, "too old")]
+
+    def fault(_: str, query: Mapping[str, str]) -> None:
+        if query.get("continue") == "2" and gone:
+            raise gone.pop()
+
+    api.fault = fault
+
+    assert names(api) == NAMES
+    assert [query.get("continue") for _, query in api.asked] == [None, "2", None, "2", "4"]
+
+
+def test_a_list_that_is_forgotten_again_and_again_ends_with_the_refusal(api: Api) -> None:
+    def fault(_: str, query: Mapping[str, str]) -> None:
+        if query.get("continue") == "2":
+            raise StatusError(410, "too old")
+
+    api.fault = fault
+
+    with pytest.raises(StatusError, match="too old"):
+        names(api)
+
+
+@pytest.mark.parametrize(
+    "error", [StatusError(429, "busy", 7.0), StatusError(503, "starting"), ConnectionError("away")]
+)
+def test_a_busy_server_is_asked_again(api: Api, error: Exception) -> None:
+    left = [error] * (TRIES - 1)
+    paused: list[float] = []
+
+    def fault(*_: object) -> None:
+        if left:
+            raise left.pop()
+
+    api.fault = fault
+    found = [one["metadata"]["name"] for page in pages(api, PATH, wait=paused.append) for one in page]
+
+    assert found == NAMES
+    assert paused == ([7.0] * 3 if isinstance(error, StatusError) and error.code == 429 else [0.5, 1.0, 2.0])
+
+
+def test_a_server_that_stays_away_is_told(api: Api) -> None:
+    def fault(*_: object) -> None:
+        raise ConnectionError("away")
+
+    api.fault = fault
+
+    with pytest.raises(ConnectionError):
+        names(api)
+
+
+def test_a_refusal_is_not_asked_again(api: Api) -> None:
+    api.refuse = {"deployments"}
+
+    with pytest.raises(StatusError, match="403"):
+        names(api)
+    assert len(api.asked) == 1
+
+
+def test_served_names_what_can_be_listed_in_the_version_that_has_it() -> None:
+    api = Api(**{"serving.kserve.io/v1beta1": ("InferenceService",), "serving.kserve.io/v1alpha1": ("ServingRuntime",)})
+
+    found, silent = served(api, {"", "apps", "serving.kserve.io", "ray.io"})
+
+    assert found["apps", "Deployment"].path("chat", "llama") == "/apis/apps/v1/namespaces/chat/deployments/llama"
+    assert found["", "Pod"].path() == "/api/v1/pods"
+    assert found["", "Node"].path("chat") == "/api/v1/nodes"
+    assert found["serving.kserve.io", "InferenceService"].version == "serving.kserve.io/v1beta1"
+    assert found["serving.kserve.io", "ServingRuntime"].version == "serving.kserve.io/v1alpha1"
+    assert found["apps", "Deployment"].title == "deployments.apps"
+    assert not silent
+
+
+def test_a_group_whose_server_is_down_stops_no_other() -> None:
+    api = Api(**{"metrics.example.com/v1": ("Thing",)})
+
+    def fault(path: str, _: Mapping[str, str]) -> None:
+        if "metrics" in path:
+            raise StatusError(503, "service unavailable")
+
+    api.fault = fault
+    found, silent = served(api, {"apps", "metrics.example.com"})
+
+    assert ("apps", "Deployment") in found
+    assert silent == {"metrics.example.com/v1": "503: service unavailable"}

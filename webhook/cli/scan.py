@@ -1,0 +1,249 @@
+"""`podfit scan`: every vLLM workload of a running cluster, judged. Reads only, page by page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from webhook import selector
+from webhook.cli import edge, reach
+from webhook.cli.edge import UnusableError
+from webhook.report import text
+from webhook.rules import all_rules
+from webhook.workload.table import TABLE
+
+if TYPE_CHECKING:
+    from webhook.cluster.access import Client
+    from webhook.policy import Policy
+    from webhook.scan import Key, Scan
+
+FORMATS = ("text", "json", "html")
+MODES = ("deny", "warn", "audit", "ignore")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "scan",
+        help="judge every vLLM workload of a running cluster",
+        description="Reads the workloads of a cluster page by page and judges each one that runs vLLM, with what\n"
+        "stands beside it: nodes, claims, Services, autoscalers, budgets. Nothing is changed. What you\n"
+        "may not read is told, and the rest goes on.",
+        epilog="examples: podfit scan\n"
+        "          podfit scan -n chat --format html=chat.html --format text\n"
+        "          podfit scan --what-if startup-probe-missing=deny\n"
+        "          podfit scan --what-if policies/strict.yaml --kinds Deployment,StatefulSet\n"
+        "docs/scan.md shows what it prints",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("-n", "--namespace", metavar="NAME", help="only this one; default: all")
+    where.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces, the default")
+    parser.add_argument("--context", metavar="NAME", help="kubectl's context")
+    parser.add_argument(
+        "-l", "--selector", type=_selector, metavar="SELECTOR", help="of the workloads' labels, as kubectl has it"
+    )
+    parser.add_argument(
+        "--kinds", type=_kinds, metavar="KIND,…", help="only these, as in Deployment,InferenceService.serving.kserve.io"
+    )
+    edge.add_policy(parser)
+    edge.add_gpu(parser)
+    edge.add_models(parser)
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="RULE=MODE|FILE",
+        help="tell which workloads would be refused if a rule had this mode (deny), or with a policy file added",
+    )
+    parser.add_argument(
+        "--format",
+        action="append",
+        type=_output,
+        metavar="FORMAT[=FILE]",
+        help=f"{', '.join(FORMATS)} (default: text), several at once: one to standard output, others to files",
+    )
+    parser.add_argument(
+        "--limit", type=_limit, default=5, metavar="N", help="workloads shown of a rule in the text; 0: all; default: 5"
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=("deny", "warn", "never"),
+        default="deny",
+        help="what exit code 1 means; default: deny",
+    )
+    parser.set_defaults(run=run)
+
+
+def _selector(value: str) -> selector.Selector:
+    try:
+        return selector.parse(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _kinds(value: str) -> frozenset[Key]:
+    """Kinds by their name, in any case, singular or plural; with a group where two have the same."""
+    chosen: set[Key] = set()
+    for word in filter(None, (one.strip() for one in value.split(","))):
+        name, _, group = word.lower().partition(".")
+        found = {
+            (its, kind) for its, kind in TABLE
+            if name in (kind.lower(), f"{kind.lower()}s", f"{kind.lower().removesuffix('y')}ies")
+            and (not group or group == its)
+        }  # fmt: skip
+        if not found:
+            known = ", ".join(sorted({kind for _, kind in TABLE}))
+            raise argparse.ArgumentTypeError(f"{word!r} is no kind that makes Pods: {known}")
+        chosen |= found
+    return frozenset(chosen)
+
+
+def _output(value: str) -> tuple[str, Path | None]:
+    name, given, file = value.partition("=")
+    if name not in FORMATS:
+        raise argparse.ArgumentTypeError(f"{name!r} is no format: {', '.join(FORMATS)}")
+    if given and not file:
+        raise argparse.ArgumentTypeError(f"{value!r} names no file")
+    return name, Path(file) if file and file != "-" else None
+
+
+def _limit(value: str) -> int:
+    if not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{value!r} is no number of workloads")
+    return int(value)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Scans and prints: 0 nothing denied, 1 something is, 3 something could not be judged."""
+    outputs = args.format or [("text", None)]
+    if sum(file is None for _, file in outputs) > 1:
+        raise UnusableError("--format: only one can go to standard output; give the others a file, as in html=FILE")
+    with reach.client(args) as client:
+        found = read(args, client)
+    for name, file in outputs:
+        _write(name, file, found, args)
+    for kind, why in found.not_read.items():
+        print(f"note: {kind}: not read: {text.one_line(why)}", file=sys.stderr)
+    for message in found.errors:
+        print(f"error: {text.one_line(message)}", file=sys.stderr)
+    return code(found, args.fail_on)
+
+
+def code(found: Scan, fail_on: str) -> int:
+    """The exit code, the same for every format."""
+    if found.errors:
+        return 3
+    states = set(found.states.values())
+    failed = {"deny": {"denied"}, "warn": {"denied", "warned"}, "never": set[str]()}[fail_on]
+    return int(bool(states & failed))
+
+
+def read(args: argparse.Namespace, client: Client) -> Scan:
+    """One reading of the cluster; raises UnusableError (exit 3) where it can't be asked."""
+    from urllib3.exceptions import HTTPError
+
+    from webhook.cluster.access import StatusError
+    from webhook.cluster.scanning import Scanner, Wanted
+
+    wanted = Wanted(
+        namespace=args.namespace,
+        selector=args.selector,
+        kinds=args.kinds,
+        what_if=partial(_other, args.what_if) if args.what_if else None,
+    )
+    progress = Progress()
+    try:
+        found = Scanner(client, wanted, edge.facts(args), partial(_policy, args.policy), progress).run()
+    except (StatusError, HTTPError, OSError, ValueError) as error:
+        raise UnusableError(f"the cluster can't be read: {text.one_line(str(error))}", 3) from error
+    finally:
+        progress.end()
+    if not found.kinds_read:
+        hint = "" if args.namespace else "; with rights in one namespace alone: podfit scan -n NAMESPACE"
+        said = next((why for kind, why in found.not_read.items() if "pods" in kind), "no kind of workload was readable")
+        raise UnusableError(f"nothing could be read: {text.one_line(said)}{hint}", 3)
+    return found
+
+
+class Progress:
+    """How far it is, in one line of a terminal that is written again and again; nothing where stderr is none."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+
+    def __call__(self, said: str) -> None:
+        """Shows it."""
+        if self._shown:
+            print(f"\r\x1b[K{text.one_line(said)[:110]}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leaves an empty line."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _policy(files: list[str], objects: Mapping[str, Mapping[str, Any]] | None) -> Policy:
+    """As the server has it: the files, then the cluster's Policy objects, each one's last good state."""
+    if not files and not objects:
+        return edge.policy(files)
+    from webhook.live import Live
+    from webhook.policy import PolicyError
+
+    edge.policy(files)  # says what is wrong, as other commands do
+    try:
+        return Live([Path(name) for name in edge.policies(files)], lambda: objects).policy
+    except PolicyError as error:
+        raise UnusableError(error.problems) from error
+
+
+def _other(said: list[str], policy: Policy) -> Policy:
+    """The policy that holds, with what `--what-if` adds."""
+    from webhook.policy import PolicyError, document, of_layers
+
+    texts = []
+    for one in said:
+        rule, sign, mode = one.partition("=")
+        if sign and rule in all_rules() and mode in MODES:
+            name = f"what-if-{rule}"
+            texts.append((f"--what-if {one}", _DOCUMENT.format(name=name, rule=rule, mode=mode)))
+        elif Path(one).exists():
+            texts += [(name, edge.read_text(Path(name))) for name in edge.policies([one])]
+        elif sign and rule in all_rules():
+            raise UnusableError(f"--what-if {one}: {mode!r} is no mode: {', '.join(MODES)}")
+        else:
+            raise UnusableError(f"--what-if {one}: neither RULE=MODE with a rule of `podfit explain`, nor a file")
+    try:
+        return of_layers([*policy.everything, *document.read(texts)]).at(edge.now())
+    except PolicyError as error:
+        raise UnusableError(error.problems) from error
+
+
+_DOCUMENT = """\
+apiVersion: podfit.dev/v1alpha1
+kind: Policy
+metadata: {{name: {name}}}
+spec: {{rules: {{{rule}: {{mode: {mode}}}}}}}
+"""
+
+
+def _write(name: str, file: Path | None, found: Scan, args: argparse.Namespace) -> None:
+    from webhook.report import scan as shown
+
+    if name == "json":
+        rendered = shown.as_json(found)
+    elif name == "html":
+        from webhook.report import scan_page
+
+        rendered = scan_page.render(found, edge.now())
+    else:
+        paint = text.coloured if file is None and edge.colours() else text.plain
+        rendered = shown.text(found, args.limit, paint)
+    if file is None:
+        sys.stdout.write(rendered)
+    else:
+        edge.write_text(file, rendered)

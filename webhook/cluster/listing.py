@@ -1,0 +1,138 @@
+"""A cluster, read once from end to end: which kinds its API server has, and the objects of one, page by page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from urllib3.exceptions import HTTPError
+
+from webhook.cluster.access import Client, StatusError
+from webhook.path import mapping
+
+PAGE = 250
+"""Objects of a page: with some 20 KB each, what is in memory at a moment stays far below 50 MB."""
+TRIES = 4
+"""Of a request that the API server is too busy for, or that breaks."""
+LONGEST = 10.0
+"""Seconds that are waited before another try, whatever `Retry-After` says."""
+
+Key = tuple[str, str]
+"""(API group, kind)."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind as this API server has it."""
+
+    group: str
+    version: str
+    """With its group, as objects say it: "apps/v1", "v1"."""
+    kind: str
+    name: str
+    """The plural: "deployments"."""
+    namespaced: bool
+
+    @property
+    def key(self) -> Key:
+        """What identifies the kind."""
+        return self.group, self.kind
+
+    @property
+    def title(self) -> str:
+        """The plural with its group, as RBAC and kubectl name it: "deployments.apps"."""
+        return f"{self.name}.{self.group}" if self.group else self.name
+
+    def whole(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        """An item of a list, which names neither version nor kind, as an object of its own."""
+        return {"apiVersion": self.version, "kind": self.kind, **item}
+
+    def path(self, namespace: str | None = None, name: str = "") -> str:
+        """Where it is listed, or one object of it."""
+        root = f"/apis/{self.version}" if self.group else f"/api/{self.version}"
+        inside = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
+        return f"{root}{inside}/{self.name}{f'/{name}' if name else ''}"
+
+
+def served(client: Client, groups: Collection[str]) -> tuple[dict[Key, Resource], dict[str, str]]:
+    """The kinds of these API groups that can be listed, each in the version that the server prefers and has it in; and
+    the groups that could not be asked for (an aggregated API that is down), each with why."""
+    found: dict[Key, Resource] = {}
+    silent: dict[str, str] = {}
+    versions = {
+        str(one["name"]): [one["preferredVersion"]["groupVersion"], *(v["groupVersion"] for v in one["versions"])]
+        for one in client.whole("/apis").get("groups", ())
+    }
+    for group in sorted(groups):
+        for version in dict.fromkeys(versions.get(group, ()) if group else ["v1"]):
+            try:
+                listed = client.whole(f"/apis/{version}" if group else "/api/v1").get("resources", ())
+            except (StatusError, HTTPError, OSError, ValueError) as error:
+                silent[version] = str(error)
+                continue
+            for one in listed:
+                if "/" not in one["name"] and "list" in one.get("verbs", ()):
+                    made = Resource(group, version, one["kind"], one["name"], bool(one.get("namespaced")))
+                    found.setdefault(made.key, made)
+    return found, silent
+
+
+def pages(
+    client: Client, path: str, query: Mapping[str, str] | None = None, wait: Callable[[float], object] = time.sleep
+) -> Iterator[list[dict[str, Any]]]:
+    """All objects of a list, a page at a time; raises StatusError where the API server refuses, OSError, HTTPError or
+    ValueError where it stays away.
+
+    Where its place in the history is gone (410: a list that takes more than some five minutes), the list goes on from
+    the same name with the token that the refusal brings; without one, from the start, and what was seen is left out.
+    """
+    asked = {**(query or {}), "limit": str(PAGE)}
+    seen: set[str] | None = None
+    names: set[str] = set()
+    while True:
+        try:
+            page = _asked(client, path, asked, wait)
+        except StatusError as error:
+            if error.code != 410 or "continue" not in asked:
+                raise
+            if error.resume and error.resume != asked["continue"]:
+                asked["continue"] = error.resume
+            elif seen is None:
+                del asked["continue"]
+                seen = set(names)
+            else:
+                raise
+            continue
+        items = [one for one in page.get("items") or () if isinstance(one, dict)]
+        names |= {_identity(one) for one in items}
+        if seen is not None:
+            items = [one for one in items if _identity(one) not in seen]
+        yield items
+        more = mapping(page.get("metadata")).get("continue")
+        if not more:
+            return
+        asked["continue"] = str(more)
+
+
+def _identity(obj: Mapping[str, Any]) -> str:
+    metadata = mapping(obj.get("metadata"))
+    return str(metadata.get("uid") or f"{metadata.get('namespace')}/{metadata.get('name')}")
+
+
+def _asked(client: Client, path: str, query: Mapping[str, str], wait: Callable[[float], object]) -> dict[str, Any]:
+    """One page; a busy or restarting API server is asked again."""
+    for attempt in range(1, TRIES + 1):
+        pause = 0.5 * 2 ** (attempt - 1)
+        try:
+            return client.get(path, query)
+        except StatusError as error:
+            if error.code not in (429, 500, 502, 503, 504) or attempt == TRIES:
+                raise
+            pause = error.retry_after or pause
+        except (HTTPError, OSError):
+            if attempt == TRIES:
+                raise
+        wait(min(pause, LONGEST))
+    raise AssertionError("unreachable")

@@ -1,0 +1,289 @@
+"""Reads a cluster from end to end and judges what runs vLLM: only lists and gets, a page in memory at a time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webhook import rehearsal, scan, workload
+from webhook.cluster.access import Client, StatusError
+from webhook.cluster.listing import Key, Resource, pages, served
+from webhook.companions import Companions
+from webhook.facts import Facts, GivenModel
+from webhook.lint import lint
+from webhook.model import given
+from webhook.path import mapping
+from webhook.policy import Policy
+from webhook.scan import Broken, Owners, Ref, Scan
+from webhook.selector import Selector
+from webhook.snapshot import KINDS, Snapshot, key
+from webhook.workload import JSON
+from webhook.workload.table import TABLE
+
+BESIDE: tuple[Key, ...] = (
+    ("", "Service"),
+    ("autoscaling", "HorizontalPodAutoscaler"),
+    ("keda.sh", "ScaledObject"),
+    ("policy", "PodDisruptionBudget"),
+    ("", "PersistentVolumeClaim"),
+)
+"""What stands beside a workload, as `webhook.companions` knows it."""
+NEAR = 512
+"""ConfigMaps that are remembered: a namespace's workloads often share one."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which workloads of the cluster."""
+
+    namespace: str | None = None
+    """None: all."""
+    selector: Selector | None = None
+    """Of the workloads' own labels."""
+    kinds: frozenset[Key] | None = None
+    """None: all that the API server has."""
+    what_if: Callable[[Policy], Policy] | None = None
+    """From the policy that holds to another one: what it would refuse is told."""
+    pods: bool = False
+    """Which Pod comes of which workload is wanted, too."""
+
+
+class Scanner:
+    """One reading of one cluster; `run` it once."""
+
+    def __init__(
+        self,
+        client: Client,
+        wanted: Wanted,
+        facts: Facts,
+        policy: Callable[[Mapping[str, JSON] | None], Policy],
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`policy`: Policy objects of the cluster (None: not known) → what holds; `tell` hears how far it is."""
+        self._client = client
+        self._wanted = wanted
+        self._base = facts
+        self._policy_of = policy
+        self._tell = tell
+        self._found = Scan()
+        self._owners = Owners()
+        self._seen: set[str] = set()
+        self._maps: OrderedDict[tuple[str, str], JSON | None] = OrderedDict()
+        self._maps_refused = False
+        self._kinds: dict[Key, Resource] = {}
+
+    def run(self) -> Scan:
+        """Reads and judges everything; raises OSError, HTTPError, ValueError or StatusError where the API server can't
+        be asked at all."""
+        self._client.whole("/version")  # before anything is asked twice: who is away is told at once
+        known = {kind.group for kind in KINDS} | {group for group, _ in (*TABLE, *BESIDE, *scan.BETWEEN)}
+        self._kinds, silent = served(self._client, known | (self._groups_of_policy(seen := self._policies())))
+        self._found.not_read |= silent
+        policy = self._policy_of(seen)
+        self._found.policy = policy.version
+        other = self._wanted.what_if(policy) if self._wanted.what_if else None
+        self._found.what_if = None if other is None else []
+        facts = self._facts()
+        beside = self._beside()
+        extra = {_parsed(name) for name in policy.kinds}
+        for resource in self._resources(extra):
+            for obj in self._objects(resource):
+                self._judge(obj, policy, other, facts, beside)
+        return self._found
+
+    # ── What is read ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _policies(self) -> Mapping[str, JSON] | None:
+        """The Policy objects, reduced; None where there is no such kind, or they may not be read."""
+        kind = next(one for one in KINDS if one.name == "policies")
+        found: dict[str, JSON] = {}
+        try:
+            for page in pages(self._client, kind.path(kind.versions[0])):
+                found |= {key(one)[1]: kind.keep(one) for one in page}
+        except StatusError as error:
+            if error.code != 404:
+                self._found.not_read["policies.podfit.dev"] = str(error)
+            return None
+        return found
+
+    def _groups_of_policy(self, seen: Mapping[str, JSON] | None) -> set[str]:
+        """The API groups of the further kinds that policies name."""
+        return {_parsed(name)[0] for name in self._policy_of(seen).kinds}
+
+    def _resources(self, extra: set[Key]) -> list[Resource]:
+        """The kinds to read, owners first; nothing below the last one that is wanted."""
+        here = [one for one in scan.order({*TABLE, *scan.BETWEEN, *extra}) if one in self._kinds]
+        if self._wanted.kinds is not None:
+            last = max((place for place, one in enumerate(here) if one in self._wanted.kinds), default=-1)
+            here = [one for place, one in enumerate(here) if place <= last or (self._wanted.pods and one[1] == "Pod")]
+        return [one for name in here if (one := self._kinds[name]).namespaced or self._wanted.namespace is None]
+
+    def _objects(self, resource: Resource) -> Iterator[dict[str, Any]]:
+        """All objects of a kind; where it ends early, that is told and the other kinds go on."""
+        count = 0
+        try:
+            for page in pages(self._client, resource.path(self._wanted.namespace)):
+                count += len(page)
+                self._tell(f"{resource.title}: {count:,}; {len(self._found.rows):,} vLLM containers so far")
+                yield from (resource.whole(one) for one in page)
+            self._found.kinds_read.add(resource.key)
+        except StatusError as error:
+            self._refused(resource.title, error)
+        self._found.looked_at += count
+
+    def _refused(self, title: str, error: StatusError) -> None:
+        if error.code in (401, 403, 404, 405):
+            self._found.not_read[title] = str(error)
+        else:
+            self._found.errors.append(f"{title}: the list ended early: {error}")
+
+    def _facts(self) -> Facts:
+        """What is known besides workloads: nodes, claims, classes, namespaces' labels, and taught models."""
+        objects: dict[str, dict[tuple[str, str], JSON]] = {}
+        models: dict[str, GivenModel] = {}
+        for kind in KINDS:
+            resource = self._kinds.get((kind.group, kind.kind))
+            if resource is None or kind.name == "policies":
+                continue
+            self._tell(f"{resource.title}")
+            inside = self._client.namespace if kind.own_namespace else self._wanted.namespace
+            query = {"labelSelector": kind.label} if kind.label else {}
+            kept: dict[tuple[str, str], JSON] = {}
+            try:
+                for page in pages(self._client, resource.path(inside or None), query):
+                    kept |= {key(one): kind.keep({"kind": kind.kind, **one}) for one in page}
+            except StatusError as error:
+                self._refused(resource.title, error)
+                continue
+            objects[kind.name] = kept
+            if kind.name == "configmaps":
+                for one in kept.values():
+                    taught, errors = given.of_config_map(one)
+                    models |= taught
+                    self._found.errors += errors
+        return replace(self._base, cluster=Snapshot(objects, version="scan"), models={**models, **self._base.models})
+
+    def _beside(self) -> Callable[[str], Companions]:
+        """Namespace → what stands beside its workloads."""
+        found: dict[str, list[JSON]] = {}
+        whole = True
+        for name in BESIDE:
+            resource = self._kinds.get(name)
+            if resource is None:
+                continue  # the API server has no such kind, so that there is none of it
+            self._tell(f"{resource.title}")
+            try:
+                for page in pages(self._client, resource.path(self._wanted.namespace)):
+                    for one in page:
+                        kept = _reduced(resource, one)
+                        found.setdefault(str(kept["metadata"].get("namespace") or ""), []).append(kept)
+            except StatusError as error:
+                self._refused(resource.title, error)
+                whole = False
+        made: dict[str, Companions] = {}
+
+        def beside(namespace: str) -> Companions:
+            if namespace not in made:
+                made[namespace] = Companions(tuple(found.get(namespace, ())), whole=whole)
+            return made[namespace]
+
+        return beside
+
+    def _config_maps(self, obj: JSON, namespace: str) -> dict[str, JSON]:
+        """Those that the object's Pods refer to, each read once; what may not be read is told once."""
+        found: dict[str, JSON] = {}
+        resource = self._kinds.get(("", "ConfigMap"))
+        for name in sorted(scan.config_maps(obj)) if resource and namespace else ():
+            place = (namespace, name)
+            if place not in self._maps and not self._maps_refused:
+                self._maps[place] = self._config_map(resource, namespace, name) if resource else None
+                if len(self._maps) > NEAR:
+                    self._maps.popitem(last=False)
+            if (kept := self._maps.get(place)) is not None:
+                found[name] = kept
+        return found
+
+    def _config_map(self, resource: Resource, namespace: str, name: str) -> JSON | None:
+        try:
+            return {"apiVersion": "v1", "kind": "ConfigMap", **self._client.get(resource.path(namespace, name), {})}
+        except StatusError as error:
+            if error.code in (401, 403):
+                self._maps_refused = True
+                self._found.not_read["configmaps (by name)"] = str(error)
+            return None
+
+    # ── What is judged ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _judge(
+        self, obj: JSON, policy: Policy, other: Policy | None, facts: Facts, beside: Callable[[str], Companions]
+    ) -> None:
+        ref = Ref.of(obj)
+        if ref.uid in self._seen or scan.retired(obj):
+            return
+        if (top := self._owners.top(obj)) is not None:
+            self._owners.add(obj, top)
+            if ref.kind == "Pod" and self._wanted.pods and mapping(obj.get("status")).get("phase") == "Running":
+                self._found.pods[ref.namespace, ref.name] = top
+            return
+        if scan.over(obj) or (_parsed_of(obj) not in TABLE and not workload.find(obj, policy.kinds)):
+            return
+        here = replace(facts, companions=beside(ref.namespace))
+        report = lint(obj, policy, here, where="scan")
+        if report.results and (maps := self._config_maps(obj, ref.namespace)):
+            here = replace(here, config_maps=maps)
+            report = lint(obj, policy, here, where="scan")
+        self._found.errors += [f"{ref}: {error.rule}: {error.error}" for error in report.errors]
+        if not report.results:
+            return
+        self._owners.add(obj)
+        self._seen.add(ref.uid)
+        if not self._is_wanted(obj):
+            return
+        if ref.kind == "Pod" and self._wanted.pods:
+            self._found.pods[ref.namespace, ref.name] = ref.uid
+        self._found.rows += scan.rows(report)
+        if other is not None and self._found.what_if is not None:
+            self._found.what_if += _broken(ref, obj, policy, other, facts)
+
+    def _is_wanted(self, obj: JSON) -> bool:
+        if self._wanted.kinds is not None and _parsed_of(obj) not in self._wanted.kinds:
+            return False
+        if self._wanted.selector is None:
+            return True
+        labels = mapping(mapping(obj.get("metadata")).get("labels"))
+        return self._wanted.selector.selects({str(word): str(said) for word, said in labels.items()}) is True
+
+
+def _broken(ref: Ref, obj: JSON, policy: Policy, other: Policy, facts: Facts) -> Iterator[Broken]:
+    """What another policy would refuse, and the one that holds would not, were the object applied again."""
+    asked = rehearsal.Asked(obj)
+    after = rehearsal.judge(asked, other, facts)
+    if not after.denied:
+        return
+    before = rehearsal.judge(asked, policy, facts)
+    known = {(one.rule, str(one.finding.path)) for one in before.report.findings if one.mode == "deny"}
+    for result in after.report.results:
+        for one in result.findings:
+            if one.mode == "deny" and (one.rule, str(one.finding.path)) not in known:
+                yield Broken(ref, result.engine.container.name, one.rule, one.finding.message)
+
+
+def _reduced(resource: Resource, obj: JSON) -> dict[str, Any]:
+    """A companion without what nothing here reads."""
+    metadata = mapping(obj.get("metadata"))
+    kept = {word: metadata[word] for word in ("namespace", "name") if word in metadata}
+    return {
+        "apiVersion": resource.version, "kind": resource.kind, "metadata": kept, "spec": mapping(obj.get("spec")),
+    }  # fmt: skip
+
+
+def _parsed(name: str) -> Key:
+    """ "Kind.group" → (group, kind)."""
+    kind, _, group = name.partition(".")
+    return group, kind
+
+
+def _parsed_of(obj: JSON) -> Key:
+    return str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")

@@ -1,0 +1,180 @@
+"""What `podfit scan` found, as plain JSON values (docs/schemas/scan.json) and as text for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from webhook.report.text import PLANES, Paint, clean, many, one_line, plain
+from webhook.scan import Broken, Found, Ref, Row, Scan
+from webhook.scan.planned import Planned, Span
+
+_LEADS = {
+    "start": "vLLM would not start",
+    "uptime": "vLLM would not stay up",
+    "practice": "a practice that is not followed",
+}
+
+
+def tree(scan: Scan) -> dict[str, Any]:
+    """Everything, for machines."""
+    states = scan.states
+    return {
+        "policy": scan.policy,
+        "summary": {
+            "objects": scan.looked_at,
+            "workloads": len(states),
+            "containers": len(scan.rows),
+            **{state: scan.workloads(state) for state in ("denied", "warned", "clean")},
+            "namespaces": [
+                {"namespace": name or None, "workloads": sum(count.values()), **_counts(count)}
+                for name, count in scan.namespaces()
+            ],
+            "rules": [
+                {"rule": rule, "mode": mode, "workloads": len({row.object for row, _ in found})}
+                for mode, rule, found in scan.rules()
+            ],
+        },
+        "results": [_row(row) for row in scan.rows],
+        "what_if": None if scan.what_if is None else [_broken(one) for one in scan.what_if],
+        "drift": None,
+        "not_read": [{"kind": kind, "message": why} for kind, why in scan.not_read.items()],
+        "errors": [{"message": message} for message in scan.errors],
+    }
+
+
+def as_json(scan: Scan, drift: list[dict[str, Any]] | None = None) -> str:
+    """`--format json`."""
+    return json.dumps({**tree(scan), "drift": drift}, indent=1, default=str) + "\n"
+
+
+def _counts(count: Mapping[Any, int]) -> dict[str, int]:
+    return {state: count.get(state, 0) for state in ("denied", "warned", "clean")}
+
+
+def ref(one: Ref) -> dict[str, Any]:
+    """An object."""
+    return {
+        "apiVersion": one.api_version, "kind": one.kind, "namespace": one.namespace or None, "name": one.name,
+        "uid": one.uid,
+    }  # fmt: skip
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "object": ref(row.object),
+        "container": row.container,
+        "state": row.state,
+        "denied": row.state == "denied",
+        "model": row.model,
+        "accelerator": None if row.gpu is None else {"name": row.gpu, "count": row.gpus},
+        "version": row.release,
+        "replicas": row.replicas,
+        "verdict": row.verdict,
+        "why": row.why,
+        "planned": _planned(row.planned),
+        "kv_cache_tokens": _span(row.tokens) if row.tokens else None,
+        "findings": [_finding(one) for one in row.findings],
+    }
+
+
+def _planned(planned: Planned) -> dict[str, Any]:
+    return {plane: {name: _span(one) for name, one in lines.items()} for plane, lines in planned.items()}
+
+
+def _span(one: Span) -> dict[str, int]:
+    return {"low": one.low, "likely": one.likely, "high": one.high}
+
+
+def _finding(one: Found) -> dict[str, Any]:
+    return {
+        "rule": one.rule, "mode": one.mode, "plane": one.plane, "path": one.path, "message": one.message,
+        "details": list(one.details), "certainty": one.certainty, "suggestions": list(one.suggestions),
+        "why": one.why, "accepted": one.accepted,
+    }  # fmt: skip
+
+
+def _broken(one: Broken) -> dict[str, Any]:
+    return {"object": ref(one.object), "container": one.container, "rule": one.rule, "message": one.message}
+
+
+# ── For people ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def text(scan: Scan, limit: int = 10, paint: Paint = plain) -> str:
+    """The summary, then each rule with its workloads, at most `limit` of one (0: all)."""
+    blocks = [[headline(scan)], _namespaces(scan), _summary(scan, paint)]
+    blocks += list(_grouped(scan, limit, paint))
+    if scan.what_if is not None:
+        blocks.append(list(_what_if(scan.what_if, limit, paint)))
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+
+
+def headline(scan: Scan) -> str:
+    """One line: how many workloads, and how they are."""
+    count = len(scan.states)
+    where = len(scan.namespaces())
+    head = f"{many(count, 'vLLM workload')} in {many(where, 'namespace')} ({scan.looked_at:,} objects looked at)"
+    return f"{head}: {scan.workloads('denied')} denied, {scan.workloads('warned')} with warnings, " + (
+        f"{scan.workloads('clean')} clean"
+    )
+
+
+def _namespaces(scan: Scan) -> list[str]:
+    rows = [(name or "(cluster)", sum(count.values()), _counts(count)) for name, count in scan.namespaces()]
+    if not rows:
+        return []
+    width = max(9, *(len(name) for name, _, _ in rows))
+    head = f"{'namespace':<{width}}  workloads  denied  warned   clean"
+    shown = [
+        f"{clean(name):<{width}}  {all_:>9}  {of['denied']:>6}  {of['warned']:>6}  {of['clean']:>6}"
+        for name, all_, of in rows[:20]
+    ]
+    return [head, *shown, *([f"… and {len(rows) - 20} more namespaces"] if len(rows) > 20 else [])]
+
+
+def _summary(scan: Scan, paint: Paint) -> list[str]:
+    found = scan.rules()
+    if not found:
+        return []
+    width = max(len(rule) for _, rule, _ in found)
+    lines = []
+    for mode, rule, rows in found:
+        workloads = many(len({row.object for row, _ in rows}), "workload")
+        lead = _LEADS[rows[0][1].threatens] if mode == "deny" else f"[{PLANES[rows[0][1].plane]}]"
+        lines.append(f"{paint(mode, mode)}  {paint(f'{rule:<{width}}', 'rule')}  {workloads:>14}  {lead}")
+    return lines
+
+
+def _grouped(scan: Scan, limit: int, paint: Paint) -> Iterator[list[str]]:
+    for mode, rule, rows in scan.rules():
+        plane = PLANES[rows[0][1].plane]
+        shown = rows[:limit] if limit else rows
+        lines = [f"{paint(mode, mode)}  {paint(rule, 'rule')}  [{plane}]"]
+        for row, found in shown:
+            lines.append(f"  {paint(_name(row), 'place')}: {one_line(found.message)}")
+            if mode == "deny" and found.suggestions:
+                lines.append(f"    {'this fits' if len(found.suggestions) == 1 else 'one of these fits'}: "
+                             + one_line(" · ".join(found.suggestions[:3])))  # fmt: skip
+        yield [*lines, *_more(len(rows) - len(shown))]
+
+
+def _name(row: Row) -> str:
+    return clean(f'{row.object}, container "{row.container}"')
+
+
+def _what_if(broken: list[Broken], limit: int, paint: Paint) -> Iterator[str]:
+    names = list(dict.fromkeys(one.object for one in broken))
+    if not broken:
+        yield "what if: no more workloads would be refused than today"
+        return
+    yield f"what if: {many(len(names), 'more workload')} would be refused if applied again:"
+    shown = broken[:limit] if limit else broken
+    for one in shown:
+        yield f"  {paint(clean(str(one.object)), 'place')}: {paint(one.rule, 'rule')}: {one_line(one.message)}"
+    yield from _more(len(broken) - len(shown))
+
+
+def _more(count: int) -> Iterable[str]:
+    return [f"  … and {count} more (--limit 0 shows all)"] if count > 0 else []
