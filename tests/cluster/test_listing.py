@@ -103,7 +103,9 @@ def test_a_refusal_is_not_asked_again(api: Api) -> None:
 
 
 def test_served_names_what_can_be_listed_in_the_version_that_has_it() -> None:
-    api = Api(**{"serving.kserve.io/v1beta1": ("InferenceService",), "serving.kserve.io/v1alpha1": ("ServingRuntime",)})
+    api = Api(
+        kinds={"serving.kserve.io/v1beta1": ("InferenceService",), "serving.kserve.io/v1alpha1": ("ServingRuntime",)}
+    )
 
     found, silent = served(api, {"", "apps", "serving.kserve.io", "ray.io"})
 
@@ -117,7 +119,7 @@ def test_served_names_what_can_be_listed_in_the_version_that_has_it() -> None:
 
 
 def test_a_group_whose_server_is_down_stops_no_other() -> None:
-    api = Api(**{"metrics.example.com/v1": ("Thing",)})
+    api = Api(kinds={"metrics.example.com/v1": ("Thing",)})
 
     def fault(path: str, _: Mapping[str, str]) -> None:
         if "metrics" in path:

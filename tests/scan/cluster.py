@@ -26,7 +26,13 @@ UNSCOPED = {"Namespace", "Node", "StorageClass", "ClusterServingRuntime", "Polic
 class Api(Client):
     """Objects in, answers out. `refuse`: plurals that nobody may list. `size`: objects of a page."""
 
-    def __init__(self, *objects: JSONDict, refuse: Iterable[str] = (), size: int = 2, **kinds: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        *objects: JSONDict,
+        refuse: Iterable[str] = (),
+        size: int = 2,
+        kinds: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
         self.objects = list(objects)
         self.asked: list[tuple[str, Mapping[str, str]]] = []
         self.written: list[tuple[str, JSONDict]] = []
@@ -37,7 +43,7 @@ class Api(Client):
         """May raise instead of an answer."""
         extra = {one["apiVersion"]: {one["kind"]} for one in objects if one["apiVersion"] not in BUILT_IN}
         self.kinds: dict[str, tuple[str, ...]] = {
-            **BUILT_IN, **{version: tuple(found) for version, found in extra.items()}, **kinds,
+            **BUILT_IN, **{version: tuple(found) for version, found in extra.items()}, **(kinds or {}),
         }  # fmt: skip
 
     @property
