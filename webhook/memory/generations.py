@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webhook.args import EngineArgs
-from webhook.model import Model
+from webhook.model import Model, architectures
 from webhook.release import Release
 
 OLDEST = Release(0, 4)
@@ -14,45 +14,14 @@ GENERATIONS = tuple(
 """V0 with its three accountings, V1 with and without NCCL in the budget, the samplers of 0.11.1, 0.17 and 0.21, CUDA
 graphs in the budget from 0.20, batches of 0.28."""
 SINCE = {
-    "deepseek_v3": Release(0, 6, 6),
-    "deepseek_v32": Release(0, 11),
-    "deepseek_v4": Release(0, 19),
-    "ernie4_5": Release(0, 9),
-    "ernie4_5_moe": Release(0, 9),
-    "exaone4": Release(0, 9),
-    "gemma3": Release(0, 8),
-    "gemma3_text": Release(0, 8),
     "gemma3n": Release(0, 9),
-    "gemma4": Release(0, 18),
     "gemma4_text": Release(0, 18),
-    "glm4_moe": Release(0, 10),
     "glm4v_moe": Release(0, 10),
-    "glm_moe_dsa": Release(0, 14),
-    "gpt_oss": Release(0, 10, 1),
-    "hunyuan_v1_moe": Release(0, 9),
-    "kimi_k2": Release(0, 6, 6),
-    "kimi_k25": Release(0, 14),
     "kimi_linear": Release(0, 11),
-    "lfm2": Release(0, 10),
-    "llama4": Release(0, 8, 3),
-    "minimax_m2": Release(0, 11),
     "mistral3": Release(0, 8),
-    "mllama": Release(0, 6),
-    "nemotron_h": Release(0, 8),
-    "qwen2_5_omni": Release(0, 8),
-    "qwen2_5_vl": Release(0, 7, 2),
-    "qwen2_vl": Release(0, 6),
-    "qwen3": Release(0, 8, 4),
-    "qwen3_5": Release(0, 16),
-    "qwen3_5_moe": Release(0, 16),
-    "qwen3_moe": Release(0, 8, 4),
-    "qwen3_next": Release(0, 10, 2),
-    "qwen3_omni_moe": Release(0, 10, 2),
-    "qwen3_vl": Release(0, 11),
-    "qwen3_vl_moe": Release(0, 11),
-    "seed_oss": Release(0, 10),
 }
-"""model_type → the first release that serves it, or an earlier one (vLLM's release notes, model_executor/models)."""
+"""model_type → the first release that serves it, or an earlier one, where the architecture does not tell (vLLM's
+release notes)."""
 
 
 def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...]:
@@ -62,7 +31,9 @@ def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...
     after the one before it, up to itself. Where none is left, the flags tell nothing.
     """
     since = SINCE.get(model.model_type or "", OLDEST)
-    found = tuple(release for release in GENERATIONS if release >= since) or GENERATIONS[-1:]
+    architecture = architectures.known(model)
+    missing = architecture.missing if architecture else Release(0, 0)
+    found = tuple(one for one in GENERATIONS if one >= since and one > missing) or GENERATIONS[-1:]
     if args is None or not args.releases:
         return found
     after = (OLDEST, *GENERATIONS)

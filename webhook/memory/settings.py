@@ -9,6 +9,7 @@ from typing import Any
 from webhook.args import EngineArgs
 from webhook.gpu import Gpu
 from webhook.memory import parallel, quantisation
+from webhook.memory.dtype import is_widened
 from webhook.memory.parallel import Parallel
 from webhook.memory.quantisation import Scheme
 from webhook.model import Model, by_id, derived_max_model_len
@@ -139,7 +140,7 @@ def resolve(
         max_num_seqs=max(1, seqs),
         max_num_batched_tokens=max(1, tokens),
         eager=bool(given.get("enforce_eager")),
-        dtype=quantisation.DTYPE_BYTES.get(str(dtype), 2) if dtype else 2,
+        dtype=4 if is_widened(dtype, model, gpu, release) else quantisation.DTYPE_BYTES.get(str(dtype), 2),
         scheme=quantisation.scheme(model, quantization if isinstance(quantization, str) else None),
         kv_cache_dtype=kv_dtype if isinstance(kv_dtype, str) else "auto",
         block_size=_whole(given.get("block_size")),

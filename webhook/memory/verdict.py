@@ -89,9 +89,10 @@ def of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Lay
     if overridden and not resolved.v1:  # V0 takes it before it checks (vLLM 0.6 engine/llm_engine.py)
         return judged("unsure", f"--num-gpu-blocks-override {overridden} takes the place of what is left; {why}")
     if left.floor <= 0:
+        wide = " in float32" if resolved.dtype == 4 and resolved.scheme is None else ""
         return judged(
             "does-not-fit",
-            f"weights take {human(loaded.likely)} (at least {human(loaded.floor)}) of the "
+            f"weights take {human(loaded.likely)}{wide} (at least {human(loaded.floor)}) of the "
             f"{human(ledger.budget.likely)} that vLLM may use: nothing is left for the KV cache",
             "blocks",
         )

@@ -374,6 +374,8 @@ def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Lin
         note += f" over {cut.tp * cut.pp} GPUs"
     if settings.scheme:
         note += f", {settings.scheme.name}"
+    elif settings.dtype == 4:
+        note += " in float32"
     if slots:
         note += f", {human(slots)} LoRA slots"
     if settings.cpu_offload:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
+from webhook.memory.dtype import NO_HALF
 from webhook.release import Release
 from webhook.rule import Finding, Rule
-from webhook.rules._dtype import NO_HALF
 
 
 class GpuLacksDtype(Rule):

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
-from webhook.release import Release
+from webhook.memory.dtype import NO_HALF, READ_SINCE
 from webhook.rule import Finding, Rule
-from webhook.rules._dtype import NO_HALF
-
-SINCE = Release(0, 10, 2)
-"""The oldest release whose table of such models was read."""
 
 
 class ModelLacksDtype(Rule):
@@ -35,7 +31,7 @@ class ModelLacksDtype(Rule):
             return
         if engine.model.value.model_type not in NO_HALF:
             return
-        known = engine.release is not None and engine.release >= SINCE
+        known = engine.release is not None and engine.release >= READ_SINCE
         yield Finding(
             path=engine.argument("dtype"),
             message=f"--dtype {given}: vLLM does not serve the model type {engine.model.value.model_type!r} in float16",

@@ -1,0 +1,26 @@
+"""Which dtype `--dtype auto` becomes, where that is not one of 16 bits."""
+
+from __future__ import annotations
+
+from webhook.gpu import Gpu
+from webhook.model import Model
+from webhook.release import Release
+
+NO_HALF = ("gemma2", "gemma3", "gemma3_text", "glm4")
+"""Model types whose activations overflow float16: _FLOAT16_NOT_SUPPORTED_MODELS of vLLM 0.10.2 config/__init__.py, and
+of 0.11, 0.13 and 0.33 config/model.py."""
+READ_SINCE = Release(0, 10, 2)
+"""The oldest release whose table of such models was read."""
+
+
+def is_widened(given: object, model: Model, gpu: Gpu | None, release: Release) -> bool:
+    """Whether `auto` becomes float32: the GPU has no bfloat16, and the model no float16 (vLLM 0.33 config/model.py,
+    _resolve_auto_dtype: the first dtype that both can)."""
+    return (
+        given in (None, "auto")
+        and model.model_type in NO_HALF
+        and release >= READ_SINCE
+        and gpu is not None
+        and gpu.vendor.lower() == "nvidia"
+        and gpu.supports_bf16 is False
+    )

@@ -1,0 +1,54 @@
+"""Rule model-newer-than-release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.engine import Engine
+from webhook.model import architectures
+from webhook.rule import Certainty, Finding, Rule
+from webhook.rules import _flags
+
+
+class ModelNewerThanRelease(Rule):
+    """The model's architecture is newer than this vLLM release.
+
+    Each release knows the architectures of its time. A newer one is refused before anything loads, by Transformers or
+    by vLLM:
+
+        ValueError: The checkpoint you are trying to load has model type `qwen3_5` but Transformers does not recognize
+        this architecture.
+        ValueError: Model architectures ['Qwen3_5ForConditionalGeneration'] are not supported for now.
+
+    From 0.7 vLLM leaves what it does not name to the Transformers library of its image. Where that library may be new
+    enough, or the checkpoint brings code that is trusted, this is a warning: it may run, slower.
+    """
+
+    plane = "config"
+    mode = "deny"
+    needs = ("model", "release")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain in vLLM's own image, where neither vLLM's registry nor a Transformers of its time has it."""
+        if engine.model is None or engine.release is None or engine.args.given.get("hf_overrides"):
+            return
+        model, release, given = engine.model.value, engine.release, engine.args.given
+        known = architectures.known(model)
+        if known is None or release > known.missing or given.get("model_impl") not in (None, "auto", "vllm"):
+            return
+        trusted = bool(given.get("trust_remote_code")) or "trust_remote_code" in engine.args.unresolved
+        unserved = architectures.is_unserved(model, release, remote_code=trusted)
+        certainty: Certainty = _flags.certainty(engine) if unserved and not _installs(engine) else "likely"
+        yield Finding(
+            path=engine.argument("model"),
+            message=f"vLLM {release} does not know {known.name}, the architecture of {model.id}: "
+            f"it came after {known.missing}, and {known.first} has it",
+            certainty=certainty,
+            details=() if unserved else ("Transformers may serve it in vLLM's place",),
+            suggestions=(f"vLLM {known.first} or newer",),
+        )
+
+
+def _installs(engine: Engine) -> bool:
+    """The command's script installs something, perhaps a newer Transformers, before it serves."""
+    return bool(engine.command.shell) and "install" in f"{engine.field('command')} {engine.field('args')}"
