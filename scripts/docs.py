@@ -9,6 +9,7 @@ charts/podfit/monitoring/dashboard.json  the Grafana dashboard
 webhook/data/facts.json        the version of all packaged tables: what `facts-version` says of them
 docs/causes.md                 what `podfit diagnose` knows: every cause, the texts that tell it, and who prints them
 tests/rules/<rule>/*.out       what `podfit check` prints of each example: the golden output of the tests
+tests/generate/<name>.yaml     what `podfit plan -o NAME` writes of one command line
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from pathlib import Path
 import yaml
 
 from scripts import build_dashboard
-from webhook import manifest
+from webhook import generate, manifest
+from webhook.cli import edge
+from webhook.cli.plan import judged_as
 from webhook.companions import Companions
 from webhook.diagnose.causes import CAUSES
 from webhook.facts import Facts
@@ -36,6 +39,8 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "tests" / "rules"
 DATA = ROOT / "webhook" / "data"
 FACTS = DATA / "facts.json"
+PLANNED, GPU, RELEASE = "vllm serve Qwen/Qwen3-14B --max-model-len 16384 --max-num-seqs 16", "l40s", "0.33.0"
+"""podfit plan --gpu l40s --vllm-version 0.33.0 -o hpa -- vllm serve …"""
 
 
 def printed(path: Path) -> str:
@@ -52,6 +57,13 @@ def printed(path: Path) -> str:
         for result in report.results
     )
     return text.check(checked.Checked((path.name,), containers, (), ()))
+
+
+def planned(output: str) -> str:
+    """What `podfit plan -o OUTPUT` writes of `PLANNED`."""
+    facts = Facts(gpu=edge.accelerator(GPU))
+    (result,) = judged_as(PLANNED.split(), RELEASE, facts, builtin()).results
+    return generate.render(output, result.engine)
 
 
 def beside(read: manifest.Manifests) -> Facts:
@@ -178,6 +190,8 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield ROOT / "docs" / "rules" / f"{rule_id}.md", rule_markdown(rule)
         for path in examples(rule_id, "bad"):
             yield path.with_suffix(".out"), printed(path)
+    for output in ("hpa", "keda"):
+        yield ROOT / "tests" / "generate" / f"{output}.yaml", planned(output)
 
 
 def main() -> int:

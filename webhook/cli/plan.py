@@ -45,7 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "plan",
         help="both memory ledgers of one vLLM command line",
         usage="podfit plan MODEL [--context TOKENS] [--users N] [--gpu NAME[:COUNT] | --nodes FILE|cluster]\n"
-        "                   [-o table|json|yaml]\n"
+        "                   [-o table|json|yaml|hpa|keda]\n"
         "       podfit plan --gpu NAME[:COUNT] [--vllm-version V] [--model-config FILE] [--fit] [--sweep]\n"
         "                   -- vllm serve MODEL …\n"
         "       podfit plan --batch FILE|-",

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from webhook.engine import Engine
 
-OUTPUTS: Mapping[str, str] = {"yaml": "workload"}
+OUTPUTS: Mapping[str, str] = {"yaml": "workload", "hpa": "hpa", "keda": "keda"}
 """What people type → the module of this room that writes it."""
 
 

@@ -48,7 +48,7 @@ def render(engine: Engine) -> str:
 def objects(engine: Engine) -> Iterator[Object]:
     """The objects in the order in which they are applied, the Deployment last; raises ValueError as `render` does."""
     _check(engine)
-    name, replicas = _name(engine), engine.workload.replicas or 1
+    name, replicas = name_of(engine), engine.workload.replicas or 1
     draft = _deployment(engine, name, replicas)
     read = _read(draft, engine)
     size = read.plan.checkpoint
@@ -57,7 +57,7 @@ def objects(engine: Engine) -> Iterator[Object]:
     yield _claim(engine, name, replicas, size)
     yield _service(engine, name)
     if replicas > 1:
-        yield _budget(engine, name)
+        yield budget(engine, name)
     yield _with_numbers(draft, read)
 
 
@@ -77,7 +77,7 @@ def _check(engine: Engine) -> None:
         raise ValueError(f"vLLM would not start: {wrong}")
 
 
-def _name(engine: Engine) -> str:
+def name_of(engine: Engine) -> str:
     """A DNS label (RFC 1123) made of the model's name, short enough for a Pod's suffixes."""
     if engine.workload.kind != "Pod":
         return engine.workload.name
@@ -90,7 +90,7 @@ def slug(model: str) -> str:
     return plain if plain[:1].isalpha() else f"m-{plain}".strip("-")
 
 
-def _metadata(engine: Engine, name: str, suffix: str = "") -> Object:
+def metadata(engine: Engine, name: str, suffix: str = "") -> Object:
     namespace = engine.workload.namespace
     return {"name": name + suffix, **({"namespace": namespace} if namespace else {}), "labels": _labels(name)}
 
@@ -111,7 +111,7 @@ def _deployment(engine: Engine, name: str, replicas: int) -> Object:
         "selector": {"matchLabels": _labels(name)},
         "template": {"metadata": {"labels": _labels(name)}, "spec": _pod(engine, name, replicas)},
     }
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _metadata(engine, name), "spec": spec}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(engine, name), "spec": spec}
 
 
 def _pod(engine: Engine, name: str, replicas: int) -> Object:
@@ -239,7 +239,7 @@ def _claim(engine: Engine, name: str, replicas: int, checkpoint: int) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": _metadata(engine, name, "-models"),
+        "metadata": metadata(engine, name, "-models"),
         "spec": {"accessModes": [mode], "resources": {"requests": {"storage": quantity(size)}}},
     }
 
@@ -249,16 +249,16 @@ def _service(engine: Engine, name: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(engine, name),
+        "metadata": metadata(engine, name),
         "spec": {"selector": _labels(name), "ports": ports},
     }
 
 
-def _budget(engine: Engine, name: str) -> Object:
+def budget(engine: Engine, name: str) -> Object:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": _metadata(engine, name),
+        "metadata": metadata(engine, name),
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _labels(name)}},
     }
 

@@ -1,0 +1,69 @@
+"""What `podfit plan -o NAME` writes is taken as it is: by the API server, strictly, and by podfit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.release import ROOT
+from tests.e2e.user import User
+
+WRITTEN = ROOT / "tests" / "generate"
+
+
+def _object(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": fields}
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+BEHAVIOR = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+TRIGGER = _object(type=TEXT, metricType=TEXT, metadata={"type": "object", "additionalProperties": TEXT})
+SPEC = _object(
+    scaleTargetRef=_object(apiVersion=TEXT, kind=TEXT, name=TEXT),
+    minReplicaCount=NUMBER,
+    maxReplicaCount=NUMBER,
+    pollingInterval=NUMBER,
+    advanced=_object(horizontalPodAutoscalerConfig=_object(behavior=BEHAVIOR)),
+    triggers={"type": "array", "items": TRIGGER},
+)
+SCALED_OBJECTS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "scaledobjects.keda.sh"},
+    "spec": {
+        "group": "keda.sh",
+        "scope": "Namespaced",
+        "names": {"plural": "scaledobjects", "singular": "scaledobject", "kind": "ScaledObject"},
+        "versions": [
+            {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _object(spec=SPEC)}}
+        ],
+    },
+}
+"""The fields of KEDA's own that are written; one more would be refused."""
+
+
+@pytest.mark.parametrize("output", ["hpa", "keda"])
+def test_a_workload_with_its_autoscaler_is_taken(output: str, user: User) -> None:
+    path = WRITTEN / f"{output}.yaml"
+    if output == "keda":
+        user.write("crd.yaml", SCALED_OBJECTS)
+        user.kubectl("create -f crd.yaml")
+        user.kubectl("wait --for=condition=Established crd/scaledobjects.keda.sh")
+
+    shown = user.kubectl(f"apply --validate=strict -f {path}")
+
+    assert "Warning" not in shown
+    kinds = [line.partition(".")[0].partition("/")[0] for line in shown.splitlines()]
+    scaler = {"hpa": "horizontalpodautoscaler", "keda": "scaledobject"}[output]
+    assert kinds == ["persistentvolumeclaim", "service", "poddisruptionbudget", "deployment", scaler]
+
+
+def test_applied_again_the_number_of_replicas_is_the_autoscalers(user: User) -> None:
+    path = Path(WRITTEN / "hpa.yaml")
+    user.kubectl(f"apply -f {path}")
+    user.kubectl("scale deploy/qwen3-14b --replicas=3")
+    user.kubectl(f"apply -f {path}")
+
+    assert user.get("apps/deployments", "qwen3-14b")["spec"]["replicas"] == 3
