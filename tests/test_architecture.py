@@ -31,7 +31,7 @@ ORDER = [
     {"rules"},
     {"policy"},
     {"lint"},
-    {"repair", "diagnose", "generate", "scan"},
+    {"repair", "diagnose", "generate", "compare", "scan"},
     {"report"},
     {"review"},
     {"rehearsal"},

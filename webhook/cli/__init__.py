@@ -18,6 +18,7 @@ from webhook.cli.edge import UnusableError
 COMMANDS = (
     "check",
     "fix",
+    "diff",
     "plan",
     "explain",
     "scan",

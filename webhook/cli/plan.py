@@ -68,9 +68,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
-    parser.add_argument("--vllm-version", metavar="V", help="such as 0.27.1; default: unknown, planned as every one")
+    parser.add_argument(
+        "--vllm-version",
+        action="append",
+        metavar="V",
+        help="such as 0.27.1; default: unknown, planned as every one; two of them are compared",
+    )
     parser.add_argument("--model-config", metavar="FILE", help="the model's config.json, where the catalogue lacks it")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="default: text")
     parser.add_argument(
         "-o",
         "--output",
@@ -99,8 +104,13 @@ def run(args: argparse.Namespace) -> int:
             "plan needs a model, such as: podfit plan Qwen/Qwen3-8B --users 20; or a command line after `--`, such as: "
             "podfit plan --gpu l4 -- vllm serve MODEL"
         )
-    if args.vllm_version and release.parse(args.vllm_version) is None:
-        raise edge.UnusableError(f"--vllm-version {args.vllm_version}: not a version such as 0.27.1")
+    versions = args.vllm_version or [None]
+    for version in versions:
+        if version is not None and release.parse(version) is None:
+            raise edge.UnusableError(f"--vllm-version {version}: not a version such as 0.27.1")
+    if len(versions) > 2:
+        raise edge.UnusableError("--vllm-version: two releases can be compared, not more")
+    args.vllm_version = versions[-1]
     facts = edge.facts(args)
     if args.model_config:
         facts = replace(facts, models={"*": _model_config(Path(args.model_config))})
@@ -112,6 +122,10 @@ def run(args: argparse.Namespace) -> int:
         raise edge.UnusableError(
             "--context, --users and --nodes belong to `podfit plan MODEL`; a command line says --max-model-len itself"
         )
+    if args.format == "markdown" and len(versions) < 2:
+        raise edge.UnusableError("--format markdown shows a comparison: give --vllm-version twice")
+    if len(versions) == 2:
+        return _side_by_side(argv, versions, facts, args)
     report = judged_as(argv, args.vllm_version, facts, edge.policy(args.policy))
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
@@ -144,6 +158,26 @@ def run(args: argparse.Namespace) -> int:
         if _planned(judged):
             print("\n" + text.block(judged, f"{judged.mode}  "))
     return 0
+
+
+def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argparse.Namespace) -> int:
+    """The upgrade question: the same command line under two releases. 1 where the second newly refuses it."""
+    from webhook.compare import compare
+    from webhook.report import comparison
+
+    policy = edge.policy(args.policy)
+    old, new = (judged_as(argv, version, facts, policy) for version in versions)
+    if not (old.results and new.results):
+        raise edge.UnusableError(f"{' '.join(argv[:4])} …: not a command that starts vLLM")
+    changes = compare([_speaking(old)], [_speaking(new)])
+    print(comparison.FORMATS[args.format](changes), end="")
+    return int(any(one.newly_denied for one in changes))
+
+
+def _speaking(report: Report) -> Report:
+    """The report with what a command line alone can be told of."""
+    kept = (replace(one, findings=tuple(filter(_planned, one.findings))) for one in report.results)
+    return replace(report, results=tuple(kept))
 
 
 def _count(text: str) -> int:

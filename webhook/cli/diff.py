@@ -1,0 +1,65 @@
+"""`podfit diff OLD NEW`: what changes between two versions of manifests, for a merge request and for an upgrade."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from webhook.cli import edge
+from webhook.compare import compare
+from webhook.lint import Report, lint
+from webhook.policy import Policy
+from webhook.report import comparison
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "diff",
+        help="what changes between two versions of manifests",
+        description="Compares the vLLM containers of two files or folders: release, arguments and their defaults, both "
+        "memory ledgers,\nKV cache, start-up, and the findings that appear or go away. Workloads are matched by kind, "
+        "namespace and name.\nExit code 1 where something is denied that was not before.",
+        epilog="examples: podfit diff old.yaml new.yaml\n"
+        "          podfit diff <(git show HEAD:deploy/llama.yaml) deploy/llama.yaml\n"
+        "          kubectl get deploy llama -o yaml | podfit diff - deploy/llama.yaml\n"
+        "          podfit diff --format markdown main/deploy/ deploy/ >> comment.md\n"
+        "another release under the same command line:\n"
+        "          podfit plan --vllm-version 0.19.0 --vllm-version 0.27.1 -- vllm serve …",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("old", metavar="OLD", help="a file, a folder, or - for standard input")
+    parser.add_argument("new", metavar="NEW", help="the same, as it would be")
+    edge.add_gpu(parser)
+    edge.add_models(parser)
+    edge.add_policy(parser)
+    parser.add_argument("--format", choices=tuple(comparison.FORMATS), default="text", help="default: text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what changes; 1 where something is newly denied, 3 where a side can't be read."""
+    if args.old == args.new == "-":
+        raise edge.UnusableError("only one of OLD and NEW can be standard input")
+    policy = edge.policy(args.policy)
+    (old, wrong), (new, also) = (_reports(name, args, policy) for name in (args.old, args.new))
+    for problem in (*wrong, *also):
+        print(f"error: {problem}", file=sys.stderr)
+    changes = compare(old, new)
+    print(comparison.FORMATS[args.format](changes), end="")
+    if wrong or also:
+        return 3
+    return int(any(one.newly_denied for one in changes))
+
+
+def _reports(name: str, args: argparse.Namespace, policy: Policy) -> tuple[list[Report], list[str]]:
+    """Every object of one side, judged with what stands beside it on that side."""
+    sources, problems = edge.read([name], edge.facts(args))
+    problems += [str(error) for source in sources for error in source.manifests.errors]
+    reports = [
+        lint(document.object, policy, source.facts, where="check")
+        for source in sources
+        for document in source.manifests.documents
+    ]
+    problems += [f"internal error in {error.rule}: {error.error}" for report in reports for error in report.errors]
+    return reports, problems

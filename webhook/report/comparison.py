@@ -1,0 +1,260 @@
+"""What changes between two sides: as text, as Markdown for a merge request's comment, and as plain JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from json import dumps
+from typing import Any
+
+from webhook import secret
+from webhook.compare import Amount, Change, Difference, Side
+from webhook.lint import Judged, secrets
+from webhook.memory.ledger import Line
+from webhook.quantity import human
+from webhook.report.text import PLANES, clean, many, one_line
+
+ABSENT = "–"
+NAMES = {
+    "cuda_graphs": "CUDA graphs",
+    "non_torch": "non-torch",
+    "kv_cache": "KV cache memory",
+    "kv_cache_tokens": "GPU KV cache size, tokens",
+    "max_concurrency": "Maximum concurrency",
+    "longest_request": "longest request, tokens",
+    "startup_seconds": "start-up, s",
+    "engine_generation": "engine",
+}
+MOST = 8
+"""New flags that people are told of by name; machines get all."""
+
+
+# ── JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def render_json(changes: Sequence[Change]) -> str:
+    """For machines (docs/schemas/diff.json)."""
+    return dumps({"changes": [_tree(one) for one in changes]}, indent=1, default=str) + "\n"
+
+
+def _tree(change: Change) -> dict[str, Any]:
+    metadata = change.side.report.metadata
+    return {
+        "object": {
+            "apiVersion": change.side.report.object.get("apiVersion"),
+            "kind": change.side.report.object.get("kind"),
+            "namespace": metadata.get("namespace"),
+            "name": metadata.get("name") or metadata.get("generateName"),
+        },
+        "container": change.side.engine.container.name,
+        "state": change.state,
+        **{one.name: _pair(one.before, one.after) for one in change.facts if one.name != "vLLM"},
+        "vllm": _pair(change.facts[0].before, change.facts[0].after),
+        "settings": {one.name: _pair(one.before, one.after) for one in change.settings},
+        "arguments": {one.name: _pair(*_shown(change, one)) for one in change.flags},
+        "defaults": {one.name: _pair(one.before, one.after) for one in change.defaults},
+        "new_arguments": list(change.new_flags),
+        "dropped_arguments": list(change.dropped_flags),
+        "gpu": {one.name: _pair(_bytes(one.before), _bytes(one.after)) for one in change.gpu},
+        "host": {one.name: _pair(_bytes(one.before), _bytes(one.after)) for one in change.host},
+        "numbers": {one.name: _pair(one.before, one.after) for one in change.numbers},
+        "appeared": [_finding(one) for one in change.appeared],
+        "gone": [_finding(one) for one in change.gone],
+        "newly_denied": bool(change.newly_denied),
+    }
+
+
+def _pair(before: Any, after: Any) -> dict[str, Any]:
+    return {"before": before, "after": after}
+
+
+def _bytes(line: Line | None) -> dict[str, int] | None:
+    return line.json() if line else None
+
+
+def _finding(judged: Judged) -> dict[str, Any]:
+    return {
+        "rule": judged.rule,
+        "mode": judged.mode,
+        "plane": judged.plane,
+        "path": str(judged.finding.path),
+        "message": judged.finding.message,
+    }
+
+
+def _shown(change: Change, one: Difference) -> tuple[Any, Any]:
+    """What is written, with stars for keys and tokens."""
+    return _masked(change.before, one.before), _masked(change.after, one.after)
+
+
+def _masked(side: Side | None, value: Any) -> Any:
+    if side is None or value is None or isinstance(value, bool | int | float):
+        return value
+    return secret.masked(str(value), side.engine.once(secrets))
+
+
+# ── Text ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def render_text(changes: Sequence[Change]) -> str:
+    """For people; what does not change is told in one line."""
+    blocks = [_text(one) for one in changes if one.state != "unchanged"]
+    return "\n".join([*blocks, _tally(changes)]) + "\n"
+
+
+def _text(change: Change) -> str:
+    out = [f"{_name(change)}{_state(change)}"]
+    for one in change.facts:
+        if not one.same or one.name in ("vLLM", "verdict"):
+            out.append(f"  {one.name:<14}{_arrow(one)}")
+    out += _section("what the release makes of it", [_line(one) for one in (*change.settings, *change.defaults)])
+    out += _section("command line", [_line(one, *_shown(change, one)) for one in change.flags])
+    out += _section("arguments", _parsers(change))
+    for title, amounts in (("GPU memory of one GPU", change.gpu), ("host memory", change.host)):
+        rows = [one for one in amounts if _counts(one)]
+        if rows:
+            head = f"  {'':<20}{'likely':>11}{'':>13}{'change':>13}   {'certain minimum':>15}"
+            out += ["", title, head, *map(_row, rows)]
+    numbers = [one for one in change.numbers if one.before is not None or one.after is not None]
+    out += _section("what follows", [_line(one) for one in numbers])
+    out += _section("findings", _findings(change))
+    return "\n".join(line.rstrip() for line in out) + "\n"
+
+
+def _name(change: Change) -> str:
+    side = change.side
+    metadata = side.report.metadata
+    namespace = metadata.get("namespace")
+    name = metadata.get("name") or metadata.get("generateName") or "(no name)"
+    kind = side.report.object.get("kind") or "object"
+    return clean(f'{kind} {f"{namespace}/" if namespace else ""}{name}, container "{side.engine.container.name}"')
+
+
+def _state(change: Change) -> str:
+    word = {"added": ": added", "removed": ": removed"}.get(change.state, "")
+    return word + (": DENIED NOW" if change.newly_denied else "")
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    found = [f"  {line}" for line in lines]
+    return ["", title, *found] if found else []
+
+
+def _arrow(one: Difference, before: Any = None, after: Any = None) -> str:
+    old, new = _value(one.before if before is None else before), _value(one.after if after is None else after)
+    return old if old == new else f"{old} → {new}"
+
+
+def _line(one: Difference, before: Any = None, after: Any = None) -> str:
+    by = "" if one.given or one.name in NAMES else "  (default)"
+    return f"{_spelt(one.name):<28}{_arrow(one, before, after)}{by}"
+
+
+def _spelt(name: str) -> str:
+    """`max_model_len` → `--max-model-len`; what is no argument stays."""
+    if name in NAMES:
+        return NAMES[name]
+    return name if name in ("vLLM", "model", "accelerator", "verdict") else f"--{name.replace('_', '-')}"
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return ABSENT
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return one_line(str(value))
+
+
+def _parsers(change: Change) -> list[str]:
+    lines = []
+    for word, names in (("new", change.new_flags), ("gone", change.dropped_flags)):
+        if names:
+            shown = ", ".join(f"--{name.replace('_', '-')}" for name in names[:MOST])
+            lines.append(f"{len(names)} {word}: {shown}{' …' if len(names) > MOST else ''}")
+    return lines
+
+
+def _counts(one: Amount) -> bool:
+    """A line that is there, on one side at least, and not nothing on both."""
+    return any(line is not None and line.likely for line in (one.before, one.after))
+
+
+def _row(one: Amount) -> str:
+    name = NAMES.get(one.name, one.name)
+    before, after = one.before, one.after
+    floors = " → ".join(dict.fromkeys(human(line.floor) if line else ABSENT for line in (before, after)))
+    return (
+        f"  {name:<20}{human(before.likely) if before else ABSENT:>11} →{human(after.likely) if after else ABSENT:>11}"
+        f"{_delta(one):>13}   {floors}"
+    )
+
+
+def _delta(one: Amount) -> str:
+    if one.before is None or one.after is None:
+        return ""
+    moved = one.after.likely - one.before.likely
+    return "same" if not moved else f"{'+' if moved > 0 else '−'}{human(abs(moved))}"
+
+
+def _findings(change: Change) -> list[str]:
+    lines = [f"+ {one.mode}  {one.rule}: {one_line(one.finding.message)}" for one in change.appeared]
+    return lines + [f"- {one.mode}  {one.rule}: {one_line(one.finding.message)}" for one in change.gone]
+
+
+def _tally(changes: Sequence[Change]) -> str:
+    count = {
+        state: sum(one.state == state for one in changes) for state in ("changed", "added", "removed", "unchanged")
+    }
+    told = ", ".join(f"{number} {state}" for state, number in count.items() if number) or "nothing in either"
+    denied = sum(len(one.newly_denied) for one in changes)
+    end = f"; {many(denied, 'new denial')}" if denied else ""
+    return f"{many(len(changes), 'vLLM container')}: {told}{end}"
+
+
+# ── Markdown ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def render_markdown(changes: Sequence[Change]) -> str:
+    """For a comment on a merge request."""
+    out = [f"### podfit: {_tally(changes)}"]
+    for change in changes:
+        if change.state == "unchanged":
+            continue
+        out += ["", f"#### {_cell(_name(change))}{_state(change)}", "", "| | before | after |", "| --- | --- | --- |"]
+        rows = [one for one in change.facts if not one.same or one.name in ("vLLM", "verdict")]
+        numbers = [one for one in change.numbers if one.before is not None or one.after is not None]
+        for one in (*rows, *change.settings, *change.defaults, *numbers):
+            out.append(_tabled(_spelt(one.name), _value(one.before), _value(one.after)))
+        for one in change.flags:
+            out.append(_tabled(_spelt(one.name), *map(_value, _shown(change, one))))
+        for amount in (*change.gpu, *change.host):
+            if _counts(amount):
+                sides = (human(line.likely) if line else ABSENT for line in (amount.before, amount.after))
+                out.append(_tabled(NAMES.get(amount.name, amount.name), *sides))
+        found = [f"- {'🔴' if one.mode == 'deny' else '🟡'} new: {_said(one)}" for one in change.appeared]
+        found += [f"- 🟢 gone: {_said(one)}" for one in change.gone]
+        out += ["", *found] if found else []
+    return "\n".join(out) + "\n"
+
+
+def _tabled(name: str, before: str, after: str) -> str:
+    shown = after if before == after else f"**{after}**"
+    return f"| {_cell(name)} | {_cell(before)} | {_cell(shown)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _said(judged: Judged) -> str:
+    return f"`{judged.rule}` ({PLANES[judged.plane]}): {_cell(one_line(judged.finding.message))}"
+
+
+FORMATS: dict[str, Callable[[Sequence[Change]], str]] = {
+    "text": render_text,
+    "json": render_json,
+    "markdown": render_markdown,
+}
