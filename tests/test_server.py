@@ -327,7 +327,7 @@ def test_a_peer_that_stalls_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     near, far = socket.socketpair()
     with near, far:
-        stalled = _gunicorn.TLS()(None, default).wrap_socket(far, server_side=True, do_handshake_on_connect=False)
+        stalled = _gunicorn.TLS(default)(None, None).wrap_socket(far, server_side=True, do_handshake_on_connect=False)
 
         with stalled, pytest.raises(TimeoutError):
             stalled.do_handshake()

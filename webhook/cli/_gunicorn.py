@@ -45,14 +45,16 @@ log = logging.getLogger(__name__)
 def serve(
     app: Flask,
     listener: socket.socket,
-    cert: Path,
-    key: Path,
+    certificate: Callable[[], ssl.SSLContext],
     threads: int,
     begin: Callable[[], None],
     drain: Callable[[], None],
 ) -> int:
-    """Serves until a signal; returns gunicorn's exit code. `begin` is called in the worker (threads outlive no fork)
-    once it can answer, `drain` when it has been told to stop."""
+    """Serves until a signal; returns gunicorn's exit code.
+
+    `certificate` is asked at each handshake; `begin` is called in the worker (threads outlive no fork) once it can
+    answer, `drain` when it has been told to stop.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -66,9 +68,8 @@ def serve(
         "timeout": HEARTBEAT,
         "graceful_timeout": 20,
         "keepalive": KEEPALIVE,
-        "certfile": str(cert),
-        "keyfile": str(key),
-        "ssl_context": TLS(),
+        "certfile": "by ssl_context",  # no file: that there is one means TLS
+        "ssl_context": TLS(certificate),
         "accesslog": None,
         "logger_class": OneLineLogger,
         "loglevel": "warning",
@@ -189,22 +190,14 @@ _ONLY_TLS = object()
 
 class TLS:
     """Makes the context of each connection: gunicorn asks for one a handshake, so that a renewed certificate serves at
-    once. Where the files can't be read or do not match (somebody is just writing them), the last good one serves on."""
+    once."""
 
-    def __init__(self) -> None:
-        self._last: ssl.SSLContext | None = None
+    def __init__(self, certificate: Callable[[], ssl.SSLContext]) -> None:
+        self._certificate = certificate
 
-    def __call__(self, config: object, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        try:
-            context = default()
-        except OSError as error:  # ssl.SSLError is one
-            if self._last is None:
-                raise
-            log.warning("the certificate can't be read, the last good one serves on: %s", error)
-            return self._last
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+    def __call__(self, config: object, default: object) -> ssl.SSLContext:
+        context = self._certificate()
         context.sslsocket_class = PatientSocket
-        self._last = context
         return context
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook import __version__
-from webhook.cli import edge
+from webhook.cli import certificate, edge
 from webhook.cli.edge import UnusableError
 from webhook.snapshot import DEFAULT, KINDS
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from webhook.accesslog import AccessLog
-    from webhook.cluster import Cluster
+    from webhook.certs.serving import Serving
+    from webhook.cluster import Access, Cluster
     from webhook.facts import Facts
     from webhook.live import Live
     from webhook.policy import Policy
@@ -47,8 +48,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="HOST:PORT",
         help=f"default: {BIND}; :PORT is every interface, port 0 any free one",
     )
-    parser.add_argument("--cert", required=True, type=Path, metavar="FILE", help="serving certificate, PEM")
-    parser.add_argument("--key", required=True, type=Path, metavar="FILE", help="its private key, PEM")
     edge.add_policy(parser)
     edge.add_models(parser)
     parser.add_argument("--threads", type=_threads, default=4, metavar="N", help="worker threads (default: 4)")
@@ -63,6 +62,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", help="the cluster to read, where it is not the one that this runs in"
     )
+    certificate.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -83,15 +83,17 @@ def _threads(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
     policy, facts = edge.policy(args.policy), edge.facts(args)
-    if why := _certificate_problem(args.cert, args.key):
-        raise UnusableError(why, 3)
     from webhook.accesslog import AccessLog
 
-    cluster = _cluster(args.watch, args.kubeconfig)
+    access = _access(args.kubeconfig)
+    serving = certificate.serving(args, access)
+    cluster = _cluster(args.watch, access)
     live = _live(args.policy, cluster)
-    ready, answers = _readiness(live, args.cert, args.key, cluster)
-    access = AccessLog(None if args.no_access_log else sys.stdout)
-    app = application(live, facts, args.cert, ready, access, cluster)
+    ready, answers = _readiness(live, serving, cluster)
+    lines = AccessLog(None if args.no_access_log else sys.stdout)
+    app = application(live, facts, serving, ready, lines, cluster)
+    if args.client_ca:
+        certificate.refuse_strangers(app)
     warm(policy, facts)
     listener = listen(args.bind)
     address = listener.getsockname()[:2]
@@ -102,9 +104,10 @@ def run(args: argparse.Namespace) -> int:
         live.start()
         if cluster is not None:
             cluster.start()
+        serving.start()
         answers.start(*address)
 
-    return _gunicorn.serve(app, listener, args.cert, args.key, args.threads, begin, ready.drain)
+    return _gunicorn.serve(app, listener, serving.context, args.threads, begin, ready.drain)
 
 
 def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
@@ -123,28 +126,34 @@ def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
     return Live(paths, objects, Acceptance(cluster.access).tell)
 
 
-def _cluster(names: tuple[str, ...] | None, kubeconfig: Path | None) -> Cluster | None:
-    """What is to be watched; None where there is no cluster, or nothing is wanted of it."""
+def _access(kubeconfig: Path | None) -> Access | None:
+    """The way to the cluster; None where there is none."""
     from webhook import cluster
 
     try:
-        access = cluster.from_kubeconfig(kubeconfig) if kubeconfig else cluster.in_cluster()
+        return cluster.from_kubeconfig(kubeconfig) if kubeconfig else cluster.in_cluster()
     except cluster.AccessError as error:
         raise UnusableError(str(error), 3) from error
+
+
+def _cluster(names: tuple[str, ...] | None, access: Access | None) -> Cluster | None:
+    """What is to be watched; None where there is no cluster, or nothing is wanted of it."""
+    from webhook import cluster
+
     wanted = DEFAULT if names is None else names
     return cluster.Cluster(access, wanted) if access is not None and wanted else None
 
 
-def _readiness(live: Live, cert: Path, key: Path, cluster: Cluster | None) -> tuple[Readiness, SelfCall]:
+def _readiness(live: Live, serving: Serving, cluster: Cluster | None) -> tuple[Readiness, SelfCall]:
     """What must be in place before the first review, and the one of them that is to be started."""
     from webhook.readiness import Readiness, SelfCall
 
     answers = SelfCall()
-    return Readiness(lambda: _certificate_problem(cert, key), lambda: _unseen(live, cluster), answers), answers
+    return Readiness(serving.problem, lambda: _unseen(live, cluster), answers), answers
 
 
 def application(
-    live: Live, facts: Facts, cert: Path, ready: Readiness, access: AccessLog, cluster: Cluster | None = None
+    live: Live, facts: Facts, serving: Serving, ready: Readiness, access: AccessLog, cluster: Cluster | None = None
 ) -> Flask:
     """The Flask application with its metrics."""
 
@@ -152,7 +161,7 @@ def application(
     from webhook.metrics import Metrics
 
     metrics = Metrics(__version__, live.policy.version, facts.version)
-    metrics.watch_certificate(lambda: _not_after(cert))
+    metrics.watch_certificate(serving.not_after)
     metrics.watch_policy(live)
     if cluster is not None:
         metrics.watch_cluster(cluster.status)
@@ -207,26 +216,3 @@ def listen(bind: str) -> socket.socket:
 def _said(error: OSError) -> str:
     """ "address already in use", without the errno and the address that Python adds."""
     return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error.strerror or error).lower()
-
-
-def _certificate_problem(cert: Path, key: Path) -> str | None:
-    """Why the two files can't serve now, in one line."""
-    from datetime import UTC, datetime
-
-    from webhook import certs
-
-    try:
-        pair = certs.Pair(cert.read_bytes(), key.read_bytes())
-    except OSError as error:
-        return f"{error.filename}: {(error.strerror or 'unreadable').lower()}"
-    why = certs.problem(pair, datetime.now(UTC))
-    return f"{cert}, {key}: {why}" if why else None
-
-
-def _not_after(cert: Path) -> float:
-    from webhook import certs
-
-    try:
-        return certs.not_after(cert.read_bytes()).timestamp()
-    except (OSError, ValueError):
-        return 0.0

@@ -14,6 +14,8 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -43,12 +45,21 @@ class AccessError(Exception):
 class StatusError(Exception):
     """The API server answers, and refuses."""
 
-    def __init__(self, code: int, message: str, retry_after: float | None = None, resume: str | None = None) -> None:
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        retry_after: float | None = None,
+        resume: str | None = None,
+        date: datetime | None = None,
+    ) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         self.retry_after = retry_after
         self.resume = resume
         """Of a list whose place in the history is gone (410): the token with which it goes on all the same."""
+        self.date = date or datetime.now(UTC)
+        """By the API server's clock."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +193,13 @@ class Client:
         with self._ask("DELETE", path, {}, READ) as answer:
             answer.drain_conn()
 
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], datetime]:
+        """Any request (GET, POST of a new object, PUT of a whole one): the object that is answered, and what the API
+        server's clock says; raises as `get`, with code 409 where somebody else was faster."""
+        data = None if body is None else json.dumps(body).encode()
+        with self._ask(method, path, {}, READ, data, "application/json") as answer:
+            return json.loads(answer.read(_MOST)), _date(answer.headers.get("Date"))
+
     @contextmanager
     def stream(self, path: str, query: Mapping[str, str], silence: float) -> Iterator[Iterator[dict[str, Any]]]:
         """The JSON objects of a watch, one a line, as they come; `silence` seconds without any are an error."""
@@ -237,7 +255,8 @@ def _refusal(answer: urllib3.BaseHTTPResponse) -> StatusError:
     except (ValueError, KeyError, TypeError):
         text = text or (answer.reason or "")
     after = answer.headers.get("Retry-After", "")
-    return StatusError(answer.status, text, float(after) if after.isdecimal() else None, resume)
+    date = _date(answer.headers.get("Date"))
+    return StatusError(answer.status, text, float(after) if after.isdecimal() else None, resume, date)
 
 
 def _through(path: Path) -> type[HTTPConnectionPool]:
@@ -254,6 +273,13 @@ def _through(path: Path) -> type[HTTPConnectionPool]:
         ConnectionCls = Connection
 
     return Pool
+
+
+def _date(header: str | None) -> datetime:
+    try:
+        return parsedate_to_datetime(header or "").astimezone(UTC)
+    except ValueError:
+        return datetime.now(UTC)
 
 
 def _lighter(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""A certificate authority and a serving certificate: for a machine of one's own, and where there is no cert-manager.
+"""A certificate authority and a serving certificate: X.509, and the files of a machine of one's own.
+
+`custody` says which there must be in a cluster, `keeper` sees to it, `serving` is what the server hands out.
 
 ECDSA P-256, which every API server accepts, FIPS builds included. A leaf never outlives its CA.
 """
@@ -7,9 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography import x509
@@ -34,7 +38,14 @@ class Pair:
     """A certificate and its private key, both PEM."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
+    """Never printed."""
+
+
+@lru_cache(maxsize=256)
+def _loaded(certificate: bytes) -> x509.Certificate:
+    """Raises ValueError where it is none."""
+    return x509.load_pem_x509_certificate(certificate)
 
 
 def issue_ca(now: datetime, name: str = "podfit CA", lifetime: timedelta = CA_LIFETIME) -> Pair:
@@ -53,7 +64,7 @@ def issue_ca(now: datetime, name: str = "podfit CA", lifetime: timedelta = CA_LI
 def issue_leaf(ca: Pair, hosts: Iterable[str], now: datetime, lifetime: timedelta = LEAF_LIFETIME) -> Pair:
     """A serving certificate for `hosts` (DNS names, IP addresses), signed by `ca`; raises ValueError on a bad host."""
     names = list(dict.fromkeys(hosts))
-    issuer, signer = x509.load_pem_x509_certificate(ca.certificate), load_pem_private_key(ca.key, password=None)
+    issuer, signer = _loaded(ca.certificate), load_pem_private_key(ca.key, password=None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
         raise ValueError("the CA's key is no elliptic curve key")
     key = ec.generate_private_key(ec.SECP256R1())
@@ -72,19 +83,20 @@ def issue_leaf(ca: Pair, hosts: Iterable[str], now: datetime, lifetime: timedelt
 
 
 def renew_at(certificate: bytes) -> datetime:
-    """When to renew: after two thirds of its lifetime."""
-    loaded = x509.load_pem_x509_certificate(certificate)
-    return loaded.not_valid_before_utc + (loaded.not_valid_after_utc - loaded.not_valid_before_utc) * 2 / 3
+    """When to renew: after two thirds of its lifetime, which began SKEW after its first moment."""
+    loaded = _loaded(certificate)
+    issued = loaded.not_valid_before_utc + SKEW
+    return issued + (loaded.not_valid_after_utc - issued) * 2 / 3
 
 
 def not_after(certificate: bytes) -> datetime:
     """When the (first) certificate ends; raises ValueError where it is no certificate."""
-    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    return _loaded(certificate).not_valid_after_utc
 
 
 def hosts_of(certificate: bytes) -> frozenset[str]:
     """The DNS names and IP addresses that the certificate is for."""
-    loaded = x509.load_pem_x509_certificate(certificate)
+    loaded = _loaded(certificate)
     try:
         names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -95,7 +107,7 @@ def hosts_of(certificate: bytes) -> frozenset[str]:
 def problem(pair: Pair, now: datetime, ca: bytes | None = None) -> str | None:
     """Why the pair can't serve (or, with `ca`, is not signed by it); None where it can."""
     try:
-        certificate = x509.load_pem_x509_certificate(pair.certificate)
+        certificate = _loaded(pair.certificate)
     except ValueError:
         return "the certificate is not PEM"
     try:
@@ -108,12 +120,42 @@ def problem(pair: Pair, now: datetime, ca: bytes | None = None) -> str | None:
         return f"the certificate ended {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
     if now < certificate.not_valid_before_utc:
         return f"the certificate starts {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
-    if ca is not None:
-        try:
-            certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
-        except Exception:  # ValueError, TypeError and InvalidSignature all say the same
-            return "the certificate is not signed by the CA"
+    if ca is not None and not signed_by(pair.certificate, ca):
+        return "the certificate is not signed by the CA"
     return None
+
+
+@lru_cache(maxsize=256)
+def signed_by(certificate: bytes, ca: bytes) -> bool:
+    """Whether `ca` has signed it; False where one of them is no certificate."""
+    try:
+        _loaded(certificate).verify_directly_issued_by(_loaded(ca))
+    except Exception:  # ValueError, TypeError and InvalidSignature all say the same
+        return False
+    return True
+
+
+def belongs(certificate: bytes, key: bytes) -> bool:
+    """Whether the private key is the certificate's; False where one of them can't be read."""
+    try:
+        loaded = load_pem_private_key(key, password=None)
+        return _loaded(certificate).public_key() == loaded.public_key()
+    except (ValueError, TypeError):
+        return False
+
+
+def split(bundle: bytes) -> tuple[bytes, ...]:
+    """Each certificate of a bundle, as PEM of one spelling; what is none is passed over."""
+    found = []
+    for block in _BLOCK.findall(bundle):
+        try:
+            found.append(_loaded(block).public_bytes(Encoding.PEM))
+        except ValueError:
+            continue
+    return tuple(dict.fromkeys(found))
+
+
+_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def write(folder: Path, hosts: Iterable[str], now: datetime | None = None) -> tuple[Path, ...]:

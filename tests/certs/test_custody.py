@@ -1,0 +1,340 @@
+"""What a replica does about the certificates: a table of what it sees, and any order of what several may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from webhook import certs
+from webhook.certs import Pair, custody
+from webhook.certs.custody import BROKEN, Held, Replica, Step, Terms, step, trusted
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+TERMS = Terms(("podfit.podfit-system.svc",))
+CONFIGURATIONS = ("validating 0", "validating 1", "mutating 0")
+MINUTE = 60.0
+
+
+def stored(now: datetime = NOW) -> Held:
+    """A Secret as the first replica writes it."""
+    made = step(Replica(), Held(), {}, TERMS, now, 0).secret
+    assert made is not None
+    return made
+
+
+GOOD = stored()
+(CA,) = GOOD.cas
+OLD = stored(NOW - 250 * DAY)
+"""Its CA and its leaf are past two thirds."""
+ANOTHER = certs.issue_ca(NOW, "somebody else's").certificate
+
+
+def live(*bundle: bytes) -> dict[str, tuple[bytes, ...]]:
+    """Every configuration with this bundle."""
+    return dict.fromkeys(CONFIGURATIONS, bundle)
+
+
+def serving(held: Held, since: float = 0.0) -> Replica:
+    """A replica that has served this for long."""
+    return Replica(held.leaf, held.cas[0], dict.fromkeys(held.cas, since))
+
+
+def look(replica: Replica, held: Held, bundles: custody.Bundles | None, now: datetime = NOW, clock: float = 0) -> Step:
+    return step(replica, held, bundles, TERMS, now, clock)
+
+
+def test_the_first_replica_issues_both_then_announces_then_serves() -> None:
+    first = look(Replica(), Held(), live())
+    assert first.secret is not None
+    assert first.replica.leaf is None
+    assert not first.bundles
+
+    second = look(first.replica, first.secret, live())
+    assert second.bundles == live(*first.secret.cas)
+    assert second.replica.leaf is None
+
+    third = look(second.replica, first.secret, second.bundles)
+    assert third == Step(third.replica)
+    assert third.replica.leaf == first.secret.leaf
+    assert trusted(third.replica, second.bundles)
+
+
+def test_what_is_good_is_left_alone() -> None:
+    assert look(serving(GOOD), GOOD, live(CA), NOW + DAY, MINUTE) == Step(serving(GOOD))
+
+
+def test_nothing_of_a_key_is_printed() -> None:
+    assert b"PRIVATE" not in repr((GOOD, look(Replica(), Held(), live()))).encode()
+    assert "key" not in repr(GOOD)
+
+
+def test_the_secret_is_read_as_it_was_written() -> None:
+    assert custody.read(custody.write(GOOD)) == GOOD
+    assert custody.read(custody.write(OLD)) == OLD
+
+
+UNREADABLE: list[tuple[str, Callable[[dict[str, str]], object], Held]] = [
+    ("no key of the CA", lambda data: data.pop("ca.key"), replace(GOOD, ca=None)),
+    ("a key of another", lambda data: data.update({"ca.key": data["tls.key"]}), replace(GOOD, ca=None)),
+    ("no leaf", lambda data: data.pop("tls.crt"), replace(GOOD, leaf=None)),
+    ("not base64", lambda data: data.update({"tls.key": "?"}), replace(GOOD, leaf=None)),
+    ("not PEM", lambda data: data.update({"ca.crt": "Zm9v"}), Held(leaf=GOOD.leaf)),
+    ("nothing", lambda data: data.clear(), Held()),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), [row[1:] for row in UNREADABLE], ids=[row[0] for row in UNREADABLE])
+def test_what_can_t_be_read_of_the_secret_is_not_there(
+    change: Callable[[dict[str, str]], object], expected: Held
+) -> None:
+    data = custody.write(GOOD)
+    change(data)
+
+    assert custody.read(data) == expected
+
+
+def test_a_ca_past_two_thirds_gets_a_successor_and_the_leaf_stays_until_all_trust_that() -> None:
+    at = certs.renew_at(OLD.cas[0]) + timedelta(seconds=1)
+    fresh = replace(OLD, leaf=certs.issue_leaf(_ca(OLD), TERMS.hosts, at))
+
+    announced = look(serving(fresh), fresh, live(*fresh.cas), at, 100).secret
+    assert announced is not None
+    assert announced.cas[1:] == fresh.cas
+    assert announced.leaf == fresh.leaf
+    told = look(serving(fresh), announced, live(*fresh.cas), at, 100).bundles
+    assert told == live(fresh.cas[0], announced.cas[0])
+
+    seen = look(serving(fresh), announced, told, at, 100).replica
+    assert look(seen, announced, told, at, 100 + MINUTE - 1) == Step(seen)
+    switched = look(seen, announced, told, at, 100 + MINUTE).secret
+    assert switched is not None
+    assert switched.leaf is not None
+    assert certs.signed_by(switched.leaf.certificate, announced.cas[0])
+    assert look(seen, switched, told, at, 100 + MINUTE).replica.leaf == switched.leaf
+
+
+def test_a_configuration_that_loses_the_new_ca_begins_the_minute_anew() -> None:
+    both = Held((ANOTHER, *GOOD.cas), GOOD.ca, GOOD.leaf)
+    seen = look(serving(GOOD), both, live(*both.cas), NOW, 100).replica
+    lost = look(seen, both, {**live(*both.cas), "mutating 0": (CA,)}, NOW, 150)
+
+    assert lost.bundles == {"mutating 0": (CA, ANOTHER)}
+    assert look(lost.replica, both, live(*both.cas), NOW, 155).replica.since[ANOTHER] == 155
+
+
+def test_a_leaf_past_two_thirds_is_renewed_by_the_same_ca() -> None:
+    at = NOW + 61 * DAY
+
+    renewed = look(serving(GOOD), GOOD, live(CA), at, MINUTE).secret
+
+    assert renewed is not None
+    assert (renewed.cas, renewed.ca) == (GOOD.cas, GOOD.ca)
+    assert renewed.leaf is not None
+    assert certs.not_after(renewed.leaf.certificate) == at + TERMS.leaf_lifetime
+
+
+def test_other_hosts_get_another_leaf() -> None:
+    other = replace(TERMS, hosts=("other.svc",))
+
+    renewed = step(serving(GOOD), GOOD, live(CA), other, NOW, MINUTE).secret
+
+    assert renewed is not None
+    assert renewed.leaf is not None
+    assert certs.hosts_of(renewed.leaf.certificate) == {"other.svc"}
+
+
+def test_a_lost_secret_gets_another_ca_and_the_leaf_that_is_served() -> None:
+    again = look(serving(GOOD), Held(), live(CA), NOW, MINUTE).secret
+
+    assert again is not None
+    assert again.leaf == GOOD.leaf
+    assert again.cas[1:] == GOOD.cas
+    assert again.ca != GOOD.ca
+
+
+def test_a_leaf_of_a_ca_that_is_not_announced_is_not_taken_over_by_who_serves_another() -> None:
+    """Somebody who had nothing was faster after the Secret was lost."""
+    other = stored()
+    told = look(serving(GOOD), other, live(CA), NOW, 100).bundles
+    assert told == live(CA, other.cas[0])
+
+    seen = look(serving(GOOD), other, told, NOW, 100).replica
+    assert seen.leaf == GOOD.leaf
+    assert look(seen, other, told, NOW, 100 + MINUTE).replica.leaf == other.leaf
+
+
+def test_an_edited_bundle_is_added_to_never_replaced() -> None:
+    assert look(serving(GOOD), GOOD, {**live(CA), "mutating 0": (ANOTHER,)}).bundles == {"mutating 0": (ANOTHER, CA)}
+    assert look(serving(GOOD), GOOD, {**live(CA), "mutating 0": (BROKEN,)}).bundles == {"mutating 0": (CA,)}
+    assert look(serving(GOOD), GOOD, live(CA, ANOTHER)) == Step(serving(GOOD))
+
+
+def test_what_has_ended_leaves_the_secret_and_the_bundles() -> None:
+    ended = certs.issue_ca(NOW - 400 * DAY, lifetime=365 * DAY).certificate
+
+    assert look(serving(GOOD), Held((*GOOD.cas, ended), GOOD.ca, GOOD.leaf), live(CA)).secret == GOOD
+    assert look(serving(GOOD), GOOD, live(ended, CA)).bundles == live(CA)
+
+
+def test_a_certificate_that_is_not_valid_yet_is_replaced_at_once() -> None:
+    early = look(Replica(), stored(NOW + DAY), live()).secret
+
+    assert early is not None
+    assert early.leaf is not None
+    assert early.ca is not None
+    assert certs.problem(early.leaf, NOW, early.ca.certificate) is None
+
+
+def test_who_can_t_read_a_configuration_changes_nothing_that_others_must_trust() -> None:
+    at = NOW + 61 * DAY
+
+    assert look(serving(GOOD), GOOD, None, at, MINUTE) == Step(replace(serving(GOOD), since={}))
+
+
+def _ca(held: Held) -> Pair:
+    assert held.ca is not None
+    return held.ca
+
+
+class World(RuleBasedStateMachine):
+    """Four replicas, two of which have long served and two of which know nothing; a Secret; two configurations that
+    somebody edits. Each replica acts on what it read, however long ago that was; writes of an old version are lost.
+    API servers follow a configuration after up to a minute: until then, one or the other still goes by an older state.
+
+    No step of a replica may make what somebody serves untrusted; and once every replica has looked, all are trusted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now, self.clock = NOW, 1000.0
+        self.held: Held = GOOD
+        self.live: dict[str, tuple[bytes, ...]] = live(CA)
+        self.past: list[tuple[float, str, tuple[bytes, ...]]] = []
+        self.versions = {"secret": 0, **dict.fromkeys(CONFIGURATIONS, 0)}
+        self.replicas = [serving(GOOD), serving(GOOD), Replica(), Replica()]
+        self.views: list[tuple[Held, dict[str, tuple[bytes, ...]], dict[str, int]] | None] = [None] * 4
+
+    @rule(number=st.integers(0, 3))
+    def read(self, number: int) -> None:
+        self.views[number] = (self.held, dict(self.live), dict(self.versions))
+
+    @rule(number=st.integers(0, 3))
+    def act(self, number: int) -> None:
+        if (view := self.views[number]) is None:
+            return
+        held, bundles, versions = view
+        before = self.trusted()
+        done = step(self.replicas[number], held, bundles, TERMS, self.now, self.clock)
+        if done.secret is not None and versions["secret"] == self.versions["secret"]:
+            self.held = custody.read(custody.write(done.secret))
+            self.versions["secret"] += 1
+        for name, bundle in done.bundles.items():
+            if versions[name] == self.versions[name]:
+                self.change(name, bundle)
+        was = self.replicas[number].leaf
+        self.replicas[number] = done.replica
+        self.views[number] = None
+        assert before <= self.trusted() | ({number} if was != done.replica.leaf and was is None else set())
+
+    @rule(days=st.integers(1, 100))
+    def time_passes(self, days: int) -> None:
+        """Every replica looks in between, as each does every few seconds; what was read before then is acted on within
+        seconds, or never."""
+        self.views = [None] * 4
+        while days > 0:
+            self.everybody_looks()
+            passed = timedelta(days=min(days, 25))
+            self.now, self.clock, days = self.now + passed, self.clock + passed.total_seconds(), days - 25
+        self.everybody_looks()
+
+    @rule(number=st.integers(0, 3))
+    def look(self, number: int) -> None:
+        """Undisturbed, to its end."""
+        for _ in range(3):
+            self.read(number)
+            self.act(number)
+
+    @rule(seconds=st.integers(1, 90))
+    def seconds_pass(self, seconds: int) -> None:
+        self.now, self.clock = self.now + timedelta(seconds=seconds), self.clock + seconds
+
+    @rule(name=st.sampled_from(CONFIGURATIONS), bundle=st.sampled_from([(), (ANOTHER,), (BROKEN,)]))
+    def edit(self, name: str, bundle: tuple[bytes, ...]) -> None:
+        self.change(name, bundle)
+
+    @rule(name=st.sampled_from(CONFIGURATIONS))
+    def add(self, name: str) -> None:
+        self.change(name, (ANOTHER, *self.live[name]))
+
+    @rule(left=st.sampled_from([set(), {"ca.crt", "ca.key"}, {"ca.crt", "tls.crt", "tls.key"}, {"tls.crt", "tls.key"}]))
+    def lose(self, left: set[str]) -> None:
+        self.held = custody.read({name: text for name, text in custody.write(self.held).items() if name in left})
+        self.versions["secret"] += 1
+
+    @rule(number=st.integers(0, 3))
+    def restart(self, number: int) -> None:
+        self.replicas[number], self.views[number] = Replica(), None
+
+    @rule()
+    def everybody_looks(self) -> None:
+        """Each as often as one look does at most: Secret, bundles, serving."""
+        for _ in range(2):
+            for number in (0, 1, 2, 3, 0, 1, 2, 3):
+                self.look(number)
+            self.clock, self.now = self.clock + MINUTE, self.now + timedelta(seconds=MINUTE)
+        assert self.trusted() == {0, 1, 2, 3}
+        assert len({_ca(self.held).certificate}) == 1
+        assert custody.read(custody.write(self.held)) == self.held
+
+    def change(self, name: str, bundle: tuple[bytes, ...]) -> None:
+        self.past.append((self.clock, name, self.live[name]))
+        self.live[name] = bundle
+        self.versions[name] += 1
+
+    def followed(self) -> list[tuple[bytes, ...]]:
+        """Each state by which some API server goes."""
+        return [*self.live.values(), *(bundle for until, _, bundle in self.past if self.clock - until < MINUTE)]
+
+    def trusted(self) -> set[int]:
+        """Replicas whose leaf an API server takes, whichever configuration it follows."""
+        return {
+            number
+            for number, replica in enumerate(self.replicas)
+            if replica.leaf is not None
+            and all(
+                any(ca != BROKEN and certs.problem(replica.leaf, self.now, ca) is None for ca in bundle)
+                for bundle in self.followed()
+            )
+        }
+
+    @invariant()
+    def nothing_grows(self) -> None:
+        assert all(len(bundle) <= 40 for bundle in self.live.values())
+
+
+TestWorld = World.TestCase
+TestWorld.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 1, 0), (0, 0, 1, 1)])
+def test_replicas_that_race_from_an_empty_cluster_make_one_ca(order: tuple[int, ...]) -> None:
+    """Both have read the empty Secret before either writes."""
+    world = World()
+    world.held, world.live = Held(), live()
+    world.replicas = [Replica()] * 4
+    for number in (0, 1):
+        world.read(number)
+    for number in order:
+        world.act(number)
+    world.everybody_looks()
+
+    assert len(world.held.cas) == 1
+    assert world.live == live(*world.held.cas)
+    assert {replica.leaf for replica in world.replicas} == {world.held.leaf}

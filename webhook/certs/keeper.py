@@ -1,0 +1,252 @@
+"""Sees to it that there is a certificate and that the API server trusts it: the Secret, and our own configurations.
+
+Every replica does, each as `custody` says: no leader, so that none is missed. What is written carries the version that
+was read; whoever comes second reads again.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from urllib3.exceptions import HTTPError
+
+from webhook import certs
+from webhook.certs import custody
+from webhook.certs.custody import Held, Replica, Terms
+from webhook.certs.serving import context
+from webhook.cluster.access import Access, Client, StatusError
+
+LOOK = 10.0
+"""Seconds between two looks; a sixth of the pause where that is shorter."""
+EAGER = 1.0
+"""Seconds between two looks while there is nothing that the API server trusts."""
+ROUNDS = 12
+"""Writes, conflicts included, that one look makes at most."""
+KINDS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+
+JSONDict = dict[str, Any]
+Clock = Callable[[], float]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The cluster at one look."""
+
+    secret: JSONDict | None
+    configurations: Mapping[str, JSONDict]
+    """Path → object, of those that are there."""
+    unreadable: str
+    """Why a configuration can't be read; empty where all can."""
+    now: datetime
+
+    @property
+    def held(self) -> Held:
+        """What the Secret holds."""
+        return custody.read((self.secret or {}).get("data") or {})
+
+    @property
+    def bundles(self) -> dict[str, tuple[bytes, ...]] | None:
+        """PATH NUMBER of each webhook → its CAs; None where a configuration can't be read."""
+        if self.unreadable:
+            return None
+        return {
+            f"{path} {number}": bundle_of(hook)
+            for path, configuration in self.configurations.items()
+            for number, hook in enumerate(configuration.get("webhooks") or ())
+        }
+
+
+@dataclass
+class State:
+    """What is told of the last look."""
+
+    problem: str = "not looked yet"
+    """Why the last look failed; empty where it did not."""
+    trusted: bool = False
+    """Every live configuration holds the CA of what is served."""
+    rights: str = field(default="")
+    """Why a configuration can't be read."""
+
+
+class Keeper:
+    """The certificate of a Service, self-managed. It serves from memory: whatever happens to the API server or to the
+    Secret, what is served is served on."""
+
+    def __init__(
+        self,
+        access: Access,
+        secret: str,
+        configurations: str,
+        terms: Terms,
+        client_ca: Path | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """`secret` in the namespace of `access`; `configurations` is the name of both webhook configurations."""
+        self._client = Client(access)
+        self._secrets = f"/api/v1/namespaces/{access.namespace}/secrets"
+        self._secret = secret
+        self._paths = tuple(f"{REGISTRATION}/{kind}/{configurations}" for kind in KINDS)
+        self._terms = terms
+        self._client_ca = client_ca
+        self._clock = clock
+        self._replica = Replica()
+        # Until there is a certificate: probes and metrics are answered, and say why.
+        self._context = context(
+            certs.issue_leaf(certs.issue_ca(datetime.now(UTC)), terms.hosts, datetime.now(UTC)), client_ca
+        )
+        self.state = State()
+
+    # ── serving.Serving ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Looks in the background, for as long as the process lives."""
+        Thread(target=self.run, args=(Event(),), name="certificate", daemon=True).start()
+
+    def context(self) -> ssl.SSLContext:
+        """For the next handshake."""
+        return self._context
+
+    def problem(self) -> str | None:
+        """Why the API server can't trust this replica, or what goes wrong though it can."""
+        if self._replica.leaf is None:
+            return f"there is no certificate yet: {self.state.problem}"
+        if not self.state.trusted:
+            why = self.state.problem or self.state.rights or "it is being written"
+            return f"the webhook configurations do not hold the certificate's CA: {why}"
+        return f"the certificate can't be looked after: {self.state.problem}" if self.state.problem else None
+
+    def not_after(self) -> float:
+        """Of what is served; 0: nothing that can be trusted."""
+        leaf = self._replica.leaf
+        return certs.not_after(leaf.certificate).timestamp() if leaf else 0.0
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, stop: Event) -> None:
+        """Looks until `stop` is set. Never raises."""
+        usual = min(LOOK, self._terms.pause.total_seconds() / 6)
+        while True:
+            self.look()
+            pause = usual if self.state.trusted else min(EAGER, usual)
+            if stop.wait(pause * random.uniform(0.75, 1.25)):  # noqa: S311 - so that replicas do not look in step
+                return
+
+    def look(self) -> None:
+        """Takes every step that there is to take now. Never raises: what fails is told, and tried again."""
+        before, problem = self.state.problem, ""
+        try:
+            self._look()
+        except (StatusError, HTTPError, OSError, ValueError) as error:
+            problem = str(error)
+        except Exception as error:  # our fault; only the type, since a text might hold a key
+            problem = f"internal error: {type(error).__name__}"
+            log.exception("looking after the certificate failed")
+        self.state.problem = problem
+        if problem and problem != before:
+            log.warning("the certificate can't be looked after, what is served is served on: %s", problem)
+        elif before and not problem:
+            log.info("the certificate is looked after")
+
+    def _look(self) -> None:
+        for _ in range(ROUNDS):
+            seen = self._see()
+            done = custody.step(self._replica, seen.held, seen.bundles, self._terms, seen.now, self._clock())
+            self._take(done.replica)
+            self._judge(seen)
+            if done.secret is not None:
+                self._store(seen.secret, done.secret)
+            elif done.bundles:
+                self._announce(seen.configurations, done.bundles)
+            else:
+                return
+        raise OSError("somebody else changes the Secret or the webhook configurations all the time")
+
+    def _see(self) -> Seen:
+        secret, now = self._get(f"{self._secrets}/{self._secret}")
+        found, unreadable = {}, ""
+        for path in self._paths:
+            try:
+                configuration, _ = self._get(path)
+            except StatusError as error:
+                unreadable = str(error)
+                continue
+            if configuration is not None:
+                found[path] = configuration
+        return Seen(secret, found, unreadable, now)
+
+    def _get(self, path: str) -> tuple[JSONDict | None, datetime]:
+        try:
+            return self._client.send("GET", path)
+        except StatusError as error:
+            if error.code == 404:
+                return None, error.date
+            raise
+
+    def _take(self, replica: Replica) -> None:
+        if replica.leaf is not None and replica.leaf != self._replica.leaf:
+            self._context = context(replica.leaf, self._client_ca)
+            log.info(
+                "serving the certificate that ends %s",
+                f"{certs.not_after(replica.leaf.certificate):%Y-%m-%dT%H:%M:%SZ}",
+            )
+        self._replica = replica
+
+    def _judge(self, seen: Seen) -> None:
+        self.state.rights = seen.unreadable
+        self.state.trusted = seen.bundles is not None and custody.trusted(self._replica, seen.bundles)
+
+    def _store(self, before: JSONDict | None, held: Held) -> None:
+        data = custody.write(held)
+        if before is None:
+            metadata = {"name": self._secret, "labels": {"app.kubernetes.io/name": "podfit"}}
+            new = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+            self._write("POST", self._secrets, new)
+        else:
+            self._write("PUT", f"{self._secrets}/{self._secret}", {**before, "data": data})
+
+    def _announce(self, configurations: Mapping[str, JSONDict], bundles: custody.Bundles) -> None:
+        for path, configuration in configurations.items():
+            hooks = [
+                _with_bundle(hook, bundles[place]) if (place := f"{path} {number}") in bundles else hook
+                for number, hook in enumerate(configuration.get("webhooks") or ())
+            ]
+            if hooks != configuration.get("webhooks"):
+                self._write("PUT", path, {**configuration, "webhooks": hooks})
+
+    def _write(self, method: str, path: str, body: JSONDict) -> None:
+        try:
+            self._client.send(method, path, body)
+        except StatusError as error:
+            if error.code not in (404, 409):  # gone, or somebody else was faster: the next look sees it
+                raise
+            return
+        log.info("%s written", path.partition("/v1/")[2])
+
+
+def bundle_of(hook: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """The CAs in a webhook's caBundle, `custody.BROKEN` at the end where something else is in it."""
+    try:
+        bundle = base64.b64decode((hook.get("clientConfig") or {}).get("caBundle") or "", validate=True)
+    except ValueError:
+        return (custody.BROKEN,)
+    found = certs.split(bundle)
+    return (
+        found if len(found) >= bundle.count(b"-----BEGIN") and bool(found) == bool(bundle) else (*found, custody.BROKEN)
+    )
+
+
+def _with_bundle(hook: JSONDict, bundle: tuple[bytes, ...]) -> JSONDict:
+    text = base64.b64encode(b"".join(bundle)).decode()
+    return {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": text}}
