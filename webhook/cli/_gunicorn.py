@@ -68,7 +68,7 @@ def serve(
         "timeout": HEARTBEAT,
         "graceful_timeout": 20,
         "keepalive": KEEPALIVE,
-        "certfile": "by ssl_context",  # no file: that there is one means TLS
+        "certfile": os.devnull,  # that there is one means TLS; what serves is in ssl_context
         "ssl_context": TLS(certificate),
         "accesslog": None,
         "logger_class": OneLineLogger,
