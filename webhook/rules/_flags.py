@@ -6,10 +6,12 @@ import re
 from collections.abc import Container
 
 from webhook import release
+from webhook.args import settings
 from webhook.args.flags import builtin
 from webhook.command import Word, edit
 from webhook.engine import Engine
 from webhook.patch import Edit
+from webhook.release import Release
 from webhook.rule import Certainty
 
 _UNSPLIT = re.compile(r"--?[A-Za-z][\w.-]*(\s+\S|=[^\s{\['\"]+\s+--?[A-Za-z]).*", re.DOTALL)
@@ -27,6 +29,23 @@ def certainty(engine: Engine) -> Certainty:
     image = engine.field("image")
     official = engine.vouched or (isinstance(image, str) and release.is_official(image))
     return "certain" if official and engine.release is not None else "likely"
+
+
+def registry_certainty(engine: Engine) -> Certainty:
+    """The same of a name that vLLM looks up in a registry: Python code of one's own may have added to it."""
+    return "likely" if "PYTHONPATH" in engine.command.env or "VLLM_PLUGINS" in engine.command.env else certainty(engine)
+
+
+def named(engine: Engine) -> str:
+    """ "vLLM 0.11.0"; where the release is not known, every one of those that were asked."""
+    return f"vLLM {engine.release}" if engine.release else "every vLLM release that is known"
+
+
+def life(refusal: settings.Refusal, release: Release | None) -> str:
+    """When another release takes it: ": new in 0.24.0", ": known until 0.11.0", "" where none does."""
+    if release is None or refusal.first is None or refusal.last is None:
+        return ""
+    return f": new in {refusal.first}" if refusal.first > release else f": known until {refusal.last}"
 
 
 def substitute(engine: Engine, first: int, count: int, *words: str) -> tuple[Edit, ...]:

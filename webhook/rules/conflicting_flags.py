@@ -8,6 +8,7 @@ from typing import Any
 from webhook.engine import Engine
 from webhook.release import Release
 from webhook.rule import Finding, Rule
+from webhook.rules._flags import certainty
 
 V1_BY_DEFAULT = Release(0, 8)
 """Since then chunked prefill is on unless it is switched off."""
@@ -18,6 +19,11 @@ V0_CHUNKS_ABOVE = 32768
 """V0 switches chunked prefill on by itself for longer contexts (vLLM 0.7 engine/arg_utils.py create_engine_config)."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Every LoRA rank that a release ever took (vLLM 0.4 … 0.33 config/lora.py possible_max_ranks)."""
+VALIDATED = Release(0, 6, 6)
+"""`vllm serve` and the module both call validate_parsed_serve_args (read in vLLM 0.6.6 … 0.33
+entrypoints/openai/api_server.py and entrypoints/cli/serve.py)."""
+LITERAL_ROLES = Release(0, 9, 1)
+"""Since then a wrong role is a wrong value of the class (`invalid-flag-value`)."""
 KV_ROLES = ("kv_producer", "kv_consumer", "kv_both")
 
 
@@ -41,10 +47,18 @@ class ConflictingFlags(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where every release checks it; likely where not every release and entry point does."""
         for conflict in engine.args.conflicts:
-            yield Finding(path=conflict.path, message=conflict.message.removeprefix("Error: "), certainty="likely")
+            yield Finding(
+                path=conflict.path,
+                message=conflict.message.removeprefix("Error: "),
+                certainty=certainty(engine) if engine.served and _since(engine, VALIDATED) else "likely",
+            )
         yield from _batch(engine)
         yield from _lora(engine)
         yield from _transfer(engine)
+
+
+def _since(engine: Engine, release: Release) -> bool:
+    return engine.release is not None and engine.release >= release
 
 
 def _number(engine: Engine, dest: str) -> int | None:
@@ -138,12 +152,18 @@ def _transfer(engine: Engine) -> Iterator[Finding]:
     config: Any = engine.args.given.get("kv_transfer_config")
     if not isinstance(config, dict) or not config.get("kv_connector"):
         return
-    role = config.get("kv_role")
-    if role is None or (isinstance(role, str) and role not in KV_ROLES):
-        what = "names no kv_role" if role is None else f"names the kv_role {role!r}"
+    if config.get("kv_role") is None:
         yield Finding(
             path=engine.argument("kv_transfer_config"),
-            message=f"--kv-transfer-config {what}: a connector is one of {', '.join(KV_ROLES)}",
-            certainty="likely",
+            message=f"--kv-transfer-config names no kv_role: a connector is one of {', '.join(KV_ROLES)}",
+            certainty=certainty(engine) if _since(engine, VALIDATED) else "likely",
+            suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
+        )
+    elif config["kv_role"] not in KV_ROLES and not _since(engine, LITERAL_ROLES):
+        yield Finding(
+            path=engine.argument("kv_transfer_config"),
+            message=f"--kv-transfer-config names the kv_role {config['kv_role']!r}: a connector is one of "
+            f"{', '.join(KV_ROLES)}",
+            certainty=certainty(engine) if _since(engine, VALIDATED) else "likely",
             suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
         )

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from webhook.args import ArgumentError
+from webhook.args import ArgumentError, settings
 from webhook.engine import Engine
 from webhook.release import Release
-from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, explained, in_file, spellings, substitute, unsplit
+from webhook.rule import Finding, Rule, lines
+from webhook.rules._flags import (
+    certainty,
+    explained,
+    in_file,
+    life,
+    named,
+    registry_certainty,
+    spellings,
+    substitute,
+    unsplit,
+)
 
 
 class InvalidFlagValue(Rule):
@@ -19,6 +29,16 @@ class InvalidFlagValue(Rule):
     before it loads anything, for example
 
         vllm: error: argument --max-num-seqs: invalid int value: '1k'
+
+    A number or a JSON value may pass the parser and be refused by the class that it fills, a moment later:
+
+        pydantic_core._pydantic_core.ValidationError: 1 validation error for LoRAConfig
+        max_loras
+          Input should be greater than or equal to 1 [type=greater_than_equal, input_value=0, input_type=int]
+        1 validation error for SpeculativeConfig
+        method
+          Input should be 'ngram', 'medusa', … [type=literal_error, input_value='eagle4', input_type=str]
+        ValueError: Unsupported connector type: NixlConector
 
     A `--port` above 65535 passes the parser and fails a moment later: `OverflowError: bind(): port must be 0-65535.`
     """
@@ -37,7 +57,8 @@ class InvalidFlagValue(Rule):
                 suggestions=(" ".join(slip.instead),),
             )
         yield from _model_id(engine)
-        yield from _below_one(engine)
+        yield from _bounds(engine)
+        yield from _json(engine)
         for error in engine.args.errors:
             if error.index in explained(engine):
                 continue
@@ -60,27 +81,80 @@ class InvalidFlagValue(Rule):
             )
 
 
-AT_LEAST_ONE = {
-    "max_num_seqs": Release(0, 13),
-    "max_num_batched_tokens": Release(0, 13),
-    "tensor_parallel_size": Release(0, 24),
-    "pipeline_parallel_size": Release(0, 24),
-}
-"""dest → since when its class says `ge=1` (vLLM 0.13 config/scheduler.py, 0.24 config/parallel.py)."""
+BATCH_AT_LEAST_ONE = Release(0, 13)
+"""Since when the class says `ge=1` of max_num_batched_tokens (vLLM 0.13 config/scheduler.py), which vLLM computes
+where it is not given, so that the table of bounds lacks it."""
+ELSEWHERE = ("gpu_memory_utilization",)
+"""What a rule of its own says more about."""
 
 
-def _below_one(engine: Engine) -> Iterator[Finding]:
-    for dest, since in AT_LEAST_ONE.items():
+def _bounds(engine: Engine) -> Iterator[Finding]:
+    given = engine.args.given
+    refused = {
+        dest: found
+        for dest in settings.bounded()
+        if dest in given and dest not in ELSEWHERE and _made(engine, settings.needs(dest))
+        if (found := settings.out_of_bounds(dest, given[dest], engine.release)) is not None
+    }
+    tokens = given.get("max_num_batched_tokens")
+    since = engine.release is not None and engine.release >= BATCH_AT_LEAST_ONE
+    if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens < 1 and since:
+        refused["max_num_batched_tokens"] = settings.Refusal("", tokens, bounds="1 and more")
+    for dest, one in refused.items():
+        yield Finding(
+            path=engine.argument(dest),
+            certainty=certainty(engine),
+            message=f"--{dest.replace('_', '-')} {one.value:g}: {named(engine)} takes {one.bounds}",
+            details=("vLLM ends with a validation error before it loads anything",),
+        )
+
+
+def _made(engine: Engine, switch: str | None) -> bool:
+    """The class is filled at all: the switch that it needs is given."""
+    return switch is None or bool(engine.args.given.get(switch))
+
+
+_FEW = 6
+
+
+def _json(engine: Engine) -> Iterator[Finding]:
+    """Values inside of a JSON argument, which its class checks."""
+    for dest in settings.configs():
         value = engine.args.given.get(dest)
-        if not isinstance(value, int) or isinstance(value, bool) or value >= 1:
+        if not isinstance(value, Mapping):
             continue
-        if engine.release is not None and engine.release >= since:
+        for one in settings.bad_values(dest, value, engine.release):
+            listed = ", ".join(map(str, one.allowed))
+            few = one.bounds or (f"one of {listed}" if len(one.allowed) <= _FEW else "another")
             yield Finding(
                 path=engine.argument(dest),
                 certainty=certainty(engine),
-                message=f"--{dest.replace('_', '-')} {value}: vLLM {engine.release} takes 1 and more",
-                details=("vLLM ends with a validation error before it loads anything",),
+                message=f"--{dest.replace('_', '-')}: {one.place} is {one.value!r}, and {named(engine)} takes {few}",
+                details=lines(
+                    f"it takes {listed}" if len(one.allowed) > _FEW else None,
+                    "vLLM ends with a validation error before it loads anything",
+                ),
             )
+    transfer = engine.args.given.get("kv_transfer_config")
+    if isinstance(transfer, Mapping) and not transfer.get("kv_connector_module_path"):
+        yield from _connector(engine, transfer.get("kv_connector"))
+
+
+V1_ALONE = Release(0, 11)
+"""Since then there is one registry of connectors; before, V0 and V1 had one each."""
+
+
+def _connector(engine: Engine, name: object) -> Iterator[Finding]:
+    if not isinstance(name, str) or not name or engine.release is None or engine.release < V1_ALONE:
+        return
+    found = settings.unknown_name("kv_connector", name, engine.release)
+    if found is not None and registry_certainty(engine) == "certain":  # builds of others bring their own
+        yield Finding(
+            path=engine.argument("kv_transfer_config"),
+            message=f"--kv-transfer-config: vLLM {engine.release} has no connector {name!r}"
+            f"{life(found, engine.release)}",
+            details=(f"it has {', '.join(found.allowed)}", "ValueError: Unsupported connector type"),
+        )
 
 
 def _model_id(engine: Engine) -> Iterator[Finding]:

@@ -1,0 +1,190 @@
+"""What vLLM's config classes and registries take beyond what its parser checks, by release (`data/settings.json`).
+
+Every answer is a refusal or none: a release that is not in the table is asked of both of its neighbours, and refuses
+only what both refuse; where there is none on one side, nothing is certain and nothing is refused. Where the release is
+not known, all those that know the thing at all are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from webhook.data import load
+from webhook.release import Release, neighbours, parse
+
+Span = Sequence[Any]
+"""First and last release (indices, both included), and what is known there."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is not taken, and what would be."""
+
+    place: str
+    """Of a JSON argument the key ("pass_config.enable_fusion"), else ""."""
+    value: Any = None
+    allowed: tuple[Any, ...] = ()
+    """What is taken instead, where that is a list."""
+    bounds: str | None = None
+    """What is taken instead, where that is a range: "1 and more"."""
+    first: Release | None = None
+    """The first release of the table that takes it, in the run nearest to the one that was asked; None: none does."""
+    last: Release | None = None
+
+
+@cache
+def releases() -> tuple[Release, ...]:
+    """The releases whose sources were read, oldest first."""
+    return tuple(release for release in map(parse, load("settings")["releases"]) if release is not None)
+
+
+def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | None:
+    """A name that the release's registry does not have: `kind` is "tool_call_parser", "reasoning_parser",
+    "kv_connector" or "attention_backend"."""
+    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    there = [any(_at(spans, number) is not None for spans in names.values()) for number in range(len(releases()))]
+
+    def refused(number: int) -> Refusal | None:
+        if not there[number] or _at(names.get(name, ()), number) is not None:
+            return None
+        known = tuple(sorted(other for other, spans in names.items() if _at(spans, number) is not None))
+        return Refusal("", name, known, None, *_life(names.get(name, ()), number))
+
+    return _agreed(release, refused, lambda number: there[number])
+
+
+def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal | None:
+    """A number that is handed to a config class as it is, and lies outside of what its field takes."""
+    spans: Sequence[Span] = load("settings")["bounds"].get(dest, ())
+    return _agreed(release, lambda number: _outside("", value, _at(spans, number)), lambda number: True)
+
+
+def needs(dest: str) -> str | None:
+    """The argument without which the class that has `dest`'s bounds is not made."""
+    return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)
+
+
+def bounded() -> Iterator[str]:
+    """The arguments that have bounds in some release."""
+    yield from load("settings")["bounds"]
+
+
+def configs() -> Iterator[str]:
+    """The arguments that fill a config class from JSON."""
+    yield from load("settings")["configs"]
+
+
+def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
+    """The keys of a JSON argument that its class has not, where it refuses such."""
+    said = load("settings")["configs"].get(dest)
+    for above, path, _ in _keys(value) if said else ():
+        found = _unknown_key(said["fields"], said["strict"].get(above, ()), above, path, release)
+        if found is not None:
+            yield found
+
+
+def _unknown_key(
+    fields: Mapping[str, Sequence[Span]], strict: Sequence[Span], above: str, path: str, release: Release | None
+) -> Refusal | None:
+    def asked(number: int) -> bool:
+        return _at(strict, number) is not None
+
+    def refused(number: int) -> Refusal | None:
+        if not asked(number) or _at(fields.get(path, ()), number) is not None:
+            return None
+        prefix = f"{above}." if above else ""
+        beside = (one for one in fields if one.startswith(prefix) and "." not in one.removeprefix(prefix))
+        known = (one.removeprefix(prefix) for one in beside if _at(fields[one], number) is not None)
+        return Refusal(path, None, tuple(known), None, *_life(fields.get(path, ()), number))
+
+    return _agreed(release, refused, asked)
+
+
+def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
+    """The values of a JSON argument that its class refuses: none of a list, or out of bounds."""
+    said = load("settings")["configs"].get(dest)
+    for _, path, given in _keys(value) if said else ():
+        found = _bad_value(said["fields"].get(path, ()), path, given, release)
+        if found is not None:
+            yield found
+
+
+def _bad_value(spans: Sequence[Span], path: str, given: object, release: Release | None) -> Refusal | None:
+    return _agreed(
+        release,
+        lambda number: _outside(path, given, _at(spans, number)),
+        lambda number: _at(spans, number) is not None,
+    )
+
+
+_DEEPEST = 3
+
+
+def _keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, Any]]:
+    """What a key stands in, its own path, and its value. vLLM reads `-` in a key as `_` where it came from a flag."""
+    for written, given in value.items():
+        path = f"{above}.{written}".lstrip(".").replace("-", "_")
+        yield above, path, given
+        if isinstance(given, Mapping) and path.count(".") < _DEEPEST:
+            yield from _keys({key: one for key, one in given.items() if one is not None}, path)
+
+
+def _at(spans: Sequence[Span], number: int) -> Mapping[str, Any] | None:
+    """What is known in that release; empty where only that it is there, None where it is not."""
+    for span in spans:
+        if span[0] <= number <= span[1]:
+            return span[2] if len(span) > 2 else {}
+    return None
+
+
+def _life(spans: Sequence[Span], number: int) -> tuple[Release | None, Release | None]:
+    """The nearest run of releases that have it: the one before, where there is one."""
+    before = [span for span in spans if span[1] < number]
+    after = [span for span in spans if span[0] > number]
+    if not before and not after:
+        return None, None
+    runs = sorted(before or after, key=lambda span: span[0])
+    run = runs[-1] if before else runs[0]
+    first = min(span[0] for span in runs) if before else run[0]
+    return releases()[first], releases()[run[1]]
+
+
+def _outside(place: str, value: object, known: Mapping[str, Any] | None) -> Refusal | None:
+    if not known or value is None:
+        return None
+    if "choices" in known:
+        comparable = isinstance(value, str | int) and not isinstance(value, bool)
+        return Refusal(place, value, tuple(known["choices"])) if comparable and value not in known["choices"] else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    least, above, most, below = (known.get(word) for word in ("ge", "gt", "le", "lt"))
+    fits = (
+        (least is None or value >= least)
+        and (above is None or value > above)
+        and (most is None or value <= most)
+        and (below is None or value < below)
+    )
+    if fits:
+        return None
+    low = f"{least} and more" if least is not None else f"more than {above}" if above is not None else ""
+    high = f"at most {most}" if most is not None else f"less than {below}" if below is not None else ""
+    return Refusal(place, value, bounds=", ".join(part for part in (low, high) if part))
+
+
+def _agreed(
+    release: Release | None, refused: Callable[[int], Refusal | None], asked: Callable[[int], bool]
+) -> Refusal | None:
+    """What every release that counts refuses, as the newest of them says it."""
+    table = releases()
+    if release is None:
+        numbers = [number for number in range(len(table)) if asked(number)]
+    else:
+        lower, upper = neighbours(release, table)
+        if lower is None or upper is None:
+            return None
+        numbers = sorted({table.index(lower), table.index(upper)})
+    found = [refused(number) for number in numbers]
+    return found[-1] if found and None not in found else None

@@ -1,0 +1,45 @@
+"""Rule unknown-config-key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from webhook.args import settings
+from webhook.engine import Engine
+from webhook.rule import Finding, Rule
+from webhook.rules._flags import certainty, life, named
+
+
+class UnknownConfigKey(Rule):
+    """A JSON argument has a key that this release does not know.
+
+    `--speculative-config`, `--compilation-config` and others fill a class of vLLM's. Since v0.16 they all refuse what
+    that class has no field for (vLLM 0.16 config/utils.py, `extra="forbid"`), `--compilation-config` since v0.13:
+
+        Unexpected keyword argument [type=unexpected_keyword_argument, input_value=…
+
+    Before, pydantic passed over such a key, and the setting had no effect. Keys come and go between releases as flags
+    do: `use_cudagraph` and `full_cuda_graph` went in v0.11.1, `kv_rank` and `kv_parallel_size` in v0.32.
+    """
+
+    plane = "config"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain in vLLM's own image: the fields are read off each release's sources."""
+        for dest in settings.configs():
+            value = engine.args.given.get(dest)
+            if not isinstance(value, Mapping):
+                continue
+            for one in settings.unknown_keys(dest, value, engine.release):
+                last = one.place.rpartition(".")[2]
+                near = get_close_matches(last, one.allowed, n=1, cutoff=0.7)
+                yield Finding(
+                    path=engine.argument(dest),
+                    certainty=certainty(engine),
+                    message=f"--{dest.replace('_', '-')} has a key {one.place!r} that "
+                    f"{named(engine)} does not know{life(one, engine.release)}"
+                    + (f"; did you mean {near[0]!r}?" if near else ""),
+                    details=("vLLM ends with a validation error before it loads anything",),
+                )
