@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from webhook.data import load
 
 
-@dataclass(frozen=True, order=True)
-class Release:
+class Release(NamedTuple):
     """A vLLM release; compares by number (`Release(0, 9) < Release(0, 20)`)."""
 
     major: int

@@ -56,7 +56,10 @@ class Layout:
 
     def blocks(self, tokens: int, settings: Settings) -> int:
         """Block ids that one request of `tokens` takes."""
-        return sum(count * _blocks(group, tokens, settings) for group, count in self._alike.items())
+        found = 0
+        for group, count in self._alike.items():  # no generator: a bisection asks this some twenty times
+            found += count * _blocks(group, tokens, settings)
+        return found
 
     @cached_property
     def _alike(self) -> Mapping[Group, int]:
@@ -83,6 +86,8 @@ class Layout:
 
 ONE_GROUP, PADDED = Release(0, 14), Release(0, 20)
 """Between them lies the change from layers to one group of them, read in 0.17.1; 0.20.2 counts all groups."""
+TWO_BATCHES = Release(0, 28)
+"""From here two batches are under way: async scheduling."""
 
 
 def _blocks(group: Group, tokens: int, settings: Settings) -> int:
@@ -95,8 +100,8 @@ def _blocks(group: Group, tokens: int, settings: Settings) -> int:
         tokens = ceil(tokens / settings.parallel.context)
         return ceil(tokens / group.block_tokens)
     flight = settings.max_num_batched_tokens
-    if settings.release >= Release(0, 28):
-        flight *= 2  # async scheduling: two batches are under way
+    if settings.release >= TWO_BATCHES:
+        flight *= 2
     if group.kind == "sliding_attention":
         return ceil(min(group.window - 1 + flight, tokens) / group.block_tokens) + 1
     return ceil(min(group.window + flight, tokens) / group.block_tokens)

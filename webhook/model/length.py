@@ -84,8 +84,8 @@ def _rope_scalings(text: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """`rope_parameters` since transformers 5 (one for each kind of layer where they differ), `rope_scaling` before."""
     for key in ("rope_parameters", "rope_scaling"):
         found = text.get(key)
-        if not isinstance(found, Mapping) or not found:
+        if not isinstance(found, dict) or not found:
             continue
-        inner = [one for one in found.values() if isinstance(one, Mapping)]
+        inner = [one for one in found.values() if isinstance(one, dict)]
         yield from inner or [found]
         return
