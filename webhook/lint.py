@@ -229,12 +229,26 @@ class _Judge:
     def _findings(
         self, found: Engine, obj: JSON, terms: Terms, errors: list[RuleError], spared: Mapping[str, str] = _NOTHING
     ) -> Iterable[Judged]:
-        for setting in terms.settings.values():
+        known: dict[str, bool] = {}
+        for setting in terms.judging:
             try:
-                judged = list(_judge(found, obj, setting, terms, self.where, spared.get(setting.rule.id())))
-                yield from [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
+                if self._asks(setting.rule, found, known):
+                    why = spared.get(setting.rule.id()) if spared else None
+                    judged = list(_judge(found, obj, setting, terms, self.where, why))
+                    yield from [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
             except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
                 errors.append(_error(setting.rule.id(), error))
+
+    def _asks(self, rule: Rule, found: Engine, known: dict[str, bool]) -> bool:
+        """The rule has a say here; `known`: the engine's facts that were looked at before, and whether they are."""
+        if self.where not in rule.where or not found.workload.completes.isdisjoint(rule.mute_for):
+            return False
+        for name in rule.needs:
+            if name not in known:
+                known[name] = _fact(found, name) is not None
+            if not known[name]:
+                return False
+        return True
 
 
 def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -> Iterator[Engine]:
@@ -265,10 +279,6 @@ def _judge(
 ) -> Iterator[Judged]:
     """A rule's findings with their consequences. `spared`: why the webhook does not repair them."""
     rule = setting.rule
-    if setting.mode == "ignore" or where not in rule.where or set(rule.mute_for) & found.workload.completes:
-        return
-    if any(_fact(found, name) is None for name in rule.needs):
-        return
     for finding in rule.check(found):
         if finding.fix and not fits(obj, finding.fix):
             finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
@@ -308,6 +318,8 @@ def _listed(value: object) -> list[object]:
 
 def _masked(finding: Finding, hidden: frozenset[str]) -> Finding:
     """What is said of it, with stars for secrets; its fix keeps them."""
+    if not secret.shows("\n".join((finding.message, *finding.details, *finding.suggestions)), hidden):
+        return finding
     return replace(
         finding,
         message=secret.masked(finding.message, hidden),

@@ -56,10 +56,8 @@ def _text(value: object) -> str:
 
 def try_parse(value: object) -> int | None:
     """Like `parse`, or None where the value is absent or no quantity (a rule of its own reports those)."""
-    try:
-        return parse(value)
-    except QuantityError:
-        return None
+    text = value if isinstance(value, str) else _text(value)
+    return _read(text) if 0 < len(text) <= 64 else None
 
 
 def equal(one: object, other: object) -> bool:

@@ -15,6 +15,8 @@ _GIVEN = re.compile(
     r"([^\s,;\"'\]\\$<{(-][^\s,;\"'\]\\]{3,})"
 )
 """What stands behind a name that gives a secret; `$(VAR)`, `<placeholder>` and the next flag are none."""
+_HINT = re.compile(r"(?i:key|token|secret|password|bearer)|hf_|sk-|nvapi-|gh[pousr]_|glpat-|AKIA")
+"""Without one of these there is no secret to be found: a quick look before the thorough ones."""
 _NAME = re.compile(r"_(?:TOKEN|KEY|SECRET|PASSWORD)$")
 _WORDS = frozenset({"true", "false", "null", "none", "empty", "dummy", "test", "token", "vllm", "valuefrom"})
 """What people write where a key must be and none is: stars for it would hide other words."""
@@ -22,6 +24,8 @@ _WORDS = frozenset({"true", "false", "null", "none", "empty", "dummy", "test", "
 
 def found(text: str) -> frozenset[str]:
     """The secrets that a text of a manifest gives by a name or by their form."""
+    if not _HINT.search(text):
+        return frozenset()
     values = {match[2] for match in _GIVEN.finditer(text)} | {match[0] for match in _FORM.finditer(text)}
     return frozenset(one for one in values if one.lower() not in _WORDS)
 
@@ -31,8 +35,13 @@ def given(variable: str, value: str) -> bool:
     return _NAME.search(variable) is not None and len(value) >= 4 and value.lower() not in _WORDS and value[0] != "$"
 
 
+def shows(text: str, known: Collection[str] = ()) -> bool:
+    """Whether `masked` may have to change something of the text, or of a line of it."""
+    return any(one in text for one in known) or _FORM.search(text) is not None
+
+
 def masked(text: str, known: Collection[str] = ()) -> str:
     """`text` with stars, as many as there were characters, for everything that has a secret's form and for `known`."""
-    for one in sorted(known, key=len, reverse=True):
+    for one in sorted((one for one in known if one in text), key=len, reverse=True):
         text = re.sub(rf"(?<![\w-]){re.escape(one)}(?![\w-])", "*" * len(one), text)
     return _FORM.sub(lambda match: match[1] + "*" * len(match[2]), text)

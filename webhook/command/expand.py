@@ -39,6 +39,7 @@ _INJECTED: Mapping[str, tuple[str, ...]] = {
 """Kind → variables that its operator sets in every container."""
 _RUNTIME = ("HOME", "HOSTNAME", "PATH", "PWD", "USER", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 """Variables that every container has: from the runtime, the image or the kubelet."""
+_SET_AT_START = {name: mystery(f"${name}", f"{name} is set when the container starts") for name in _RUNTIME}
 
 
 @dataclass
@@ -84,25 +85,24 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
         size = template.get("size", 1)
         if isinstance(size, int):
             env.values["LWS_GROUP_SIZE"] = literal(str(size))
-    for standard in _RUNTIME:
-        env.values[standard] = mystery(f"${standard}", f"{standard} is set when the container starts")
+    env.values |= _SET_AT_START
     for index, source in enumerate(items(container.spec.get("envFrom"))):
         _env_from(env, mapping(source), _place(container, "envFrom") / index, config_maps)
     listed = list(map(mapping, items(container.spec.get("env"))))
+    place = _place(container, "env")
     env.later = {string(entry.get("name")) for entry in listed}
     for index, entry in enumerate(listed):
         name = entry.get("name")
         if not isinstance(name, str) or not name:
             continue
-        path = _place(container, "env") / index
+        path = place / index
         env.later.discard(name)
         if entry.get("valueFrom"):
             value = _value_from(name, mapping(entry["valueFrom"]), workload, path, config_maps)
             if value is not None:
                 env.values[name] = value
         else:
-            expanded = expand(string(entry.get("value")), env, path / "value")
-            env.values[name] = tuple(Piece(p.text, p.unknown, p.path or path / "value") for p in expanded)
+            env.values[name] = expanded(string(entry.get("value")), env, path / "value")
     return env
 
 
@@ -159,6 +159,13 @@ def _value_from(
             return literal(workload.namespace, path)
         return mystery(f"$({name})", f"{name} comes from the Pod's {field_path}", path)
     return mystery(f"$({name})", f"{name} comes from {next(iter(source), 'nowhere')}", path)
+
+
+def expanded(text: str, env: Environment, path: FieldPath) -> Value:
+    """`expand`, with `path` as the origin of whatever has no other."""
+    if "$" not in text:
+        return literal(text, path)
+    return tuple(Piece(p.text, p.unknown, p.path or path) for p in expand(text, env, path))
 
 
 def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:

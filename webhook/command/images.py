@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,11 @@ def repository(image: str) -> str:
 
 def runs(image: str) -> str | None:
     """What the table says of `image`; None where it does not know it."""
-    name = repository(image)
+    return _runs(repository(image))
+
+
+@lru_cache(256)  # a cluster has a few images, and their names here at most 512 characters
+def _runs(name: str) -> str | None:
     return next((row.runs for row in TABLE if re.search(row.pattern, name)), None)
 
 

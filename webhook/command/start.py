@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from webhook import workload as workloads
 from webhook.command import entry, images, kserve
 from webhook.command.entry import Join, Script, Serve
-from webhook.command.expand import Environment, environment, expand, items, mounts, string
+from webhook.command.expand import Environment, environment, expanded, items, mounts, string
 from webhook.command.tree import Budget, GiveUp
 from webhook.command.word import Command, Piece, Slip, Value, known, literal, mystery, reason_of, text_of, words_of
 from webhook.path import FieldPath
@@ -125,8 +125,7 @@ class _Resolver:
             if index == _ITEMS or self.characters > _CHARACTERS:
                 self.complete = False
                 break
-            value = expand(text, self.env, path)
-            values.append(tuple(Piece(p.text, p.unknown, p.path or path) for p in value))
+            values.append(expanded(text, self.env, path))
         return values
 
     # ── no command ──
@@ -455,6 +454,8 @@ def _honest(word: Value, *, shell: bool) -> Value:
     if reason_of(word) is not None:
         return word
     text = text_of(word)
+    if "$" not in text and "{{" not in text:
+        return word
     match = _TEMPLATE.search(text)
     if match is not None:
         return mystery(text, f"{match[0]} is filled in by a template", word[0].path)

@@ -44,7 +44,7 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
     found = [
         (name, 1 if name in FRACTIONS else count)
         for name, value in asked.items()
-        if (WHOLE.fullmatch(name) or named_product(name)) and (count := _count(value)) != 0
+        if "/" in name and (WHOLE.fullmatch(name) or named_product(name)) and (count := _count(value)) != 0
     ]
     if any(name == "aliyun.com/gpu-mem" for name, _ in found):  # gpu-count says over how many cards it is spread
         cards = next((count for name, count in found if name == "aliyun.com/gpu-count"), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 
 from webhook.facts import Assumed
@@ -87,6 +88,11 @@ class Terms:
     allow_ignore: tuple[str, ...] = ()
     """Rules that an author may silence with an annotation; "*" is every rule."""
     exceptions: tuple[PolicyException, ...] = ()
+
+    @cached_property
+    def judging(self) -> tuple[Setting, ...]:
+        """The settings of the rules that are not ignored."""
+        return tuple(one for one in self.settings.values() if one.mode != "ignore")
 
     def may_ignore(self, rule: str) -> bool:
         """An author's annotation against this rule is honoured."""

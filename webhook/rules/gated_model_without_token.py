@@ -30,7 +30,7 @@ class GatedModelWithoutToken(Rule):
         owner = name.partition("/")[0].lower()
         if not model or not model.gated or engine.container.synthetic or owner != model.id.partition("/")[0].lower():
             return  # a mirror of a gated model is not gated
-        if _told(engine) or _may_be_there(engine):
+        if _may_be_there(engine) or _told(engine):
             return
         empty = next((one for one in TOKENS if engine.command.env.get(one) == ""), None)
         yield Finding(

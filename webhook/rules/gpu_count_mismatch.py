@@ -30,7 +30,7 @@ class GpuCountMismatch(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where one Pod is the whole engine: both numbers stand in the manifest."""
-        found = _parallel.count(engine)
+        found = engine.once(_parallel.count)
         if found is None:
             return
         seen = _parallel.visible(engine)

@@ -21,7 +21,7 @@ class GpuIdle(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: another process of the container may use them."""
-        found = _parallel.count(engine)
+        found = engine.once(_parallel.count)
         if found is None or found.have <= found.needed or not found.exact or _shared_out(engine):
             return
         idle = found.have - found.needed

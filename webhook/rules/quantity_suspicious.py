@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.path import FieldPath
-from webhook.quantity import QuantityError, human, parse, quantity
+from webhook.quantity import human, quantity, try_parse
 from webhook.rule import Finding, Rule
 from webhook.rules import _memory
 
@@ -54,12 +54,13 @@ def _judged(path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterat
     """`fatal`: a container with so little does not start."""
     if given is None or isinstance(given, bool | dict | list):
         return
+    size = try_parse(given)
+    if size is not None and (size <= MOST_CORES if name == "cpu" else size <= 0 or size >= _memory.LEAST):
+        return
     text = str(given)
     match = _NUMBER.fullmatch(text) if len(text) < 40 else None
     meant = _meant(match, name) if match else None
-    try:
-        size = parse(given)
-    except QuantityError:
+    if size is None:
         if match is not None:  # a placeholder that a template fills in is no number
             yield Finding(
                 path=path,
@@ -68,9 +69,8 @@ def _judged(path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterat
             )
         return
     if name == "cpu":
-        if size > MOST_CORES:
-            yield Finding(path=path, message=f"cpu {text!r} is {size:,} cores", suggestions=("cpu: 4",))
-    elif 0 < size < _memory.LEAST:
+        yield Finding(path=path, message=f"cpu {text!r} is {size:,} cores", suggestions=("cpu: 4",))
+    else:
         yield Finding(
             path=path,
             message=f"{name} {text!r} is {human(size).replace(' B', ' bytes') if size > 1 else 'one byte at most'}",

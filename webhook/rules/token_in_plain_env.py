@@ -32,8 +32,9 @@ class TokenInPlainEnv(Rule):
                     f"env {name} holds a token in plain text",
                     suggestions=(f"valueFrom.secretKeyRef for {name}, and a new token: this one has been seen",),
                 )
+        variables = engine.at("env")
         for word in engine.command.words:
-            if not word.unknown and word.path != engine.at("env") and FORM.search(word.text):
+            if not word.unknown and FORM.search(word.text) and word.path != variables:
                 yield Finding(
                     word.path,
                     "an argument holds a token in plain text",
@@ -67,8 +68,10 @@ PLACEHOLDER = re.compile(
 def _is_token(value: str, *, named: bool) -> bool:
     if FORM.search(value):
         return True
+    if not named or len(value) < 16:
+        return False
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    return named and len(value) >= 16 and mixed and not PLACEHOLDER.search(value)
+    return mixed and not PLACEHOLDER.search(value)
 
 
 def _literal(engine: Engine, value: str) -> bool:
