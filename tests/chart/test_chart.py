@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 import yaml
 
 from tests.e2e import binaries
-from webhook import certs
 from webhook.app import create_app
 from webhook.cli import parser
 from webhook.facts import Facts
@@ -87,19 +85,27 @@ def webhooks(objects: list[JSONDict], kind: str | None = None) -> list[JSONDict]
     return [hook for obj in objects if obj["kind"] in wanted for hook in obj["webhooks"]]
 
 
+def configurations(objects: list[JSONDict]) -> list[JSONDict]:
+    """Both webhook configurations."""
+    return [obj for obj in objects if obj["kind"].endswith("WebhookConfiguration")]
+
+
 VARIANTS: dict[str, JSONDict] = {
     "default": {},
-    "cert-manager": {"certManager": {"enabled": True}},
+    "cert-manager": {"certificates": {"mode": "cert-manager"}},
     "an issuer of the cluster": {
-        "certManager": {"enabled": True, "issuerRef": {"kind": "ClusterIssuer", "name": "ca"}}
+        "certificates": {"mode": "cert-manager", "issuerRef": {"kind": "ClusterIssuer", "name": "ca"}}
     },
-    "a Secret of one's own": {"tls": {"existingSecret": "mine", "caBundle": "-----BEGIN CERTIFICATE-----"}},
+    "a Secret of one's own": {
+        "certificates": {"mode": "files", "secret": "mine", "caBundle": "-----BEGIN CERTIFICATE-----"}
+    },
     "models on a volume": {"modelsVolume": {"configMap": {"name": "our-models"}}},
     "all that is optional": {
         "port": 10250,
         "service": {"port": 8443},
         "hostNetwork": True,
         "threads": 8,
+        "certificates": {"lifetime": "12h", "caLifetime": "3d", "clientCA": "front-proxy"},
         "models": {"my-org/my-model": '{"architectures": ["LlamaForCausalLM"]}'},
         "policy": {"spec": {"mutate": {"workloads": True}}},
         "webhooks": {"failurePolicy": "Fail", "namespaceSelector": {"matchLabels": {"podfit": "on"}}},
@@ -138,7 +144,13 @@ def test_the_server_takes_its_arguments_and_finds_its_files(variant: str) -> Non
     mounts = {mount["name"]: mount["mountPath"] for mount in server["volumeMounts"]}
     assert mounts.keys() == {volume["name"] for volume in pod(objects)["volumes"]}
     assert args.command == "serve"
-    assert {str(args.cert.parent), str(args.key.parent)} == {mounts["tls"]}
+    if args.certificate_secret:
+        assert args.certificate_secret == only(objects, "Secret")["metadata"]["name"]
+        assert {args.webhook_configurations} == {obj["metadata"]["name"] for obj in configurations(objects)}
+        assert f"{only(objects, 'Service')['metadata']['name']}.podfit-system.svc" in args.host
+    else:
+        assert {str(args.cert.parent), str(args.key.parent)} == {mounts["tls"]}
+    assert (str(args.client_ca.parent) if args.client_ca else None) == mounts.get("client-ca")
     assert [str(Path(name).parent) for name in args.policy] == [mounts["policy"]]
     assert (str(args.models) if args.models else None) == mounts.get("models")
     assert args.bind == f":{server['ports'][0]['containerPort']}"
@@ -166,22 +178,38 @@ def test_the_api_server_finds_the_server(variant: str) -> None:
         assert (get["port"], get["scheme"]) == (port["targetPort"], "HTTPS")
 
 
-def test_the_charts_own_certificate_is_for_the_service_and_signed_by_the_ca_bundle(chart: list[JSONDict]) -> None:
-    secret = {name: base64.b64decode(data) for name, data in only(chart, "Secret")["data"].items()}
-    (bundle,) = {base64.b64decode(hook["clientConfig"]["caBundle"]) for hook in webhooks(chart)}
+def test_podfit_alone_writes_its_secret_and_the_ca_bundle(chart: list[JSONDict]) -> None:
+    """What the chart does not render, no upgrade takes away; what it renders empty, an uninstall does."""
+    assert "data" not in only(chart, "Secret")
+    assert all("caBundle" not in hook["clientConfig"] for hook in webhooks(chart))
+    assert not any("annotations" in obj["metadata"] for obj in configurations(chart))
+    assert "tls" not in {volume["name"] for volume in pod(chart)["volumes"]}
 
-    pair = certs.Pair(secret["tls.crt"], secret["tls.key"])
 
-    assert "podfit.podfit-system.svc" in certs.hosts_of(pair.certificate)
-    assert bundle == secret["ca.crt"]
-    assert certs.problem(pair, certs.renew_at(pair.certificate), bundle) is None
-    (volume,) = [volume for volume in pod(chart)["volumes"] if volume["name"] == "tls"]
-    assert volume["secret"]["secretName"] == only(chart, "Secret")["metadata"]["name"]
-    assert {item["key"] for item in volume["secret"]["items"]} <= secret.keys()
+def test_podfit_may_write_its_own_secret_and_its_own_configurations_and_no_other(chart: list[JSONDict]) -> None:
+    written = [
+        (resource, rule.get("resourceNames"), rule["verbs"])
+        for kind in ("ClusterRole", "Role")
+        for rule in only(chart, kind)["rules"]
+        for resource in rule["resources"]
+        if set(rule["verbs"]) - {"list", "watch"} and resource != "policies/status"
+    ]
+
+    assert written == [
+        ("validatingwebhookconfigurations", ["podfit"], ["get", "update"]),
+        ("mutatingwebhookconfigurations", ["podfit"], ["get", "update"]),
+        ("secrets", ["podfit-certificates"], ["get", "update"]),
+        ("secrets", None, ["create"]),
+    ]
+    objects = render(certificates={"mode": "cert-manager"})
+    asked = [
+        name for kind in ("ClusterRole", "Role") for rule in only(objects, kind)["rules"] for name in rule["resources"]
+    ]
+    assert not [name for name in asked if name == "secrets" or name.endswith("webhookconfigurations")]
 
 
 def test_with_cert_manager_the_injector_alone_owns_the_ca_bundle() -> None:
-    objects = render(certManager={"enabled": True})
+    objects = render(certificates={"mode": "cert-manager"})
     certificate = only(objects, "Certificate")
     (volume,) = [volume for volume in pod(objects)["volumes"] if volume["name"] == "tls"]
 
@@ -303,7 +331,7 @@ def test_the_pod_is_restricted_and_can_do_nothing_in_the_cluster(chart: list[JSO
 
 
 def rights(objects: list[JSONDict], kind: str) -> dict[tuple[str, str], list[str]]:
-    """(API group, resource) → verbs, of all roles of a kind."""
+    """(API group, resource) → verbs, of all roles of a kind; what the certificate needs is not among them."""
     return {
         (group, resource): rule["verbs"]
         for obj in objects
@@ -311,6 +339,7 @@ def rights(objects: list[JSONDict], kind: str) -> dict[tuple[str, str], list[str
         for rule in obj["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
+        if "resourceNames" not in rule and resource != "secrets"
     }
 
 
@@ -341,7 +370,7 @@ def test_the_table_in_the_documentation_is_what_the_chart_grants() -> None:
 
 @pytest.mark.parametrize("name", [kind.name for kind in KINDS])
 def test_each_kind_has_its_own_switch(name: str) -> None:
-    objects = render(watch={kind.name: kind.name == name for kind in KINDS})
+    objects = render(watch={kind.name: kind.name == name for kind in KINDS}, certificates={"mode": "cert-manager"})
     (kind,) = [kind for kind in KINDS if kind.name == name]
 
     granted = {**rights(objects, "ClusterRole"), **rights(objects, "Role")}
@@ -353,7 +382,7 @@ def test_each_kind_has_its_own_switch(name: str) -> None:
 
 
 def test_a_server_that_watches_nothing_has_no_rights_and_no_token() -> None:
-    objects = render(watch={kind.name: False for kind in KINDS})
+    objects = render(watch={kind.name: False for kind in KINDS}, certificates={"mode": "cert-manager"})
 
     assert pod(objects)["automountServiceAccountToken"] is False
     assert not [obj for obj in objects if "Role" in obj["kind"]]
@@ -373,8 +402,8 @@ def test_a_roll_out_or_a_drain_never_leaves_nobody_to_answer(chart: list[JSONDic
 
 def test_unsafe_values_are_refused_with_the_reason() -> None:
     assert "with one replica" in refused(replicaCount=1, webhooks={"failurePolicy": "Fail"})
-    assert "two owners" in refused(certManager={"enabled": True}, tls={"existingSecret": "a", "caBundle": "b"})
-    assert "tls.caBundle is needed" in refused(tls={"existingSecret": "a"})
+    assert "certificates.secret is needed" in refused(certificates={"mode": "files", "caBundle": "a"})
+    assert "certificates.caBundle is needed" in refused(certificates={"mode": "files", "secret": "a"})
     assert "replicas" in refused(replicas=3)
     assert "timeoutSeconds" in refused(webhooks={"timeoutSeconds": 30})
 

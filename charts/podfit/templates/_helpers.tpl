@@ -39,47 +39,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- join "," $kinds | default "none" -}}
 {{- end -}}
 
+{{/* The Secret with the certificate. What podfit keeps itself has a name of its own: who changes the mode gets another. */}}
 {{- define "podfit.secret" -}}
-{{- .Values.tls.existingSecret | default (printf "%s-tls" (include "podfit.fullname" .)) -}}
+{{- if eq .Values.certificates.mode "files" -}}
+{{- required "certificates.secret is needed with certificates.mode files" .Values.certificates.secret -}}
+{{- else -}}
+{{- printf "%s-%s" (include "podfit.fullname" .) (ternary "certificates" "tls" (eq .Values.certificates.mode "self")) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "podfit.host" -}}
 {{- printf "%s.%s.svc" (include "podfit.fullname" .) .Release.Namespace -}}
 {{- end -}}
 
-{{/* Certificate, key and CA as JSON, made once a rendering: two calls of genCA are two CAs. Base64, as in a Secret. */}}
-{{- define "podfit.certificate" -}}
-{{- if not (hasKey .Values "_certificate") -}}
-  {{- $secret := lookup "v1" "Secret" .Release.Namespace (include "podfit.secret" .) -}}
-  {{- $data := dict -}}
-  {{- if $secret -}}
-    {{- $data = $secret.data -}}
-  {{- end -}}
-  {{- if and (index $data "tls.crt") (index $data "tls.key") (index $data "ca.crt") -}}
-    {{- $_ := set .Values "_certificate" (dict "crt" (index $data "tls.crt") "key" (index $data "tls.key") "ca" (index $data "ca.crt")) -}}
-  {{- else -}}
-    {{- /* Ten years for both: the server says when the end is near, and a leaf with a clock of its own would end unseen. */ -}}
-    {{- $ca := genCA "podfit CA" 3650 -}}
-    {{- $host := include "podfit.host" . -}}
-    {{- $leaf := genSignedCert "podfit" nil (list $host (printf "%s.cluster.local" $host)) 3650 $ca -}}
-    {{- $_ := set .Values "_certificate" (dict "crt" (b64enc $leaf.Cert) "key" (b64enc $leaf.Key) "ca" (b64enc $ca.Cert)) -}}
-  {{- end -}}
-{{- end -}}
-{{- .Values._certificate | toJson -}}
-{{- end -}}
-
-{{/* Who owns the caBundle: cert-manager's injector, the user, or this chart. Never two of them. */}}
+{{/* Who owns the caBundle: podfit itself, cert-manager's injector, or the user. Never two of them. */}}
 {{- define "podfit.caBundle" -}}
-{{- if .Values.certManager.enabled -}}
-{{- else if .Values.tls.existingSecret -}}
-caBundle: {{ required "tls.caBundle is needed with tls.existingSecret" .Values.tls.caBundle | b64enc }}
-{{- else -}}
-caBundle: {{ (include "podfit.certificate" . | fromJson).ca }}
+{{- if eq .Values.certificates.mode "files" -}}
+caBundle: {{ required "certificates.caBundle is needed with certificates.mode files" .Values.certificates.caBundle | b64enc }}
 {{- end -}}
 {{- end -}}
 
 {{- define "podfit.webhookAnnotations" -}}
-{{- if .Values.certManager.enabled -}}
+{{- if eq .Values.certificates.mode "cert-manager" -}}
 annotations:
   cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "podfit.fullname" . }}
 {{- end -}}
