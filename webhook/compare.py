@@ -111,7 +111,7 @@ class Change:
     @cached_property
     def settings(self) -> tuple[Difference, ...]:
         """What each release makes of the arguments that decide the ledgers, where that differs."""
-        before, after = (_settings(side.engine) if side else {} for side in (self.before, self.after))
+        before, after = (settings_of(side.engine) if side else {} for side in (self.before, self.after))
         told = {one.name for one in self.flags}
         names = (name for name in {**before, **after} if name not in told)
         found = (Difference(name, before.get(name), after.get(name)) for name in names)
@@ -238,7 +238,7 @@ def _accelerator(engine: Engine) -> str | None:
     return f"{found.count} × {found.name}" if found.count else found.name
 
 
-def _settings(engine: Engine) -> dict[str, Any]:
+def settings_of(engine: Engine) -> dict[str, Any]:
     """What the release makes of the arguments; empty where model or GPU are not known."""
     if engine.model is None or engine.gpu is None:
         return {}

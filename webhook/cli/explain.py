@@ -1,12 +1,16 @@
-"""`podfit explain RULE`: a rule's documentation; with `--policy`, which line of a policy decided."""
+"""`podfit explain WHAT`: a manifest's or a live object's ledgers as waterfalls, with where every number came from; or a
+rule's documentation, and with `--policy` which line of a policy decided."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import shutil
+import sys
+from pathlib import Path
 from textwrap import indent
 
-from webhook.cli import edge
+from webhook.cli import edge, kubectl
 from webhook.cli.edge import UnusableError
 from webhook.facts import Facts
 from webhook.lint import Report
@@ -18,9 +22,26 @@ from webhook.rules import all_rules
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the command."""
     parser = commands.add_parser(
-        "explain", help="a rule's documentation", description="Prints what a rule is about; without one, lists all."
+        "explain",
+        help="a manifest's numbers, or a rule's documentation",
+        description="Of a manifest or a live object: both memory ledgers as waterfalls, where every number came from, "
+        "what limits it,\nand what would change it. Of a rule: what it is about. Without either, lists the rules.",
+        epilog="examples: podfit explain deploy/llama.yaml\n"
+        "          podfit explain deploy/llama -n prod --format html > llama.html\n"
+        "          podfit explain kv-cache-too-small\n"
+        "          podfit explain shm-missing --policy ours.yaml --on deploy/llama.yaml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("rule", nargs="?", metavar="RULE")
+    parser.add_argument("rule", nargs="?", metavar="FILE|KIND/NAME|RULE|-")
+    parser.add_argument(
+        "--format",
+        choices=("text", "html", "svg"),
+        default="text",
+        help="of a manifest: html is one page that needs nothing else, svg the waterfalls alone; default: text",
+    )
+    kubectl.add_arguments(parser)
+    edge.add_gpu(parser)
+    edge.add_models(parser)
     edge.add_policy(parser)
     parser.add_argument(
         "--on", metavar="FILE", help="with --policy: for the objects in this file, as the policies select them"
@@ -29,8 +50,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints one rule's page, or the list; with policies, what they make of it and where."""
+    """Prints a manifest's numbers; one rule's page, or the list; with policies, what they make of it and where."""
     rules = all_rules()
+    if args.rule is not None and args.rule not in rules and _is_manifest(args.rule):
+        return _manifest(args)
+    if args.format != "text":
+        raise UnusableError(f"--format {args.format} is for a manifest: a FILE, KIND/NAME or -")
     if args.policy or args.on:
         return _decided(args)
     if args.rule is None:
@@ -40,6 +65,60 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(rule_page.text(_rule(args.rule)))
     return 0
+
+
+def _is_manifest(name: str) -> bool:
+    """A file, a folder, standard input, or an object of the cluster, rather than a rule's name."""
+    return name == "-" or name.endswith(edge.SUFFIXES) or "/" in name or Path(name).exists()
+
+
+def _manifest(args: argparse.Namespace) -> int:
+    """Explains each vLLM container; 3 where something can't be read."""
+    from importlib import import_module
+
+    from webhook.lint import lint
+    from webhook.report import explained
+
+    policy, names, made = edge.policy(args.policy), [], []
+    if kubectl.NAMED.fullmatch(args.rule) and not args.rule.endswith(edge.SUFFIXES) and not Path(args.rule).exists():
+        kind, _, named = args.rule.partition("/")
+        try:
+            made.append((args.rule, kubectl.run(args, "get", kind, named, "-o", "yaml")))
+        except UnusableError as error:
+            raise UnusableError(f"{args.rule}: no such file here; in the cluster: {error}", 3) from error
+    else:
+        names.append(args.rule)
+    sources, problems = edge.read(names, edge.facts(args), made)
+    problems += [str(error) for source in sources for error in source.manifests.errors]
+    shown = [
+        explained.explain(report, result)
+        for source in sources
+        for document in source.manifests.documents
+        for report in [lint(document.object, policy, source.facts, where="check", namespace=args.namespace)]
+        for result in report.results
+    ]
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if not shown:
+        if problems:
+            return 3
+        raise UnusableError(f"{args.rule}: no container in it runs vLLM")
+    module = import_module(f"webhook.report.explained.{args.format}")
+    if args.format == "text":
+        print("\n".join(module.render(one, _width(), ascii_only=not _draws()) for one in shown), end="")
+    else:
+        print(module.render(shown), end="")
+    return 3 if problems else 0
+
+
+def _width() -> int:
+    """Of the terminal; 100 where there is none."""
+    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
+
+
+def _draws() -> bool:
+    """The output takes more than ASCII."""
+    return (getattr(sys.stdout, "encoding", None) or "ascii").lower().startswith("utf")
 
 
 def _rule(name: str) -> type[Rule]:

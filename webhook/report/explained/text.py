@@ -1,0 +1,110 @@
+"""The explanation for a terminal: bars of characters, as wide as it is; nothing is said by colour alone."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from webhook.quantity import human
+from webhook.report.explained import Bar, Chart, Explained, Kind, Origin
+from webhook.report.text import PLANES, clean
+
+LEAST, MOST = 60, 160
+FILLS: dict[Kind, str] = {
+    "whole": "█", "used": "█", "sum": "█", "left": "░", "spared": "·", "missing": "▒", "limit": "─",
+}  # fmt: skip
+ASCII = {"█": "#", "░": ":", "·": ".", "▒": "!", "─": "-", "×": "x", "−": "-", "–": "-", "…": "...", "→": "->"}
+LEGEND: dict[Kind, str] = {
+    "used": "taken",
+    "left": "left",
+    "missing": "too much",
+    "spared": "left to others",
+    "limit": "to compare",
+}
+
+
+def render(shown: Explained, width: int = 100, *, ascii_only: bool = False) -> str:
+    """`width`: of the terminal, in characters. `ascii_only`: for those that show nothing else."""
+    width = max(LEAST, min(width, MOST))
+    out = [clean(shown.title), *_wrapped(shown.summary, width, "  "), ""]
+    out += _wrapped(f"{shown.verdict.upper()}: {shown.why}", width, "")
+    for chart in shown.charts:
+        out += ["", *_chart(chart, width)]
+    if shown.results:
+        name = max(len(what) for what, _ in shown.results)
+        out += ["", "what follows"]
+        for what, value in shown.results:
+            out += _wrapped(value, width, f"  {what:<{name}}  ", " " * (name + 4))
+    if shown.changes:
+        out += ["", "what would change it: each of these fits by itself, best first"]
+        for number, text in enumerate(shown.changes, 1):
+            out += _wrapped(text, width, f"  {number}. ", "     ")
+    if shown.findings:
+        out += ["", "findings"]
+        for judged in shown.findings:
+            finding = judged.finding
+            out += [
+                "",
+                *_wrapped(f"{judged.mode}  {judged.rule}  [{PLANES[judged.plane]}]  {finding.path}", width, "  "),
+            ]
+            for line in (finding.message, *finding.details, *(f"change: {one}" for one in finding.suggestions)):
+                out += _wrapped(line, width, "    ")
+    out += ["", "where every number came from", *_origins(shown.origins, width)]
+    text = "\n".join(line.rstrip() for line in out) + "\n"
+    if ascii_only:
+        for sign, plain in ASCII.items():
+            text = text.replace(sign, plain)
+        text = text.encode("ascii", "replace").decode()
+    return text
+
+
+def _chart(chart: Chart, width: int) -> list[str]:
+    """Name, size, bar; and the arithmetic where the line has room for it, else below."""
+    name = max(len(bar.name) for bar in chart.bars)
+    room = width - name - 15
+    wide = width >= 120
+    length = room - 45 if wide else room
+    out = [chart.title]
+    for bar in chart.bars:
+        cells = _cells(bar, chart.scale, length)
+        note = f"  {_told(bar)}" if wide else ""
+        out.append(f"  {bar.name:<{name}}{human(bar.size):>10}  {cells:<{length}}{note}"[:width])
+    kinds = dict.fromkeys(bar.kind for bar in chart.bars)
+    legend = [f"{FILLS[kind]} {LEGEND[kind]}" for kind in kinds if kind in LEGEND]
+    out.append(f"  {' ' * name}{human(0):>10}  {'└' + '─' * (length - 2) + '┘'}".replace("0 B", "   "))
+    edge = human(chart.scale)
+    out.append(f"  {' ' * (name + 12)}{'0':<{max(1, length - len(edge))}}{edge}")
+    out += _wrapped("   ".join(legend), width, "  ")
+    if not wide:
+        for bar in chart.bars:
+            if told := _told(bar):
+                out += _wrapped(told, width, f"  {bar.name:<{name}}  ", " " * (name + 4))
+    return out
+
+
+def _told(bar: Bar) -> str:
+    return clean("; ".join(part for part in (bar.interval if bar.interval != "exact" else "", bar.note) if part))
+
+
+def _cells(bar: Bar, scale: int, length: int) -> str:
+    """The bar in characters: at least one where there is something at all."""
+    first = min(round(bar.start / scale * length), length - 1)
+    last = min(round((bar.start + bar.size) / scale * length), length)
+    count = max(last - first, 1 if bar.size else 0)
+    return " " * first + FILLS[bar.kind] * count
+
+
+def _origins(origins: Iterable[Origin], width: int) -> list[str]:
+    rows = list(origins)
+    name = max((len(one.what) for one in rows), default=0)
+    out = []
+    for one in rows:
+        out += _wrapped(f"{one.value}  ({one.source})", width, f"  {one.what:<{name}}  ", " " * (name + 4))
+    return out
+
+
+def _wrapped(text: str, width: int, first: str, rest: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        clean(text), width, initial_indent=first, subsequent_indent=first if rest is None else rest,
+        break_long_words=True, break_on_hyphens=False,
+    ) or [first]  # fmt: skip
