@@ -48,6 +48,16 @@ class Podfit:
     """The two configurations, as they are registered."""
     beside: Callable[[Podfit], Podfit]
     """Starts another replica, which the API server does not ask; it ends with this one."""
+    secret: str = ""
+    """Where it keeps its certificates, if it does so itself."""
+
+    @property
+    def ca(self) -> Path:
+        """The CAs that it is trusted by now."""
+        path = self.log.parent / "tls" / "ca.crt"
+        if self.secret:
+            path.write_bytes(base64.b64decode(secret_of(self)["ca.crt"]))
+        return path
 
     def reviews(self, **labels: str) -> int:
         """How many reviews with these labels (webhook, operation, kind, decision, dry_run) the server has answered."""
@@ -58,7 +68,7 @@ class Podfit:
         return self._sum("podfit_findings_total", labels)
 
     def _sum(self, name: str, labels: dict[str, str]) -> int:
-        status, text = fetch(f"https://{HOST}:{self.port}/metrics", self.log.parent / "tls" / "ca.crt")
+        status, text = fetch(f"https://{HOST}:{self.port}/metrics", self.ca)
         assert status == 200, text
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         assert any(sample.name.startswith("podfit_") for sample in samples)
@@ -67,7 +77,7 @@ class Podfit:
     def ready(self) -> tuple[int, list[str]]:
         """What /readyz answers: status and lines."""
         try:
-            status, text = fetch(f"https://{HOST}:{self.port}/readyz", self.log.parent / "tls" / "ca.crt")
+            status, text = fetch(f"https://{HOST}:{self.port}/readyz", self.ca)
         except urllib.error.HTTPError as error:
             with error:
                 status, text = error.code, error.read().decode()
@@ -89,6 +99,12 @@ class Podfit:
             yield
         finally:
             os.killpg(self.process.pid, signal.SIGCONT)
+
+
+def secret_of(podfit: Podfit) -> dict[str, str]:
+    """What the Secret with its certificates holds; nothing where there is none."""
+    status, answer = podfit.cluster.call("GET", f"/api/v1/namespaces/{OWN}/secrets/{podfit.secret}")
+    return (answer.get("data") or {}) if status == 200 else {}
 
 
 def fetch_ready(podfit: Podfit) -> str:
@@ -125,6 +141,7 @@ def installed(
     runs as the server; `label` selects the namespaces (default: the release's name). `reads`: the server reads the
     cluster, with the rights that the chart gives it, and judges Policy objects too. (Of all servers of a session, only
     such a one does: no label keeps a webhook from objects without a namespace.) `arguments` come after the chart's.
+    The certificate is a file's, unless `values` have certificates.mode self.
     """
     label = label or name
     objects = render(cluster.helm, name, label, values or {})
@@ -132,7 +149,9 @@ def installed(
     (folder / "tls").mkdir(parents=True)
     certs.write(folder / "tls", [HOST])
     with ExitStack() as stack:
-        rights = [*arguments, *(_grant(cluster, name, objects) if reads else [])]
+        kept = [obj for obj in objects if obj["kind"] == "Secret"]
+        rights = [*arguments, *(_grant(cluster, name, objects) if reads or kept else [])]
+        rights += [*([] if reads or not kept else ["--watch=none"]), *([f"--host={HOST}"] if kept else [])]
         process, log = _serve(objects, folder, program, rights)
         stack.callback(kill, process)
         port = until("podfit to serve", lambda: _port(process, log), lambda: tail(log))
@@ -142,7 +161,7 @@ def installed(
                 configuration["webhooks"] = [
                     hook for hook in configuration["webhooks"] if hook["name"] != "policies.podfit.dev"
                 ]
-            _to_url(configuration, port, (folder / "tls" / "ca.crt").read_bytes())
+            _to_url(configuration, port, None if kept else (folder / "tls" / "ca.crt").read_bytes())
             for webhook in configuration["webhooks"]:
                 change(webhook)
             path = f"{REGISTRATION}/{configuration['kind'].lower()}s"
@@ -157,7 +176,11 @@ def installed(
             port = until("the replica to serve", lambda: _port(process, log), lambda: tail(log))
             return replace(first, process=process, port=port, log=log)
 
-        podfit = Podfit(name, cluster, process, port, log, webhooks, beside)
+        secret = kept[0]["metadata"]["name"] if kept else ""
+        podfit = Podfit(name, cluster, process, port, log, webhooks, beside, secret)
+        if kept:
+            until("podfit to keep its certificates", lambda: secret_of(podfit).get("tls.crt"), lambda: tail(log))
+            until("podfit to serve its certificate", lambda: "serving the certificate" in podfit.said(), podfit.said)
         make_namespace(cluster, f"{name}-probe", label)
         until("the API server to ask podfit", lambda: _is_asked(podfit), lambda: tail(log))
         yield podfit
@@ -182,6 +205,7 @@ def _grant(cluster: Cluster, name: str, objects: list[JSONDict]) -> list[str]:
         "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         "Role": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/roles",
         "RoleBinding": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/rolebindings",
+        "Secret": f"/api/v1/namespaces/{OWN}/secrets",
     }
     make_own_namespace(cluster)
     for obj in objects:
@@ -232,11 +256,12 @@ def _port(process: subprocess.Popen[bytes], log: Path) -> int | None:
     return int(serves[1]) if serves else None
 
 
-def _to_url(configuration: JSONDict, port: int, ca: bytes) -> None:
+def _to_url(configuration: JSONDict, port: int, ca: bytes | None) -> None:
     for webhook in configuration["webhooks"]:
         path = webhook["clientConfig"]["service"]["path"]
-        bundle = base64.b64encode(ca).decode()
-        webhook["clientConfig"] = {"url": f"https://{HOST}:{port}{path}", "caBundle": bundle}
+        webhook["clientConfig"] = {"url": f"https://{HOST}:{port}{path}"}
+        if ca is not None:
+            webhook["clientConfig"]["caBundle"] = base64.b64encode(ca).decode()
 
 
 def _is_asked(podfit: Podfit) -> bool:
