@@ -36,8 +36,8 @@ class _Handler(BaseHTTPRequestHandler):
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         request = review["request"]
         response = {"uid": request["uid"], "allowed": True}
-        names = [container["name"] for container in request["object"]["spec"]["containers"]]
-        if SIDECAR["name"] not in names:
+        containers = request["object"]["spec"].get("containers") or []
+        if containers and SIDECAR["name"] not in [container["name"] for container in containers]:
             patch = [{"op": "add", "path": "/spec/containers/0", "value": SIDECAR}]
             response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
         body = json.dumps({**review, "request": None, "response": response}).encode()

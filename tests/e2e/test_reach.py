@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import GOOD_POD
-from tests.e2e.manifests import named, workloads
+from tests.e2e.manifests import named
 from tests.e2e.process import until
-from tests.e2e.release import Podfit, make_namespace
+from tests.e2e.release import LABEL, OWN, Podfit, make_namespace, make_own_namespace
 from tests.e2e.user import User
 from tests.reviews import deployment, doomed
 
@@ -63,45 +63,6 @@ def test_a_pod_without_vllm_passes_the_server_too(install: Install, user_of: Use
     user.kubectl("apply -f web.yaml")
 
     assert user.podfit.reviews(webhook="validate", decision="skipped", kind="Pod") == 1
-
-
-@pytest.mark.parametrize("resource", workloads(GOOD_POD))
-def test_each_of_kubernetes_own_kinds_is_refused(resource: str, user: User) -> None:
-    user.write("bad.yaml", workloads(doomed(GOOD_POD))[resource])
-
-    shown = user.kubectl("apply -f bad.yaml", exits=1)
-
-    webhook = "pods" if resource == "pods" else "workloads"
-    assert f'admission webhook "{webhook}.podfit.dev" denied the request: vLLM would not start' in shown
-    assert user.listed(resource) == []
-
-
-@pytest.mark.parametrize("resource", workloads(GOOD_POD))
-def test_each_of_kubernetes_own_kinds_is_made_where_it_is_good(resource: str, user: User) -> None:
-    user.write("good.yaml", workloads(GOOD_POD)[resource])
-
-    shown = user.kubectl("apply -f good.yaml")
-
-    assert "Warning" not in shown
-    assert shown.endswith(" created\n")
-
-
-def test_a_custom_resource_is_refused(user: User, golden: Golden) -> None:
-    user.write("crd.yaml", LEADER_WORKER_SET)
-    user.kubectl("create -f crd.yaml")
-    user.kubectl("wait --for=condition=Established crd/leaderworkersets.leaderworkerset.x-k8s.io")
-    template = {"spec": doomed(GOOD_POD)["spec"]}
-    bad = {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
-        "kind": "LeaderWorkerSet",
-        "metadata": {"name": "llama-8b"},
-        "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template}},
-    }
-    user.write("llama-8b.yaml", bad)
-
-    user.kubectl("apply -f llama-8b.yaml", exits=1)
-
-    golden(user.screen)
 
 
 @pytest.mark.parametrize("change", [None, everything], ids=["by-the-charts-conditions", "by-the-server-alone"])
@@ -223,24 +184,96 @@ def test_a_huge_pod_is_still_judged(user: User) -> None:
     assert "--no-such-flag" in shown
 
 
-LEADER_WORKER_SET: JSONDict = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "leaderworkersets.leaderworkerset.x-k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
+def test_system_namespaces_and_podfits_own_are_exempt_whatever_their_labels_say(
+    install: Install, user_of: UserOf
+) -> None:
+    podfit = install()
+    user = user_of(podfit)
+    make_own_namespace(podfit.cluster)
+    user.write("llama-8b.yaml", doomed(GOOD_POD))
+    user.kubectl("apply --dry-run=server -f llama-8b.yaml", exits=1)
+
+    for namespace in ("kube-system", OWN):
+        podfit.cluster.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {LABEL: podfit.name}}})
+        path = f"/api/v1/namespaces/{namespace}/podtemplates?dryRun=All"
+        template = {"metadata": {"name": "llama-8b"}, "template": {"spec": doomed(GOOD_POD)["spec"]}}
+        status, answer = podfit.cluster.call("POST", path, template)
+        podfit.cluster.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {LABEL: None}}})
+        assert status == 201, answer
+
+
+EVERYDAY: dict[str, JSONDict] = {
+    "nginx": {"image": "nginx:1.29"},
+    "postgres": {"image": "postgres:17", "env": [{"name": "POSTGRES_PASSWORD", "value": "x"}]},
+    "a chat in front of vLLM": {
+        "image": "ghcr.io/open-webui/open-webui:main",
+        "env": [{"name": "OPENAI_API_BASE_URL", "value": "http://vllm.chat:8000/v1"}],
     },
-    "spec": {
-        "group": "leaderworkerset.x-k8s.io",
-        "scope": "Namespaced",
-        "names": {"kind": "LeaderWorkerSet", "plural": "leaderworkersets", "singular": "leaderworkerset"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
+    "training": {"image": "pytorch/pytorch:2.8.0", "command": ["python", "train.py"], "args": ["--model", "llama"]},
+    "a CNI": {"image": "quay.io/cilium/cilium:v1.18.0", "command": ["cilium-agent"]},
+    "sglang": {"image": "lmsysorg/sglang:v0.5.0", "command": ["python3", "-m", "sglang.launch_server"]},
+    "nothing but a name": {"image": "registry.example.com/app"},
+    "triton": {"image": "nvcr.io/nvidia/tritonserver:25.08-py3", "args": ["tritonserver", "--model-repository=/m"]},
 }
+"""What runs in clusters, and is none of podfit's business."""
+
+
+def counted(user: User, metric: str, webhook: str) -> float:
+    """A metric of the API server, for one of podfit's webhooks."""
+    status, text = user.cluster.call("GET", "/metrics")
+    assert status == 200
+    lines = [line for line in str(text).splitlines() if line.startswith(f"{metric}{{") and f'"{webhook}"' in line]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+def test_no_creation_without_vllm_reaches_podfit(install: Install, user_of: UserOf) -> None:
+    """Counted where it is decided: each Pod is excluded twice, from the mutating and from the validating webhook."""
+    user = user_of(install())
+    metric = "apiserver_admission_match_condition_exclusions_total"
+    before, asked = counted(user, metric, "pods.podfit.dev"), user.podfit.reviews()
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"pod-{n}"},
+            "spec": {"containers": [{"name": "a", **one}]},
+        }
+        for n, one in enumerate(EVERYDAY.values())
+    ]
+    user.write("pods.yaml", *pods)
+    user.write("deployments.yaml", *(named(deployment(pod), pod["metadata"]["name"]) for pod in pods))
+
+    user.kubectl("apply -f pods.yaml")
+    user.kubectl("apply -f deployments.yaml")
+    made = 2 * len(EVERYDAY) if user.cluster.controllers else len(EVERYDAY)
+    until("the Deployments' Pods", lambda: len(user.listed("pods")) >= made)
+
+    assert user.podfit.reviews() == asked
+    assert counted(user, metric, "pods.podfit.dev") >= before + 2 * made
+
+
+NULLS = ("containers", "initContainers", "volumes", "nodeSelector")
+
+
+def test_conditions_stand_what_is_null_absent_or_odd(install: Install, user_of: UserOf) -> None:
+    """An error in a condition would follow the failurePolicy: here, refuse."""
+    podfit = install({"webhooks": {"failurePolicy": "Fail"}})
+    user = user_of(podfit)
+    metric = "apiserver_admission_match_condition_evaluation_errors_total"
+    names = ("pods.podfit.dev", "workloads.podfit.dev")
+    before = [counted(user, metric, name) for name in names]
+    container: JSONDict = {"name": "a", "image": "nginx:1.29", "args": None, "command": None, "env": None}
+    pods: list[JSONDict] = [
+        {"metadata": {"name": "a", "annotations": None, "labels": None}, "spec": {"containers": [container]}},
+        {"metadata": {"name": "b"}, "spec": dict.fromkeys(NULLS)},
+        {"metadata": {"name": "c"}, "spec": None},
+        {"metadata": {"name": "d", "ownerReferences": []}, "spec": {"containers": [{"name": "a", "image": None}]}},
+    ]
+    answers = [user.cluster.call("POST", user.path("pods") + "?dryRun=All", pod) for pod in pods]
+    for pod in pods:
+        body = {"metadata": pod["metadata"], "template": {"spec": pod["spec"]}}
+        answers.append(user.cluster.call("POST", user.path("podtemplates") + "?dryRun=All", body))
+
+    assert answers[0][0] == 201, answers[0]
+    assert not [answer for answer in answers if "podfit" in str(answer[1].get("message"))]
+    assert [counted(user, metric, name) for name in names] == before

@@ -97,9 +97,10 @@ namespaceSelector:
     {{- end }}
 {{- end -}}
 
-{{/* CEL. Errors in a condition follow failurePolicy, so that every step is optional (`.?`, `orValue`). */}}
+{{/* CEL. Errors in a condition follow failurePolicy, so that every step is optional (`.?`, `orValue`). A list
+may be there and null: `ofNonZeroValue`. */}}
 {{- define "podfit.mentionsVLLM" -}}
-({{ . }}.?containers.orValue([]) + {{ . }}.?initContainers.orValue([])).exists(c,
+(optional.ofNonZeroValue({{ . }}.?containers.orValue([])).orValue([]) + {{ . }}.?initContainers.orValue([])).exists(c,
   c.?image.orValue("").lowerAscii().matches("vllm|llm-d|huggingfaceserver") ||
   (c.?command.orValue([]) + c.?args.orValue([])).exists(word, word.lowerAscii().contains("vllm")) ||
   c.?env.orValue([]).exists(e, e.name.startsWith("VLLM_")))
