@@ -186,16 +186,16 @@ class _Judge:
 
     def _spared(self, found: Iterable[Result]) -> Mapping[str, str]:
         """Rules whose repairs of resources the namespace may refuse at admission, and why: a mutation must never
-        break what was accepted without it."""
-        applied = [judged for one in found for judged in one.findings if judged.applies]
-        sized = {
-            judged.rule for judged in applied if any("resources" in edit.path.parts for edit in judged.finding.fix)
-        }
-        if self.where != "admission" or not sized:
-            return _NOTHING
-        after = apply(self.obj, json_patch(self.obj, (edit for judged in applied for edit in judged.finding.fix)))
-        why = limits.broken(self.obj, after, self.subject.namespace, self.facts.snapshot, self.policy.kinds)
-        return dict.fromkeys(sized, why) if why else _NOTHING
+        break what was accepted without it. Each by itself, as `repair` makes them, one after the other."""
+        spared: dict[str, str] = {}
+        for judged in (judged for one in found for judged in one.findings if judged.applies):
+            edits = judged.finding.fix
+            if self.where == "admission" and any("resources" in edit.path.parts for edit in edits):
+                after = apply(self.obj, json_patch(self.obj, edits))
+                namespace = self.subject.namespace
+                if why := limits.broken(self.obj, after, namespace, self.facts.snapshot, self.policy.kinds):
+                    spared[judged.rule] = why
+        return spared
 
     def _ratcheted(self, judged: Judged, found: Engine, before: frozenset[tuple[str, ...]]) -> Judged:
         """An update is refused for what it introduces, and not where it returns to what ran before."""

@@ -28,16 +28,25 @@ class Repaired:
         return [edit for judged in self.made for edit in judged.finding.fix]
 
 
-def repair(obj: JSON, policy: Policy, facts: Facts, *, where: Place = "check", rules: Collection[str] = ()) -> Repaired:
+def repair(
+    obj: JSON,
+    policy: Policy,
+    facts: Facts,
+    *,
+    where: Place = "check",
+    rules: Collection[str] = (),
+    namespace: str | None = None,
+) -> Repaired:
     """Repairs every finding whose fix is applied there.
 
     One at a time, each on what the one before it left: a volume that one fix adds changes what the next one computes.
-    A finding that survives its own fix is left alone. `rules`: only these, where any are named.
+    A finding that survives its own fix is left alone. `rules`: only these, where any are named. `namespace`: where the
+    object goes, in case it does not say so.
     """
     made: list[Judged] = []
     tried: set[tuple[str, str, str]] = set()
     while True:
-        findings = lint(obj, policy, facts, where=where).findings
+        findings = lint(obj, policy, facts, where=where, namespace=namespace).findings
         judged = next((one for one in findings if _wanted(one, rules) and _key(one) not in tried), None)
         if judged is None:
             left = [one for one in findings if one.mode == "deny" and (not rules or one.rule in rules)]

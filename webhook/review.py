@@ -19,6 +19,7 @@ from webhook.patch import json_patch
 from webhook.path import mapping
 from webhook.policy import Policy, Subject
 from webhook.policy.layer import harder
+from webhook.repair import repair
 from webhook.report import text
 from webhook.rule import Mode
 from webhook.workload import JSON
@@ -217,15 +218,18 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
     report = lint(request.object or {}, policy, facts, where="admission", namespace=request.namespace)
     if not report.results and not report.errors:
         return Decision(request, "skipped")
-    operations = json_patch(report.object, report.edits)
-    patch = base64.b64encode(json.dumps(operations).encode()).decode() if operations else None
+    # All that a second call would repair is repaired now: API servers call again where others changed the object.
+    made = (
+        repair(report.object, policy, facts, where="admission", namespace=request.namespace) if report.edits else None
+    )
+    operations = json_patch(report.object, made.edits) if made else []
     return Decision(
         request,
-        "patched" if patch else "allowed",
+        "patched" if operations else "allowed",
         _found(report.findings),
         report.errors,
-        warnings=tuple(text.warning(one, "; repaired") for one in report.findings if one.applies) if patch else (),
-        patch=patch,
+        warnings=tuple(text.warning(one, "; repaired") for one in made.made) if made and operations else (),
+        patch=base64.b64encode(json.dumps(operations).encode()).decode() if operations else None,
         versions=_versions(policy, facts),
     )
 

@@ -231,7 +231,7 @@ def test_no_creation_without_vllm_reaches_podfit(install: Install, user_of: User
     user = user_of(install())
     metric = "apiserver_admission_match_condition_exclusions_total"
     before, asked = counted(user, metric, "pods.podfit.dev"), user.podfit.reviews()
-    pods = [
+    pods: list[JSONDict] = [
         {
             "apiVersion": "v1",
             "kind": "Pod",
