@@ -39,6 +39,7 @@ class ConflictingFlags(Rule):
         maximum sequence length to max_num_batched_tokens and makes vLLM reject longer sequences.
         ValueError: max_cpu_loras (1) must be >= max_loras (4)
         ValueError: LoRA is not enabled! Use --enable-lora to enable LoRA.
+        ValueError: Number of experts in the model must be greater than 0 when expert parallelism is enabled.
     """
 
     plane = "config"
@@ -55,6 +56,7 @@ class ConflictingFlags(Rule):
         yield from _batch(engine)
         yield from _lora(engine)
         yield from _transfer(engine)
+        yield from _experts(engine)
 
 
 def _since(engine: Engine, release: Release) -> bool:
@@ -166,4 +168,27 @@ def _transfer(engine: Engine) -> Iterator[Finding]:
             f"{', '.join(KV_ROLES)}",
             certainty=certainty(engine) if _since(engine, VALIDATED) else "likely",
             suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
+        )
+
+
+DENSE = frozenset({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi3", "granite"})
+"""Families of which no model has experts; of others, a row of a table may only not say how many."""
+EXPERTS_ASKED = Release(0, 8), Release(0, 34)
+"""From the first until before the second, a model without experts is refused (vLLM 0.8 … 0.33 config/model.py,
+_verify_with_expert_parallelism)."""
+
+
+def _experts(engine: Engine) -> Iterator[Finding]:
+    given, model, release = engine.args.given, engine.model, engine.release
+    if not given.get("enable_expert_parallel") or model is None or release is None:
+        return
+    changed = any(one in given or one in engine.args.unresolved for one in ("hf_overrides", "hf_config_path"))
+    if model.value.model_type in DENSE and not model.value.num_experts and not changed:
+        known = EXPERTS_ASKED[0] <= release < EXPERTS_ASKED[1]
+        yield Finding(
+            path=engine.argument("enable_expert_parallel"),
+            message=f"--enable-expert-parallel, but {model.value.id} has no experts: it is dense",
+            certainty=certainty(engine) if known else "likely",
+            rests_on=("model",),
+            suggestions=("leave it out",),
         )
