@@ -123,6 +123,27 @@ def test_the_metric_has_the_name_that_the_release_gives_it(
         assert set(re.findall(r"vllm:\w+", text)) == {name, "vllm:num_requests_waiting"}
 
 
+def test_a_namespace_is_in_objects_and_queries_of_a_command_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    text, made = written(
+        capsys,
+        "--gpu",
+        "l4",
+        "-n",
+        "chat",
+        "-o",
+        "keda",
+        "--",
+        "vllm",
+        "serve",
+        "Qwen/Qwen3-8B",
+        "--max-model-len",
+        "4k",
+    )
+
+    assert {one["metadata"]["namespace"] for one in made} == {"chat"}
+    assert text.count('{namespace="chat",pod=~') == 2
+
+
 def test_without_the_numbers_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     command = ("--", "vllm", "serve", "Qwen/Qwen3-32B")
 

@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
         raise edge.UnusableError("--format markdown shows a comparison: give --vllm-version twice")
     if len(versions) == 2:
         return _side_by_side(argv, versions, facts, args)
-    report = judged_as(argv, args.vllm_version, facts, edge.policy(args.policy))
+    report = judged_as(argv, args.vllm_version, facts, edge.policy(args.policy), args.namespace)
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         raise edge.UnusableError(f"{' '.join(argv[:4])} …: {problem}", 3 if report.errors else 2)
@@ -215,7 +215,9 @@ def _sweep(engine: Engine, drawn: str | None) -> list[sweep.Row]:
     return rows
 
 
-def judged_as(argv: list[str], version: str | None, facts: Facts, policy: Policy) -> Report:
+def judged_as(
+    argv: list[str], version: str | None, facts: Facts, policy: Policy, namespace: str | None = None
+) -> Report:
     """The command line judged as the only container of a Pod."""
     known = release.parse(version) if version else None
     container: dict[str, Any] = {
@@ -225,7 +227,8 @@ def judged_as(argv: list[str], version: str | None, facts: Facts, policy: Policy
     }
     if facts.gpu is not None and facts.gpu.count:
         container["resources"] = {"limits": {"nvidia.com/gpu": str(facts.gpu.count)}}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plan"}, "spec": {"containers": [container]}}
+    metadata = {"name": "plan", **({"namespace": namespace} if namespace else {})}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
     return lint(pod, policy, facts, where="check")
 
 
