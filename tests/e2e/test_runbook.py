@@ -88,7 +88,7 @@ def _record(cluster: Cluster, pod: str, said: Mapping[str, Any]) -> None:
 def _event(cluster: Cluster, pod: str, event: Mapping[str, Any]) -> None:
     of = {"apiVersion": "v1", "kind": "Pod", "name": pod, "namespace": NAMESPACE}
     seen = {"firstTimestamp": WHEN, "lastTimestamp": WHEN, "source": {"component": "kubelet"}}
-    body = {"metadata": {"generateName": f"{pod}."}, "involvedObject": of, **seen, **event}
+    body = {"metadata": {"name": f"{pod}.{event['reason'].lower()}"}, "involvedObject": of, **seen, **event}
     _post(cluster, f"/api/v1/namespaces/{NAMESPACE}/events", body)
 
 
