@@ -113,10 +113,11 @@ def accelerator(text: str | None) -> Accelerator | None:
         raise UnusableError(f"--gpu {text}: {error}") from error
 
 
-def write_text(path: Path, content: str) -> None:
-    """Writes a report; raises UnusableError (exit 3) where that can't be done."""
+def write_text(path: Path, content: str | Iterable[str]) -> None:
+    """Writes a report, whole or piece by piece; raises UnusableError (exit 3) where that can't be done."""
     try:
-        path.write_text(content, encoding="utf-8")
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines([content] if isinstance(content, str) else content)
     except OSError as error:
         raise UnusableError(f"{path}: can't be written: {_reason(error)}", 3) from error
 

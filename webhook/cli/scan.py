@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from webhook import selector
 from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
-from webhook.report import text
+from webhook.report import policy_report, text
 from webhook.rules import all_rules
 from webhook.workload.table import TABLE
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from webhook.cluster.access import Client
     from webhook.policy import Policy
     from webhook.scan import Key, Scan
+    from webhook.scan.drift import Drift
 
-FORMATS = ("text", "json", "html")
+FORMATS = ("text", "json", "html", "policyreport")
 MODES = ("deny", "warn", "audit", "ignore")
 
 
@@ -36,6 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog="examples: podfit scan\n"
         "          podfit scan -n chat --format html=chat.html --format text\n"
         "          podfit scan --what-if startup-probe-missing=deny\n"
+        "          podfit scan --drift --prometheus http://localhost:9090\n"
         "          podfit scan --what-if policies/strict.yaml --kinds Deployment,StatefulSet\n"
         "docs/scan.md shows what it prints",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -75,6 +78,30 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         choices=("deny", "warn", "never"),
         default="deny",
         help="what exit code 1 means; default: deny",
+    )
+    parser.add_argument(
+        "--drift",
+        action="store_true",
+        help="planned beside used, on both planes: from --prometheus, else from the start-up logs of the Pods",
+    )
+    parser.add_argument("--prometheus", metavar="URL", help="of --drift: http://prometheus.monitoring:9090")
+    parser.add_argument(
+        "--prometheus-token", type=Path, metavar="FILE", help="a bearer token for it, where it wants one"
+    )
+    parser.add_argument(
+        "--metrics",
+        type=Path,
+        metavar="FILE",
+        help="write podfit_planned_bytes … for node-exporter's textfile collector",
+    )
+    parser.add_argument(
+        "--serve", type=_address, metavar="HOST:PORT", help="serve those as /metrics, and scan again and again"
+    )
+    parser.add_argument("--every", type=_minutes, default=15.0, metavar="MINUTES", help="of --serve; default: 15")
+    parser.add_argument(
+        "--write-reports",
+        action="store_true",
+        help="write a PolicyReport (wgpolicyk8s.io, openreports.io: what the cluster has) for each workload",
     )
     parser.set_defaults(run=run)
 
@@ -118,20 +145,48 @@ def _limit(value: str) -> int:
     return int(value)
 
 
+def _address(value: str) -> tuple[str, int]:
+    host, _, port = value.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{value!r} is no HOST:PORT; :9095 is every interface")
+    return host.strip("[]") or "::", int(port)
+
+
+def _minutes(value: str) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        found = 0.0
+    if not 0.1 <= found <= 10_000:
+        raise argparse.ArgumentTypeError(f"{value!r} is no number of minutes from 0.1 to 10000")
+    return found
+
+
 def run(args: argparse.Namespace) -> int:
-    """Scans and prints: 0 nothing denied, 1 something is, 3 something could not be judged."""
+    """Scans and prints: 0 nothing denied, 1 something is, 3 something could not be judged; --drift: 0 or 3."""
+    if (args.prometheus or args.prometheus_token) and not args.drift:
+        raise UnusableError("--prometheus belongs to --drift")
+    if args.serve is not None:
+        return _serve(args)
     outputs = args.format or [("text", None)]
     if sum(file is None for _, file in outputs) > 1:
         raise UnusableError("--format: only one can go to standard output; give the others a file, as in html=FILE")
-    with reach.client(args) as client:
+    start, drift = time.monotonic(), None
+    with reach.client(args, writes=args.write_reports) as client:
         found = read(args, client)
+        if args.metrics:
+            _metrics(args.metrics, found, time.monotonic() - start)
+        if args.write_reports:
+            write_reports(args, client, found)
+        if args.drift:
+            drift = _drift(args, client, found)
     for name, file in outputs:
-        _write(name, file, found, args)
+        _write(name, file, found, drift, args)
     for kind, why in found.not_read.items():
         print(f"note: {kind}: not read: {text.one_line(why)}", file=sys.stderr)
     for message in found.errors:
         print(f"error: {text.one_line(message)}", file=sys.stderr)
-    return code(found, args.fail_on)
+    return code(found, "never" if args.drift else args.fail_on)
 
 
 def code(found: Scan, fail_on: str) -> int:
@@ -155,6 +210,7 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
         selector=args.selector,
         kinds=args.kinds,
         what_if=partial(_other, args.what_if) if args.what_if else None,
+        pods=bool(args.drift or args.metrics or args.serve),
     )
     progress = Progress()
     try:
@@ -168,6 +224,81 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
         said = next((why for kind, why in found.not_read.items() if "pods" in kind), "no kind of workload was readable")
         raise UnusableError(f"nothing could be read: {text.one_line(said)}{hint}", 3)
     return found
+
+
+def _metrics(path: Path, found: Scan, seconds: float) -> None:
+    from webhook.cli import exporter
+
+    try:
+        exporter.to_file(path, found, seconds)
+    except OSError as error:
+        raise UnusableError(f"--metrics {path}: {error.strerror or error}", 3) from error
+
+
+def _serve(args: argparse.Namespace) -> int:
+    """An exporter until SIGTERM or Ctrl-C; 3 where the port is taken, or the cluster can't be reached at first."""
+    import signal
+    from threading import Event
+
+    from webhook.cli import exporter
+
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with reach.client(args, writes=args.write_reports) as client:
+
+        def once() -> Scan:
+            found = read(args, client)
+            if args.write_reports:
+                write_reports(args, client, found)
+            return found
+
+        try:
+            exporter.serve(args.serve, args.every * 60, once, stop)
+        except OSError as error:
+            raise UnusableError(f"--serve: {error.strerror or error}", 3) from error
+    return 0
+
+
+def _drift(args: argparse.Namespace, client: Client, found: Scan) -> list[Drift]:
+    """What the plan says beside what is used; raises UnusableError (exit 3) where Prometheus does not answer."""
+    from webhook.cluster import logs, prometheus
+    from webhook.scan import drift
+
+    if not args.prometheus:
+        progress = Progress()
+        try:
+            return drift.compare(found, logs.used(client, found, progress), drift.LOGGED)
+        finally:
+            progress.end()
+    token = edge.read_text(args.prometheus_token).strip() if args.prometheus_token else None
+    try:
+        return drift.compare(found, prometheus.Prometheus(args.prometheus, token).used(), prometheus.ASKED)
+    except prometheus.PrometheusError as error:
+        raise UnusableError(f"--prometheus {text.one_line(str(error))}", 3) from error
+
+
+def write_reports(args: argparse.Namespace, client: Client, found: Scan) -> None:
+    """PolicyReports in the cluster; raises UnusableError (exit 3) where none can be written."""
+    from urllib3.exceptions import HTTPError
+
+    from webhook.cluster import reports
+    from webhook.cluster.access import StatusError
+
+    progress, whole = Progress(), args.selector is None and args.kinds is None
+    try:
+        done = reports.write(client, found, edge.now(), namespace=args.namespace, whole=whole, tell=progress)
+    except (StatusError, HTTPError, OSError, ValueError) as error:
+        raise UnusableError(f"--write-reports: {text.one_line(str(error))}", 3) from error
+    finally:
+        progress.end()
+    if not done.apis:
+        known = " nor ".join(one.api_version for one in policy_report.APIS)
+        raise UnusableError(f"--write-reports: the cluster has neither {known}; their CRDs are to be installed", 3)
+    if done.refused:
+        found.errors.append(f"--write-reports: {done.refused}")
+    said = f"{text.many(done.reports, 'report')} written ({', '.join(done.apis)}), {done.removed} stale removed"
+    print(f"note: {said}", file=sys.stderr)
 
 
 class Progress:
@@ -231,19 +362,24 @@ spec: {{rules: {{{rule}: {{mode: {mode}}}}}}}
 """
 
 
-def _write(name: str, file: Path | None, found: Scan, args: argparse.Namespace) -> None:
+def _write(name: str, file: Path | None, found: Scan, drift: list[Drift] | None, args: argparse.Namespace) -> None:
+    from webhook.report import drift as drifted
     from webhook.report import scan as shown
 
+    rendered: Iterable[str]
     if name == "json":
-        rendered = shown.as_json(found)
+        rendered = shown.as_json(found, None if drift is None else drifted.tree(drift))
     elif name == "html":
         from webhook.report import scan_page
 
-        rendered = scan_page.render(found, edge.now())
+        table = None if drift is None else [drifted.HEAD, *map(drifted.cells, drift)]
+        rendered = scan_page.render(found, edge.now(), table)
+    elif name == "policyreport":
+        rendered = policy_report.render(found, edge.now())
     else:
         paint = text.coloured if file is None and edge.colours() else text.plain
-        rendered = shown.text(found, args.limit, paint)
+        rendered = shown.text(found, args.limit, paint) if drift is None else drifted.text(drift, args.limit, paint)
     if file is None:
-        sys.stdout.write(rendered)
+        sys.stdout.writelines([rendered] if isinstance(rendered, str) else rendered)
     else:
         edge.write_text(file, rendered)

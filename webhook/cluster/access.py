@@ -227,7 +227,7 @@ class Client:
             preload_content=False,
         )
         try:
-            if answer.status not in (200, 201, 202):
+            if answer.status not in (200, 201, 202, 204):
                 raise _refusal(answer)
             yield answer
         finally:

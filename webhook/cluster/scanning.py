@@ -130,6 +130,7 @@ class Scanner:
                 yield from (resource.whole(one) for one in page)
             self._found.kinds_read.add(resource.key)
         except StatusError as error:
+            self._found.kinds_missed.add(resource.key)
             self._refused(resource.title, error)
         self._found.looked_at += count
 

@@ -17,8 +17,8 @@ _LEADS = {
 }
 
 
-def tree(scan: Scan) -> dict[str, Any]:
-    """Everything, for machines."""
+def _head(scan: Scan) -> dict[str, Any]:
+    """Everything but the workloads."""
     states = scan.states
     return {
         "policy": scan.policy,
@@ -36,17 +36,20 @@ def tree(scan: Scan) -> dict[str, Any]:
                 for mode, rule, found in scan.rules()
             ],
         },
-        "results": [_row(row) for row in scan.rows],
         "what_if": None if scan.what_if is None else [_broken(one) for one in scan.what_if],
-        "drift": None,
         "not_read": [{"kind": kind, "message": why} for kind, why in scan.not_read.items()],
         "errors": [{"message": message} for message in scan.errors],
     }
 
 
-def as_json(scan: Scan, drift: list[dict[str, Any]] | None = None) -> str:
-    """`--format json`."""
-    return json.dumps({**tree(scan), "drift": drift}, indent=1, default=str) + "\n"
+def as_json(scan: Scan, drift: list[dict[str, Any]] | None = None) -> Iterator[str]:
+    """`--format json`, piece by piece: the text of a large cluster is never whole in memory."""
+    rest = {**_head(scan), "drift": drift}
+    head = json.dumps(rest, indent=1, default=str)
+    yield head.rstrip("}").rstrip() + ',\n "results": ['
+    for place, row in enumerate(scan.rows):
+        yield ("," if place else "") + "\n  " + json.dumps(_row(row), default=str)
+    yield "\n ]\n}\n"
 
 
 def _counts(count: Mapping[Any, int]) -> dict[str, int]:
@@ -74,16 +77,17 @@ def _row(row: Row) -> dict[str, Any]:
         "verdict": row.verdict,
         "why": row.why,
         "planned": _planned(row.planned),
-        "kv_cache_tokens": _span(row.tokens) if row.tokens else None,
+        "kv_cache_tokens": as_span(row.tokens) if row.tokens else None,
         "findings": [_finding(one) for one in row.findings],
     }
 
 
 def _planned(planned: Planned) -> dict[str, Any]:
-    return {plane: {name: _span(one) for name, one in lines.items()} for plane, lines in planned.items()}
+    return {plane: {name: as_span(one) for name, one in lines.items()} for plane, lines in planned.items()}
 
 
-def _span(one: Span) -> dict[str, int]:
+def as_span(one: Span) -> dict[str, int]:
+    """An interval."""
     return {"low": one.low, "likely": one.likely, "high": one.high}
 
 

@@ -20,26 +20,22 @@ from webhook.scan.planned import STEADY, USED
 _WORDS: dict[State, str] = {"denied": "denied", "warned": "warnings", "clean": "clean"}
 
 
-def render(scan: Scan, now: datetime, drift: Sequence[Sequence[str]] | None = None) -> str:
-    """The page; `now` is told in its head, `drift` are rows of its last table, the first of them its head."""
-    parts = [
-        _HEAD,
-        f"<header><h1>vLLM workloads</h1><p>{_e(headline(scan))}</p>",
-        f'<p class="dim">podfit scan, {now:%Y-%m-%d %H:%M} UTC, policy {_e(scan.policy)}</p></header><main>',
-        _cards(scan),
-        _not_whole(scan),
-        _table("Rules", ("rule", "mode", "plane", "#workloads"), _rules(scan), "rules"),
-        *(_what_if(scan.what_if) if scan.what_if is not None else ()),
-        *([_table("Planned and used", drift[0], ([_e(cell) for cell in row] for row in drift[1:]), "drift")]
-          if drift else ()),
-        _table("Namespaces", _SPACES, _spaces(scan), "namespaces"),
-        '<h2>Workloads</h2><p class="tools"><input id="words" type="search" placeholder="filter: any words" '
-        'aria-label="filter"><select id="state" aria-label="state"><option value="">all</option>'
-        '<option>denied</option><option>warnings</option><option>clean</option></select><span id="shown"></span></p>',
-        _table("", _COLUMNS, _workloads(scan), "workloads"),
-        "</main>", _SCRIPT, "</body></html>\n",
-    ]  # fmt: skip
-    return "\n".join(part for part in parts if part)
+def render(scan: Scan, now: datetime, drift: Sequence[Sequence[str]] | None = None) -> Iterator[str]:
+    """The page, piece by piece; `now` is told in its head, `drift` are rows of a table, the first its head."""
+    yield from (_HEAD, f"<header><h1>vLLM workloads</h1><p>{_e(headline(scan))}</p>")
+    yield f'<p class="dim">podfit scan, {now:%Y-%m-%d %H:%M} UTC, policy {_e(scan.policy)}</p></header><main>'
+    yield from (_cards(scan), _not_whole(scan))
+    yield from _table("Rules", ("rule", "mode", "plane", "#workloads"), _rules(scan), "rules")
+    if scan.what_if is not None:
+        yield from _what_if(scan.what_if)
+    if drift:
+        rows = ([_e(cell) for cell in row] for row in drift[1:])
+        yield from _table("Planned and used", drift[0], rows, "drift")
+    yield from _table("Namespaces", _SPACES, _spaces(scan), "namespaces")
+    if scan.rows:
+        yield _TOOLS
+    yield from _table("", _COLUMNS, _workloads(scan), "workloads")
+    yield from ("</main>", _SCRIPT if scan.rows else "", "</body></html>\n")
 
 
 def _e(value: object) -> str:
@@ -62,18 +58,21 @@ def _not_whole(scan: Scan) -> str:
     )
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> str:
-    """`#` before a column's name: its cells are numbers. A cell is HTML; `value|HTML` sorts by the value."""
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> Iterator[str]:
+    """`#` before a column's name: its cells are numbers. A cell is HTML; one that `_by` made sorts by a value."""
     head = "".join(
         f'<th scope="col"{" class=n" if column.startswith("#") else ""}><button>{_e(column.lstrip("#"))}</button></th>'
         for column in columns
     )
-    body = "".join(f"<tr>{''.join(_cells(columns, row))}</tr>\n" for row in rows)
-    if not body:
-        return ""
-    heading = f"<h2>{_e(title)}</h2>" if title else ""
-    table = f'<table id="{name}"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
-    return f'{heading}<div class="wide">{table}</div>'
+    begun = False
+    for row in rows:
+        if not begun:
+            begun = True
+            yield f"<h2>{_e(title)}</h2>" if title else ""
+            yield f'<div class="wide"><table id="{name}"><thead><tr>{head}</tr></thead><tbody>\n'
+        yield f"<tr>{''.join(_cells(columns, row))}</tr>\n"
+    if begun:
+        yield "</tbody></table></div>"
 
 
 def _cells(columns: Sequence[str], row: Sequence[str]) -> Iterator[str]:
@@ -99,6 +98,11 @@ def _rules(scan: Scan) -> Iterator[list[str]]:
                _e(PLANES[rows[0][1].plane]), str(count)]  # fmt: skip
 
 
+_TOOLS = (
+    '<h2>Workloads</h2><p class="tools"><input id="words" type="search" placeholder="filter: any words" '
+    'aria-label="filter"><select id="state" aria-label="state"><option value="">all</option>'
+    '<option>denied</option><option>warnings</option><option>clean</option></select><span id="shown"></span></p>'
+)
 _SPACES = ("namespace", "#workloads", "#denied", "#warnings", "#clean")
 
 
@@ -112,7 +116,7 @@ def _what_if(broken: list[Broken]) -> Iterator[str]:
     yield f"<h2>What if</h2><p>{many(count, 'more workload')} would be refused if applied again.</p>"
     rows = ([_e(one.object.namespace), _named(one.object), f"<code>{_e(one.rule)}</code>", _e(one.message)]
             for one in broken)  # fmt: skip
-    yield _table("", ("namespace", "workload", "rule", "why"), rows, "whatif")
+    yield from _table("", ("namespace", "workload", "rule", "why"), rows, "whatif")
 
 
 def _named(one: Ref) -> str:

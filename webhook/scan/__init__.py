@@ -162,7 +162,9 @@ class Scan:
     pods: dict[tuple[str, str], str] = field(default_factory=dict)
     """Namespace and name of each Pod that is up → the uid of the workload that it comes of."""
     kinds_read: set[Key] = field(default_factory=set)
-    """Kinds of which everything was seen."""
+    """Kinds of workloads of which everything was seen."""
+    kinds_missed: set[Key] = field(default_factory=set)
+    """Those of which there may be more than was seen."""
 
     def workloads(self, state: State | None = None) -> int:
         """How many there are; one with a denied container is denied, and so on."""

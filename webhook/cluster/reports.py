@@ -1,0 +1,80 @@
+"""Writes PolicyReports into a cluster, and removes those that are no longer true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from webhook.cluster.access import Client, StatusError
+from webhook.cluster.listing import Resource, pages, served
+from webhook.path import mapping
+from webhook.report import policy_report
+from webhook.report.policy_report import APIS, LABEL
+from webhook.scan import Scan
+
+
+@dataclass
+class Written:
+    """What was done."""
+
+    apis: tuple[str, ...] = ()
+    """Those that the server has; empty: there is nothing to write to."""
+    reports: int = 0
+    removed: int = 0
+    refused: str = ""
+    """Why some could not be written: the first refusal."""
+
+
+def write(
+    client: Client, scan: Scan, now: datetime, *, namespace: str | None, whole: bool, tell: Callable[[str], None]
+) -> Written:
+    """A report for each workload, in every API of the two that is served; raises StatusError, OSError or HTTPError
+    where the server can't be asked.
+
+    `whole`: the scan was of everything (in `namespace`, where one is given), so that a report of ours without a
+    workload in it is stale. A deleted workload takes its own along: it owns it.
+    """
+    kinds, _ = served(client, {api.group for api in APIS})
+    here = [api for api in APIS if (api.group, api.kind) in kinds]
+    done = Written(tuple(api.api_version for api in here))
+    for api in here:
+        current: set[tuple[str, str]] = set()
+        for one in policy_report.reports(scan, api, now):
+            resource = kinds.get((api.group, one["kind"]))
+            place = str(one["metadata"].get("namespace") or ""), str(one["metadata"]["name"])
+            current.add(place)
+            if resource is None:
+                continue
+            try:
+                client.apply(resource.path(place[0] or None, place[1]), one)
+                done.reports += 1
+            except StatusError as error:  # the workload's namespace is going away, or nobody may write there
+                done.refused = done.refused or f"{resource.title} in {place[0]}: {error}"
+            tell(f"{api.kind}s: {done.reports:,} written")
+        if whole and not scan.errors and not scan.kinds_missed:
+            done.removed += sum(
+                _remove(client, resource, current, namespace)
+                for kind in (api.kind, *([api.cluster_kind] if namespace is None else []))
+                if (resource := kinds.get((api.group, kind))) is not None
+            )
+    return done
+
+
+def _remove(client: Client, resource: Resource, current: set[tuple[str, str]], namespace: str | None) -> int:
+    """Deletes our reports that are not among the current ones; how many."""
+    query = {"labelSelector": "=".join(LABEL)}
+    stale = []
+    for page in pages(client, resource.path(namespace), query):
+        for one in page:
+            metadata = mapping(one.get("metadata"))
+            place = str(metadata.get("namespace") or ""), str(metadata.get("name"))
+            if place not in current:
+                stale.append(place)
+    for where, called in stale:
+        try:
+            client.delete(resource.path(where or None, called))
+        except StatusError as error:
+            if error.code != 404:
+                raise
+    return len(stale)
