@@ -35,8 +35,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Answers as Prometheus does."""
         query = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())["query"][0]
         found: Any = next((answer for name, answer in ANSWERS.items() if name in query), [])
-        body = json.dumps(found if isinstance(found, dict) else
-                          {"status": "success", "data": {"resultType": "vector", "result": found}}).encode()  # fmt: skip
+        good = {"status": "success", "data": {"resultType": "vector", "result": found}}
+        body = json.dumps(found if isinstance(found, dict) else good).encode()
         self.send_response(400 if isinstance(found, dict) else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
