@@ -1,0 +1,147 @@
+"""Mutated reviews against the whole application: every one gets an answer, in time, and memory does not grow.
+
+Guided by what the answers say: an object with a combination of rules, modes and warnings that was not seen before joins
+those that are mutated further.
+
+python -m benchmarks.fuzz [REVIEWS [SEED]]
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from benchmarks.mutations import JSONDict, corpus, mutated, pick, review
+from webhook.accesslog import AccessLog
+from webhook.app import create_app
+from webhook.facts import Facts
+from webhook.metrics import Metrics
+from webhook.policy import builtin
+
+REVIEWS = 1_000_000
+SLOW = 1.0
+"""Seconds: an answer that takes longer is printed."""
+POOL = 2_000
+"""Objects that are kept to mutate further."""
+
+
+@dataclass
+class Seen:
+    """What came back."""
+
+    status: Counter[int] = field(default_factory=Counter)
+    decision: Counter[str] = field(default_factory=Counter)
+    bad: list[str] = field(default_factory=list)
+    """Bodies with an answer that must not be: 5xx, an error of ours, another uid, more than SLOW seconds."""
+    pool: int = 0
+    slowest: float = 0.0
+    memory: list[int] = field(default_factory=list)
+    """Bytes of this process after each tenth."""
+
+
+class Client:
+    """The application, called in this process."""
+
+    def __init__(self) -> None:
+        policy, self.lines = builtin(), io.StringIO()
+        self.app = create_app(policy, Facts(), Metrics("", "", ""), access=AccessLog(self.lines))
+
+    def post(self, path: str, body: bytes) -> tuple[int, JSONDict, JSONDict]:
+        """Status, answer, and the line in the access log."""
+        self.lines.seek(0)
+        self.lines.truncate()
+        said: list[str] = []
+        environ: dict[str, Any] = {
+            "REQUEST_METHOD": "POST", "PATH_INFO": path, "QUERY_STRING": "timeout=10s",
+            "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body),
+        }  # fmt: skip
+        answer = b"".join(self.app.wsgi_app(environ, lambda status, headers, *_: said.append(status)))  # type: ignore[arg-type]
+        return int(said[0][:3]), json.loads(answer), json.loads(self.lines.getvalue())
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def run(count: int, seed: int) -> Seen:
+    """Sends so many reviews."""
+    random, client, seen = Random(seed), Client(), Seen()  # noqa: S311 - no secret
+    pool, known = list(corpus()), set[tuple[Any, ...]]()
+    for number in range(count):
+        before = pick(random, pool)
+        obj = mutated(random, before)
+        old = before if random.random() < 0.2 else None
+        path = random.choice(("/validate", "/validate", "/mutate"))
+        whole = review(random, obj, old, uid=f"fuzz-{number}")
+        if random.random() < 0.02:
+            whole = mutated(random, whole, 2)
+        body = json.dumps(whole).encode()
+        if random.random() < 0.01:
+            at = random.randrange(len(body))
+            body = body[:at] + bytes([random.randrange(256)]) + body[at + random.randrange(3) :]
+        begun = time.perf_counter()
+        status, answer, line = client.post(path, body)
+        took = time.perf_counter() - begun
+        seen.slowest = max(seen.slowest, took)
+        seen.status[status] += 1
+        decision = str(line.get("decision", status))
+        seen.decision[decision] += 1
+        told = "response" in answer and answer["response"]["uid"] == line.get("uid")
+        if status not in (200, 400) or decision in ("failed", "late") or took > SLOW or (status == 200 and not told):
+            seen.bad.append(f"{status} {decision} {took:.2f} s: {body.decode(errors='replace')[:4000]}")
+        signature = (path, decision, line.get("rules"), line.get("error", "")[:40])
+        if signature not in known and status == 200:
+            known.add(signature)
+            pool.append(obj)
+            if len(pool) > POOL:
+                del pool[len(corpus())]
+        if (number + 1) % max(1, count // 10) == 0:
+            seen.memory.append(resident())
+    seen.pool = len(pool) - len(corpus())
+    return seen
+
+
+class Errors(logging.Handler):
+    """Counts what is logged as an error: a rule that raised."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: Counter[str] = Counter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One record."""
+        self.lines[" ".join(record.getMessage().split()[:4])] += 1
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prints what came back; 1 where something must not have."""
+    count, seed = int(argv[0]) if argv else REVIEWS, int(argv[1]) if len(argv) > 1 else 0
+    errors = Errors()
+    logging.getLogger("webhook").addHandler(errors)
+    begun = time.monotonic()
+    seen = run(count, seed)
+    growth = (seen.memory[-1] - seen.memory[1]) / 2**20 if len(seen.memory) > 2 else 0.0
+    print(f"{count} reviews in {time.monotonic() - begun:.0f} s: {dict(seen.status)}, {dict(seen.decision)}")
+    print(
+        f"{seen.pool} new combinations, slowest {seen.slowest:.2f} s, memory {growth:+.1f} MiB since the second tenth"
+    )
+    print(
+        f"{len(seen.bad)} wrong answers, {sum(errors.lines.values())} errors logged {dict(errors.lines.most_common(5))}"
+    )
+    for line in seen.bad[:5]:
+        print(line)
+    return bool(seen.bad or errors.lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

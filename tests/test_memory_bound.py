@@ -1,0 +1,40 @@
+"""The server's memory is bounded by its container's limit: Python says so before the kernel kills."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from webhook.cli import _memory
+
+HUNGRY = """
+import sys
+from pathlib import Path
+from webhook.cli import _memory
+assert _memory.bound(Path(sys.argv[1])) == 384 << 20
+try:
+    bytearray(1 << 30)
+except MemoryError:
+    print("an error of one review")
+print(len(bytearray(1 << 20)))
+"""
+
+
+def test_what_goes_beyond_it_is_an_error_and_the_process_goes_on(tmp_path: Path) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text(f"{512 << 20}\n")
+
+    done = subprocess.run([sys.executable, "-c", HUNGRY, limit], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "an error of one review\n1048576\n"
+
+
+@pytest.mark.parametrize("text", ["max\n", "", "-1"])
+def test_without_a_limit_there_is_no_bound(text: str, tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text(text)
+
+    assert _memory.bound(tmp_path / "memory.max") is None
+    assert _memory.bound(tmp_path / "none") is None
