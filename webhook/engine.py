@@ -14,6 +14,7 @@ from webhook.command import Budget, Command
 from webhook.facts import Fact, Facts
 from webhook.gpu import Accelerator, Placement
 from webhook.group import Group
+from webhook.measured import HARMLESS
 from webhook.memory import cpu, doubt, parallel, plan, solve
 from webhook.memory.ledger import HostLedger, MemoryPlan
 from webhook.model import Model
@@ -25,17 +26,6 @@ from webhook.workload import Container, Workload
 T = TypeVar("T")
 SHM = "/dev/shm"
 PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes")
-HARMLESS = frozenset(
-    {
-        "host", "port", "served_model_name", "api_key", "hf_token", "chat_template", "tokenizer", "download_dir",
-        "uvicorn_log_level", "root_path", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "allowed_origins",
-        "allowed_methods", "allowed_headers", "response_role", "tool_call_parser", "reasoning_parser",
-        "tool_parser_plugin", "seed", "code_revision", "tokenizer_revision", "otlp_traces_endpoint",
-        "log_config_file", "data_parallel_address", "data_parallel_rpc_port", "master_addr", "master_port",
-        "node_rank", "generation_config", "override_generation_config", "lora_modules", "middleware",
-    }
-)  # fmt: skip
-"""Arguments that change no size, no count and no file format: not to know them casts no doubt on a ledger."""
 NVIDIAS = "nvcr.io/nvidia/vllm:"
 """An image whose release notes say "effectively --gpu-memory-utilization≈1.0" by default
 (docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
@@ -349,6 +339,7 @@ def _read(
         gpu_memory=facts.gpu_memory,
         env=found.env,
         files=replace(files, disk_rate=facts.assume.disk_bandwidth),
+        known=facts.measured,
         vendor=_vendor(requested, image),
     )
     whole = Engine(

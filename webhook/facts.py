@@ -31,8 +31,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from webhook import data, snapshot
+from webhook import data, measured, snapshot
 from webhook.companions import Companions
+from webhook.measured import Measured
 from webhook.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ class Facts:
     """Model id or path → its files (`webhook.model.given`); "*" is whatever model is served."""
     weights_bytes: int | None = None
     """Bytes of the served checkpoint's tensors, where they were counted."""
+    given_measured: tuple[Measured, ...] = ()
+    """What logs printed, of the files given (`webhook.measured`)."""
     config_maps: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef` and `--config`."""
     companions: Companions = field(default_factory=Companions)
@@ -129,13 +132,28 @@ class Facts:
         return self.cluster if self.cluster is not None else snapshot.of(self.companions.objects)
 
     @cached_property
+    def measured(self) -> tuple[Measured, ...]:
+        """What logs printed: of the files given, and of the labelled ConfigMaps of the cluster or beside the object.
+        What was given by hand comes last, and wins."""
+        seen = self.snapshot.objects.get("configmaps", {})
+        return (*(one for obj in seen.values() for one in measured.of_config_map(obj)[0]), *self.given_measured)
+
+    @cached_property
     def version(self) -> str:
         """A short hash of the packaged tables and of what was given: two equal versions decide alike."""
         import hashlib  # here: `podfit check` asks for no version
 
         packaged = str(data.load("facts")["version"])
         beside = self.companions.objects
-        given = [self.gpu, self.gpu_memory, self.weights_bytes, self.models, self.config_maps, beside]
+        given = [
+            self.gpu,
+            self.gpu_memory,
+            self.weights_bytes,
+            self.models,
+            self.config_maps,
+            beside,
+            self.given_measured,
+        ]
         parts = [packaged]
         if any(given):
             text = json.dumps(given, sort_keys=True, default=repr)

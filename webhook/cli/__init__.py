@@ -23,6 +23,7 @@ COMMANDS = (
     "explain",
     "scan",
     "diagnose",
+    "calibrate",
     "review",
     "models",
     "policy",

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from webhook import companions, gpu, manifest
+from webhook import measured as prints
 from webhook.companions import Companions
 from webhook.facts import Facts, GivenModel
 from webhook.gpu import Accelerator
@@ -283,15 +284,34 @@ def models(folder: Path) -> dict[str, GivenModel]:
 def facts(args: argparse.Namespace) -> Facts:
     """The facts given on the command line over the built-in ones."""
     folder = getattr(args, "models", None)
-    return Facts(gpu=accelerator(getattr(args, "gpu", None)), models=models(folder) if folder else {})
+    found = Facts(gpu=accelerator(getattr(args, "gpu", None)))
+    return replace(found, models=models(folder), given_measured=measured(folder)) if folder else found
+
+
+def measured(folder: Path) -> tuple[prints.Measured, ...]:
+    """What `*.measured.json` of the folder tell; raises UnusableError with what is unreadable."""
+    found: tuple[prints.Measured, ...] = ()
+    errors: list[str] = []
+    for path in sorted(folder.rglob(f"*{prints.ENDING}")):
+        if not _hidden(path.relative_to(folder)):
+            rows, problems = prints.read(read_text(path), str(path))
+            found, errors = found + rows, errors + problems
+    if errors:
+        raise UnusableError(errors, 3)
+    return found
 
 
 def with_config_maps(known: Facts, documents: Iterable[manifest.Document]) -> tuple[Facts, list[str]]:
-    """The facts with the models that labelled ConfigMaps among the documents teach, and what can't be read of them."""
+    """The facts with the models and the measurements of labelled ConfigMaps among the documents, and what can't be read
+    of them."""
     found: dict[str, GivenModel] = {}
+    printed: tuple[prints.Measured, ...] = ()
     errors: list[str] = []
     for document in documents:
         taught, problems = given.of_config_map(document.object)
         found.update(taught)
+        printed += prints.of_config_map(document.object)[0]
         errors += problems
-    return replace(known, models={**found, **known.models}) if found else known, errors
+    if found or printed:
+        known = replace(known, models={**found, **known.models}, given_measured=(*printed, *known.given_measured))
+    return known, errors

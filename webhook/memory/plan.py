@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu
+from webhook.measured import Measured
 from webhook.memory import (
     activations,
     budget,
@@ -21,6 +22,7 @@ from webhook.memory import (
     host,
     kv_cache,
     non_torch,
+    printed,
     settings,
     shape,
     startup,
@@ -51,16 +53,17 @@ def plan(
     env: Mapping[str, str] | None = None,
     files: Files | None = None,
     vendor: str = "nvidia",
+    known: Sequence[Measured] = (),
 ) -> MemoryPlan:
     """The plan of one engine.
 
     `gpu_memory`: bytes the process sees on each GPU, where measured; wins over the product's. `env`: the process's
     environment. `files`: where the checkpoint comes from, None where that is not known. `vendor`: who makes the GPU,
-    where the product is not known.
+    where the product is not known. `known`: what logs printed of starts, believed where one was exactly this.
     Never raises; what can't be known is None in the plan, and `why` says what is missing.
     """
     env = env or {}
-    judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env)
+    judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known)
     resolved, found = judged.settings, judged.checkpoint
     release = resolved.release if resolved else args.release or GENERATIONS[-1]
     if model and not resolved:
@@ -87,6 +90,7 @@ def judge(
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
     counted: Shape | None = None,
+    known: Sequence[Measured] = (),
 ) -> Judged:
     """The GPU's part of the plan: does it fit on every product that this may be, with every release that it may be?
 
@@ -97,7 +101,9 @@ def judge(
         missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
         return Judged("unsure", f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known", None)
     counted = counted or shape.of(model)
-    planned = [one for gpu in gpus if (one := _on_gpu(args, model, counted, gpu, gpu_memory, env or {})) is not None]
+    planned = [
+        one for gpu in gpus if (one := _on_gpu(args, model, counted, gpu, gpu_memory, env or {}, known)) is not None
+    ]
     if not planned:
         return Judged("unsure", "the sizes of the model or of the GPU are not known", None)
     shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
@@ -138,11 +144,17 @@ def _gpus(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu
 
 
 def _on_gpu(
-    args: EngineArgs, model: Model, counted: Shape | None, gpu: Gpu | None, measured: int | None, env: Mapping[str, str]
+    args: EngineArgs,
+    model: Model,
+    counted: Shape | None,
+    gpu: Gpu | None,
+    measured: int | None,
+    env: Mapping[str, str],
+    known: Sequence[Measured],
 ) -> Judged | None:
     """One GPU: the release's plan, or every generation's where it is not known."""
     if args.release is not None:
-        one = _judge(args, model, counted, gpu, measured, args.release, env)
+        one = _judge(args, model, counted, gpu, measured, args.release, env, known)
         if one is not None and args.release < OLDEST:
             return replace(one, verdict="unsure", why=f"vLLM {args.release} is older than what is known here")
         return one
@@ -165,6 +177,7 @@ def _judge(
     measured: int | None,
     release: Release,
     env: Mapping[str, str],
+    known: Sequence[Measured] = (),
 ) -> Judged | None:
     """One GPU, one release: the worst of the pipeline's stages."""
     whole = budget.total(gpu, measured)
@@ -174,10 +187,11 @@ def _judge(
     found = weights.checkpoint(model, resolved, counted)
     if found is None:
         return None
+    seen = printed.of(known, args, model, gpu, whole, release, env) if known else None
     stages = [
         one
         for stage in weights.heaviest(found, resolved)
-        if (one := _stage(args, model, resolved, whole, found, stage)) is not None
+        if (one := _stage(args, model, resolved, whole, found, stage, seen)) is not None
     ]
     if not stages:
         return None
@@ -189,13 +203,21 @@ RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
 
 
 def _stage(
-    args: EngineArgs, model: Model, resolved: Settings, whole: Line, found: weights.Checkpoint, stage: int
+    args: EngineArgs,
+    model: Model,
+    resolved: Settings,
+    whole: Line,
+    found: weights.Checkpoint,
+    stage: int,
+    seen: Measured | None,
 ) -> Judged:
     allowed = budget.line(whole, resolved)
     loaded = plus(weights.line(found, model, resolved, stage), draft.line(model, resolved, stage))
     peak = activations.line(model, resolved, stage)
     graphs = cuda_graphs.line(model, resolved)
     other = non_torch.line(resolved)
+    if seen is not None:
+        loaded, peak, graphs, other = printed.lines(seen, loaded, peak, graphs, other)
     inside = [loaded, peak, other, *([graphs] if cuda_graphs.charged(resolved) else [])]
     if resolved.kv_cache_memory:
         fixed = resolved.kv_cache_memory
@@ -211,6 +233,8 @@ def _stage(
             note=f"{human(allowed.likely)} − {human(sum(one.likely for one in inside))}",
             source=kv_cache.SOURCE,
         )
+    if seen is not None:
+        left = printed.kv_cache(seen, left, whole)
     first, last = resolved.parallel.stages(found.layers)[stage]
     layout = kv_cache.layout(model, resolved, first, last)
     length = resolved.max_model_len

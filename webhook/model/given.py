@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from webhook import snapshot
+from webhook import measured, snapshot
 from webhook.facts import Counted, GivenModel
 from webhook.model.read import integer, mapping
 
@@ -80,7 +80,11 @@ def is_read(path: str, *, beside_config: bool) -> bool:
     folder, name = posixpath.split(path)
     if name in (CONFIG, INDEX, *BESIDE):
         return True
-    return name.endswith(".json") and ("--" in name or not (folder or beside_config))
+    return (
+        name.endswith(".json")
+        and not name.endswith(measured.ENDING)
+        and ("--" in name or not (folder or beside_config))
+    )
 
 
 def of_config_map(obj: Mapping[str, Any]) -> tuple[dict[str, GivenModel], list[str]]:
@@ -104,9 +108,9 @@ def of_config_map(obj: Mapping[str, Any]) -> tuple[dict[str, GivenModel], list[s
         return {}, [f"{source}: labelled {LABEL}, but has no data"]
     entries = {str(key): text for key, text in data.items() if isinstance(text, str)}
     found, errors = read(entries, source, names or [str(metadata.get("name", ""))])
-    if not found and not errors:
+    if not found and not errors and not any(name.endswith(measured.ENDING) for name in entries):
         errors.append(f"{source}: labelled {LABEL}, but has neither config.json nor ORG--NAME.json")
-    return found, errors
+    return found, [*errors, *measured.of_config_map(obj)[1]]
 
 
 def key(name: str) -> str:

@@ -1,0 +1,284 @@
+"""`podfit calibrate`: start-up logs beside the plan, and what they printed as facts that the planner believes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from webhook import calibrate, gpu, measured
+from webhook.calibrate import Compared, Start
+from webhook.cli import edge, kubectl
+from webhook.engine import Engine
+from webhook.facts import Facts
+from webhook.lint import lint
+from webhook.policy import Policy
+from webhook.report import calibration
+from webhook.workload import JSON
+
+LIMIT = 64 << 20
+"""Bytes of a log; of a longer one the beginning is read, where it starts."""
+_POD = re.compile(r"(?:(?P<kind>[a-z][a-z.]*)/)?(?P<name>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
+_FILE_ENDS = (".log", ".txt", ".out", ".err")
+PRODUCT = "nvidia.com/gpu.product"
+
+EXAMPLES = """examples:
+  podfit calibrate deploy/llama -n prod
+  podfit calibrate deploy/llama -n prod -o configmap | kubectl apply -n podfit -f -
+  kubectl logs llama-0 | podfit calibrate - --manifest llama.yaml --gpu NVIDIA-H100-80GB-HBM3
+  podfit calibrate start.log --gpu h100 --write models/cluster.measured.json
+
+The ConfigMap goes to podfit's own namespace; `check`, `plan` and `serve` read the file from --models DIR.
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "calibrate",
+        help="start-up logs beside the plan: how far off it was, and what they printed as facts",
+        description="Reads what vLLM printed of its memory when it started, shows how far the plan was off, and writes "
+        "it\ndown for the planner, which believes it before any estimate for the same model, GPU, release and\n"
+        "arguments. A measured fact never refuses anything that an estimate would let pass.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "inputs", nargs="+", metavar="FILE|POD|-", help="a log, a Pod (or deploy/NAME …), - for standard input"
+    )
+    parser.add_argument(
+        "--manifest", metavar="FILE", help="the Pod or its workload, where the log does not list its arguments"
+    )
+    parser.add_argument(
+        "-c", "--container", metavar="NAME", help="of the Pod or the manifest; default: the first of vLLM"
+    )
+    kubectl.add_arguments(parser)
+    edge.add_gpu(parser)
+    edge.add_models(parser)
+    edge.add_policy(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        "--format",
+        choices=("text", "json", "configmap"),
+        default="text",
+        help="default: text, a table",
+    )
+    parser.add_argument(
+        "--write",
+        metavar="FILE",
+        type=Path,
+        help=f"add the facts to a file, for --models; its name ends in {measured.ENDING}",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the comparison; 0 also where the plan was off: a measurement is an answer. 3 where nothing can be read."""
+    if args.write and not args.write.name.endswith(measured.ENDING):
+        raise edge.UnusableError(f"--write {args.write}: the file's name must end in {measured.ENDING}")
+    policy, facts = edge.policy(args.policy), edge.facts(args)
+    facts = replace(facts, given_measured=())  # else the plan would repeat what was measured before
+    manifest = _manifest(args.manifest) if args.manifest else None
+    found: list[Compared] = []
+    code = 0
+    for name in args.inputs:
+        try:
+            found += _compared(name, args, manifest, policy, facts)
+        except edge.UnusableError as error:
+            print("\n".join(f"podfit: {line}" for line in error.lines), file=sys.stderr)
+            code = max(code, error.code)
+    if args.output == "json":
+        print(json.dumps(calibration.tree(found), indent=1))
+    elif args.output == "configmap":
+        _print_config_map(found, args.namespace)
+    elif found:
+        print(calibration.text(found), end="")
+    if args.write:
+        before = _before(args.write)
+        args.write.parent.mkdir(parents=True, exist_ok=True)
+        edge.write_text(args.write, calibration.facts(found, before))
+    return code
+
+
+def _compared(
+    name: str, args: argparse.Namespace, manifest: JSON | None, policy: Policy, facts: Facts
+) -> list[Compared]:
+    """The starts of one input beside their plans."""
+    shown, text, manifest, facts = _input(name, args, manifest, facts)
+    starts = calibrate.read(text)
+    if not starts:
+        raise edge.UnusableError(
+            f"{shown}: nothing in it that vLLM prints of its memory, such as 'Available KV cache memory': a log from "
+            "its start is needed",
+            3,
+        )
+    return [
+        calibrate.compare(shown, start, _engine(shown, start, manifest, args.container, policy, facts))
+        for start in starts
+    ]
+
+
+def _engine(
+    shown: str, start: Start, manifest: JSON | None, container: str | None, policy: Policy, facts: Facts
+) -> Engine:
+    """The engine that started: the manifest's, else the one whose arguments the log lists."""
+    if manifest is None:
+        from webhook.cli.plan import judged_as
+
+        argv = calibrate.argv(start)
+        if argv is None:
+            raise edge.UnusableError(
+                f"{shown}:{start.line}: the log does not list vLLM's arguments: --manifest FILE gives the Pod", 3
+            )
+        tp = (start.given or {}).get("tensor_parallel_size")
+        if facts.gpu is not None and facts.gpu.count is None and isinstance(tp, int):
+            facts = replace(facts, gpu=replace(facts.gpu, count=tp))
+        report = judged_as(argv, str(start.release) if start.release else None, facts, policy)
+    else:
+        report = lint(manifest, policy, facts, where="check")
+    engines: list[Engine] = [
+        result.engine for result in report.results if container in (None, result.engine.container.name)
+    ]
+    if not engines:
+        what = f"no container {container!r} that runs vLLM" if container else "no container that runs vLLM"
+        raise edge.UnusableError(f"{shown}: {what} in the manifest", 3)
+    named = [one for one in engines if start.model and one.args.model == start.model]
+    engine = (named or engines)[0]
+    if engine.release is None and start.release is not None:  # the image's tag does not tell, the log does
+        container_of = engine.container.spec
+        image = f"vllm/vllm-openai:v{start.release}"
+        changed = _with_image(manifest, container_of.get("image"), image) if manifest is not None else None
+        if changed is not None:
+            return _engine(shown, start, changed, container, policy, facts)
+    return engine
+
+
+def _with_image(manifest: JSON, old: object, new: str) -> JSON | None:
+    """The manifest with an image whose tag says the release; None where there is nothing to replace."""
+    if not isinstance(old, str) or not old:
+        return None
+    text = json.dumps(manifest).replace(json.dumps(old), json.dumps(new))
+    changed: JSON = json.loads(text)
+    return changed
+
+
+def _input(
+    name: str, args: argparse.Namespace, manifest: JSON | None, facts: Facts
+) -> tuple[str, str, JSON | None, Facts]:
+    """(what it is called, the log, the manifest, the facts) of a file, standard input or a Pod."""
+    path = Path(name)
+    if name == "-":
+        return "<stdin>", _text(sys.stdin.buffer.read(LIMIT)), manifest, facts
+    if path.exists() or name.endswith(_FILE_ENDS) or (match := _POD.fullmatch(name)) is None:
+        return name, _read(path), manifest, facts
+    return _live(match["kind"] or "pod", match["name"], args, facts)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return _text(file.read(LIMIT))
+    except OSError as error:
+        raise edge.UnusableError(f"{path}: {(error.strerror or 'unreadable').lower()}", 3) from error
+
+
+def _text(data: bytes) -> str:
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+
+
+def _manifest(name: str) -> JSON:
+    from webhook import workload
+
+    manifests = edge.read_manifests(name)
+    if manifests.errors:
+        raise edge.UnusableError([str(error) for error in manifests.errors], 3)
+    for document in manifests.documents:
+        if workload.find(document.object):
+            return document.object
+    raise edge.UnusableError(f"--manifest {name}: no Pod or workload in it", 3)
+
+
+def _before(path: Path) -> list[dict[str, Any]]:
+    """The rows that a file already has; raises UnusableError where it is none of ours."""
+    if not path.exists():
+        return []
+    text = edge.read_text(path)
+    _, errors = measured.read(text, str(path))
+    if errors:
+        raise edge.UnusableError(errors, 3)
+    rows: list[dict[str, Any]] = json.loads(text)["measured"]
+    return rows
+
+
+def _print_config_map(found: list[Compared], namespace: str | None) -> None:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Texts of several lines as blocks."""
+
+    Dumper.add_representer(
+        str,
+        lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None),
+    )
+    if not any(one.fact() for one in found):
+        raise edge.UnusableError(
+            [f"{one.source}: not written down: {one.problem}" for one in found] or "nothing was read", 3
+        )
+    obj = calibration.config_map(found, namespace)
+    print(yaml.dump(obj, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20), end="")
+
+
+# ── A live Pod ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _live(kind: str, name: str, args: argparse.Namespace, facts: Facts) -> tuple[str, str, JSON, Facts]:
+    """The log, the Pod and its node's GPU, asked with kubectl."""
+    pod = _get(args, kind, name)
+    if pod.get("kind") != "Pod":
+        pod = _running(args, pod)
+    own = str(pod["metadata"]["name"])
+    words = ["-c", args.container] if args.container else [f"--container={one}" for one in _containers(pod)[:1]]
+    log = _text(kubectl.run(args, "logs", own, *words, f"--limit-bytes={LIMIT}"))
+    node = pod.get("spec", {}).get("nodeName")
+    product = None
+    if facts.gpu is None and node:
+        labels = _get(args, "node", str(node)).get("metadata", {}).get("labels") or {}
+        product = labels.get(PRODUCT)
+    if isinstance(product, str) and gpu.by_name(product):
+        facts = replace(facts, gpu=gpu.parse(product))
+    return f"pod/{own}", log, pod, facts
+
+
+def _get(args: argparse.Namespace, kind: str, name: str) -> dict[str, Any]:
+    found = json.loads(kubectl.run(args, "get", kind, name, "-o", "json"))
+    return found if isinstance(found, dict) else {}
+
+
+def _containers(pod: JSON) -> list[str]:
+    """Those that run vLLM; all where none is told from its spec."""
+    from webhook.policy import builtin
+
+    return [result.engine.container.name for result in lint(pod, builtin(), Facts(), where="check").results]
+
+
+def _running(args: argparse.Namespace, workload: dict[str, Any]) -> dict[str, Any]:
+    """Of a workload's Pods one that is ready."""
+    labels = workload.get("spec", {}).get("selector", {}).get("matchLabels") or {}
+    if not labels:
+        raise edge.UnusableError(f"{workload.get('kind')} has no selector by labels: name one of its Pods", 3)
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    pods = json.loads(kubectl.run(args, "get", "pods", "-l", selector, "-o", "json")).get("items", [])
+    if not pods:
+        raise edge.UnusableError(f"no Pod has the labels {selector}", 3)
+    found: dict[str, Any] = max(pods, key=_is_ready)
+    return found
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    statuses = pod.get("status", {}).get("containerStatuses") or []
+    return bool(statuses) and all(one.get("ready") for one in statuses)
