@@ -7,6 +7,7 @@ docs/rules/<rule>.md           the rule's docstring and its examples with podfit
 docs/rules/README.md           the table of rules
 charts/podfit/monitoring/dashboard.json  the Grafana dashboard
 webhook/data/facts.json        the version of all packaged tables: what `facts-version` says of them
+docs/commands/<command>.md     what each command takes, from its parser; and docs/podfit.1, the man page
 docs/causes.md                 what `podfit diagnose` knows: every cause, the texts that tell it, and who prints them
 tests/rules/<rule>/*.out       what `podfit check` prints of each example: the golden output of the tests
 tests/generate/<name>.yaml     what `podfit plan -o NAME` writes of one command line
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import yaml
 
-from scripts import build_dashboard
+from scripts import build_dashboard, commands
 from webhook import generate, manifest
 from webhook.cli import edge
 from webhook.cli.plan import judged_as
@@ -186,6 +187,10 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield ROOT / "policies" / "default.yaml", default_policy()
     yield ROOT / "docs" / "rules" / "README.md", rule_table()
     yield ROOT / "docs" / "causes.md", causes()
+    yield ROOT / "docs" / "podfit.1", commands.manual()
+    yield ROOT / "docs" / "commands" / "README.md", commands.index()
+    for command in commands.commands():
+        yield ROOT / "docs" / "commands" / f"{command.name.split()[1]}.md", commands.page(command)
     for rule_id, rule in all_rules().items():
         yield ROOT / "docs" / "rules" / f"{rule_id}.md", rule_markdown(rule)
         for path in examples(rule_id, "bad"):
@@ -199,7 +204,8 @@ def main() -> int:
     check = "--check" in sys.argv[1:]
     wanted = dict(generated())
     stale = [path for path, text_ in wanted.items() if not path.exists() or path.read_text() != text_]
-    left_over = [path for path in (ROOT / "docs" / "rules").glob("*.md") if path not in wanted]
+    folders = (ROOT / "docs" / "rules", ROOT / "docs" / "commands")
+    left_over = [path for folder in folders for path in folder.glob("*.md") if path not in wanted]
     for path in stale:
         if not check:
             path.parent.mkdir(parents=True, exist_ok=True)

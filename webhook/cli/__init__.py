@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from webhook import __version__
 from webhook.cli.edge import UnusableError
@@ -30,16 +31,23 @@ COMMANDS = (
     "releases",
     "serve",
     "certs",
+    "completion",
 )
 
 
 def parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     """The command line with these commands: a run imports only the one it needs, so that `podfit check` starts fast."""
+    called = Path(sys.argv[0]).name
     top = argparse.ArgumentParser(
-        prog="podfit",
+        prog="kubectl podfit" if called.startswith("kubectl-podfit") else "podfit",
         description="Will this vLLM pod start, and will it stay up? Asked before it costs anybody a GPU hour.",
-        epilog="exit codes: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 unreadable input or an "
-        "internal error",
+        epilog="examples:\n"
+        "  podfit check deploy/                                        before anything reaches a cluster\n"
+        "  podfit plan Qwen/Qwen3-14B --context 16384 --users 20       what it takes\n"
+        "  podfit explain deploy/llama.yaml                            where the memory goes\n"
+        "  podfit diagnose llama-0 -n prod                             what it died of\n"
+        "exit codes: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 unreadable input or an internal error",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"podfit {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from webhook.cli import edge
 from webhook.cli.edge import UnusableError
 
 HOSTS = ("localhost", "127.0.0.1")
@@ -17,6 +18,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="make a CA and a serving certificate",
         description="Writes ca.crt, ca.key, tls.crt and tls.key. What is there and good is kept: a certificate is "
         "issued anew where it is missing, past two thirds of its life, or for other hosts.",
+        epilog=edge.examples("podfit certs --dir certs --host podfit.podfit-system.svc"),
+        formatter_class=edge.Examples,
     )
     parser.add_argument("--dir", type=Path, default=Path("certs"), metavar="DIR", help="default: certs")
     parser.add_argument(

@@ -32,6 +32,20 @@ class UnusableError(Exception):
         super().__init__("; ".join(self.lines))
 
 
+class Examples(argparse.HelpFormatter):
+    """Wraps the description, and leaves the examples' lines as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples"):
+            return "".join(f"{indent}{line}\n" for line in text.splitlines())
+        return super()._fill_text(text, width, indent)
+
+
+def examples(*lines: str) -> str:
+    """A parser's epilog; `Examples` shows it."""
+    return "\n".join(["examples:", *(f"  {line}" for line in lines)])
+
+
 def add_policy(parser: argparse.ArgumentParser) -> None:
     """`--policy FILE`, several times."""
     parser.add_argument(

@@ -25,6 +25,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "keeps to itself (mode audit) is repaired, too. Standard error has a line for each repair, with its rule, and "
         "one for what stays denied. Comments, order and every other line stay. What a policy says `fix: false` of is "
         "left alone.",
+        epilog=edge.examples(
+            "podfit fix deploy/ | git apply    # or --write",
+            "podfit fix --write --rule shm-missing deploy/llama.yaml",
+            "kubectl get deploy llama -o yaml | podfit fix - | kubectl apply -f -",
+        ),
+        formatter_class=edge.Examples,
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE|DIR|-", help="- is standard input, its repair standard output"

@@ -26,7 +26,14 @@ LARGEST_CONFIG_MAP = 1_000_000
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the command."""
     parser = commands.add_parser(
-        "models", help="what is known of a model; teach a new one", description="Shows and adds facts about models."
+        "models",
+        help="what is known of a model; teach a new one",
+        description="Shows and adds facts about models.",
+        epilog=edge.examples(
+            "podfit models show Qwen/Qwen3-8B",
+            "podfit models add /checkpoints/chat-9b --name acme/chat-9b --namespace podfit-system | kubectl apply -f -",
+        ),
+        formatter_class=edge.Examples,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     show = actions.add_parser(

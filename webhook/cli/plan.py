@@ -88,7 +88,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--plot", metavar="FILE.svg|png", help="draw the sweep (needs the extra podfit[plot])")
     parser.add_argument("--batch", metavar="FILE|-", help="JSON lines in, JSON lines out (see docs/plan.md)")
-    parser.add_argument("argv", nargs="*", metavar="MODEL | -- vllm serve …")
+    parser.add_argument("argv", nargs="*", metavar="MODEL | -- vllm serve …", help="a model's id; or a command line")
     parser.set_defaults(run=run)
 
 

@@ -29,7 +29,15 @@ SOON = timedelta(days=14)
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the command."""
     parser = commands.add_parser(
-        "policy", help="check, test and compare policies", description="Works on policy files (docs/policies.md)."
+        "policy",
+        help="check, test and compare policies",
+        description="Works on policy files (docs/policies.md).",
+        epilog=edge.examples(
+            "podfit policy lint policies/",
+            "podfit policy test tests/",
+            "podfit policy diff default ours.yaml --on deploy/",
+        ),
+        formatter_class=edge.Examples,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     lint = actions.add_parser("lint", help="report what is wrong in policy files as FILE:LINE: path: message")

@@ -17,6 +17,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "review",
         help="answer one AdmissionReview from a file",
         description="Answers one AdmissionReview (JSON) as the server would, and prints the answer.",
+        epilog=edge.examples("podfit review review.json", "podfit review --mutate --policy ours.yaml - < review.json"),
+        formatter_class=edge.Examples,
     )
     parser.add_argument("file", metavar="FILE|-")
     parser.add_argument("--mutate", action="store_true", help="as the mutating webhook (default: the validating one)")

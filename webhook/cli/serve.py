@@ -42,6 +42,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="run the admission webhook server",
         description="Runs the webhook server in the foreground: POST /validate and /mutate, GET /healthz, /readyz and "
         "/metrics, all over TLS. SIGTERM answers what has been asked and exits 0.",
+        epilog=edge.examples("podfit serve --policy /etc/podfit/policies", "podfit serve --bind 127.0.0.1:8443"),
+        formatter_class=edge.Examples,
     )
     parser.add_argument(
         "--bind",

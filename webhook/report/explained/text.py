@@ -36,7 +36,7 @@ def render(shown: Explained, width: int = 100, *, ascii_only: bool = False) -> s
         for what, value in shown.results:
             out += _wrapped(value, width, f"  {what:<{name}}  ", " " * (name + 4))
     if shown.changes:
-        out += ["", "what would change it: each of these fits by itself, best first"]
+        out += ["", "what would change it: each fits by itself, best first"]
         for number, text in enumerate(shown.changes, 1):
             out += _wrapped(text, width, f"  {number}. ", "     ")
     if shown.findings:

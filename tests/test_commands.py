@@ -1,0 +1,77 @@
+"""What the commands say of themselves: help, completion, manual, pages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scripts import commands
+from webhook.cli import COMMANDS, main, parser
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("command", list(commands.commands()), ids=lambda command: str(command.name))
+def test_every_command_tells_what_it_is_and_how_it_is_typed(command: commands.Command) -> None:
+    assert command.title
+    assert command.examples
+    assert command.name in command.examples[0]
+    assert all("podfit " in example for example in command.examples)
+    for one in (command, *command.actions):
+        for argument in one.arguments:
+            assert argument.meaning or not argument.name.startswith("-"), (one.name, argument.name)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_shows_its_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+
+    assert ended.value.code == 0
+    assert f"podfit {command}" in capsys.readouterr().out.partition("examples:")[2]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_command_and_is_a_script(
+    shell: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+
+    assert all(command in script for command in COMMANDS)
+    assert "--vllm-version" in script.replace("-l vllm-version", "--vllm-version")
+    (tmp_path / "script").write_text(script)
+    if program := shutil.which(shell):
+        done = subprocess.run([program, "-n", str(tmp_path / "script")], capture_output=True, check=False)
+        assert not done.returncode, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash to complete in")
+def test_bash_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    asked = (
+        f"source {tmp_path}/script; COMP_WORDS=(podfit plan --vllm); COMP_CWORD=2; "
+        '_shtab_podfit podfit --vllm plan; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "--vllm-version"
+
+
+def test_a_kubectl_plugin_is_called_as_it_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/usr/local/bin/kubectl-podfit"])
+    assert parser(["check"]).prog == "kubectl podfit"
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="no groff to read the manual with")
+def test_the_manual_is_read_without_a_warning() -> None:
+    page = str(ROOT / "docs" / "podfit.1")
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", page], capture_output=True, check=True, env=environment)
+
+    assert not done.stderr
+    assert b"kubectl apply" in done.stdout
