@@ -114,7 +114,7 @@ def _hidden(engine: Engine) -> bool:
     return any(
         isinstance(one, Mapping)
         and isinstance(ref := one.get("configMapRef"), Mapping)
-        and ref.get("name") not in engine.facts.config_maps
+        and str(ref.get("name")) not in engine.facts.config_maps
         for one in (sources if isinstance(sources, list) else ())
     )
 

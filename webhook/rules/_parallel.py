@@ -95,7 +95,7 @@ def sees_more(engine: Engine) -> bool:
     if engine.field("securityContext", "privileged") is True:
         return True
     listed = engine.field("env")
-    names = {one.get("name") for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)}
+    names = {str(one.get("name")) for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)}
     return "NVIDIA_VISIBLE_DEVICES" in names and engine.command.env.get("NVIDIA_VISIBLE_DEVICES") not in (
         "",
         "none",
@@ -107,7 +107,7 @@ def visible(engine: Engine) -> int | None:
     """Cards that CUDA_VISIBLE_DEVICES of the Pod leaves; None where it is not set there, or names no plain indices."""
     listed = engine.field("env")
     said = {
-        one.get("name"): one.get("value")
+        str(one.get("name")): one.get("value")
         for one in (listed if isinstance(listed, list) else ())
         if isinstance(one, dict)
     }

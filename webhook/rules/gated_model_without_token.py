@@ -73,6 +73,6 @@ def _may_be_there(engine: Engine) -> bool:
     mounts, volumes = engine.field("volumeMounts"), engine.pod("volumes")
     mounted = {str(one.get("name")) for one in (mounts if isinstance(mounts, list) else ()) if isinstance(one, Mapping)}
     return any(
-        isinstance(one, Mapping) and one.get("name") in mounted and not any(kind in one for kind in TRANSIENT)
+        isinstance(one, Mapping) and str(one.get("name")) in mounted and not any(kind in one for kind in TRANSIENT)
         for one in (volumes if isinstance(volumes, list) else ())
     )

@@ -53,6 +53,6 @@ class TemporaryDirectoryMissing(Rule):
         )
 
 
-def _named(engine: Engine) -> set[object]:
+def _named(engine: Engine) -> set[str]:
     listed = engine.field("env")
-    return {one.get("name") for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)}
+    return {str(one.get("name")) for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)}
