@@ -13,10 +13,13 @@ import yaml
 from tests.e2e import binaries
 from webhook.app import create_app
 from webhook.cli import parser
+from webhook.cluster.scanning import BESIDE
 from webhook.facts import Facts
 from webhook.metrics import Metrics
 from webhook.policy import builtin, load
 from webhook.policy.crd import definition
+from webhook.report.policy_report import APIS
+from webhook.scan import BETWEEN
 from webhook.snapshot import DEFAULT, KINDS
 from webhook.workload.table import TABLE
 
@@ -434,3 +437,107 @@ def test_a_service_monitor_finds_the_service_and_trusts_its_certificate() -> Non
     assert spec["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
     assert spec["endpoints"][0]["tlsConfig"]["serverName"] == f"{service['metadata']['name']}.podfit-system.svc"
     assert spec["endpoints"][0]["tlsConfig"]["ca"]["secret"]["name"] == only(objects, "Secret")["metadata"]["name"]
+
+
+# ── The scanner ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SCANNING = {
+    "scan": {"cronJob": {"enabled": True}, "exporter": {"enabled": True}},
+    "monitoring": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+    "models": {"my-org/my-model": '{"architectures": ["LlamaForCausalLM"]}'},
+}
+
+
+def scanners(objects: list[JSONDict]) -> dict[str, JSONDict]:
+    """Kind → everything of the scanner's, of which there is one each."""
+    return {obj["kind"]: obj for obj in objects if obj["metadata"]["name"] == "podfit-scan"}
+
+
+def test_nothing_scans_by_default(chart: list[JSONDict]) -> None:
+    assert not scanners(chart)
+
+
+def test_helm_has_nothing_to_say_of_the_scanner() -> None:
+    done = helm("lint", str(CHART), "--strict", "--quiet", "--kube-version", KUBERNETES, values=SCANNING)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", ["CronJob", "Deployment"])
+def test_the_scanner_takes_its_arguments_and_finds_its_files(kind: str) -> None:
+    found = scanners(render(**SCANNING))
+    spec = found[kind]["spec"]
+    its = (spec["jobTemplate"]["spec"] if kind == "CronJob" else spec)["template"]["spec"]
+    (inside,) = its["containers"]
+
+    args = parser().parse_args(inside["args"])
+
+    mounts = {mount["name"]: mount["mountPath"] for mount in inside["volumeMounts"]}
+    assert mounts.keys() == {volume["name"] for volume in its["volumes"]}
+    assert [str(Path(name).parent) for name in args.policy] == [mounts["policy"]]
+    assert str(args.models) == mounts["models"]
+    assert args.write_reports is (kind == "CronJob")
+    assert args.fail_on == ("never" if kind == "CronJob" else "deny"), "a finding is no failed Job"
+    assert its["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
+    assert its["automountServiceAccountToken"] is True
+
+
+def test_a_scrape_finds_the_exporter_and_a_review_does_not() -> None:
+    objects = render(**SCANNING)
+    found = scanners(objects)
+    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    server = next(obj for obj in objects if obj["kind"] == "Service" and obj["metadata"]["name"] == "podfit")
+    budget = only(objects, "PodDisruptionBudget")
+    job = found["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+
+    assert found["Service"]["spec"]["selector"].items() <= labels.items()
+    assert not found["Service"]["spec"]["selector"].items() <= job.items()
+    assert found["ServiceMonitor"]["spec"]["selector"]["matchLabels"].items() <= (
+        found["Service"]["metadata"]["labels"].items()
+    )
+    for selector in (server["spec"]["selector"], budget["spec"]["selector"]["matchLabels"]):
+        assert not selector.items() <= labels.items()
+        assert not selector.items() <= job.items()
+    (port,) = found["Deployment"]["spec"]["template"]["spec"]["containers"][0]["ports"]
+    args = parser().parse_args(found["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"])
+    assert args.serve[1] == port["containerPort"] == found["Service"]["spec"]["ports"][0]["port"]
+
+
+def test_the_scanner_may_list_what_a_scan_lists_and_write_reports_alone() -> None:
+    objects = render(**SCANNING)
+    (role,) = [obj for obj in objects if (obj["kind"], obj["metadata"]["name"]) == ("ClusterRole", "podfit-scan")]
+    granted = {
+        (group, resource): rule["verbs"]
+        for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
+    }  # fmt: skip
+    wanted = {(group, kind) for group, kind in (*TABLE, *BESIDE, *BETWEEN) if group != "extensions"}
+    wanted |= {(kind.group, kind.kind) for kind in KINDS if not kind.own_namespace}
+    lists = {(group, resource) for (group, resource), verbs in granted.items() if verbs == ["list"]}
+    writes = {group for (group, _), verbs in granted.items() if verbs != ["list"]}
+
+    assert lists == {(group, plural(kind)) for group, kind in wanted}
+    assert writes == {api.group for api in APIS}
+    assert not [one for one in granted if one[1] in ("secrets", "configmaps", "*")]
+
+
+def plural(kind: str) -> str:
+    """As its CRD names it."""
+    if kind == "StorageClass":
+        return "storageclasses"
+    return f"{kind.lower()[:-1]}ies" if kind.endswith("Policy") else f"{kind.lower()}{'es' if kind[-1] == 's' else 's'}"
+
+
+def test_without_reports_the_scanner_writes_nothing() -> None:
+    objects = render(scan={"cronJob": {"enabled": True, "reports": False}, "configMaps": True})
+    (role,) = [obj for obj in objects if (obj["kind"], obj["metadata"]["name"]) == ("ClusterRole", "podfit-scan")]
+
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "get"}
+    job = scanners(objects)["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    assert "--write-reports" not in job["args"]
+
+
+@pytest.mark.parametrize(
+    "scan", [{"cronJob": {"schedule": "hourly"}}, {"exporter": {"everyMinutes": 0}}, {"cronjob": {}}]
+)
+def test_mistakes_in_the_scanners_values_are_refused(scan: JSONDict) -> None:
+    assert "scan" in refused(scan=scan)

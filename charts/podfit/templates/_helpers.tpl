@@ -164,26 +164,125 @@ may be there and null: `ofNonZeroValue`. */}}
   scope: Namespaced
 {{- end -}}
 
-{{/* Group → resources. A kind that is not installed matches nothing. */}}
+{{/* Group → resources of operators' kinds. */}}
+{{- define "podfit.customKinds" -}}
+apps.openshift.io: [deploymentconfigs]
+argoproj.io: [rollouts]
+inference.llmaz.io: [services]
+jobset.x-k8s.io: [jobsets]
+kaito.sh: [workspaces]
+leaderworkerset.x-k8s.io: [leaderworkersets]
+nvidia.com: [dynamographdeployments]
+orchestration.aibrix.ai: [rayclusterfleets, rayclusterreplicasets, rolesets, stormservices]
+ray.io: [rayclusters, rayjobs, rayservices]
+serving.knative.dev: [configurations, services]
+serving.kserve.io: [clusterservingruntimes, inferenceservices, llminferenceserviceconfigs, llminferenceservices, servingruntimes]
+{{- end -}}
+
+{{/* A kind that is not installed matches nothing. */}}
 {{- define "podfit.customRules" -}}
-{{- $kinds := dict
-  "apps.openshift.io" (list "deploymentconfigs")
-  "argoproj.io" (list "rollouts")
-  "inference.llmaz.io" (list "services")
-  "jobset.x-k8s.io" (list "jobsets")
-  "kaito.sh" (list "workspaces")
-  "leaderworkerset.x-k8s.io" (list "leaderworkersets")
-  "nvidia.com" (list "dynamographdeployments")
-  "orchestration.aibrix.ai" (list "rayclusterfleets" "rayclusterreplicasets" "rolesets" "stormservices")
-  "ray.io" (list "rayclusters" "rayjobs" "rayservices")
-  "serving.knative.dev" (list "configurations" "services")
-  "serving.kserve.io" (list "clusterservingruntimes" "inferenceservices" "llminferenceserviceconfigs" "llminferenceservices" "servingruntimes")
--}}
-{{- range $group, $resources := $kinds }}
+{{- range $group, $resources := include "podfit.customKinds" . | fromYaml }}
 - apiGroups: [{{ $group }}]
   apiVersions: ["*"]
   resources: [{{ join ", " $resources }}]
   operations: [CREATE, UPDATE]
   scope: "*"
+{{- end }}
+{{- end -}}
+
+{{- define "podfit.scanLabels" -}}
+app.kubernetes.io/name: {{ include "podfit.name" . }}-scan
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+{{- end -}}
+
+{{- define "podfit.exporterSelector" -}}
+app.kubernetes.io/name: {{ include "podfit.name" . }}-scan
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: exporter
+{{- end -}}
+
+{{/* A Pod that scans, under the server's policy and models; takes (dict "root" $ "name" … "args" (list …) "ports" (list …)). */}}
+{{- define "podfit.scanPod" -}}
+{{- $values := .root.Values -}}
+serviceAccountName: {{ .name }}
+automountServiceAccountToken: true
+enableServiceLinks: false
+{{- with $values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+containers:
+  - name: scan
+    image: {{ $values.image.repository }}{{ if $values.image.digest }}@{{ $values.image.digest }}{{ else }}:{{ $values.image.tag | default .root.Chart.AppVersion }}{{ end }}
+    imagePullPolicy: {{ $values.image.pullPolicy }}
+    args:
+      - scan
+      - --policy=/etc/podfit/policy/policy.yaml
+      {{- if or $values.models $values.modelsVolume }}
+      - --models=/etc/podfit/models
+      {{- end }}
+      {{- range .args }}
+      - {{ . }}
+      {{- end }}
+    {{- with .ports }}
+    ports:
+      {{- toYaml . | nindent 6 }}
+    readinessProbe:
+      httpGet:
+        path: /metrics
+        port: metrics
+      periodSeconds: 10
+    {{- end }}
+    resources:
+      {{- toYaml $values.scan.resources | nindent 6 }}
+    securityContext:
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      capabilities:
+        drop: [ALL]
+    volumeMounts:
+      - name: policy
+        mountPath: /etc/podfit/policy
+        readOnly: true
+      {{- if or $values.models $values.modelsVolume }}
+      - name: models
+        mountPath: /etc/podfit/models
+        readOnly: true
+      {{- end }}
+volumes:
+  - name: policy
+    configMap:
+      name: {{ include "podfit.fullname" .root }}-policy
+  {{- if $values.modelsVolume }}
+  - name: models
+    {{- toYaml $values.modelsVolume | nindent 4 }}
+  {{- else if $values.models }}
+  - name: models
+    configMap:
+      name: {{ include "podfit.fullname" .root }}-models
+  {{- end }}
+{{- with $values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
