@@ -146,7 +146,7 @@ class Scanner:
         models: dict[str, GivenModel] = {}
         for kind in KINDS:
             resource = self._kinds.get((kind.group, kind.kind))
-            if resource is None or kind.name == "policies":
+            if resource is None or kind.name == "policies" or kind.aside:  # what earlier revisions were is no matter
                 continue
             self._tell(f"{resource.title}")
             inside = self._client.namespace if kind.own_namespace else self._wanted.namespace
