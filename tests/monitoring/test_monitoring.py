@@ -11,29 +11,26 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import dashboard
 
 from tests.e2e import binaries
+from webhook.generate import autoscale
 from webhook.metrics import Metrics
+from webhook.release import Release
 
 FOLDER = Path(__file__).parents[2] / "monitoring"
+PAGE = FOLDER.parent / "docs" / "monitoring.md"
 RULES = [rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
 ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
 TESTS = yaml.safe_load((FOLDER / "alerts_test.yaml").read_text())["tests"]
 DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text())
 PROMTOOL = binaries.tool("promtool")
 
+VLLM: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "vllm_metrics.json").read_text())
+"""Metric → release → file, of thirteen releases (scripts/vllm_metrics.py)."""
 EXPORTED = {
-    # vLLM: metric → the releases that export it, read off v1/metrics/loggers.py and, before 0.12, engine/metrics.py of
-    # 0.4.2, 0.6.6, 0.8.5, 0.10.2, 0.11.0, 0.13.0, 0.17.1, 0.20.2, 0.24.0, 0.27.1, 0.30.0 and 0.33.0.
-    "vllm:gpu_cache_usage_perc": "0.4–0.11",
-    "vllm:kv_cache_usage_perc": "0.10.2–",
-    "vllm:num_requests_running": "0.4–",
-    "vllm:num_requests_waiting": "0.4–",
-    "vllm:num_preemptions_total": "0.6–",
-    "vllm:time_to_first_token_seconds_bucket": "0.4–",
-    "vllm:time_per_output_token_seconds_bucket": "0.4–0.13",
-    "vllm:inter_token_latency_seconds_bucket": "0.10.2–",
-    "vllm:admission_rejections_total": "0.33–",
+    **{f"{name}_bucket" if name.endswith("_seconds") else name: "" for name in VLLM},
     # cAdvisor 0.56 metrics/prometheus.go, in the kubelet of Kubernetes 1.36
     "container_memory_usage_bytes": "",
     "container_memory_working_set_bytes": "",
@@ -86,6 +83,26 @@ def test_promtool_agrees(arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool")
+def test_prometheus_reads_every_panels_query(tmp_path: Path) -> None:
+    variables = {"$namespace": ".*", "$pod": ".*", "$__rate_interval": "5m", "$__interval": "1m", "$__range": "1h"}
+    rules = []
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets") or ():
+            query = target["expr"]
+            for name, value in variables.items():
+                query = query.replace(name, value)
+            assert "$" not in query, panel["title"]
+            rules.append({"record": f"panel:{len(rules)}", "expr": query})
+    (tmp_path / "panels.yaml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+
+    done = subprocess.run(
+        [str(PROMTOOL), "check", "rules", "panels.yaml"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("alert", ALERTS)
 def test_every_alert_has_a_case_that_fires_and_one_that_does_not(alert: str) -> None:
     cases = [one for test in TESTS for one in test["alert_rule_test"] if one["alertname"] == alert]
@@ -118,6 +135,40 @@ def test_every_alert_says_what_is_where_and_what_next(alert: str) -> None:
     assert {"summary", "description", "runbook"} == rule["annotations"].keys()
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert alert in (FOLDER.parent / "docs" / "monitoring.md").read_text()
+
+
+def test_the_page_says_which_releases_export_a_metric_and_every_release_has_what_the_alerts_need() -> None:
+    rows = re.findall(r"(?m)^\| [^|]*\| ([^|]+) \| ([^|]+) \|$", PAGE.read_text().partition("## Names by vLLM")[2])
+    said = {name: span for names, span in rows for name in re.findall(r"`(vllm:\w+)`", names)}
+    newest = max(VLLM["vllm:num_requests_waiting"], key=_order)
+
+    assert {name: _span(list(releases), newest) for name, releases in VLLM.items()} == said
+    for release in VLLM["vllm:num_requests_waiting"]:
+        assert {release} & {*VLLM["vllm:gpu_cache_usage_perc"], *VLLM["vllm:kv_cache_usage_perc"]}, release
+        name = autoscale.usage_metric(Release(*_order(release)))
+        assert release in VLLM[name], (release, name)
+
+
+def _span(releases: list[str], newest: str) -> str:
+    """ "0.4 to 0.11", "0.6 and newer"; with the patch release where that is the first."""
+    first, last = ".".join(releases[0].split(".")[:2]), ".".join(releases[-1].split(".")[:2])
+    first = "0.10.2" if releases[0] == "0.10.2" else first
+    return f"{first} and newer" if releases[-1] == newest else f"{first} to {last}"
+
+
+def _order(release: str) -> tuple[int, int, int]:
+    major, minor, patch = map(int, release.split("."))
+    return major, minor, patch
+
+
+def test_the_dashboard_is_of_grafanas_own_schema() -> None:
+    """Its models are generated from Grafana's schema: what they do not know is lost when it is read and written."""
+    read = dashboard.Dashboard.from_json(DASHBOARD)
+
+    written = json.loads(json.dumps(read, cls=JSONEncoder))
+    for panel, again in zip(DASHBOARD["panels"], written["panels"], strict=True):
+        assert panel == again, panel["title"]
+    assert written == DASHBOARD
 
 
 def test_the_dashboards_panels_stand_beside_each_other() -> None:
