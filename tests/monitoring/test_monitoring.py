@@ -86,7 +86,7 @@ def test_promtool_agrees(arguments: str) -> None:
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool")
 def test_prometheus_reads_every_panels_query(tmp_path: Path) -> None:
     variables = {"$namespace": ".*", "$pod": ".*", "$__rate_interval": "5m", "$__interval": "1m", "$__range": "1h"}
-    rules = []
+    rules: list[dict[str, str]] = []
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets") or ():
             query = target["expr"]
