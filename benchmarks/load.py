@@ -79,13 +79,11 @@ def against(folder: Path, seconds: float, rounds: int) -> int:
             mine, other = (median([figure(one) for one in seen[who, kind, connections]]) for who in ("podfit", "noop"))
             good = mine / other <= goal if sign == "<=" else mine / other >= goal
             missed += not good
-            print(
-                f"{'ok  ' if good else 'MISS'} {name:42} {mine:8.2f} / {other:8.2f} = {mine / other:.2f}  (goal {sign} {goal})"
-            )
+            figures = f"{mine:8.2f} / {other:8.2f} = {mine / other:.2f}"
+            _print(good, f"{name:42} {figures}", f"{sign} {goal}")
         bad = sum(one.bad for (who, *_), rows in seen.items() if who == "podfit" for one in rows)
-        print(
-            f"     listening in {ours.listening:.2f} s, {ours.memory():.0f} MiB against {theirs.memory():.0f}, {bad} bad answers"
-        )
+        memory = f"{ours.memory():.0f} MiB against {theirs.memory():.0f}"
+        print(f"     listening in {ours.listening:.2f} s, {memory}, {bad} bad answers")
     return missed + bool(bad)
 
 

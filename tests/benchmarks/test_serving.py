@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import logging
 
+import pytest
+
 from benchmarks import fuzz, remembered
 
 
-def test_remembered_answers_are_the_computed_ones() -> None:
-    compared, hits, wrong = remembered.differences(2_000, seed=1)
+@pytest.mark.parametrize("seed", range(5))
+def test_remembered_answers_are_the_computed_ones(seed: int) -> None:
+    compared, hits, wrong = remembered.differences(1_000, seed)
 
     assert wrong == []
-    assert compared > 2_000
-    assert hits > 500, "pairs that share nothing prove nothing"
+    assert compared > 1_000
+    assert hits > 250, "pairs that share nothing prove nothing"
 
 
-def test_mutated_reviews_are_all_answered() -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_mutated_reviews_are_all_answered(seed: int) -> None:
     errors = fuzz.Errors()
     logging.getLogger("webhook").addHandler(errors)
     try:
-        seen = fuzz.run(2_000, seed=2)
+        seen = fuzz.run(1_000, seed)
     finally:
         logging.getLogger("webhook").removeHandler(errors)
 
     assert (seen.bad, dict(errors.lines)) == ([], {})
     assert set(seen.status) == {200, 400}
     assert {"denied", "allowed", "patched", "skipped"} <= set(seen.decision)
-    assert seen.pool > 300, "what was not seen before is mutated further"
+    assert seen.pool > 200, "what was not seen before is mutated further"
