@@ -13,7 +13,7 @@ import webhook
 PACKAGE = Path(webhook.__file__).parent
 ORDER = [
     {"path", "quantity", "data"},
-    {"patch", "secret", "selector", "revisions"},
+    {"patch", "secret", "selector", "registration", "revisions"},
     {"snapshot"},
     {"manifest"},
     {"workload"},
@@ -38,6 +38,7 @@ ORDER = [
     {"rehearsal"},
     {"verdicts", "cluster", "live", "readiness", "deadline", "accesslog"},
     {"certs"},
+    {"doctor"},
     {"metrics", "acceptance"},
     {"reviews"},
     {"app"},
@@ -47,6 +48,7 @@ ORDER = [
 EDGE = {
     "verdicts",
     "certs",
+    "doctor",
     "cluster",
     "live",
     "readiness",

@@ -20,7 +20,7 @@ from typing import Any
 
 from urllib3.exceptions import HTTPError
 
-from webhook import certs
+from webhook import certs, registration
 from webhook.certs import custody
 from webhook.certs.custody import Held, Replica, Terms
 from webhook.certs.serving import context
@@ -32,8 +32,6 @@ EAGER = 1.0
 """Seconds between two looks while there is nothing that the API server trusts."""
 ROUNDS = 12
 """Writes, conflicts included, that one look makes at most."""
-KINDS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
-REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 
 JSONDict = dict[str, Any]
 Clock = Callable[[], float]
@@ -97,7 +95,7 @@ class Keeper:
         self._client = Client(access)
         self._secrets = f"/api/v1/namespaces/{access.namespace}/secrets"
         self._secret = secret
-        self._paths = tuple(f"{REGISTRATION}/{kind}/{configurations}" for kind in KINDS)
+        self._paths = tuple(f"{registration.ROOT}/{kind}/{configurations}" for kind in registration.KINDS)
         self._terms = terms
         self._client_ca = client_ca
         self._clock = clock

@@ -30,6 +30,9 @@ COMMANDS = (
     "policy",
     "releases",
     "serve",
+    "doctor",
+    "off",
+    "on",
     "certs",
     "completion",
 )

@@ -188,6 +188,13 @@ class Client:
         with self._ask("PATCH", path + query, {}, READ, body, "application/apply-patch+yaml") as answer:
             answer.drain_conn()
 
+    def rehearse(self, path: str, obj: Mapping[str, Any]) -> None:
+        """`apply` as a dry run: all of admission, and nothing is stored; raises as `get`."""
+        body = json.dumps(obj).encode()
+        query = "?fieldManager=podfit&force=true&dryRun=All"
+        with self._ask("PATCH", path + query, {}, READ, body, "application/apply-patch+yaml") as answer:
+            answer.drain_conn()
+
     def delete(self, path: str) -> None:
         """Removes an object; raises as `get`."""
         with self._ask("DELETE", path, {}, READ) as answer:

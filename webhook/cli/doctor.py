@@ -1,0 +1,267 @@
+"""`podfit doctor`: is podfit well in its cluster, and if not, what to do next."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from webhook import __version__, registration
+from webhook.cli import off, reach
+from webhook.report.text import one_line
+
+if TYPE_CHECKING:
+    from webhook.cluster.access import Client
+    from webhook.doctor import Line, Observed, Served, Unseen
+
+T = TypeVar("T")
+JSON = Mapping[str, Any]
+COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
+PATIENCE = 5.0
+"""Seconds that a handshake may take."""
+MOST = 64 << 20
+DOOMED: JSON = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "podfit-doctor"},
+    "spec": {
+        "containers": [
+            {
+                "name": "vllm",
+                "image": "vllm/vllm-openai:v0.11.0",
+                "args": ["--model", "facebook/opt-125m", "--no-flag-of-vllm"],
+                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+            }
+        ]
+    },
+}
+"""What every policy that denies anything refuses (unknown-flag)."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="is podfit well in its cluster, and if not, what to do next",
+        description="Looks from outside, with your rights: webhook configurations, certificates, whether the API\n"
+        "server reaches podfit (a doomed Pod, as a dry run), how often objects passed unjudged, replicas, who\n"
+        "else changes Pods, policies, versions. Changes nothing.",
+        epilog="exit codes: 0 all is well (warnings allowed), 1 something fails, 2 usage, 3 the cluster can't be read",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    off.add_arguments(parser)
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", help="of podfit; default: that of the Service in its configurations"
+    )
+    parser.add_argument(
+        "--probe-namespace", default="default", metavar="NAME", help="where the dry run is tried (default: default)"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 0, or 1 where a line says fail."""
+    from webhook import doctor
+
+    with reach.client(args, writes=True) as client:
+        lines = doctor.examine(observe(client, args), __version__)
+    print(_json(lines) if args.format == "json" else _text(lines, sys.stdout.isatty()), end="")
+    return 1 if any(line.state == "fail" for line in lines) else 0
+
+
+def _text(lines: list[Line], colour: bool) -> str:
+    width = max(len(line.about) for line in lines)
+    shown = []
+    for line in lines:
+        word = f"{line.state:<4}"
+        word = f"\033[{COLOURS[line.state]}m{word}\033[0m" if colour else word
+        shown.append(f"{word}  {line.about:<{width}}  {one_line(line.said)}")
+        if line.next:
+            shown.append(f"{'':{width + 6}}  → {one_line(line.next)}")
+    count = {state: sum(line.state == state for line in lines) for state in COLOURS}
+    words = [f"{number} {word}{'' if number == 1 or word == 'ok' else 's'}" for word, number in zip(
+        ("ok", "warning", "failure"), count.values(), strict=True
+    )]  # fmt: skip
+    shown.append(f"\n{', '.join(words)}")
+    return "\n".join(shown) + "\n"
+
+
+def _json(lines: list[Line]) -> str:
+    ok = not any(line.state == "fail" for line in lines)
+    return json.dumps({"ok": ok, "checks": [asdict(line) for line in lines]}, indent=2, ensure_ascii=False) + "\n"
+
+
+# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def observe(client: Client, args: argparse.Namespace) -> Observed:
+    """Everything that can be seen; raises UnusableError where not even the configurations can."""
+    from webhook import doctor
+
+    found = {path: client.whole(path) for path in off.paths(client, args.name)} if _some(client, args) else {}
+    own = {kind: next((one for path, one in found.items() if f"/{kind}/" in path), None) for kind in registration.KINDS}
+    hooks = [hook for one in found.values() for hook in one.get("webhooks") or ()]
+    service: JSON = next((hook["clientConfig"]["service"] for hook in hooks if "service" in hook["clientConfig"]), {})
+    namespace = args.namespace or service.get("namespace")
+    name = args.name or next((path.rpartition("/")[2] for path in found), "podfit")
+    pods: tuple[JSON, ...] | Unseen = ()
+    deployment: JSON | Unseen | None = None
+    if namespace:
+        where = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+        deployment = _none_if_missing(_seen(lambda: client.whole(where)))
+        labels = {"labelSelector": f"{registration.NAME_LABEL}=podfit"}
+        pods = _seen(lambda: tuple(client.whole(f"/api/v1/namespaces/{namespace}/pods?{_query(labels)}")["items"]))
+    before = _seen(lambda: client.text("/metrics", {}, MOST))
+    asked = _asked(client, args.probe_namespace) if found else ""
+    group = "/apis/podfit.dev/v1alpha1/policies"
+    crd = _seen(lambda: client.whole("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/policies.podfit.dev"))
+    return doctor.Observed(
+        now=datetime.now(UTC),
+        configurations=own,
+        mutators=_seen(lambda: tuple(client.whole(f"{registration.ROOT}/{registration.KINDS[1]}")["items"])),
+        deployment=deployment,
+        pods=pods,
+        ready=_ready(client, namespace, pods) if not isinstance(pods, doctor.Unseen) else {},
+        served=_served(hooks),
+        metrics=_seen(lambda: client.text("/metrics", {}, MOST)),
+        before=before,
+        asked=asked,
+        crd=_none_if_missing(crd),
+        policies=_seen(lambda: tuple(client.whole(group)["items"])) if isinstance(crd, Mapping) else (),
+        version=_version(client),
+    )
+
+
+def _some(client: Client, args: argparse.Namespace) -> bool:
+    """Whether there is any configuration of podfit's: none is a finding, not an error."""
+    from webhook.cli.edge import UnusableError
+
+    try:
+        return bool(off.paths(client, args.name))
+    except UnusableError as error:
+        if "there is no webhook configuration" in str(error.lines[0]):
+            return False
+        raise
+
+
+def _seen(look: Callable[[], T]) -> T | Unseen:
+    from urllib3.exceptions import HTTPError
+
+    from webhook.cluster.access import StatusError
+    from webhook.doctor import Unseen
+
+    try:
+        return look()
+    except (StatusError, HTTPError, OSError, ValueError, KeyError) as error:
+        return Unseen(one_line(str(error)))
+
+
+def _none_if_missing(seen: T | Unseen) -> T | Unseen | None:
+    from webhook.doctor import Unseen
+
+    return None if isinstance(seen, Unseen) and seen.why.startswith("404:") else seen
+
+
+def _query(words: Mapping[str, str]) -> str:
+    from urllib.parse import urlencode
+
+    return urlencode(words)
+
+
+def _version(client: Client) -> str:
+    seen = _seen(lambda: client.whole("/version")["gitVersion"])
+    return seen if isinstance(seen, str) else ""
+
+
+def _ready(client: Client, namespace: str | None, pods: tuple[JSON, ...]) -> dict[str, tuple[str, ...] | Unseen]:
+    """Each running replica's /readyz, through the API server, which has to reach it for reviews, too."""
+    found: dict[str, tuple[str, ...] | Unseen] = {}
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        ports = [
+            port for one in pod["spec"]["containers"] for port in one.get("ports") or () if port.get("name") == "https"
+        ]
+        if not ports or (pod.get("status") or {}).get("phase") != "Running":
+            continue
+        path = f"/api/v1/namespaces/{namespace}/pods/https:{name}:{ports[0]['containerPort']}/proxy/readyz"
+
+        def look(path: str = path) -> tuple[str, ...]:
+            return tuple(client.text(path, {}, MOST).splitlines())
+
+        found[name] = _seen(look)
+    return found
+
+
+def _asked(client: Client, namespace: str) -> str | Unseen:
+    """Applies a doomed Pod as a dry run: what the API server says of it, empty where it passes."""
+    from urllib3.exceptions import HTTPError
+
+    from webhook.cluster.access import StatusError
+    from webhook.doctor import Unseen
+
+    try:
+        client.rehearse(f"/api/v1/namespaces/{namespace}/pods/podfit-doctor", DOOMED)
+    except StatusError as error:
+        said = str(error)
+        return said if "webhook" in said else Unseen(one_line(said))
+    except (HTTPError, OSError) as error:
+        return Unseen(one_line(str(error)))
+    return ""
+
+
+def _served(hooks: list[JSON]) -> tuple[Served, ...]:
+    """Handshakes with every address that this machine can reach; a Service's name resolves in the cluster alone."""
+    import socket
+
+    from webhook import doctor
+
+    found: dict[tuple[str, int, tuple[bytes, ...]], Served] = {}
+    for hook in hooks:
+        client = hook["clientConfig"]
+        if url := client.get("url"):
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port or 443
+        else:
+            service = client["service"]
+            host, port = f"{service['name']}.{service['namespace']}.svc", int(service.get("port", 443))
+            try:
+                socket.getaddrinfo(host, port)
+            except OSError:
+                continue
+        cas = doctor.bundle(hook)
+        if cas and (host, port, cas) not in found:
+            found[host, port, cas] = _greet(host, port, cas)
+    return tuple(found.values())
+
+
+def _greet(host: str, port: int, cas: tuple[bytes, ...]) -> Served:
+    import socket
+    import ssl
+
+    from webhook.doctor import Served
+
+    where, problem, certificate = f"{host}:{port}", "", b""
+    strict = ssl.create_default_context(cadata=b"".join(cas).decode())
+    lenient = ssl.create_default_context()
+    lenient.check_hostname, lenient.verify_mode = False, ssl.CERT_NONE  # only to see what is served
+    for context in (lenient, strict):
+        try:
+            with (
+                socket.create_connection((host, port), PATIENCE) as near,
+                context.wrap_socket(near, server_hostname=host) as tls,
+            ):
+                shown = tls.getpeercert(binary_form=True)
+                with suppress(ValueError):
+                    certificate = ssl.DER_cert_to_PEM_cert(shown or b"").encode()
+        except ssl.SSLCertVerificationError as error:
+            problem = f"the caBundle does not verify its certificate: {error.verify_message}"
+        except OSError as error:
+            return Served(where, b"", f"no TLS handshake: {error.strerror or error}")
+    return Served(where, certificate, problem)

@@ -1,0 +1,114 @@
+"""`podfit off`: the API server asks podfit nothing any more, until `podfit on`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from webhook import registration
+from webhook.cli import reach
+from webhook.cli.edge import UnusableError
+from webhook.report.text import one_line
+
+if TYPE_CHECKING:
+    from webhook.cluster.access import Client
+
+TRIES = 5
+"""Times that somebody else may change a configuration between reading and writing it."""
+
+JSON = Mapping[str, Any]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "off",
+        help="let the API server ask podfit nothing, until `podfit on`",
+        description="Gives every webhook of podfit's own two configurations a match condition that is false: no object "
+        "is judged, patched or refused, whatever failurePolicy says. Nothing else changes; upgrades keep it.",
+    )
+    add_arguments(parser)
+    parser.add_argument(
+        "--reason", default="no reason given", metavar="TEXT", help="kept in the annotation podfit.dev/off"
+    )
+    parser.set_defaults(run=run)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--name` and `--context`."""
+    parser.add_argument(
+        "--name", metavar="NAME", help="of the configurations; default: those labelled app.kubernetes.io/name=podfit"
+    )
+    parser.add_argument("--context", metavar="NAME", help="kubectl's context")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 0: off; 3: a configuration can't be read or changed."""
+    from datetime import UTC, datetime
+
+    said = f"since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}: {one_line(args.reason)}"
+    return switch(args, "off", lambda configuration: registration.off(configuration, said))
+
+
+def switch(args: argparse.Namespace, wanted: registration.State, change: Callable[[JSON], dict[str, Any]]) -> int:
+    """Changes all of podfit's configurations, and says what was done to each."""
+    with reach.client(args, writes=True) as client:
+        for path in paths(client, args.name):
+            shown = path.removeprefix(f"{registration.ROOT}/")
+            configuration = _switched(client, path, wanted, change)
+            reason = registration.note(configuration)
+            print(f"{shown}: {wanted}" + (f", {reason}" if reason else ""))
+    print(
+        "API servers follow within seconds; " + ("undo it: podfit on" if wanted == "off" else "check it: podfit doctor")
+    )
+    return 0
+
+
+def paths(client: Client, name: str | None) -> list[str]:
+    """Where podfit's configurations are; raises UnusableError where there are none, or those of several releases."""
+    from urllib3.exceptions import HTTPError
+
+    from webhook.cluster.access import StatusError
+
+    found = []
+    for kind in registration.KINDS:
+        try:
+            items = client.get(f"{registration.ROOT}/{kind}", {} if name else _labelled())["items"]
+        except (StatusError, HTTPError, OSError) as error:
+            raise UnusableError(f"{kind} can't be listed: {error}", 3) from error
+        found += [(kind, item["metadata"]["name"]) for item in items if name in (None, item["metadata"]["name"])]
+    if not found:
+        which = f"named {name}" if name else f"labelled {registration.NAME_LABEL}=podfit"
+        raise UnusableError(f"there is no webhook configuration {which} in this cluster", 3)
+    if len(names := sorted({one for _, one in found})) > 1:
+        raise UnusableError(f"there are several: {', '.join(names)}; say which with --name")
+    return [f"{registration.ROOT}/{kind}/{one}" for kind, one in found]
+
+
+def _labelled() -> dict[str, str]:
+    return {"labelSelector": f"{registration.NAME_LABEL}=podfit"}
+
+
+def _switched(client: Client, path: str, wanted: registration.State, change: Callable[[JSON], dict[str, Any]]) -> JSON:
+    from urllib3.exceptions import HTTPError
+
+    from webhook.cluster.access import StatusError
+
+    shown = path.removeprefix(f"{registration.ROOT}/")
+    for _ in range(TRIES):
+        try:
+            before = client.whole(path)
+            if registration.state(before) != wanted:
+                client.patch(path, change(before))
+                before = client.whole(path)
+        except StatusError as error:
+            if error.code == 409:
+                continue
+            what = "you have no right to change it" if error.code == 403 else "it can't be changed"
+            raise UnusableError(f"{shown}: {what}: {error}", 3) from error
+        except (HTTPError, OSError) as error:
+            raise UnusableError(f"{shown}: it can't be changed: {error}", 3) from error
+        if registration.state(before) == wanted:
+            return before
+    raise UnusableError(f"{shown}: somebody else changes it all the time; nothing was done", 3)

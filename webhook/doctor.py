@@ -1,0 +1,353 @@
+"""Is podfit well in its cluster? What was seen of it from outside → a line a question, with what to do next.
+
+What could not be seen is a warning, never a failure: whoever asks may have few rights.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from webhook import certs, registration
+
+SOON = timedelta(days=14)
+"""So long before its end a certificate is told."""
+FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"
+ASKED = "apiserver_admission_webhook_request_total"
+JSON = Mapping[str, Any]
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One answer."""
+
+    state: State
+    about: str
+    said: str
+    next: str = ""
+    """What to do; empty where all is well."""
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Why something could not be looked at, in one line."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Served:
+    """What answered a TLS handshake."""
+
+    where: str
+    """HOST:PORT"""
+    certificate: bytes
+    """PEM; empty where nobody answered."""
+    problem: str
+    """Why a client that trusts the caBundle would not go on; empty where it would."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The cluster, as far as it could be seen."""
+
+    now: datetime
+    configurations: Mapping[str, JSON | None]
+    """Kind → podfit's own object; None: there is none."""
+    mutators: tuple[JSON, ...] | Unseen = ()
+    """All MutatingWebhookConfigurations."""
+    deployment: JSON | Unseen | None = None
+    pods: tuple[JSON, ...] | Unseen = ()
+    ready: Mapping[str, tuple[str, ...] | Unseen] = field(default_factory=dict)
+    """Pod → the lines of its /readyz, through the API server."""
+    served: tuple[Served, ...] = ()
+    """A handshake a distinct address and caBundle, for those that can be reached from here."""
+    metrics: str | Unseen = ""
+    """The API server's, as text."""
+    before: str | Unseen = ""
+    """The same, before a Pod was tried."""
+    asked: str | Unseen = ""
+    """What the API server said of a doomed Pod, as a dry run; empty: it passed."""
+    crd: JSON | Unseen | None = None
+    policies: tuple[JSON, ...] | Unseen = ()
+    version: str = ""
+    """The API server's."""
+
+
+def examine(seen: Observed, mine: str) -> list[Line]:
+    """All lines, in the order in which one would look; `mine` is this program's version."""
+    found = {kind: one for kind, one in seen.configurations.items() if one is not None}
+    lines = [*_configurations(seen.configurations)]
+    if found:
+        lines += [*_switch(found), *_bundles(found, seen.now), *_served(seen.served, seen.now), *_asked(seen, found)]
+        lines += [*_fail_open(seen.metrics, found), *_replicas(seen, found), *_mutators(seen.mutators, found)]
+        lines += [*_policies(seen)]
+    return [*lines, *_versions(seen, mine)]
+
+
+def hooks(configurations: Mapping[str, JSON]) -> Iterator[JSON]:
+    """Every webhook of every configuration."""
+    for configuration in configurations.values():
+        yield from configuration.get("webhooks") or ()
+
+
+# ── the configurations ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _configurations(configurations: Mapping[str, JSON | None]) -> Iterator[Line]:
+    for kind, one in configurations.items():
+        validating = kind.startswith("validating")
+        about = "validating" if validating else "mutating"
+        if one is not None:
+            names = ", ".join(hook["name"] for hook in one.get("webhooks") or ())
+            yield Line("ok", about, f"{_name(one)}: {names}")
+        elif validating:
+            yield Line("fail", about, "there is none: nothing is judged", "install the chart, or `helm upgrade` it")
+        else:
+            yield Line("ok", about, "there is none: nothing is patched (webhooks.mutating: false)")
+
+
+def _switch(found: Mapping[str, JSON]) -> Iterator[Line]:
+    for kind, one in found.items():
+        state, note = registration.state(one), registration.note(one)
+        if state != "on":
+            said = f"{kind} is {state}" + (f", {note}" if note else "")
+            yield Line("warn", "switch", said, "podfit on" if state == "off" else "podfit off, or podfit on")
+    if all(registration.state(one) == "on" for one in found.values()):
+        yield Line("ok", "switch", "on")
+
+
+def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[Line]:
+    bundles = {f"{kind}, {hook['name']}": bundle(hook) for kind, one in found.items() for hook in one["webhooks"]}
+    self_kept = "podfit writes it within seconds: look at the log of its Pods; with cert-manager at its cainjector's"
+    for where, cas in bundles.items():
+        if not cas:
+            yield Line("fail", "caBundle", f"{where}: empty, so that the API server trusts nobody", self_kept)
+        elif all(certs.not_after(ca) <= now for ca in cas):
+            yield Line("fail", "caBundle", f"{where}: every CA in it has ended", self_kept)
+    good = [cas for cas in bundles.values() if cas]
+    if len(good) == len(bundles) and good:
+        several = sorted({len(cas) for cas in good})
+        last = max(certs.not_after(ca) for cas in good for ca in cas)
+        count = " or ".join(str(one) for one in several)
+        if len(set(good)) > 1:
+            yield Line(
+                "warn", "caBundle", "not the same in every webhook", "look again in a minute; then at podfit's log"
+            )
+        else:
+            yield Line(
+                "ok", "caBundle", f"{count} CA{'s' if several != [1] else ''}, the last one until {last:%Y-%m-%d}"
+            )
+
+
+def bundle(hook: JSON) -> tuple[bytes, ...]:
+    """The CAs that a webhook trusts."""
+    try:
+        return certs.split(base64.b64decode((hook.get("clientConfig") or {}).get("caBundle") or ""))
+    except ValueError:
+        return ()
+
+
+def _served(served: Iterable[Served], now: datetime) -> Iterator[Line]:
+    for one in served:
+        if not one.certificate:
+            yield Line(
+                "fail", "certificate", f"{one.where}: {one.problem}", "is a replica running, and may you reach it?"
+            )
+            continue
+        ends = certs.not_after(one.certificate)
+        if one.problem:
+            advice = "podfit's log says why; until then the API server's calls fail"
+            yield Line("fail", "certificate", f"{one.where}: {one.problem}", advice)
+        elif ends - now < SOON and certs.renew_at(one.certificate) < now:
+            left = max(ends - now, timedelta())
+            yield Line("warn", "certificate", f"{one.where}: it ends in {_span(left)}, and was not renewed",
+                       "look at the log of podfit's Pods, or at cert-manager's Certificate")  # fmt: skip
+        else:
+            yield Line("ok", "certificate", f"{one.where}: trusted by the caBundle, until {ends:%Y-%m-%d %H:%M} UTC")
+
+
+# ── the API server ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _asked(seen: Observed, found: Mapping[str, JSON]) -> Iterator[Line]:
+    about, names, advice = "API server", {hook["name"] for hook in hooks(found)}, "podfit off lets everything pass"
+    if isinstance(seen.asked, Unseen):
+        said = f"not tried whether it asks podfit: {seen.asked.why}"
+        yield Line("warn", about, said, "kubectl apply --dry-run=server -f your-vllm.yaml")
+    elif any(f'admission webhook "{name}" denied' in seen.asked for name in names):
+        yield Line("ok", about, "it asked podfit about a doomed Pod (a dry run), and refused it")
+    elif any(f'failed calling webhook "{name}"' in seen.asked for name in names):
+        yield Line(
+            "fail", about, f"it can't reach podfit: {seen.asked.rpartition('failed calling webhook ')[2]}", advice
+        )
+    elif seen.asked:
+        yield Line(
+            "warn", about, f"somebody else refused the Pod that was tried: {seen.asked}", "--probe-namespace NAME"
+        )
+    elif any(registration.state(one) != "on" for one in found.values()):
+        yield Line("ok", about, "a doomed Pod (a dry run) passed: podfit is off")
+    elif _more(seen, FAIL_OPEN, names):
+        yield Line("fail", about, "a doomed Pod (a dry run) passed unjudged: it can't reach podfit",
+                   "is the port open from the control plane to podfit's Pods? docs/production.md")  # fmt: skip
+    elif _more(seen, ASKED, names):
+        yield Line("ok", about, "it asked podfit about a doomed Pod (a dry run), whose policy lets it pass")
+    else:
+        yield Line("warn", about, "it did not ask podfit about a doomed Pod (a dry run)",
+                   "does the webhooks' namespaceSelector choose that namespace? --probe-namespace NAME")  # fmt: skip
+
+
+def _more(seen: Observed, family: str, names: set[str]) -> bool:
+    """Whether the API server has counted more of it than before the Pod was tried."""
+    if isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
+        return False
+    return _counts(seen.metrics, family, names) != _counts(seen.before, family, names)
+
+
+def _fail_open(metrics: str | Unseen, found: Mapping[str, JSON]) -> Iterator[Line]:
+    if isinstance(metrics, Unseen):
+        yield Line("warn", "fail-open", f"not known how often objects passed unjudged: {metrics.why}",
+                   "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
+        return
+    names = {hook["name"] for hook in hooks(found)}
+    opened = _counts(metrics, FAIL_OPEN, names)
+    asked = _counts(metrics, ASKED, names)
+    if total := sum(opened.values()):
+        which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(opened.items()) if count)
+        yield Line("warn", "fail-open", f"{total:.0f} calls failed since this API server started, and the objects passed unjudged: {which}",
+                   "podfit was away or too slow then: its log, and docs/production.md")  # fmt: skip
+    else:
+        yield Line(
+            "ok", "fail-open", f"no object passed unjudged, of {sum(asked.values()):.0f} calls of this API server"
+        )
+
+
+def _counts(metrics: str, family: str, names: set[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    wanted = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{family}{{")) + "\n"
+    for one in text_string_to_metric_families(wanted):
+        for sample in one.samples:
+            if (name := sample.labels.get("name", "")) in names:
+                found[name] = found.get(name, 0) + sample.value
+    return found
+
+
+# ── the replicas ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[Line]:
+    fails = sorted({hook["name"] for hook in hooks(found) if hook.get("failurePolicy") == "Fail"})
+    deployment = seen.deployment
+    if isinstance(deployment, Unseen):
+        yield Line("warn", "replicas", f"can't be seen: {deployment.why}")
+    elif deployment is not None:
+        wanted = int((deployment.get("spec") or {}).get("replicas", 1))
+        ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
+        said = f"{ready} of {wanted} ready"
+        if ready == 0:
+            yield Line("fail", "replicas", said, "kubectl describe, and the log of podfit's Pods")
+        elif ready < wanted:
+            yield Line("warn", "replicas", said, "kubectl describe, and the log of podfit's Pods")
+        else:
+            yield Line("ok", "replicas", said)
+        if fails and wanted < 2:
+            yield Line("fail", "failurePolicy", f"Fail with {wanted} replica: {', '.join(fails)}",
+                       "its restart stops every vLLM workload: replicaCount: 2, or Ignore")  # fmt: skip
+    if fails:
+        yield Line("ok", "failurePolicy", f"Fail ({', '.join(fails)}): without an answer objects are refused")
+    else:
+        yield Line("ok", "failurePolicy", "Ignore: without an answer objects pass")
+    for pod, body in seen.ready.items():
+        if isinstance(body, Unseen):
+            yield Line("warn", "replica", f"{pod}: the API server can't ask its /readyz: {body.why}")
+        elif body[:1] != ("ok",):
+            yield Line("fail", "replica", f"{pod}: not ready: {' '.join(body)}", f"kubectl logs {pod}")
+        elif problems := [line for line in body[1:] if _PROBLEM.search(line)]:
+            for problem in problems:
+                yield Line("warn", "replica", f"{pod}: {problem}")
+        else:
+            yield Line("ok", "replica", f"{pod}: ready")
+
+
+_PROBLEM = re.compile(r"certificate|last good state|not seen|stale|expired|failed")
+
+
+def _mutators(mutators: tuple[JSON, ...] | Unseen, found: Mapping[str, JSON]) -> Iterator[Line]:
+    if isinstance(mutators, Unseen):
+        yield Line("warn", "other mutators", f"can't be seen: {mutators.why}")
+        return
+    ours = {_name(one) for kind, one in found.items() if kind.startswith("mutating")}
+    others = sorted(_name(one) for one in mutators if _name(one) not in ours and _mutates_pods(one))
+    if not others:
+        yield Line("ok", "other mutators", "nobody else changes Pods")
+        return
+    after = [name for name in others if ours and name > min(ours)]
+    said = f"Pods are changed by {', '.join(others)}, too"
+    if after:
+        said += f"; after podfit: {', '.join(after)}, so that podfit is asked again (reinvocationPolicy: IfNeeded)"
+    yield Line("ok", "other mutators", said)
+
+
+def _mutates_pods(configuration: JSON) -> bool:
+    return any(
+        {"pods", "*", "*/*", "pods/*"} & set(rule.get("resources") or ())
+        and {"", "*"} & set(rule.get("apiGroups") or ())
+        and {"CREATE", "*"} & set(rule.get("operations") or ())
+        for hook in configuration.get("webhooks") or ()
+        for rule in hook.get("rules") or ()
+    )
+
+
+# ── policies, versions ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _policies(seen: Observed) -> Iterator[Line]:
+    if isinstance(seen.crd, Unseen):
+        yield Line("warn", "policies", f"can't be seen: {seen.crd.why}")
+        return
+    if seen.crd is None:
+        yield Line("ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone")
+        return
+    if isinstance(seen.policies, Unseen):
+        yield Line("warn", "policies", f"can't be seen: {seen.policies.why}")
+        return
+    bad = 0
+    for policy in seen.policies:
+        conditions = (policy.get("status") or {}).get("conditions") or ()
+        accepted = next((one for one in conditions if one.get("type") == "Accepted"), None)
+        if accepted is None:
+            bad += 1
+            yield Line("warn", "policies", f"{_name(policy)}: no replica has said that it holds", "are replicas ready?")
+        elif accepted.get("status") != "True":
+            bad += 1
+            yield Line(
+                "fail", "policies", f"{_name(policy)}: {accepted.get('message')}", "mend it; the last good state holds"
+            )
+    if not bad:
+        yield Line(
+            "ok", "policies", f"{len(seen.policies)} Policy objects hold" if seen.policies else "no Policy objects"
+        )
+
+
+def _versions(seen: Observed, mine: str) -> Iterator[Line]:
+    deployment = seen.deployment if isinstance(seen.deployment, Mapping) else {}
+    labels = (deployment.get("metadata") or {}).get("labels") or {}
+    installed = labels.get("app.kubernetes.io/version", "not known")
+    said = f"podfit {mine} here, {installed} in the cluster; Kubernetes {seen.version or 'not known'}"
+    differs = installed not in (mine, "not known")
+    yield Line("warn" if differs else "ok", "versions", said, "use the same: verdicts may differ" if differs else "")
+
+
+def _name(obj: JSON) -> str:
+    return str((obj.get("metadata") or {}).get("name"))
+
+
+def _span(left: timedelta) -> str:
+    return f"{left.days} days" if left.days else f"{left.seconds // 3600} hours"

@@ -1,0 +1,63 @@
+"""podfit's own webhook configurations, as objects: off, and on again.
+
+Off is one more match condition on every webhook, which is false for every object: the API server asks nobody, whatever
+failurePolicy says. Nothing else is touched, so that nothing must be remembered to undo it; an annotation says since
+when and why. `kubectl apply` and `helm upgrade` leave both alone, since neither knows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+ROOT = "/apis/admissionregistration.k8s.io/v1"
+KINDS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+OFF = "podfit.dev/off"
+"""The annotation."""
+NAME_LABEL = "app.kubernetes.io/name"
+CONDITION: Mapping[str, str] = {"name": "podfit-is-off", "expression": "false"}
+
+JSON = Mapping[str, Any]
+State = Literal["on", "off", "partly off"]
+
+
+def state(configuration: JSON) -> State:
+    """Whether API servers ask."""
+    off_ = [_is_off(hook) for hook in configuration.get("webhooks") or ()]
+    return "on" if not any(off_) else "off" if all(off_) else "partly off"
+
+
+def note(configuration: JSON) -> str:
+    """Since when and why it is off; empty where nobody has said."""
+    return str(((configuration.get("metadata") or {}).get("annotations") or {}).get(OFF) or "")
+
+
+def off(configuration: JSON, said: str) -> dict[str, Any]:
+    """The merge patch that switches it off; it fails where somebody changes the object meanwhile."""
+    hooks = [
+        hook if _is_off(hook) else {**hook, "matchConditions": [*(hook.get("matchConditions") or ()), dict(CONDITION)]}
+        for hook in configuration.get("webhooks") or ()
+    ]
+    return _patch(configuration, said, hooks)
+
+
+def on(configuration: JSON) -> dict[str, Any]:
+    """The merge patch that undoes `off`."""
+    hooks = [
+        {**hook, "matchConditions": [one for one in hook.get("matchConditions") or () if not _ours(one)]}
+        for hook in configuration.get("webhooks") or ()
+    ]
+    return _patch(configuration, None, hooks)
+
+
+def _patch(configuration: JSON, said: str | None, hooks: list[Any]) -> dict[str, Any]:
+    version = (configuration.get("metadata") or {}).get("resourceVersion")
+    return {"metadata": {"resourceVersion": version, "annotations": {OFF: said}}, "webhooks": hooks}
+
+
+def _is_off(hook: JSON) -> bool:
+    return any(_ours(one) for one in hook.get("matchConditions") or ())
+
+
+def _ours(condition: JSON) -> bool:
+    return condition.get("name") == CONDITION["name"]
