@@ -221,7 +221,8 @@ def _fail_open(metrics: str | Unseen, found: Mapping[str, JSON]) -> Iterator[Lin
     asked = _counts(metrics, ASKED, names)
     if total := sum(opened.values()):
         which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(opened.items()) if count)
-        yield Line("warn", "fail-open", f"{total:.0f} calls failed since this API server started, and the objects passed unjudged: {which}",
+        said = f"{total:.0f} calls failed since this API server started, and what they asked about passed: {which}"
+        yield Line("warn", "fail-open", said,
                    "podfit was away or too slow then: its log, and docs/production.md")  # fmt: skip
     else:
         yield Line(

@@ -138,7 +138,7 @@ def test_the_doctor_sees_that_the_bundle_does_not_verify_what_is_served(install:
 
     said = podfit_(podfit.cluster, "doctor", "--name", podfit.name, exits=1)
 
-    assert f"fail  certificate    {HOST}:{podfit.port}: the caBundle does not verify" in said
+    assert f"fail  certificate     {HOST}:{podfit.port}: the caBundle does not verify" in said
 
 
 def podfit_ca(_: Install) -> str:
