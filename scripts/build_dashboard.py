@@ -16,6 +16,7 @@ UID = "podfit-vllm"
 SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
 POD = 'namespace=~"$namespace", pod=~"$pod"'
 CONTAINER = f'{POD}, container!=""'
+NAMESPACE = 'namespace=~"$namespace"'
 HEIGHT, WIDTH = 7, 8
 
 ROWS: dict[str, list[tuple[str, str, str, dict[str, str]]]] = {
@@ -40,6 +41,38 @@ ROWS: dict[str, list[tuple[str, str, str, dict[str, str]]]] = {
                 "used {{pod}} GPU {{gpu}}": f"max by (pod, gpu) (DCGM_FI_DEV_FB_USED{{{POD}}})",
                 "free {{pod}} GPU {{gpu}}": f"min by (pod, gpu) (DCGM_FI_DEV_FB_FREE{{{POD}}})",
             },
+        ),
+    ],
+    "Planned and used": [
+        (
+            "GPU memory, planned and used",
+            "bytes",
+            "Of the fullest GPU of a Pod, beside the 95 % end of its plan. Needs podfit scan --serve.",
+            {
+                "used {{pod}}": f"podfit:vllm_workload_gpu_memory_used:bytes{{{POD}}}",
+                "planned {{workload}}": "max by (namespace, workload) "
+                f'(podfit_planned_bytes{{plane="gpu", line="used", {NAMESPACE}}})',
+                "most planned {{workload}}": "max by (namespace, workload) "
+                f'(podfit_planned_high_bytes{{plane="gpu", line="used", {NAMESPACE}}})',
+            },
+        ),
+        (
+            "Host memory, planned and used",
+            "bytes",
+            "Memory that can't be reclaimed, beside the plan: steady, and the 95 % end of its peak.",
+            {
+                "used {{pod}} {{container}}": f"podfit:vllm_workload_memory_unreclaimable:bytes{{{POD}}}",
+                "planned {{workload}} {{container}}": "max by (namespace, workload, container) "
+                f'(podfit_planned_bytes{{plane="host", line="steady", {NAMESPACE}}})',
+                "most planned {{workload}} {{container}}": "max by (namespace, workload, container) "
+                f'(podfit_planned_high_bytes{{plane="host", line="peak", {NAMESPACE}}})',
+            },
+        ),
+        (
+            "Workloads by their worst finding",
+            "short",
+            "All vLLM workloads of the cluster, as the last scan judged them.",
+            {"{{state}}": "max by (state) (podfit_scan_workloads)"},
         ),
     ],
     "Host memory": [

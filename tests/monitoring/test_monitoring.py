@@ -13,11 +13,14 @@ import pytest
 import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
+from prometheus_client.metrics_core import Metric
 
 from tests.e2e import binaries
+from webhook.cli.exporter import Planned
 from webhook.generate import autoscale
 from webhook.metrics import Metrics
 from webhook.release import Release
+from webhook.scan import Scan
 
 FOLDER = Path(__file__).parents[2] / "monitoring"
 PAGE = FOLDER.parent / "docs" / "monitoring.md"
@@ -57,6 +60,13 @@ EXPORTED = {
     "apiserver_admission_webhook_rejection_count": "",
 }
 SERIES = re.compile(r"\b(?:vllm:|container_|kube_|prober_|DCGM_|apiserver_admission_|podfit[_:])[a-zA-Z0-9_:]+")
+
+
+def _planned() -> Iterator[Metric]:
+    """What `podfit scan --serve` exports."""
+    planned = Planned()
+    planned.scan = Scan()
+    return planned.collect()
 
 
 def queries() -> Iterator[tuple[str, str]]:
@@ -119,6 +129,7 @@ def test_every_alert_has_a_case_that_fires_and_one_that_does_not(alert: str) -> 
 def test_every_series_is_one_that_somebody_exports(where: str, query: str) -> None:
     own = {line.split()[2] for line in Metrics("", "", "").text().decode().splitlines() if line.startswith("# TYPE")}
     recorded = {rule["record"] for rule in RULES if "record" in rule}
+    own |= {one.name for one in _planned()}
     known = EXPORTED.keys() | own | recorded | {"podfit_certificate_expiry_timestamp_seconds"}
     query = re.sub(r'"vllm:\((\w+)\|(\w+)\)(\w+)"', r'"vllm:\1\3" "vllm:\2\3"', query)
 
