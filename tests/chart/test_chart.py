@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from pathlib import Path
@@ -101,6 +102,19 @@ VARIANTS: dict[str, JSONDict] = {
     },
     "a Secret of one's own": {
         "certificates": {"mode": "files", "secret": "mine", "caBundle": "-----BEGIN CERTIFICATE-----"}
+    },
+    "a closed network": {
+        "networkPolicy": {
+            "from": [{"ipBlock": {"cidr": "10.0.0.0/28"}}],
+            "egress": [{"ports": [{"port": 443}, {"port": 53, "protocol": "UDP"}]}],
+        }
+    },
+    "one replica and no frills": {
+        "replicaCount": 1,
+        "podDisruptionBudget": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+        "webhooks": {"mutating": False},
+        "watch": dict.fromkeys((kind.name for kind in KINDS), False),
     },
     "models on a volume": {"modelsVolume": {"configMap": {"name": "our-models"}}},
     "all that is optional": {
@@ -541,3 +555,50 @@ def test_without_reports_the_scanner_writes_nothing() -> None:
 )
 def test_mistakes_in_the_scanners_values_are_refused(scan: JSONDict) -> None:
     assert "scan" in refused(scan=scan)
+
+
+def test_only_the_servers_port_is_open_and_helm_test_may_reach_it() -> None:
+    plain, closed = render(), render(**VARIANTS["a closed network"])
+    policy, restricted = only(plain, "NetworkPolicy")["spec"], only(closed, "NetworkPolicy")["spec"]
+    labels = only(plain, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    job = only(plain, "Job")["spec"]["template"]["metadata"]["labels"]
+
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert policy["ingress"] == [
+        {"ports": [{"protocol": "TCP", "port": container(plain)["ports"][0]["containerPort"]}]}
+    ]
+    assert (policy["policyTypes"], restricted["policyTypes"]) == (["Ingress"], ["Ingress", "Egress"])
+    assert restricted["ingress"][0]["from"][1]["podSelector"]["matchLabels"].items() <= job.items()
+    assert not only(plain, "Service")["spec"]["selector"].items() <= job.items(), "it is no replica"
+    assert "NetworkPolicy" not in {obj["kind"] for obj in render(hostNetwork=True)}, "it would have no effect"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_helm_test_asks_the_service_under_the_ca_that_the_api_server_trusts(variant: str) -> None:
+    objects = render(**VARIANTS[variant])
+    job, service = only(objects, "Job"), only(objects, "Service")
+    (asking,) = job["spec"]["template"]["spec"]["containers"]
+    env = {one["name"]: one.get("value") or one["valueFrom"]["secretKeyRef"]["key"] for one in asking["env"]}
+
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert asking["image"] == container(objects)["image"], "no image of somebody else's"
+    assert env["HOST"] == f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+    assert env["PORT"] == str(service["spec"]["ports"][0]["port"])
+    bundles = {hook["clientConfig"].get("caBundle") for hook in webhooks(objects)}
+    assert env["CA"] == "ca.crt" if bundles == {None} else {base64.b64encode(env["CA"].encode()).decode()} == bundles
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_is_rendered_twice_is_the_same(variant: str) -> None:
+    """GitOps tools render again and again, and roll out what differs."""
+    assert render(**VARIANTS[variant]) == render(**VARIANTS[variant])
+
+
+def test_no_hook_runs_at_installs_upgrades_and_uninstalls_and_no_certificate_is_made_in_templates(
+    chart: list[JSONDict],
+) -> None:
+    hooks = [obj["metadata"].get("annotations", {}).get("helm.sh/hook") for obj in chart]
+    templates = "".join(path.read_text() for path in (CHART / "templates").rglob("*.*"))
+
+    assert set(hooks) == {None, "test"}
+    assert not [name for name in ("genCA", "genSelfSignedCert", "genSignedCert", "lookup ") if name in templates]

@@ -24,6 +24,34 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 
+{{/* Of the Pod of `helm test`: the Service must not take it for a replica. */}}
+{{- define "podfit.testLabels" -}}
+app.kubernetes.io/name: {{ include "podfit.name" . | trunc 58 }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "podfit.image" -}}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
+{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ $tag }}{{ end }}
+{{- end -}}
+
+{{/* What the restricted Pod Security profile asks for. */}}
+{{- define "podfit.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "podfit.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
 {{- define "podfit.serviceAccount" -}}
 {{- .Values.serviceAccount.name | default (include "podfit.fullname" .) -}}
 {{- end -}}

@@ -1,0 +1,223 @@
+"""The chart as Helm installs it: taken by the API server in every variant, upgraded, rolled back, and gone again."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.test_chart import CHART, VARIANTS, container, only, render
+from tests.conftest import GOOD_POD
+from tests.e2e.controlplane import HOST, Cluster, running
+from tests.e2e.process import until
+from tests.e2e.release import OWN, Podfit
+from webhook import certs
+
+JSONDict = dict[str, Any]
+Helm = Callable[..., str]
+FOREIGN = {
+    "issuers.cert-manager.io": "Issuer",
+    "certificates.cert-manager.io": "Certificate",
+    "prometheusrules.monitoring.coreos.com": "PrometheusRule",
+    "servicemonitors.monitoring.coreos.com": "ServiceMonitor",
+}
+"""Kinds of others that the chart may render."""
+JUDGED = {"podfit": "podfit"}
+"""Labels of the namespaces that the release judges."""
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+BUNDLE = base64.b64encode(certs.issue_ca(datetime.now(UTC)).certificate).decode()
+"""A CA, as the server writes one."""
+LEFT = (
+    "all,secrets,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,networkpolicies,"
+    "poddisruptionbudgets,customresourcedefinitions,validatingwebhookconfigurations,mutatingwebhookconfigurations"
+)
+
+
+@pytest.fixture(name="fresh", scope="module")
+def _fresh() -> Iterator[Cluster]:
+    """A control plane of its own, whose CRD no other podfit uses; the release's namespace is restricted."""
+    with running() as cluster:
+        label = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"}
+        cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": OWN, "labels": label}})
+        for name, kind in FOREIGN.items():
+            plural, _, group = name.partition(".")
+            schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+            versions = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
+            spec = {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"kind": kind, "plural": plural},
+                "versions": versions,
+            }
+            crd = {"metadata": {"name": name}, "spec": spec}
+            status, answer = cluster.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+            assert status == 201, answer
+        yield cluster
+
+
+def run(cluster: Cluster, program: str, command: str, stdin: str = "") -> str:
+    """Runs kubectl or Helm; what it printed."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": cluster.folder,
+        "TMPDIR": cluster.folder,
+        "KUBECONFIG": str(cluster.kubeconfig(OWN)),
+    }
+    done = subprocess.run(
+        [getattr(cluster, program), *shlex.split(command)],
+        input=stdin, env=env, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, f"$ {program} {command}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_every_variant_is_taken_by_the_api_server_and_restricted(fresh: Cluster) -> None:
+    """Strictly: no field that it does not know. The host's network alone is no restricted Pod's."""
+    for name, values in VARIANTS.items():
+        # A bundle that is no certificate is refused, so that what stands for one in the table is left out.
+        objects = [without_bundle(obj) for obj in render(**values)]
+
+        said = run(fresh, "kubectl", "apply --dry-run=server --validate=strict -f -", yaml.safe_dump_all(objects))
+
+        assert said.count("(server dry run)") == len(objects), name
+        warnings = [line for line in said.splitlines() if line.startswith("Warning")]
+        assert all("host namespaces (hostNetwork=true)" in line or "hostPort" in line for line in warnings), warnings
+        assert bool(warnings) == bool(values.get("hostNetwork")), name
+
+
+def without_bundle(obj: JSONDict) -> JSONDict:
+    for hook in obj.get("webhooks", []):
+        hook["clientConfig"].pop("caBundle", None)
+    return obj
+
+
+@pytest.fixture(name="helm")
+def _helm(fresh: Cluster) -> Iterator[Helm]:
+    """Helm in that cluster; what is left of the release goes with the test."""
+
+    def helm(command: str, **values: Any) -> str:
+        values.setdefault("webhooks", {"namespaceSelector": {"matchLabels": JUDGED}, "timeoutSeconds": 1})
+        stdin = json.dumps(values) if "--values" in command else ""
+        return run(fresh, "helm", f"{command} --namespace {OWN}", stdin)
+
+    yield helm
+    run(fresh, "helm", f"uninstall podfit --ignore-not-found --namespace {OWN}")
+
+
+def written(cluster: Cluster) -> JSONDict:
+    """What was written by somebody: everything of the release but status and bookkeeping."""
+    found = json.loads(run(cluster, "kubectl", f"get {LEFT} -l app.kubernetes.io/instance=podfit -o json"))["items"]
+    return {
+        f"{obj['kind']}/{obj['metadata']['name']}": {
+            **{key: value for key, value in obj.items() if key not in ("metadata", "status")},
+            "labels": obj["metadata"].get("labels"),
+            "generation": obj["metadata"].get("generation"),
+        }
+        for obj in found
+        if obj["kind"] not in ("Pod", "ReplicaSet")
+    }
+
+
+def test_install_upgrade_roll_back_and_uninstall(fresh: Cluster, helm: Helm) -> None:
+    """What the server writes itself survives all of it, and nothing is left at the end."""
+    helm(f"install podfit {CHART} --values -")
+    until("the Pods, which a restricted namespace takes", lambda: pods(fresh) == 2 or not fresh.controllers)
+    first = written(fresh)
+    helm(f"upgrade podfit {CHART} --values -")
+    assert written(fresh) == first, "the same values change nothing"
+
+    for configuration in CONFIGURATIONS:
+        path = f"{REGISTRATION}/{configuration}/podfit"
+        obj = fresh.call("GET", path)[1]
+        for hook in obj["webhooks"]:
+            hook["clientConfig"]["caBundle"] = BUNDLE
+        assert fresh.call("PUT", path, obj)[0] == 200
+    fresh.patch(f"/api/v1/namespaces/{OWN}/secrets/podfit-certificates", {"data": {"ca.crt": BUNDLE}})
+    helm(f"upgrade podfit {CHART} --values -", replicaCount=3)
+    assert (replicas(fresh), kept(fresh)) == (3, True)
+    helm("rollback podfit 1")
+    assert (replicas(fresh), kept(fresh)) == (2, True)
+
+    with passing(fresh) as answers:
+        helm("uninstall podfit")
+
+    assert set(answers) == {201}, "vLLM's Pods go on while Helm takes the Service away, and the configurations after it"
+    until("nothing to be left", lambda: not left(fresh), lambda: left(fresh))
+
+
+@contextmanager
+def passing(cluster: Cluster) -> Iterator[list[int]]:
+    """Makes Pods that the release judges all the while; what the API server says of each."""
+    namespace = cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": "chat", "labels": JUDGED}})
+    assert namespace[0] == 201, namespace
+    account = "/api/v1/namespaces/chat/serviceaccounts/default"
+    until("the service account", lambda: cluster.call("GET", account)[0] == 200)
+    answers: list[int] = []
+    stop = Event()
+
+    def make() -> None:
+        while not stop.is_set():
+            answers.append(cluster.call("POST", "/api/v1/namespaces/chat/pods?dryRun=All", GOOD_POD)[0])
+
+    thread = Thread(target=make)
+    thread.start()
+    try:
+        yield answers
+    finally:
+        stop.set()
+        thread.join()
+
+
+def pods(cluster: Cluster) -> int:
+    return len(cluster.call("GET", f"/api/v1/namespaces/{OWN}/pods")[1]["items"])
+
+
+def replicas(cluster: Cluster) -> int:
+    status, deployment = cluster.call("GET", f"/apis/apps/v1/namespaces/{OWN}/deployments/podfit")
+    assert status == 200
+    return int(deployment["spec"]["replicas"])
+
+
+def kept(cluster: Cluster) -> bool:
+    """Whether the CA that the server wrote is everywhere."""
+    secret = cluster.call("GET", f"/api/v1/namespaces/{OWN}/secrets/podfit-certificates")[1]
+    hooks = [
+        hook["clientConfig"].get("caBundle")
+        for name in CONFIGURATIONS
+        for hook in cluster.call("GET", f"{REGISTRATION}/{name}/podfit")[1]["webhooks"]
+    ]
+    return {(secret.get("data") or {}).get("ca.crt"), *hooks} == {BUNDLE}
+
+
+def left(cluster: Cluster) -> str:
+    """Everything of the release, of all kinds and namespaces."""
+    return "".join(
+        line
+        for key in ("instance", "name")
+        for line in run(cluster, "kubectl", f"get {LEFT} -A -o name -l app.kubernetes.io/{key}=podfit").splitlines()
+        if "No resources found" not in line
+    )
+
+
+def test_what_helm_test_runs_finds_a_server_that_is_ready(podfit: Podfit) -> None:
+    (asking,) = only(render(), "Job")["spec"]["template"]["spec"]["containers"]
+    env = {"HOST": HOST, "PORT": str(podfit.port), "CA": podfit.ca.read_text()}
+
+    done = subprocess.run(
+        [*asking["command"], *asking["args"]], env={**os.environ, **env}, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ok\n")
+    assert container(render())["image"] == asking["image"]
