@@ -95,3 +95,12 @@ def test_pages_show_policies() -> None:
 @pytest.mark.parametrize(("name", "shown"), policies(), ids=lambda value: value if "," in value[:60] else "")
 def test_a_policy_in_a_page_lints(name: str, shown: str) -> None:
     of_layers(document.read([(name, shown)]))
+
+
+def test_every_page_is_reached_from_the_documentations_own() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / target).resolve() for target, _ in LINK.findall(index.read_text())}
+    pages = {page for page in (ROOT / "docs").glob("*.md") if page != index}
+    pages |= set((ROOT / "docs").glob("*/README.md"))
+
+    assert {page.name for page in pages - linked} == set()
