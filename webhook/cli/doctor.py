@@ -52,7 +52,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Looks from outside, with your rights: webhook configurations, certificates, whether the API\n"
         "server reaches podfit (a doomed Pod, as a dry run), how often objects passed unjudged, replicas, who\n"
         "else changes Pods, policies, versions. Changes nothing.",
-        epilog="exit codes: 0 all is well (warnings allowed), 1 something fails, 2 usage, 3 the cluster can't be read",
+        epilog="examples: podfit doctor\n"
+        "          podfit doctor -n podfit-system --format json\n"
+        "exit codes: 0 all is well (warnings allowed), 1 something fails, 2 usage, 3 the cluster can't be read",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     off.add_arguments(parser)

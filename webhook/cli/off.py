@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from webhook import registration
-from webhook.cli import reach
+from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
 from webhook.report.text import one_line
 
@@ -27,6 +27,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="let the API server ask podfit nothing, until `podfit on`",
         description="Gives every webhook of podfit's own two configurations a match condition that is false: no object "
         "is judged, patched or refused, whatever failurePolicy says. Nothing else changes; upgrades keep it.",
+        epilog=edge.examples('podfit off --reason "every Pod waits for it"'),
+        formatter_class=edge.Examples,
     )
     add_arguments(parser)
     parser.add_argument(

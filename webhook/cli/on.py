@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from webhook import registration
-from webhook.cli import off
+from webhook.cli import edge, off
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -14,6 +14,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "on",
         help="let the API server ask podfit again, after `podfit off`",
         description="Takes the match condition away that `podfit off` has given to podfit's own two configurations.",
+        epilog=edge.examples("podfit on"),
+        formatter_class=edge.Examples,
     )
     off.add_arguments(parser)
     parser.set_defaults(run=run)
