@@ -15,6 +15,7 @@ import pytest
 from tests.scan.cluster import Api, pod, workload
 from tests.scan.test_scan import Run, _command
 from webhook.cluster import prometheus
+from webhook.cluster.logs import LOGGED, of_log
 from webhook.cluster.logs import used as logged
 from webhook.cluster.prometheus import Prometheus, PrometheusError
 from webhook.cluster.scanning import Scanner, Wanted
@@ -23,7 +24,7 @@ from webhook.policy import builtin
 from webhook.quantity import GI
 from webhook.report import drift as shown
 from webhook.scan import Scan
-from webhook.scan.drift import LOGGED, TOKENS, Drift, Used, compare, of_log
+from webhook.scan.drift import TOKENS, Drift, Used, compare
 
 command_fixture = _command
 ANSWERS: dict[str, Any] = {}

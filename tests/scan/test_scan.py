@@ -76,13 +76,15 @@ def test_what_stands_between_a_workload_and_its_pods_is_looked_through() -> None
 def test_what_has_ended_and_what_is_no_vllm_does_not_count() -> None:
     ended = pod("ended")
     ended["status"] = {"phase": "Succeeded"}
+    going = pod("going")
+    going["metadata"]["deletionTimestamp"] = "2026-11-21T20:00:00Z"
     other = pod("web")
     other["spec"]["containers"] = [{"name": "nginx", "image": "nginx:1.27"}]
 
-    result = scanned(Api(ended, other))
+    result = scanned(Api(ended, going, other))
 
     assert not result.rows
-    assert result.looked_at == 2
+    assert result.looked_at == 3
 
 
 def test_every_kind_of_the_table_is_read_before_what_it_makes() -> None:
@@ -286,6 +288,13 @@ def test_usage_is_exit_2(command: Run, words: tuple[str, ...], says: str) -> Non
 
     assert code == 2
     assert says in err
+
+
+def test_what_if_of_a_rule_that_never_refuses_says_so(command: Run) -> None:
+    _, out, err = command(Api(workload("Deployment", "a")), "--what-if", "disruption-budget-missing=deny")
+
+    assert "disruption-budget-missing is asked in check and scan alone" in err
+    assert "what if: no more workloads would be refused than today" in out
 
 
 @pytest.mark.parametrize("words", [("--kinds", "Sandwich"), ("-l", "a=b=c"), ("--limit", "few"), ("--format", "pdf")])

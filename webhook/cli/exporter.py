@@ -5,11 +5,13 @@ One registry with one collector, whose numbers are those of the last scan that w
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
@@ -110,10 +112,21 @@ def to_file(path: Path, scan: Scan, seconds: float) -> None:
     write_to_textfile(str(path), registry(planned))
 
 
+def _listening(host: str, port: int, numbers: CollectorRegistry) -> WSGIServer:
+    """A server of /metrics; without a host on every interface, IPv4's alone where the machine has no IPv6."""
+    for one in (host,) if host else ("::", "0.0.0.0"):  # noqa: S104 - the metrics are for whoever scrapes
+        try:
+            return start_http_server(port, one, numbers)[0]
+        except OSError as error:
+            if host or one != "::" or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+    raise AssertionError("unreachable")
+
+
 def serve(address: tuple[str, int], every: float, read: Callable[[], Scan], stop: Event) -> None:
     """Answers /metrics and scans, again and again, until `stop` is set; raises OSError where the port is taken."""
     planned = Planned()
-    server, _ = start_http_server(address[1], address[0], registry(planned))
+    server = _listening(*address, registry(planned))
     try:
         while not stop.is_set():
             start = time.monotonic()

@@ -149,7 +149,7 @@ def _address(value: str) -> tuple[str, int]:
     host, _, port = value.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{value!r} is no HOST:PORT; :9095 is every interface")
-    return host.strip("[]") or "::", int(port)
+    return host.strip("[]"), int(port)
 
 
 def _minutes(value: str) -> float:
@@ -268,7 +268,7 @@ def _drift(args: argparse.Namespace, client: Client, found: Scan) -> list[Drift]
     if not args.prometheus:
         progress = Progress()
         try:
-            return drift.compare(found, logs.used(client, found, progress), drift.LOGGED)
+            return drift.compare(found, logs.used(client, found, progress), logs.LOGGED)
         finally:
             progress.end()
     token = edge.read_text(args.prometheus_token).strip() if args.prometheus_token else None
@@ -340,6 +340,9 @@ def _other(said: list[str], policy: Policy) -> Policy:
     for one in said:
         rule, sign, mode = one.partition("=")
         if sign and rule in all_rules() and mode in MODES:
+            if "admission" not in all_rules()[rule].where:
+                print(f"note: --what-if {one}: {rule} is asked in check and scan alone; nothing is refused for it",
+                      file=sys.stderr)  # fmt: skip
             name = f"what-if-{rule}"
             texts.append((f"--what-if {one}", _DOCUMENT.format(name=name, rule=rule, mode=mode)))
         elif Path(one).exists():

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from webhook import calibrate
 from webhook.cluster.access import Client, StatusError
 from webhook.scan import Scan
-from webhook.scan.drift import Used, of_log
+from webhook.scan.drift import TOKENS, Used
+from webhook.scan.planned import GPU_LINES
 
+LOGGED = frozenset(f"gpu/{line}" for line in (*GPU_LINES, TOKENS))
+"""What a log can tell."""
 HEAD = 2 << 20
 """Bytes of a log: a start says all of it within the first few hundred lines."""
 
@@ -28,3 +32,12 @@ def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: Non
                 scan.not_read.setdefault("pods/log", str(error))
                 continue
             yield from of_log(text, namespace, pod, container)
+
+
+def of_log(text: str, namespace: str, pod: str, container: str) -> Iterator[Used]:
+    """What the last start in a container's log said of its own memory, as `podfit calibrate` reads it."""
+    for start in calibrate.read(text)[-1:]:
+        for line, size in start.ledger().items():
+            yield Used(namespace, pod, container, "gpu", line, size, "its start-up log")
+        if start.tokens is not None:
+            yield Used(namespace, pod, container, "gpu", TOKENS, start.tokens, "its start-up log")

@@ -233,7 +233,9 @@ def retired(obj: JSON) -> bool:
 
 
 def over(obj: JSON) -> bool:
-    """A Pod or a Job that has ended: nothing will start there again."""
+    """A Pod or a Job that has ended, or whatever is being deleted: nothing will start there again."""
+    if mapping(obj.get("metadata")).get("deletionTimestamp"):
+        return True
     status = mapping(obj.get("status"))
     if obj.get("kind") == "Pod":
         return status.get("phase") in ("Succeeded", "Failed")

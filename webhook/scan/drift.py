@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from webhook.quantity import GI
+from webhook.quantity import MI
 from webhook.scan import Ref, Row, Scan
-from webhook.scan.planned import STEADY, USED, Plane, Span
+from webhook.scan.planned import GPU_LINES, STEADY, USED, Plane, Span
 
 State = Literal["above", "below", "as-planned", "unknown"]
 Unit = Literal["bytes", "tokens"]
 TOKENS = "kv_cache_tokens"
 LINES: tuple[tuple[Plane, str, Unit], ...] = (
-    ("gpu", USED, "bytes"), ("gpu", "weights", "bytes"), ("gpu", "kv_cache", "bytes"), ("gpu", TOKENS, "tokens"),
+    ("gpu", USED, "bytes"), *(("gpu", line, "bytes") for line in GPU_LINES), ("gpu", TOKENS, "tokens"),
     ("host", STEADY, "bytes"),
 )  # fmt: skip
 """What can be measured of a container that serves."""
+SELDOM = frozenset(("activations", "cuda_graphs", "non_torch"))
+"""Lines that not every release prints: that they are not there is not worth a word."""
+SLACK = 6 * MI
+"""Bytes that do not count: logs print hundredths of a GiB, DCGM MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,10 @@ class Drift:
         """Outside of the 95 % interval is a contradiction."""
         if self.used is None or self.planned is None:
             return "unknown"
-        if self.used > self.planned.high:
+        slack = SLACK if self.unit == "bytes" else 0
+        if self.used > self.planned.high + slack:
             return "above"
-        return "below" if self.used < self.planned.low else "as-planned"
+        return "below" if self.used < self.planned.low - slack else "as-planned"
 
 
 def compare(scan: Scan, used: Iterable[Used], asked: frozenset[str]) -> list[Drift]:
@@ -93,7 +97,7 @@ def _of(
         seen = [
             one for one in measured.get((row.object.uid, plane, line), ()) if one.container in (None, row.container)
         ]
-        if planned is None and not seen:
+        if not seen and (planned is None or line in SELDOM):
             continue  # neither side knows anything
         worst = max(seen, key=lambda one: abs(one.value - planned.likely) if planned else one.value, default=None)
         why = "no plan: what is missing is in its findings" if planned is None else "not measured"
@@ -110,30 +114,3 @@ def _rank(one: Drift) -> tuple[int, float, str, str]:
     place = {"above": 0, "below": 0, "as-planned": 1, "unknown": 2}[one.state]
     off = float("inf") if one.off is None and place == 0 else abs(one.off or 0.0)  # where nothing was planned
     return place, -off, str(one.object), one.line
-
-
-# ── What a start-up log says ─────────────────────────────────────────────────────────────────────────────────────────
-
-_SAID: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("weights", re.compile(r"Model loading took ([\d.]+) Gi?B")),
-    ("kv_cache", re.compile(r"Available KV cache memory: (-?[\d.]+) GiB")),
-    (TOKENS, re.compile(r"GPU KV cache size: ([\d,]+) tokens")),
-)
-"""vLLM 0.33 v1/worker/gpu_model_runner.py, v1/worker/gpu_worker.py, v1/core/kv_cache_utils.py; since 0.8, the second
-since 0.9."""
-
-
-def of_log(text: str, namespace: str, pod: str, container: str) -> Iterator[Used]:
-    """What a container said of its own memory when it started: of several ranks the largest weights, the least room."""
-    for line, pattern in _SAID:
-        values = [float(one.replace(",", "")) for one in pattern.findall(text)]
-        if values:
-            value = max(values) if line == "weights" else min(values)
-            size = int(value if line == TOKENS else value * GI)
-            yield Used(
-                namespace, pod, container, "gpu", line, max(0, size), f"its log: {pattern.pattern.partition(' (')[0]}"
-            )
-
-
-LOGGED = frozenset(f"gpu/{line}" for line, _ in _SAID)
-"""What a log can tell."""
