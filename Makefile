@@ -35,7 +35,7 @@ lint: .venv  ## ruff, mypy --strict, and everything generated is fresh
 docs: .venv  ## regenerate the rules' pages, the default policy and the golden output
 	.venv/bin/python -m scripts.docs
 
-bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every option (PARSERS=DIR), 100,000 random plans, and check and fix beside their peers (MANIFESTS=DIR)
+bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every option (PARSERS=DIR), 100,000 random plans, and check and fix beside their peers (MANIFESTS=DIR), and the running server
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
 	.venv/bin/python -m benchmarks.speed
 	.venv/bin/python -m benchmarks.facts
@@ -44,6 +44,12 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every o
 	.venv/bin/python -m benchmarks.monotone
 	.venv/bin/python -m benchmarks.options $(PARSERS)
 	$(if $(MANIFESTS),.venv/bin/python -m benchmarks.peers $(MANIFESTS) && .venv/bin/python -m benchmarks.rewrites $(MANIFESTS))
+	.venv/bin/python -m benchmarks.load
+	.venv/bin/python -m benchmarks.soak
+	.venv/bin/python -m benchmarks.remembered
+	.venv/bin/python -m benchmarks.fuzz
+	.venv/bin/python -m tests.e2e.binaries
+	.venv/bin/python -m benchmarks.cluster
 
 lock:  ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements.lock pyproject.toml
