@@ -31,6 +31,10 @@ API = "vllm.entrypoints.openai.api_server"
         # wrappers
         ("{command: [tini, --, vllm, serve, m]}", "serve", ["m"]),
         ("{command: [nsys, profile, -o, f, --trace, cuda, vllm, serve, m]}", "serve", ["m"]),
+        ("{command: [proxychains4, -q, vllm, serve, m]}", "serve", ["m"]),
+        ("{command: [newrelic-admin, run-program, vllm, serve, m]}", "serve", ["m"]),
+        ("{image: 'registry.example/vllm:1-gpu', args: [--model, m]}", "module", ["--model", "m"]),
+        ("{image: 'registry.example/vllm:1-gpu', args: [m, --port=1]}", "serve", ["m", "--port=1"]),
         ("{command: [numactl, --cpunodebind=0, -m, '0', vllm, serve, m]}", "serve", ["m"]),
         ("{command: [/usr/bin/env, A=b, vllm, serve, m]}", "serve", ["m"]),
         ("{command: [uv, run, --with, vllm, vllm, serve, m]}", "serve", ["m"]),

@@ -56,6 +56,22 @@ bash d/u.sh
 ---
 CMD="vllm serve m --a b"; exec $CMD
 ---
+read -r -a WORDS <<< "--a b --c"; vllm serve m "${WORDS[@]}"
+---
+IFS=- read -ra P <<< "a-b c-9000"; read -r X Y <<< "one two"; vllm serve m --port "${P[2]}" "${P[1]}" $X $Y
+---
+NAME=a/b/c; vllm serve m --n "${NAME//\//-}" "${NAME/\/b/_}" ${NAME//b/x}
+---
+declare -A SIZES=([small]=a/b [big]="c d"); WHICH=big; vllm serve "${SIZES[$WHICH]}" ${SIZES[small]}
+---
+declare -A SIZES; SIZES[small]=a; SIZES[big]=b; WHICH=small; vllm serve "${SIZES[${WHICH}]}" "${SIZES[big]}"
+---
+PORTS=(8000 9000); I=1; vllm serve m --port "${PORTS[$I]}" ${PORTS[0]}
+---
+vllm serve m \
+  --port 9000 `# the port` \
+  --more
+---
 CMD="vllm serve m --a 'b c'"; eval $CMD
 ---
 eval "exec vllm serve \
@@ -334,3 +350,10 @@ def test_a_script_that_never_ends_is_given_up() -> None:
     assert script(loops + "vllm serve m") is None
     deep = "(" * 3000 + "vllm serve m" + ")" * 3000
     assert script(deep) is None or argv(script(deep)) == ["m"]
+
+
+def test_a_config_that_the_script_writes_itself() -> None:
+    command = script("cat > /tmp/c.yaml <<EOF\nport: $PORT\nEOF\nvllm serve m --config /tmp/c.yaml", PORT="9000")
+
+    assert command is not None
+    assert command.config == {"/tmp/c.yaml": "port: 9000\n"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from webhook.command.flow import Status
@@ -24,7 +25,12 @@ def assignment(shell: Shell, node: Node) -> Status:
     append = any(child.type == "+=" for child in node.children)
     variables = shell.state.variables
     if name_node.type == "subscript":
-        variables[name.partition("[")[0]] = mystery(f"${{{name}}}", f"{name} is assigned by element")
+        array, _, key = name.partition("[")
+        before = variables.get(array)
+        if isinstance(before, list) and not append and not re.match(r"['\"]?[\d$]", key):
+            variables[array] = [*before, _glue(literal(f"[{key}="), shell.words.scalar(value_node))][:4096]
+            return "yes"
+        variables[array] = mystery(f"${{{name}}}", f"{name} is assigned by element")
         return "yes"
     if shell.state.get(name) is None:
         variables[name] = literal("")  # `ARGS="$ARGS --more"` starts from nothing

@@ -64,15 +64,31 @@ def _source(shell: Shell, argv: list[Value]) -> Status:
         return "likely"
 
 
+_TAKES = frozenset("dinNptu")
+"""Letters of `read` that take a value."""
+
+
 def _read(shell: Shell, argv: list[Value]) -> Status:
-    texts = [text_of(word) for word in argv]
-    if shell.stdin is not None and len(texts) == 2 and texts[0] in ("-a", "-ra", "-ar") and texts[1].isidentifier():
-        words = shell.stdin.partition("\n")[0].split()
-        shell.spend(2 * len(words))
-        shell.state.variables[texts[1]] = [literal(word) for word in words]
-        return "likely"
-    for word in argv:
-        name = text_of(word)
+    letters, names = "", [text_of(word) for word in argv]
+    while names and re.fullmatch(r"-[a-zA-Z]+", names[0]):
+        letters += names.pop(0)[1:]
+        if letters[-1] in _TAKES and names:
+            names.pop(0)
+    separator = shell.state.variables.get("IFS")
+    by = known(separator) if isinstance(separator, tuple) else " "
+    plain = shell.stdin is not None and not set(letters) & _TAKES and all(map(str.isidentifier, names)) and by
+    if plain and names and shell.stdin is not None and by is not None:
+        line = shell.stdin.partition("\n")[0]
+        words = line.split() if by.isspace() else line.split(by) if len(by) == 1 else None
+        if words is not None and ("a" in letters or len(names) >= len(words) > 0):
+            shell.spend(2 * len(words))
+            found = [literal(word) for word in words]
+            if "a" in letters:
+                shell.state.variables[names[0]] = found
+            else:
+                shell.state.variables.update(zip(names, [*found, *[literal("")] * len(names)], strict=False))
+            return "likely"
+    for name in names:
         if name.isidentifier():
             shell.state.variables[name] = mystery(f"${name}", f"{name} is read when the script runs")
     return "maybe"

@@ -65,8 +65,9 @@ _WRAPPERS = frozenset(
         "uvx", "pipx", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi", "conda", "mamba", "micromamba", "torchrun",
         "mpirun", "mpiexec", "srun", "accelerate", "ddtrace-run", "opentelemetry-instrument", "doppler", "op",
         "vault", "infisical", "chamber", "envconsul", "aws-vault", "xvfb-run", "catchsegv", "script", "unbuffer",
-        "watchexec", "lmcache_frontend", "entrypoint.sh", "docker-entrypoint.sh", "nvidia_entrypoint.sh",
-        "dockerd_entrypoint.sh", "dockerd-entrypoint.sh",
+        "watchexec", "lmcache_frontend", "proxychains", "proxychains4", "newrelic-admin", "runuser", "dotenv", "direnv",
+        "mise", "sops", "bwrap", "fixuid", "dockerize", "wait-for-it", "wait-for-it.sh", "wait-for", "entrypoint.sh",
+        "docker-entrypoint.sh", "nvidia_entrypoint.sh", "dockerd_entrypoint.sh", "dockerd-entrypoint.sh",
     }
 )  # fmt: skip
 """Programs that start the program they are given."""

@@ -28,6 +28,7 @@ _OPERATORS = (
     *("##", "#", "%%", "%", "//", "/#", "/%", "/", ",,", ",", "^^", "^", ":", "@"),
 )
 _EXPANSIONS = ("simple_expansion", "expansion", "arithmetic_expansion", "command_substitution")
+_KEY = re.compile(r"\[([^\]]{1,64})\]=")
 _LEAD = re.compile(r"(?:\s|\\\n)+")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
 
@@ -167,14 +168,31 @@ class Words:
         if not (name[:1].isalpha() or name[:1] == "_"):
             return mystery(f"${name}", f"${name} is known only when the script runs")
         value = state.get(name)
-        if isinstance(value, list):
-            if index in ("@", "*"):
-                return value
-            position = int(index) if index and re.fullmatch(r"-?[0-9]{1,6}", index) else 0
-            if index and not re.fullmatch(r"-?[0-9]{1,6}", index):
-                return mystery(f"${{{name}[{index}]}}", f"element {index} of {name}")
-            return value[position] if -len(value) <= position < len(value) else None
-        return value
+        return self._element(name, value, index) if isinstance(value, list) else value
+
+    def _element(self, name: str, value: Array, index: str | None) -> Value | Array | None:
+        """An array's element, or all of them; those of an associative one stand there as `[key]=value`."""
+        keyed = [(_KEY.match(text_of(one)), one) for one in value]
+        if index in ("@", "*"):
+            return (
+                value
+                if not any(match for match, _ in keyed)
+                else [
+                    literal(text_of(one)[match.end() :]) if match and known(one) is not None else one
+                    for match, one in keyed
+                ]
+            )
+        wanted = index or "0"
+        if named := re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", wanted):
+            inner = self.state.get(named[1])
+            wanted = (known(inner) if isinstance(inner, tuple) else None) or wanted
+        for match, one in reversed(keyed):
+            if match and match[1].strip("'\"") == wanted and known(one) is not None:
+                return literal(text_of(one)[match.end() :])
+        if not re.fullmatch(r"-?[0-9]{1,6}", wanted):
+            return mystery(f"${{{name}[{index}]}}", f"element {index} of {name}")
+        position = int(wanted)
+        return value[position] if -len(value) <= position < len(value) else None
 
     def _expansion(self, node: Node, written: str, quoted: bool) -> Iterator[_Segment]:
         """`${…}` with everything that can stand in it."""
@@ -408,6 +426,10 @@ def _length(value: Value | Array | None, written: str) -> Value:
     return literal(str(len(text))) if text is not None else mystery(written, f"{written}: its value is not known")
 
 
+_PATTERN = re.compile(r"((?:\\.|[^/\\])*)(?:/(.*))?", re.DOTALL)
+"""`${X/find/replacement}`, in which `\\/` is a slash of the first."""
+
+
 def _transform(text: str, operator: str, argument: str) -> str | None:
     """`${X#…}`, `${X%…}`, `${X/…/…}`, `${X^^}`, `${X:1:2}` of a known text; None where it is not understood."""
     if len(text) > 512 or len(argument) > 64:
@@ -421,9 +443,10 @@ def _transform(text: str, operator: str, argument: str) -> str | None:
         order = reversed(cuts) if operator == "%" else cuts
         return next((text[:i] for i in order if pattern.match(text[i:])), text)
     if operator in ("/", "//"):
-        find, _, replacement = argument.partition("/")
+        find, replacement = _PATTERN.match(argument).groups()  # type: ignore[union-attr]  # it matches anything
         if any(c in find for c in "*?["):
             return None
+        find, replacement = (re.sub(r"\\(.)", r"\1", one or "") for one in (find, replacement))
         return text.replace(find, replacement, -1 if operator == "//" else 1) if find else text
     if operator in ("^^", ",,") and not argument:
         return text.upper() if operator == "^^" else text.lower()

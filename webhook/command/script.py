@@ -336,7 +336,8 @@ class Shell:
         if name in self.state.functions:
             return self._call(self.state.functions[name], argv)
         if name in builtin.TABLE:
-            return builtin.TABLE[name](self, argv[1:])
+            with self._given(prefix):
+                return builtin.TABLE[name](self, argv[1:])
         if name in _IGNORED:
             return "likely"
         if name == "exec":
@@ -351,6 +352,20 @@ class Shell:
         if name == "command":
             return "maybe" if len(argv) > 1 and text_of(argv[1]) in ("-v", "-V") else "likely"
         return "likely"
+
+    @contextlib.contextmanager
+    def _given(self, prefix: dict[str, Value]) -> Iterator[None]:
+        """`IFS=, read …`: a separator for one builtin alone."""
+        before = self.state.variables.get("IFS")
+        if "IFS" in prefix:
+            self.state.variables["IFS"] = prefix["IFS"]
+        try:
+            yield
+        finally:
+            if "IFS" in prefix:
+                self.state.variables.pop("IFS", None)
+                if before is not None:
+                    self.state.variables["IFS"] = before
 
     def _program(self, argv: list[Value], prefix: dict[str, Value], *, replaces: bool) -> None:
         variables = self.state.variables

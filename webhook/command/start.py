@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -211,7 +211,9 @@ class _Resolver:
             if name is not None and not (words and not text_of(words[0]).startswith("-")):
                 value = self.env.values[name]
                 words = [(*literal("--model=", value[0].path), *value), *words]
-        first = Serve("serve", program or "the image's entrypoint", tuple(words), own_flags=True)
+        by_flag = any(re.match(r"--model(=|$)", text_of(word)) for word in words)
+        name = program or "the image's entrypoint"
+        first = Serve("module" if by_flag else "serve", name, tuple(words), own_flags=True)
         return self._serve(first, self.env.values, guessed=why, complete=complete)
 
     # ── scripts ──
@@ -285,7 +287,7 @@ class _Resolver:
             guessed = "it is in a branch of the script that may not run" if sh.conditional else None
             if started.slip is not None and not sh.exec:
                 guessed = guessed or "the script may go on after it has failed"
-            command = self._serve(started, env, shell_exec=sh.exec, guessed=guessed, decided=decided)
+            command = self._serve(started, env, shell_exec=sh.exec, guessed=guessed, decided=decided, file=sh.file)
             if command is not None:
                 raise _Found(
                     replace(command, installs=sh.installs[0], exec_at=self._exec_at(sh), unforked=self._unforked(sh))
@@ -387,6 +389,7 @@ class _Resolver:
         guessed: str | None = None,
         complete: bool = True,
         decided: Iterable[str] = (),
+        file: Callable[[str], str | None] | None = None,
     ) -> Command | None:
         words: list[Value] | None = list(started.words)
         if started.program == "dynamo serve":
@@ -410,7 +413,7 @@ class _Resolver:
             shell=shell_exec is not None,
             script_path=self.script_path if shell_exec is not None else None,
             exec=shell_exec is not False,
-            config=self._config(values),
+            config=self._config(values, file or self._file),
             program=started.program,
             own_flags=started.own_flags,
             guessed=guessed,
@@ -418,8 +421,8 @@ class _Resolver:
             slip=started.slip,
         )
 
-    def _config(self, words: Sequence[Value]) -> dict[str, str]:
-        """The texts of the files that `--config` names."""
+    def _config(self, words: Sequence[Value], file: Callable[[str], str | None]) -> dict[str, str]:
+        """The texts of the files that `--config` names: mounted ones, and those that the script has written."""
         found = {}
         for index, word in enumerate(words):
             flag, equals, path = text_of(word).partition("=")
@@ -427,7 +430,7 @@ class _Resolver:
                 continue
             if not equals and index + 1 < len(words):
                 path = text_of(words[index + 1])
-            text = self._file(path)
+            text = file(path)
             if text is not None:
                 found[path] = text
         return found

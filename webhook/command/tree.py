@@ -82,6 +82,10 @@ def _tree(text: bytes, budget: Budget) -> Node:
         raise GiveUp from None
 
 
+_ASIDE = re.compile(rb"(?<=\s)`#[^`\n'\"]{0,200}`(?=\s)")
+"""A comment between two lines of one command, which the grammar does not see the end of."""
+
+
 def parse(script: str, budget: Budget) -> tuple[Node, dict[str, Value]]:
     """The tree of a script, without what something else fills in before a shell sees it.
 
@@ -89,7 +93,7 @@ def parse(script: str, budget: Budget) -> tuple[Node, dict[str, Value]]:
     """
     if len(script) > SIZE or "\0" in script:  # no process can be given a NUL
         raise GiveUp
-    text = raw = script.encode(errors="replace")
+    text = raw = _ASIDE.sub(lambda one: b" " * len(one[0]), script.encode(errors="replace"))
     budget.spend(len(raw) // 16)
     operators = sum(1 for _ in itertools.islice(_OPERATORS.finditer(raw), OPERATORS + 1))
     if operators > OPERATORS:
