@@ -93,6 +93,7 @@ def test_the_value_of_a_variable_that_names_a_secret_is_one() -> None:
         "automountServiceAccountToken: false",
         "max_tokens: 8192",
         "--api-key EMPTY",
+        "--api-key sk-REDACTED, HF_TOKEN: hf_xxxxxxxxxxxx",
     ],
 )
 def test_what_is_no_secret_stays(words: str) -> None:

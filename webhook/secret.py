@@ -21,13 +21,16 @@ _NAME = re.compile(r"_(?:TOKEN|KEY|SECRET|PASSWORD)$")
 _WORDS = frozenset({"true", "false", "null", "none", "empty", "dummy", "test", "token", "vllm", "valuefrom"})
 """What people write where a key must be and none is: stars for it would hide other words."""
 
+_HIDDEN = re.compile(r"([a-z]{2,6}[-_])?(redacted|x{3,}|\*{3,}|changeme)", re.IGNORECASE)
+"""What stands for a key that somebody has taken out: sk-REDACTED, hf_xxxxxxxx."""
+
 
 def found(text: str) -> frozenset[str]:
     """The secrets that a text of a manifest gives by a name or by their form."""
     if not _HINT.search(text):
         return frozenset()
     values = {match[2] for match in _GIVEN.finditer(text)} | {match[0] for match in _FORM.finditer(text)}
-    return frozenset(one for one in values if one.lower() not in _WORDS)
+    return frozenset(one for one in values if one.lower() not in _WORDS and not _HIDDEN.fullmatch(one))
 
 
 def given(variable: str, value: str) -> bool:
@@ -44,4 +47,4 @@ def masked(text: str, known: Collection[str] = ()) -> str:
     """`text` with stars, as many as there were characters, for everything that has a secret's form and for `known`."""
     for one in sorted((one for one in known if one in text), key=len, reverse=True):
         text = re.sub(rf"(?<![\w-]){re.escape(one)}(?![\w-])", "*" * len(one), text)
-    return _FORM.sub(lambda match: match[1] + "*" * len(match[2]), text)
+    return _FORM.sub(lambda one: one[0] if _HIDDEN.fullmatch(one[0]) else one[1] + "*" * len(one[2]), text)
