@@ -67,7 +67,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="findings in it are accepted, new ones are not")
     parser.add_argument("--write-baseline", type=Path, metavar="FILE", help="accept what is found now; exit 0")
     parser.add_argument(
-        "--show-secrets", action="store_true", help="in json: keys and tokens as they are, for patches to be applied"
+        "--mask-secrets", action="store_true", help="in json: stars for keys and tokens in arguments and patches, too"
     )
     parser.set_defaults(run=run)
 
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     if args.baseline is not None:
         found, gone = _with_baseline(found, args.baseline)
     for output in outputs:
-        _write(output, found, show_secrets=args.show_secrets)
+        _write(output, found, mask_secrets=args.mask_secrets)
     for note in found.notes:
         print(f"note: {text.one_line(note)}", file=sys.stderr)
     if gone:
@@ -154,13 +154,13 @@ def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
         raise edge.UnusableError(f"{path}: {error}", 3) from error
 
 
-def _write(output: Output, found: Checked, *, show_secrets: bool) -> None:
+def _write(output: Output, found: Checked, *, mask_secrets: bool) -> None:
     if output.format == "text":
         colours = output.file is None and edge.colours()
         shown = text.check(found, text.coloured if colours else text.plain)
         rendered = f"{shown}\n{text.tally(found)}\n" if shown else f"{text.tally(found)}\n"
     else:
-        more = {"show_secrets": True} if show_secrets and output.format == "json" else {}
+        more = {"mask_secrets": True} if mask_secrets and output.format == "json" else {}
         rendered = import_module(f"webhook.report.{output.format}").render(found, **more)
     if output.file is None:
         sys.stdout.write(rendered)

@@ -13,9 +13,10 @@ from webhook.report import plan
 from webhook.report.checked import Checked
 
 
-def render(checked: Checked, *, show_secrets: bool = False) -> str:
-    """Everything that `podfit check` found. Stars stand for keys and tokens, in arguments and patches too, unless
-    `show_secrets`: a report is kept and passed on. `masked` says where, for such a patch is not to be applied."""
+def render(checked: Checked, *, mask_secrets: bool = False) -> str:
+    """Everything that `podfit check` found. Arguments and patches are what the manifest holds, for programs go on with
+    them; with `mask_secrets` stars stand for keys and tokens, for a report that is kept or passed on. `masked` says
+    where, for such a patch is not to be applied."""
     results = []
     for one in checked.containers:
         tree = result(one.file, one.report, one.result)
@@ -28,8 +29,8 @@ def render(checked: Checked, *, show_secrets: bool = False) -> str:
                 {"by": item.accepted.by, "reason": item.accepted.reason} if item and item.accepted else None
             )
         tree["denied"] = one.state == "denied"
-        hidden = frozenset() if show_secrets else one.result.engine.once(secrets)
-        shown_tree = tree if show_secrets else _masked(tree, hidden)
+        hidden = one.result.engine.once(secrets) if mask_secrets else frozenset()
+        shown_tree = _masked(tree, hidden) if mask_secrets else tree
         results.append({**shown_tree, "masked": shown_tree != tree})
     errors = [{"file": one.file, "message": str(one)} for one in checked.problems]
     return dumps({"results": results, "errors": errors}, indent=1, default=str) + "\n"
