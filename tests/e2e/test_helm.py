@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.test_chart import CHART, VARIANTS, container, only, render
+from tests.chart.test_chart import CHART, SCANNING, VARIANTS, container, only, render
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import HOST, Cluster, running
 from tests.e2e.process import until
@@ -84,7 +84,7 @@ def run(cluster: Cluster, program: str, command: str, stdin: str = "") -> str:
 
 def test_every_variant_is_taken_by_the_api_server_and_restricted(fresh: Cluster) -> None:
     """Strictly: no field that it does not know. The host's network alone is no restricted Pod's."""
-    for name, values in VARIANTS.items():
+    for name, values in {**VARIANTS, "a scanner": SCANNING}.items():
         # A bundle that is no certificate is refused, so that what stands for one in the table is left out.
         objects = [without_bundle(obj) for obj in render(**values)]
 

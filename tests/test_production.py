@@ -1,0 +1,29 @@
+"""docs/production.md: what it says is shown by a test is shown by a test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+PAGE = TESTS.parent / "docs" / "production.md"
+NAMED = re.compile(r"`(test_\w+)`")
+
+
+def rows() -> list[str]:
+    """The lines of the checklist's tables."""
+    checklist = PAGE.read_text().partition("## What production asks of a webhook")[2].partition("\n## ")[0]
+    lines = [line for line in checklist.splitlines() if line.startswith("| ")]
+    return [line for line in lines if not line.startswith(("| asked", "| ---"))]
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    written = "\n".join(path.read_text() for path in TESTS.rglob("test_*.py"))
+    there = set(re.findall(r"^\s*def (test_\w+)\(", written, re.MULTILINE))
+
+    assert not set(NAMED.findall(PAGE.read_text())) - there
+
+
+def test_every_line_of_the_checklist_names_a_test() -> None:
+    assert len(rows()) > 40
+    assert not [line for line in rows() if not NAMED.search(line)]
