@@ -1,23 +1,24 @@
 # syntax=docker/dockerfile:1
-# Any Python from 3.11 on; pin the digest where builds must be repeatable.
+# Any Python from 3.11 on. A release names it by its digest (PYTHON=python:3.13-slim@sha256:…), so that a build can be
+# repeated; .github/workflows/release.yaml refuses one without. tests/e2e/test_image.py takes the same steps.
 ARG PYTHON=python:3.13-slim
 
 FROM ${PYTHON} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
-RUN python -m venv /opt/podfit
+# Without pip: the base's own installs into it, so that there is nothing to take out again.
+RUN python -m venv --without-pip /opt/podfit
 # The dependencies, each with its hash, in a layer of their own: a change of the code does not fetch them again.
 COPY requirements.lock .
-RUN /opt/podfit/bin/pip install --require-hashes --only-binary=:all: -r requirements.lock
+RUN pip --python /opt/podfit/bin/python install --no-compile --require-hashes --only-binary=:all: -r requirements.lock
 # What builds the wheel is pinned by its hash, too.
-COPY requirements-dev.lock .
-RUN pip install --require-hashes --only-binary=:all: -r requirements-dev.lock
+COPY requirements-build.lock .
+RUN pip install --require-hashes --only-binary=:all: -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY webhook webhook
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
-    && /opt/podfit/bin/pip install --no-deps /wheels/*.whl \
-    && /opt/podfit/bin/python -m compileall -q -f -j 0 --invalidation-mode unchecked-hash /opt/podfit/lib \
-    && rm -rf /opt/podfit/lib/python3*/site-packages/pip /opt/podfit/lib/python3*/site-packages/pip-*.dist-info
+    && pip --python /opt/podfit/bin/python install --no-compile --no-deps /wheels/*.whl \
+    && /opt/podfit/bin/python -m compileall -q -f -j 0 --invalidation-mode unchecked-hash /opt/podfit/lib
 
 FROM ${PYTHON}
 # All is compiled: nothing needs to be written, the root file system may be read-only.
