@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.reviews import deployment
+from webhook import limits
 from webhook.facts import Facts
 from webhook.limits import broken
 from webhook.lint import Report
@@ -126,6 +127,19 @@ def test_a_repair_that_the_namespace_would_refuse_is_not_made_and_says_why(pod: 
     assert not spared.edits
     assert spared.denied, "nobody repairs it"
     assert finding.finding.details[-1] == "not repaired: LimitRange team: max memory 1Gi for a container"
+
+
+def test_an_error_of_ours_repairs_nothing_and_is_told(
+    pod: JSONDict, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> str:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(limits, "broken", broken)
+    report = judge(with_memory(pod, "512Mi"), policy=raising())
+
+    assert not report.edits
+    assert [error.rule for error in report.errors] == ["limits"]
 
 
 def test_podfit_fix_writes_what_fits_whatever_one_cluster_says(pod: JSONDict, judge: Judge) -> None:

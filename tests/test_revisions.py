@@ -85,3 +85,15 @@ def test_odd_shapes_are_kept_as_nothing() -> None:
     for obj in ({}, {"metadata": {"ownerReferences": [None, 1]}}, {"metadata": {"ownerReferences": "a"}, "spec": []}):
         seen = snapshot.of([{"apiVersion": "apps/v1", "kind": "ReplicaSet", **obj}])
         assert list(seen.objects["replicasets"].values()) == [{}]
+
+
+def test_a_template_nested_too_deep_is_no_revision(pod: JSONDict, judge: Judge) -> None:
+    old, new = deployment(pod), deployment(doomed(pod))
+    deep: JSONDict = {}
+    for _ in range(900):
+        deep = {"a": deep}
+    new["spec"]["template"]["spec"]["deep"] = deep
+    kept = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": made_by(new)}
+    seen = Facts(cluster=snapshot.of([{**kept, "spec": {"template": {"spec": {"deep": deep}}}}]))
+
+    assert judge(new, old=old, facts=seen).denied

@@ -162,7 +162,12 @@ class _Judge:
             for key in _denied(one, found)
         )
         found = self._judged(engines, terms, known, errors)
-        if spared := self._spared(found):
+        try:
+            spared = self._spared(found)
+        except Exception as error:  # ours: then nothing of it is repaired
+            errors.append(_error("limits", error))
+            spared = {one.rule: "an error in podfit" for result in found for one in result.findings if one.applies}
+        if spared:
             found = self._judged(engines, terms, known, [], spared)
         return found
 

@@ -32,11 +32,14 @@ def kept(obj: JSON) -> JSON:
 
 
 def digest(template: JSON) -> str:
-    """Equal for templates that make the same Pods."""
+    """Equal for templates that make the same Pods; "" where one is nested too deep to be read."""
     own = mapping(template.get("metadata"))
     labels = {name: value for name, value in mapping(own.get("labels")).items() if name != _ADDED}
     what = {"labels": labels, "annotations": own.get("annotations") or {}, "spec": template.get("spec")}
-    text = json.dumps(_filled(what), sort_keys=True, default=str)
+    try:
+        text = json.dumps(_filled(what), sort_keys=True, default=str)
+    except RecursionError:  # no controller writes a template so deep
+        return ""
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
 
 
@@ -58,5 +61,7 @@ def returned_to(obj: JSON, namespace: str | None, seen: Mapping[str, Mapping[tup
     if not revisions or not template:
         return None
     wanted = {"owner": (kind, str(name)), "template": digest(template)}
+    if not wanted["template"]:
+        return None
     of = "ReplicaSet" if kind == "Deployment" else "ControllerRevision"
     return next((f"{of} {key[1]}" for key, one in revisions.items() if one == wanted and key[0] == namespace), None)
