@@ -225,8 +225,7 @@ class Scanner:
             return
         if (top := self._owners.top(obj)) is not None:
             self._owners.add(obj, top)
-            if ref.kind == "Pod" and self._wanted.pods and mapping(obj.get("status")).get("phase") == "Running":
-                self._found.pods[ref.namespace, ref.name] = top
+            self._up(obj, ref, top)
             return
         if scan.over(obj) or (_parsed_of(obj) not in TABLE and not workload.find(obj, policy.kinds)):
             return
@@ -242,11 +241,14 @@ class Scanner:
         self._seen.add(ref.uid)
         if not self._is_wanted(obj):
             return
-        if ref.kind == "Pod" and self._wanted.pods:
-            self._found.pods[ref.namespace, ref.name] = ref.uid
+        self._up(obj, ref, ref.uid)
         self._found.rows += scan.rows(report)
         if other is not None and self._found.what_if is not None:
             self._found.what_if += _broken(ref, obj, policy, other, facts)
+
+    def _up(self, obj: JSON, ref: Ref, top: str) -> None:
+        if self._wanted.pods and ref.kind == "Pod" and mapping(obj.get("status")).get("phase") == "Running":
+            self._found.pods[ref.namespace, ref.name] = top
 
     def _is_wanted(self, obj: JSON) -> bool:
         if self._wanted.kinds is not None and _parsed_of(obj) not in self._wanted.kinds:
@@ -258,16 +260,14 @@ class Scanner:
 
 
 def _broken(ref: Ref, obj: JSON, policy: Policy, other: Policy, facts: Facts) -> Iterator[Broken]:
-    """What another policy would refuse, and the one that holds would not, were the object applied again."""
+    """Why another policy would refuse the object, were it applied again, which the one that holds would not."""
     asked = rehearsal.Asked(obj)
     after = rehearsal.judge(asked, other, facts)
-    if not after.denied:
+    if not after.denied or rehearsal.judge(asked, policy, facts).denied:
         return
-    before = rehearsal.judge(asked, policy, facts)
-    known = {(one.rule, str(one.finding.path)) for one in before.report.findings if one.mode == "deny"}
     for result in after.report.results:
         for one in result.findings:
-            if one.mode == "deny" and (one.rule, str(one.finding.path)) not in known:
+            if one.mode == "deny":
                 yield Broken(ref, result.engine.container.name, one.rule, one.finding.message)
 
 

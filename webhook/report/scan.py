@@ -159,9 +159,15 @@ def _grouped(scan: Scan, limit: int, paint: Paint) -> Iterator[list[str]]:
         for row, found in shown:
             lines.append(f"  {paint(_name(row), 'place')}: {one_line(found.message)}")
             if mode == "deny" and found.suggestions:
-                lines.append(f"    {'this fits' if len(found.suggestions) == 1 else 'one of these fits'}: "
-                             + one_line(" · ".join(found.suggestions[:3])))  # fmt: skip
+                lines.append(f"    {_lead(found)}: {one_line(' · '.join(found.suggestions[:3]))}")
         yield [*lines, *_more(len(rows) - len(shown))]
+
+
+def _lead(found: Found) -> str:
+    """ "fits" is said only where the planner computed it."""
+    if not found.computed:
+        return "change" if len(found.suggestions) == 1 else "change one of these"
+    return "this fits" if len(found.suggestions) == 1 else "one of these fits"
 
 
 def _name(row: Row) -> str:

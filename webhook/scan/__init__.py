@@ -102,6 +102,8 @@ class Found:
     details: tuple[str, ...]
     certainty: str
     suggestions: tuple[str, ...]
+    computed: bool
+    """The planner computed that each suggestion fits."""
     why: str | None
     """Why a denying rule's finding is no denial, or who accepts it."""
     accepted: bool
@@ -136,7 +138,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A rule's finding that would refuse the object, were it applied again under another policy."""
+    """A rule's finding that would refuse an object under another policy, which today's lets pass."""
 
     object: Ref
     container: str
@@ -270,7 +272,7 @@ def _found(judged: Judged) -> Found:
     finding = judged.finding
     return Found(
         judged.rule, judged.mode, judged.plane, judged.threatens, str(finding.path), finding.message, finding.details,
-        finding.certainty, finding.suggestions, judged.why_softened, judged.exempted is not None,
+        finding.certainty, finding.suggestions, finding.computed, judged.why_softened, judged.exempted is not None,
     )  # fmt: skip
 
 
