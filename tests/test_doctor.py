@@ -1,0 +1,202 @@
+"""`podfit doctor`: what was seen → lines. Each case differs in one thing from a cluster in which all is well."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from webhook import certs, registration
+from webhook.cli import doctor as command
+from webhook.doctor import FAIL_OPEN, Line, Observed, Served, Unseen, examine
+
+JSONDict = dict[str, Any]
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+CA = certs.issue_ca(NOW)
+LEAF = certs.issue_leaf(CA, ["podfit.podfit-system.svc"], NOW, timedelta(days=90))
+VALIDATING, MUTATING = registration.KINDS
+DENIED = '403: admission webhook "pods.podfit.dev" denied the request: vLLM would not start'
+
+
+def configuration(*cas: bytes, **hook: object) -> JSONDict:
+    bundle = base64.b64encode(b"".join(cas)).decode()
+    service = {"name": "podfit", "namespace": "podfit-system", "port": 443}
+    one = {"name": "pods.podfit.dev", "clientConfig": {"service": service, "caBundle": bundle}, **hook}
+    return {"metadata": {"name": "podfit"}, "webhooks": [{"failurePolicy": "Ignore", **one}]}
+
+
+def mutator(name: str, **rule: object) -> JSONDict:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"], **rule}]
+    return {"metadata": {"name": name}, "webhooks": [{"name": f"{name}.example.com", "rules": rules}]}
+
+
+def deployment(replicas: int = 2, ready: int = 2, version: str = "0.1.0") -> JSONDict:
+    labels = {"app.kubernetes.io/version": version}
+    return {"metadata": {"labels": labels}, "spec": {"replicas": replicas}, "status": {"readyReplicas": ready}}
+
+
+def counted(number: int) -> str:
+    return f'# TYPE {FAIL_OPEN} counter\n{FAIL_OPEN}{{name="pods.podfit.dev",type="validating"}} {number}\n'
+
+
+def policy(name: str, status: str | None, message: str = "it holds") -> JSONDict:
+    conditions = [{"type": "Accepted", "status": status, "message": message}] if status else []
+    return {"metadata": {"name": name}, "status": {"conditions": conditions}}
+
+
+BOTH = {kind: configuration(CA.certificate) for kind in registration.KINDS}
+WELL = Observed(
+    now=NOW,
+    configurations=BOTH,
+    mutators=(mutator("podfit"),),
+    deployment=deployment(),
+    ready={"podfit-a": ("ok", "policy 1234: 2 policies")},
+    served=(Served("podfit.podfit-system.svc:443", LEAF.certificate, ""),),
+    metrics=counted(0),
+    before=counted(0),
+    asked=DENIED,
+    crd={},
+    policies=(policy("chat", "True"),),
+    version="v1.34.1",
+)
+
+
+def lines(seen: Observed) -> list[Line]:
+    return examine(seen, "0.1.0")
+
+
+def test_all_is_well() -> None:
+    assert {line.state for line in lines(WELL)} == {"ok"}
+    assert [line.about for line in lines(WELL)] == [
+        "validating", "mutating", "switch", "caBundle", "certificate", "API server", "fail-open", "replicas",
+        "failurePolicy", "replica", "other mutators", "policies", "versions",
+    ]  # fmt: skip
+
+
+def fails(**hook: object) -> dict[str, JSONDict | None]:
+    return {**BOTH, VALIDATING: configuration(CA.certificate, failurePolicy="Fail", **hook)}
+
+
+OTHER = certs.issue_ca(NOW).certificate
+OFF = [dict(registration.CONDITION)]
+UNSEEN = Unseen("403: forbidden")
+CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
+    ("nothing is installed", {"configurations": dict.fromkeys(registration.KINDS)},
+     "fail", "validating", "there is none: nothing is judged"),
+    ("nothing is patched", {"configurations": {**BOTH, MUTATING: None}},
+     "ok", "mutating", "there is none: nothing is patched (webhooks.mutating: false)"),
+    ("it is off", {"configurations": {**BOTH, VALIDATING: configuration(CA.certificate, matchConditions=OFF)}},
+     "warn", "switch", "validatingwebhookconfigurations is off"),
+    ("a caBundle is empty", {"configurations": {**BOTH, MUTATING: configuration()}},
+     "fail", "caBundle", f"{MUTATING}, pods.podfit.dev: empty, so that the API server trusts nobody"),
+    ("every CA has ended", {"now": NOW + timedelta(days=4000)},
+     "fail", "caBundle", f"{VALIDATING}, pods.podfit.dev: every CA in it has ended"),
+    ("the bundles differ", {"configurations": {**BOTH, MUTATING: configuration(CA.certificate, OTHER)}},
+     "warn", "caBundle", "not the same in every webhook"),
+    ("nobody answers", {"served": (Served("a:443", b"", "no TLS handshake: Connection refused"),)},
+     "fail", "certificate", "a:443: no TLS handshake: Connection refused"),
+    ("the pair does not fit", {"served": (Served("a:443", LEAF.certificate, "the caBundle does not verify it"),)},
+     "fail", "certificate", "a:443: the caBundle does not verify it"),
+    ("it ends soon", {"now": NOW + timedelta(days=85)},
+     "warn", "certificate", "podfit.podfit-system.svc:443: it ends in 5 days, and was not renewed"),
+    ("a dry run is forbidden", {"asked": UNSEEN},
+     "warn", "API server", "not tried whether it asks podfit: 403: forbidden"),
+    ("the API server can't reach it", {"asked": '500: Internal: failed calling webhook "pods.podfit.dev": timeout'},
+     "fail", "API server", "it can't reach podfit: \"pods.podfit.dev\": timeout"),
+    ("it can't, and lets pass", {"asked": "", "metrics": counted(1)},
+     "fail", "API server", "a doomed Pod (a dry run) passed unjudged: it can't reach podfit"),
+    ("it did not ask", {"asked": ""}, "warn", "API server", "it did not ask podfit about a doomed Pod (a dry run)"),
+    ("somebody else refuses", {"asked": '403: admission webhook "x" denied the request: no'},
+     "warn", "API server",
+     'somebody else refused the Pod that was tried: 403: admission webhook "x" denied the request: no'),
+    ("calls have failed", {"metrics": counted(3), "before": counted(3)},
+     "warn", "fail-open",
+     "3 calls failed since this API server started, and what they asked about passed: pods.podfit.dev 3"),
+    ("no metrics", {"metrics": UNSEEN},
+     "warn", "fail-open", "not known how often objects passed unjudged: 403: forbidden"),
+    ("no replica is ready", {"deployment": deployment(2, 0)}, "fail", "replicas", "0 of 2 ready"),
+    ("one is not", {"deployment": deployment(2, 1)}, "warn", "replicas", "1 of 2 ready"),
+    ("Fail with one replica", {"configurations": fails(), "deployment": deployment(1, 1)},
+     "fail", "failurePolicy", "Fail with 1 replica: pods.podfit.dev"),
+    ("Fail", {"configurations": fails()},
+     "ok", "failurePolicy", "Fail (pods.podfit.dev): without an answer objects are refused"),
+    ("a replica is not ready", {"ready": {"a": ('{"error": "no certificate"}',)}},
+     "fail", "replica", 'a: not ready: {"error": "no certificate"}'),
+    ("a replica tells of its certificate", {"ready": {"a": ("ok", "the certificate can't be looked after: 403")}},
+     "warn", "replica", "a: the certificate can't be looked after: 403"),
+    ("others come later", {"mutators": (mutator("podfit"), mutator("sidecars"))},
+     "ok", "other mutators",
+     "Pods are changed by sidecars, too; after podfit: sidecars, so that podfit is asked again "
+     "(reinvocationPolicy: IfNeeded)"),
+    ("others change something else", {"mutators": (mutator("jobs", apiGroups=["batch"], resources=["jobs"]),)},
+     "ok", "other mutators", "nobody else changes Pods"),
+    ("a policy is broken", {"policies": (policy("chat", "False", "not taken over: rules.x: no such rule"),)},
+     "fail", "policies", "chat: not taken over: rules.x: no such rule"),
+    ("a policy was never seen", {"policies": (policy("chat", None),)},
+     "warn", "policies", "chat: no replica has said that it holds"),
+    ("no CRD", {"crd": None}, "ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone"),
+    ("another version", {"deployment": deployment(version="0.0.9")},
+     "warn", "versions", "podfit 0.1.0 here, 0.0.9 in the cluster; Kubernetes v1.34.1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "about", "said"), [row[1:] for row in CASES], ids=[row[0] for row in CASES]
+)
+def test_what_is_wrong_is_told_with_what_to_do(change: Mapping[str, Any], state: str, about: str, said: str) -> None:
+    found = lines(replace(WELL, **change))
+
+    line = next(line for line in found if (line.state, line.about, line.said) == (state, about, said))
+    assert bool(line.next) or state == "ok" or about == "replica"
+    assert {one.about for one in found if one.state == "fail"} <= ({about} if state == "fail" else set()) | (
+        {"certificate"} if "now" in change else set()
+    )
+
+
+def test_whoever_may_see_nothing_gets_warnings_and_no_failure() -> None:
+    blind = Observed(
+        NOW, BOTH, UNSEEN, UNSEEN, UNSEEN, {}, (), UNSEEN, UNSEEN, UNSEEN, UNSEEN, UNSEEN
+    )  # fmt: skip
+
+    assert "fail" not in {line.state for line in lines(blind)}
+    assert sum(line.state == "warn" for line in lines(blind)) == 5
+
+
+def test_the_lines_are_told_as_text_and_as_json() -> None:
+    told = [Line("ok", "switch", "on"), Line("fail", "API server", "it can't reach\npodfit", "podfit off")]
+
+    assert command._text(told, colour=False) == (
+        "ok    switch      on\n"
+        "fail  API server  it can't reach podfit\n"
+        "                  → podfit off\n"
+        "\n1 ok, 0 warnings, 1 failure\n"
+    )
+    assert "\033[31mfail\033[0m" in command._text(told, colour=True)
+    assert json.loads(command._json(told)) == {
+        "ok": False,
+        "checks": [
+            {"state": "ok", "about": "switch", "said": "on", "next": ""},
+            {"state": "fail", "about": "API server", "said": "it can't reach\npodfit", "next": "podfit off"},
+        ],
+    }
+
+
+def test_off_and_on_leave_everything_else_as_it_was() -> None:
+    before: JSONDict = {
+        "metadata": {"name": "podfit", "resourceVersion": "7"},
+        "webhooks": [{"name": "a", "matchConditions": [{"name": "has-vllm", "expression": "true"}], "x": 1}],
+    }
+
+    off = registration.off(before, "since now")
+    switched = {**before, "metadata": {**before["metadata"], **off["metadata"]}, "webhooks": off["webhooks"]}
+
+    assert (registration.state(before), registration.state(switched)) == ("on", "off")
+    assert registration.note(switched) == "since now"
+    assert registration.off(switched, "again")["webhooks"] == off["webhooks"]
+    assert registration.on(switched)["webhooks"] == before["webhooks"]
+    assert registration.on(switched)["metadata"] == {"resourceVersion": "7", "annotations": {registration.OFF: None}}
