@@ -60,6 +60,18 @@ def test_every_offer_fits_by_the_same_planner(capsys: pytest.CaptureFixture[str]
         assert plan["gpu"]["kv_cache_tokens"]["low"] * row["replicas"] >= 6 * 16384, row
 
 
+def test_a_gated_model_is_served_with_its_token(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("meta-llama/Llama-3.3-70B-Instruct", "--context", "16384", "--gpu", "h200")
+    assert not any(row["refused"] for row in json.loads(printed(capsys, *asked, "-o", "json"))["offers"])
+
+    out = printed(capsys, *asked, "-o", "yaml")
+    *_, deployment = yaml.safe_load_all(out)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    token = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token"}}}
+    assert token in container["env"]
+    assert "# the model is gated: kubectl create secret generic hf-token" in out
+
+
 def test_more_users_never_take_less(capsys: pytest.CaptureFixture[str]) -> None:
     def memory(users: int) -> int:
         out = printed(capsys, "Qwen/Qwen3-8B", "--context", "8192", "--users", str(users), "--gpu", "l4", "-o", "json")

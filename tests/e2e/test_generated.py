@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.release import ROOT
 from tests.e2e.user import User
+from webhook.cli import main
 
 WRITTEN = ROOT / "tests" / "generate"
 
@@ -67,3 +68,26 @@ def test_applied_again_the_number_of_replicas_is_the_autoscalers(user: User) -> 
     user.kubectl(f"apply -f {path}")
 
     assert user.get("apps/deployments", "qwen3-14b")["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Qwen/Qwen3-8B --context 8192 --users 4",
+        "meta-llama/Llama-3.3-70B-Instruct --context 16384 --users 40 --gpu h100",
+        "google/gemma-3-27b-it --users 2 --gpu l40s",
+        "openai/gpt-oss-120b --context 8192 --users 100 --vllm-version 0.27.1",
+        "BAAI/bge-m3 --users 32",
+    ],
+)
+def test_what_a_model_needs_is_taken_as_it_is_written(
+    asked: str, user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *asked.split(), "-o", "yaml"]) == 0
+    (user.folder / "vllm.yaml").write_text(capsys.readouterr().out)
+
+    shown = user.kubectl("apply --validate=strict -f vllm.yaml")
+
+    assert "Warning" not in shown
+    assert shown.count(" created") in (3, 4)
+    assert user.kubectl("diff -f vllm.yaml") == "", "nothing that the API server would not keep"

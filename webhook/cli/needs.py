@@ -172,5 +172,6 @@ def _way(
     }
     (result,) = lint(obj, policy, known, where="check").results
     told = (one for one in result.findings if one.mode in ("deny", "warn") and one.threatens == "start")
-    denied = next((one for one in told if one.plane != "cluster"), None)  # the manifest tolerates its nodes' taints
+    # the manifest itself has the token, the volumes and the tolerations that the others would speak of
+    denied = next((one for one in told if one.mode == "deny" or one.plane == "gpu"), None)
     return Way(offer, tuple(words), result.engine, f"{denied.rule}: {denied.finding.message}" if denied else None)
