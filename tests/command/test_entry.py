@@ -345,3 +345,13 @@ def test_a_script_may_go_on_after_a_slip() -> None:
     command = container({"command": ["sh", "-c", "vllm serv m; vllm serve m"]})
     assert command is not None
     assert command.guessed == "the script may go on after it has failed"
+
+
+@pytest.mark.parametrize(("image", "entry"), [("vllm/vllm-openai:v0.20.2", "worker"), ("rayproject/ray:2.46.0", None)])
+def test_kuberay_gives_a_container_without_a_command_ray_s_own(image: str, entry: str | None) -> None:
+    """The image's entrypoint does not run: `vllm serve` would serve a default model."""
+    pod = {"spec": {"containers": [{"name": "ray", "image": image}]}}
+    cluster = {"workerGroupSpecs": [{"replicas": 1, "template": pod}]}
+    command = found(yaml.safe_dump({"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": cluster}))
+
+    assert (command.entry if command else None) == entry

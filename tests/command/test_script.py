@@ -352,6 +352,25 @@ def test_a_script_that_never_ends_is_given_up() -> None:
     assert script(deep) is None or argv(script(deep)) == ["m"]
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("vllm serve m --name 'a b' \"c d\" # don't", None),
+        ('echo "it\'s $(date "+%F") ok"; vllm serve m ${A:-"b c"}', None),
+        ('A=\'{"a": "b"}\'; vllm serve m --x "$A" a\\"b', None),
+        ("cat <<EOF\nit's\nEOF\nvllm serve m", None),
+        ("echo $'it\\'s'; vllm serve m", None),
+        ('set -e\nvllm serve m --name "a b\necho', 'vllm serve m --name "a b'),
+        ('vllm serve m --kv \'{"a": 1}', 'vllm serve m --kv \'{"a": 1}'),
+    ],
+)
+def test_a_quote_that_nothing_closes(text: str, line: str | None) -> None:
+    command = script(text)
+
+    assert command is not None
+    assert command.unclosed == line
+
+
 def test_a_config_that_the_script_writes_itself() -> None:
     command = script("cat > /tmp/c.yaml <<EOF\nport: $PORT\nEOF\nvllm serve m --config /tmp/c.yaml", PORT="9000")
 

@@ -12,7 +12,7 @@ from webhook import workload as workloads
 from webhook.command import entry, images, kserve
 from webhook.command.entry import Join, Script, Serve
 from webhook.command.expand import Environment, environment, expanded, items, mounts, string
-from webhook.command.tree import Budget, GiveUp
+from webhook.command.tree import Budget, GiveUp, unclosed
 from webhook.command.word import Command, Piece, Slip, Value, known, literal, mystery, reason_of, text_of, words_of
 from webhook.path import FieldPath
 from webhook.workload import JSON, Container, Workload
@@ -132,6 +132,8 @@ class _Resolver:
 
     def _without_command(self) -> Command | None:
         """The image's entrypoint with the args."""
+        if self._rays():
+            return self._worker(scripted=False)
         started = entry.start(self.args) if self.args else None
         runs = images.runs(self.image)
         if isinstance(started, Serve | Join | Script):
@@ -160,6 +162,13 @@ class _Resolver:
         if entry.looks_like_vllm(self.image, self.args) and (entry.names_model(self.args) or self.args):
             return self._guess(self.args, "the arguments are vLLM's")
         return None
+
+    def _rays(self) -> bool:
+        """A Ray node's own container, to which KubeRay gives `ray start` as its command where it has none."""
+        first = self.container.path.parts[-2:] == ("containers", 0)
+        groups = {"headGroupSpec", "workerGroupSpecs"} & set(self.workload.path.parts)
+        plain = first and not self.args and not self.container.synthetic
+        return bool(groups) and plain and images.named_vllm(self.image)
 
     # ── a command ──
 
@@ -258,7 +267,7 @@ class _Resolver:
         try:
             runner.run(text)
         except _Found as found:
-            command = replace(found.command, script=text if runner.marks else None)
+            command = replace(found.command, script=text if runner.marks else None, unclosed=unclosed(text))
             return _finish(command, self._lost(text, positional, zero) if inline else ())
         except (GiveUp, RecursionError):
             pass

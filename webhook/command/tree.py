@@ -120,6 +120,44 @@ def parse(script: str, budget: Budget) -> tuple[Node, dict[str, Value]]:
     return (root if text == raw else _tree(text, budget)), blanks
 
 
+def unclosed(script: str) -> str | None:
+    """The line on which a quote begins that nothing closes; None where there is none, or where that is not plain."""
+    if len(script) > SIZE or any(mark in script for mark in ("<<", "`", "$'")):
+        return None
+    opened: list[tuple[str, int]] = []
+    at, word = 0, True
+    while at < len(script):
+        mark, inside = script[at], opened[-1][0] if opened else ""
+        if inside == "'":
+            at = script.find("'", at)
+            if at < 0:
+                break
+            opened.pop()
+        elif mark == "\\":
+            at += 1
+        elif mark == '"':
+            opened.pop() if inside == '"' else opened.append(('"', at))
+        elif mark == "'" and inside != '"':
+            opened.append(("'", at))
+        elif script.startswith(("$(", "${"), at):
+            opened.append((")" if script[at + 1] == "(" else "}", at))
+            at += 1
+        elif mark == inside:
+            opened.pop()
+        elif mark == "(" and inside == ")":
+            opened.append((")", at))
+        elif mark == "#" and word and inside in ("", ")"):
+            at = script.find("\n", at)
+            if at < 0:
+                break
+        word = script[at] in " \t\n;&|("
+        at += 1
+    quotes = [begun for mark, begun in opened if mark in "'\""]
+    if not quotes:
+        return None
+    return script[script.rfind("\n", 0, quotes[0]) + 1 :].partition("\n")[0].strip()
+
+
 def source(node: Node) -> str:
     """The text of a node."""
     return (node.text or b"").decode(errors="replace")

@@ -137,6 +137,8 @@ class Command:
     """The script installs vLLM itself, so that the image's tag says nothing of the release."""
     slip: Slip | None = None
     """What keeps the command from starting vLLM at all; everything else is read as it is meant."""
+    unclosed: str | None = None
+    """The line of the script with a quote that nothing closes, so that no shell runs the script."""
     repeated: bool = False
     """The image's entrypoint starts vLLM already, and the args start it once more: vLLM gets its own name as a word."""
 

@@ -95,7 +95,7 @@ def misplaced(engine: Engine) -> dict[int, str]:
 
 def explained(engine: Engine) -> set[int]:
     """Indices of words whose trouble another rule explains better: unsplit and misplaced ones, and all where the
-    entrypoint is repeated."""
-    if engine.command.repeated:
+    entrypoint is repeated or no shell runs the script."""
+    if engine.command.repeated or engine.command.unclosed:
         return set(range(len(engine.command.words)))
     return {*unsplit(engine), *misplaced(engine)}

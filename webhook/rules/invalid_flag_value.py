@@ -40,6 +40,10 @@ class InvalidFlagValue(Rule):
           Input should be 'ngram', 'medusa', … [type=literal_error, input_value='eagle4', input_type=str]
         ValueError: Unsupported connector type: NixlConector
 
+    Of a script with a quote that is never closed, a shell runs nothing:
+
+        bash: -c: line 1: unexpected EOF while looking for matching `"'
+
     A `--port` above 65535 passes the parser and fails a moment later: `OverflowError: bind(): port must be 0-65535.`
     """
 
@@ -56,6 +60,14 @@ class InvalidFlagValue(Rule):
                 message=slip.why,
                 suggestions=(" ".join(slip.instead),),
             )
+        if (line := engine.command.unclosed) is not None:
+            yield Finding(
+                path=engine.command.script_path or engine.command.path,
+                certainty="likely",
+                message=f"a quote in {line[:80]!r} is never closed: the shell refuses the whole script",
+                details=("bash: unexpected EOF while looking for matching quote",),
+            )
+            return
         yield from _model_id(engine)
         yield from _bounds(engine)
         yield from _json(engine)

@@ -31,7 +31,8 @@ class QuantitySuspicious(Rule):
 
     `64GB` and `64gi` are no quantities at all, and the API server refuses the object: `quantities must match the
     regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`. Bytes are written 64Gi (1024³) or 64G (1000³),
-    cores 4 or 4000m.
+    cores 4 or 4000m. GPUs and other devices are whole: `nvidia.com/gpu: "0.5"` is refused with
+    `Invalid value: "500m": must be an integer`.
     """
 
     plane = "host"
@@ -44,10 +45,30 @@ class QuantitySuspicious(Rule):
             for name in (*_BYTES, "cpu"):
                 given = engine.field("resources", side, name)
                 yield from _judged(engine.at("resources", side, name), name, given, fatal=side == "limits")
+        yield from _fractions(engine)
         mount = engine.shm.mount
         if mount is not None and mount.empty_dir:
             where = mount.at.join("emptyDir", "sizeLimit")
             yield from _judged(where, "sizeLimit", mount.empty_dir.get("sizeLimit"), fatal=False)
+
+
+def _fractions(engine: Engine) -> Iterator[Finding]:
+    """Resources with a domain are whole (kubernetes pkg/apis/core/validation ValidateResourceQuantityValue)."""
+    for side in ("limits", "requests"):
+        listed = engine.field("resources", side)
+        for name, given in listed.items() if isinstance(listed, dict) else ():
+            whole = "/" not in str(name) or "kubernetes.io/" in str(name) or isinstance(given, bool | dict | list)
+            text = str(given).strip()
+            if whole or not re.fullmatch(r"[0-9]*\.[0-9]*[1-9][0-9]*|[0-9]*[1-9][0-9]{0,2}m", text):
+                continue
+            if text.endswith("m") and text.endswith("000m"):
+                continue
+            yield Finding(
+                path=engine.at("resources", side, str(name)),
+                message=f"{name} {text!r} is no whole number: the API server refuses the Pod",
+                certainty="certain" if not engine.container.synthetic else "likely",
+                suggestions=(f"{name}: 1", "time-slicing, MPS or MIG where a card is to be shared"),
+            )
 
 
 def _judged(path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:
