@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.conftest import GOOD_POD
 from tests.e2e import reports
 from tests.e2e.controlplane import STRANGER, Cluster
 from tests.e2e.process import until
-from tests.e2e.release import Podfit
+from tests.e2e.release import Podfit, render
 from tests.e2e.user import User
 from tests.reviews import deployment, doomed
 from webhook.report.policy_report import LABEL
@@ -129,3 +130,32 @@ def test_a_report_lives_as_long_as_what_it_says(user: User, groups: tuple[str, .
         last = scan(user.cluster, "-n", user.namespace, "--write-reports")
         assert " stale removed" in last.stderr
         assert set(found_reports(user, OPEN, "reports")) == {"llama-8b", "kyverno-1"}
+
+
+def test_the_charts_rights_are_enough_to_scan_and_to_write_reports(user: User) -> None:
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    own = user.podfit.name
+    objects = render(user.cluster.helm, own, own, {"scan": {"cronJob": {"enabled": True}}})
+    with ExitStack() as stack:
+        stack.enter_context(reports.installed(user.cluster, "openreports.io"))
+        for obj in objects:
+            if obj["kind"] not in ("ClusterRole", "ClusterRoleBinding") or not obj["metadata"]["name"].endswith(
+                "-scan"
+            ):
+                continue
+            if "subjects" in obj:
+                obj["subjects"] = [{"kind": "User", "name": STRANGER, "apiGroup": "rbac.authorization.k8s.io"}]
+            path = f"{rbac}/{obj['kind'].lower()}s"
+            status, answer = user.cluster.call("POST", path, obj)
+            assert status == 201, answer
+            stack.callback(user.cluster.call, "DELETE", f"{path}/{obj['metadata']['name']}")
+
+        def scanned() -> subprocess.CompletedProcess[str] | None:
+            """Rights hold a moment after they were written."""
+            done = scan(user.cluster, "--format", "json", "--write-reports", "--fail-on", "never", user=STRANGER)
+            return done if done.returncode == 0 else None
+
+        done = until("the rights to hold", scanned)
+
+        assert {one["kind"] for one in told(done)["not_read"]} <= {"configmaps", "configmaps (by name)"}
+        assert set(found_reports(user, OPEN, "reports")) == {"llama-8b", "good"}

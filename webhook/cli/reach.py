@@ -32,7 +32,7 @@ def client(args: argparse.Namespace, *, writes: bool = False) -> Iterator[Client
     from webhook.cluster import AccessError, from_kubeconfig, in_cluster
     from webhook.cluster.access import Client
 
-    kubeconfig = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    kubeconfig = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111 - never raises
     there = any(Path(one).is_file() for one in kubeconfig.split(os.pathsep) if one)
     try:
         access = None if there or args.context else in_cluster()
