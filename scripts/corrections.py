@@ -25,6 +25,10 @@ CORRECTIONS: Mapping[str, Correction] = {
     "mistralai/Mistral-7B-Instruct-v0.2": Correction(
         {"max_position_embeddings": 32768},
         "Azure/azureml-assets:assets/models/system/Mistral-7B-Instruct-v0-2/description.md (32k, no sliding window)"),
+    # 22.5 GiB for one request of 1,048,576 tokens (kaito-project/kaito#2132): the latent attention of transformers'
+    # mistral4, whose class defaults have all its other sizes; what was left of two H100 NVL is that of 8-bit weights
+    "mistralai/Mistral-Small-4-119B-2603": Correction(
+        {"text_config": {"model_type": "mistral4"}, "quantization_config": {"quant_method": "fp8"}}, None),
     "zai-org/glm-4-9b-chat": Correction({"seq_length": 131072}, f"{_XINFERENCE}#glm4-chat"),
     "THUDM/chatglm2-6b": Correction(
         {"seq_length": 32768}, "THUDM/ChatGLM2-6B@003a4b4e06:README_EN.md (context of 32K)"),

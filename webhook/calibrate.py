@@ -21,7 +21,7 @@ from webhook.model.given import key
 from webhook.quantity import GI
 from webhook.release import Release, parse
 
-BEGINS = re.compile(r"vLLM API server version v?(\S+)|Initializing an? (?:V\d )?LLM engine \(v([^)\s]+)\)")
+BEGINS = re.compile(r"(?:vLLM API server|█) +version v?(\d\S*)|Initializing an? (?:V\d )?LLM engine \(v([^)\s]+)\)")
 ARGUMENTS = re.compile(r"non-default args: (\{.*\})")
 MODEL = re.compile(r"LLM engine \(v[^)]*\) with config: .*?\bmodel='([^']+)'")
 SIZE = r"(-?\d+(?:\.\d+)?) ?Gi?B"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from webhook import engine, workload
+from webhook.args import EngineArgs
 from webhook.facts import Facts
 from webhook.memory import cpu
 from webhook.memory.ledger import Line
@@ -64,7 +65,7 @@ def test_each_rank_has_a_kv_cache() -> None:
     ("space", "release", "size"),
     [
         ("40", None, 40 * GI), (None, Release(0, 9, 2), 4 * GI), ("0", Release(0, 9, 2), 4 * GI),
-        (None, Release(0, 27), 0), (None, None, 0), ("many", Release(0, 27), 0),
+        (None, Release(0, 11), 4 * GI), (None, Release(0, 27), 0), (None, None, 0), ("many", Release(0, 27), 0),
     ],
 )  # fmt: skip
 def test_the_kv_cache_is_what_is_given_or_what_the_release_takes(
@@ -72,7 +73,26 @@ def test_the_kv_cache_is_what_is_given_or_what_the_release_takes(
 ) -> None:
     env = {cpu.SPACE: space} if space is not None else {}
 
-    assert cpu.kv_cache(env, 1, release).likely == size
+    assert cpu.kv_cache(EngineArgs(release), env, 1, release).likely == size
+
+
+@pytest.mark.parametrize(("release", "size"), [(Release(0, 27), 6 * GI), (Release(0, 13), 0)])
+def test_from_0_20_the_kv_cache_may_be_given_as_on_a_gpu(release: Release, size: int) -> None:
+    args = EngineArgs(release, given={"kv_cache_memory_bytes": 3 * GI})
+
+    assert cpu.kv_cache(args, {}, 2, release).likely == size
+
+
+@pytest.mark.parametrize(
+    ("release", "note"),
+    [
+        (Release(0, 13), "half of a NUMA node's memory, whatever the container's limit"),
+        (Release(0, 20), "--gpu-memory-utilization of a NUMA node's memory, whatever the container's limit"),
+        (Release(0, 27), "--gpu-memory-utilization of the container's limit or a NUMA node's memory"),
+    ],
+)
+def test_what_is_taken_of_the_node_is_told(release: Release, note: str) -> None:
+    assert note in cpu.kv_cache(EngineArgs(release), {}, 1, release).note
 
 
 def test_a_model_that_only_informs_is_no_certain_memory() -> None:

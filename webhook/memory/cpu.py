@@ -18,11 +18,22 @@ from webhook.release import Release
 SOURCE = "vLLM 0.33 platforms/cpu.py, v1/worker/cpu_worker.py"
 SPACE = "VLLM_CPU_KVCACHE_SPACE"
 """GiB of KV cache for each rank."""
-SHARE_SINCE = Release(0, 10)
-"""Not given, newer releases take half of a NUMA node's memory, as the node has it and not the container's limit; 4 GiB
-before this one."""
+SHARE_SINCE = Release(0, 11, 1)
+"""Not given, newer releases take a share of a NUMA node's memory; 4 GiB up to 0.11.0 (platforms/cpu.py; half of the
+node in 0.13.0)."""
+UTILIZATION_SINCE = Release(0, 20)
+"""From here the share is `--gpu-memory-utilization` of the node's memory, less what the process has taken by then, and
+`--kv-cache-memory-bytes` gives the size, too (v1/worker/cpu_worker.py)."""
+LIMITED_SINCE = Release(0, 24)
+"""By here what is taken for the node's memory is the container's limit where that is less (utils/cpu_resource_utils.py;
+not yet in 0.20.2)."""
 KEPT = ("processes", "requests", "compilers", "weights in a memory volume", "caches")
 """Lines of the host ledger that hold on a processor, too."""
+
+
+def exceeds_limits(args: EngineArgs, env: Mapping[str, str], release: Release) -> bool:
+    """Whether the KV cache is sized by the node's memory, so that it may grow beyond any limit of the container."""
+    return SHARE_SINCE <= release < LIMITED_SINCE and not kv_cache(args, env, 1, release).likely
 
 
 def ledger(
@@ -58,7 +69,7 @@ def ledger(
         source=SOURCE,
     )
     lines = [(name, line) for name, line in hosted.lines if name in KEPT]
-    lines += [("weights", loaded), ("KV cache", kv_cache(env, ranks, release))]
+    lines += [("weights", loaded), ("KV cache", kv_cache(args, env, ranks, release))]
     steady = _sum([line for name, line in lines if name != "compilers"], "while serving")
     loading = _sum([line for name, line in lines if name not in ("KV cache", "requests")], "while loading")
     peak = loading if loading.likely > steady.likely else steady
@@ -71,13 +82,20 @@ def ledger(
     )  # fmt: skip
 
 
-def kv_cache(env: Mapping[str, str], ranks: int, release: Release | None) -> Line:
+def kv_cache(args: EngineArgs, env: Mapping[str, str], ranks: int, release: Release | None) -> Line:
     """The KV cache of all ranks, full: what is given, else this release's default where that does not hang on the
     node."""
     given = env.get(SPACE, "").strip()
     space = float(given) if given.isdecimal() and int(given) < 1 << 20 else 0.0
+    said = args.given.get("kv_cache_memory_bytes")
+    if not space and isinstance(said, int) and said > 0 and (release is None or release >= UTILIZATION_SINCE):
+        return Line(0, 0, said * ranks, said * ranks, "--kv-cache-memory-bytes", SOURCE)
     if not space and (release is None or release >= SHARE_SINCE):
-        return Line(0, 0, 0, 0, f"{SPACE} is not set: half of a NUMA node's memory", SOURCE)
+        share = "half" if release and release < UTILIZATION_SINCE else "--gpu-memory-utilization"
+        whole = "a NUMA node's memory, whatever the container's limit"
+        if release is None or release >= LIMITED_SINCE:
+            whole = "the container's limit or a NUMA node's memory"
+        return Line(0, 0, 0, 0, f"{SPACE} is not set: {share} of {whole}", SOURCE)
     size = int((space or 4) * GI) * ranks
     return Line(0, 0, size, size, f"{SPACE}={given}" if space else f"{SPACE} is not set: 4 GiB", SOURCE)
 
