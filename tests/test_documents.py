@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import yaml
 
-from webhook.cli import parser
+from webhook.cli import main, parser
 from webhook.facts import Facts
 from webhook.lint import lint
 from webhook.policy import builtin, document, of_layers
@@ -104,3 +105,25 @@ def test_every_page_is_reached_from_the_documentations_own() -> None:
     pages |= set((ROOT / "docs").glob("*/README.md"))
 
     assert {page.name for page in pages - linked} == set()
+
+
+def typed() -> list[str]:
+    """README's commands that need no cluster, no Helm and no checkpoint."""
+    lines = "\n".join(FENCED.findall((ROOT / "README.md").read_text())).replace("\\\n", " ").splitlines()
+    return [line for line in lines if line.startswith(".venv/bin/podfit ") and "| kubectl" not in line]
+
+
+@pytest.mark.parametrize("line", typed())
+def test_readmes_commands_run_as_they_are_typed(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("examples", "policies"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (policy,) = (one for one in YAML.findall((ROOT / "README.md").read_text()) if "kind: Policy" in one)
+    (tmp_path / "ours.yaml").write_text(policy)
+    monkeypatch.chdir(tmp_path)
+    for command in line.split("&&"):
+        program, *argv = shlex.split(command, comments=True)
+
+        assert program == ".venv/bin/podfit"
+        assert main(argv) in (0, 1), capsys.readouterr().err
