@@ -109,22 +109,26 @@ def disturbed(folder: Path, seconds: float, rounds: int) -> int:
     """p99 of 100 reviews a second while a policy changes every second, and while large objects come."""
     policy, modes = folder / "policy.yaml", count()
     policy.write_text(POLICY % "warn")
-    body, whole = [review(pod(number)) for number in range(200)], large()
+    body, whole, fresh = [review(pod(number)) for number in range(6_000)], large(), count()
     print(f"     the large review has {len(whole) / 2**20:.1f} MiB")
     missed = 0
+
+    def next_body(_: int) -> bytes:  # none of them is remembered: a reload would be compared with memory
+        return body[next(fresh) % len(body)]
+
     with podfit(folder, "--policy", str(policy)) as server:
         second = Connection(server.port)
         disturbances = {
             "policy reloads": lambda: policy.write_text(POLICY % ("audit", "warn")[next(modes) % 2]),
             "3 MiB objects": lambda: second.post(whole),
         }
-        drive(server.port, lambda number: body[number % 200], 4, seconds, RATE)
+        drive(server.port, next_body, 4, seconds, RATE)
         for name, disturb in disturbances.items():
             quiet, busy = [], []
             for _ in range(rounds):
-                quiet.append(drive(server.port, lambda number: body[number % 200], 4, seconds, RATE).at(0.99))
+                quiet.append(drive(server.port, next_body, 4, seconds, RATE).at(0.99))
                 with repeated(disturb, 1.0):
-                    busy.append(drive(server.port, lambda number: body[number % 200], 4, seconds, RATE).at(0.99))
+                    busy.append(drive(server.port, next_body, 4, seconds, RATE).at(0.99))
             ratio = median(busy) / median(quiet)
             missed += ratio > DISTURBED
             figures = f"{median(busy):8.2f} / {median(quiet):8.2f} = {ratio:.2f}"
