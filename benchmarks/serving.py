@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -105,19 +105,27 @@ class Server:
     listening: float
     """Seconds from its start to its first connection."""
 
-    def memory(self) -> float:
-        """Proportional set size of all its processes, in MiB."""
+    def _processes(self) -> Iterator[tuple[Path, list[str]]]:
+        """Folder and `stat` (from the third field on) of every process of its group (proc(5))."""
         group = str(os.getpgid(self.process.pid))
-        total = 0
         for entry in Path("/proc").glob("[0-9]*"):
-            try:
+            with suppress(OSError):
                 stat = (entry / "stat").read_text().rpartition(")")[2].split()
                 if stat[2] == group:
-                    found = re.search(r"Pss:\s+(\d+)", (entry / "smaps_rollup").read_text())
-                    total += int(found[1]) if found else 0
-            except OSError:
-                continue
+                    yield entry, stat
+
+    def memory(self) -> float:
+        """Proportional set size of all its processes, in MiB."""
+        total = 0
+        for entry, _ in self._processes():
+            found = re.search(r"Pss:\s+(\d+)", (entry / "smaps_rollup").read_text())
+            total += int(found[1]) if found else 0
         return total / 1024
+
+    def processor(self) -> float:
+        """Seconds that its processes have had of the processors: the same however busy the machine is."""
+        ticks = sum(int(stat[11]) + int(stat[12]) for _, stat in self._processes())
+        return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -176,6 +184,8 @@ class Times:
     bad: int = 0
     """Answers with another status than 200."""
     wall: float = 0.0
+    processor: float = 0.0
+    """Seconds that the server had of the processors for all of it."""
 
     def at(self, share: float) -> float:
         """Milliseconds within which that share of the answers came."""
@@ -185,6 +195,11 @@ class Times:
     def rate(self) -> float:
         """Answers a second."""
         return len(self.seconds) / self.wall
+
+    @property
+    def each(self) -> float:
+        """Milliseconds of a processor that the server took for one answer."""
+        return self.processor / len(self.seconds) * 1000
 
 
 class Connection:
