@@ -10,7 +10,7 @@ import pytest
 
 from webhook.policy import PolicyError, load
 from webhook.policy.match import Match, Subject
-from webhook.selector import Requirement, Selector
+from webhook.selector import Requirement, Selector, parse
 
 JSONDict = dict[str, Any]
 TABLE = json.loads((Path(__file__).parent / "selectors.json").read_text())
@@ -100,3 +100,31 @@ def test_an_object_outside_of_namespaces_is_selected_as_a_webhook_would() -> Non
     assert Match(namespaces=("*",)).selects(runtime) is False
     assert Match(excluded_namespaces=("chat",)).selects(runtime) is True
     assert Match(kinds=("ClusterServingRuntime.serving.kserve.io",)).selects(runtime) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "selected"),
+    [
+        ("", {}, True),
+        ("app=llama", {"app": "llama"}, True),
+        ("app==llama", {"app": "qwen"}, False),
+        ("app!=llama", {}, True),
+        ("app!=llama", {"app": "llama"}, False),
+        ("team", {"team": ""}, True),
+        ("!team", {"team": "x"}, False),
+        ("! team", {}, True),
+        ("stage in (a, b)", {"stage": "b"}, True),
+        ("stage notin (a,b),app=llama", {"app": "llama", "stage": "c"}, True),
+        ("stage notin (a,b),app=llama", {"app": "llama", "stage": "a"}, False),
+        ("app.kubernetes.io/name=x , team", {"app.kubernetes.io/name": "x", "team": "y"}, True),
+        ("app=", {"app": ""}, True),
+    ],
+)
+def test_a_selector_as_kubectl_takes_it(text: str, labels: dict[str, str], selected: bool) -> None:
+    assert parse(text).selects(labels) is selected
+
+
+@pytest.mark.parametrize("text", ["a=b=c", "=x", "a in b", "a in (b", "!a=b", "a b", "-a=b", "a,,b"])
+def test_what_is_no_selector_is_refused_from_where_it_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="no label selector from"):
+        parse(text)

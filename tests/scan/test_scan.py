@@ -73,6 +73,25 @@ def test_what_stands_between_a_workload_and_its_pods_is_looked_through() -> None
     assert found(api) == ["Service chat/llm"]
 
 
+def test_the_workers_of_a_leader_count_with_it() -> None:
+    """Their StatefulSet is owned by the leader's Pod, which is read after it."""
+    group: JSONDict = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": meta("llm", "chat", None),
+        "spec": {"leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": pod("x")["spec"]}}},
+    }  # fmt: skip
+    leaders = workload("StatefulSet", "llm", owner=group)
+    leaders["metadata"]["uid"] = "leaders"
+    leader = pod("llm-0", owner=leaders)
+    workers = workload("StatefulSet", "llm-0", owner=leader, labels={"leaderworkerset.sigs.k8s.io/name": "llm"})
+    workers["metadata"]["uid"] = "workers"
+    other = workload("StatefulSet", "other", owner=leader, labels={})
+
+    assert set(found(Api(group, leaders, workers, leader, pod("llm-0-1", owner=workers)))) == {
+        "LeaderWorkerSet chat/llm"
+    }
+    assert "StatefulSet chat/other" in found(Api(group, leaders, other, leader))
+
+
 def test_what_has_ended_and_what_is_no_vllm_does_not_count() -> None:
     ended = pod("ended")
     ended["status"] = {"phase": "Succeeded"}
@@ -85,6 +104,21 @@ def test_what_has_ended_and_what_is_no_vllm_does_not_count() -> None:
 
     assert not result.rows
     assert result.looked_at == 3
+
+
+def test_kinds_that_a_policy_adds_are_read() -> None:
+    text = (
+        "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"
+        "spec: {kinds: {Llm.example.com: [spec.pod]}}\n"
+    )
+    own: JSONDict = {
+        "apiVersion": "example.com/v1", "kind": "Llm", "metadata": meta("ours", "chat", None),
+        "spec": {"pod": pod("x")["spec"]},
+    }  # fmt: skip
+    api = Api(own, pod("ours-0", owner=own))
+
+    assert [str(row.object) for row in scanned(api, policy=load([("p.yaml", text)])).rows] == ["Llm chat/ours"]
+    assert found(api) == ["Pod chat/ours-0"]
 
 
 def test_every_kind_of_the_table_is_read_before_what_it_makes() -> None:

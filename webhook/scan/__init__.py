@@ -210,6 +210,8 @@ class Owners:
 
     def __init__(self) -> None:
         self._tops: dict[str, str] = {}
+        self._groups: dict[tuple[str, str], str] = {}
+        """Namespace and name of a LeaderWorkerSet → the workload that it comes of."""
 
     def top(self, obj: JSON) -> str | None:
         """The uid of the workload that the object comes of; None where it comes of none."""
@@ -217,6 +219,8 @@ class Owners:
         for owner in owners if isinstance(owners, list) else ():
             if isinstance(owner, Mapping) and (found := self._tops.get(str(owner.get("uid")))) is not None:
                 return found
+        if any(isinstance(one, Mapping) and one.get("kind") == "Pod" for one in owners or ()):
+            return self._groups.get((Ref.of(obj).namespace, _group(obj)))
         return None
 
     def add(self, obj: JSON, top: str | None = None) -> None:
@@ -224,6 +228,20 @@ class Owners:
         uid = mapping(obj.get("metadata")).get("uid")
         if uid:
             self._tops[str(uid)] = str(uid) if top is None else top
+            if obj.get("kind") == "LeaderWorkerSet":
+                ref = Ref.of(obj)
+                self._groups[ref.namespace, ref.name] = self._tops[ref.uid]
+
+
+_GROUP = "leaderworkerset.sigs.k8s.io/name"
+"""The label of all that comes of a LeaderWorkerSet. Its workers' StatefulSet is owned by the leader's Pod (lws
+pkg/controllers/pod_controller.go), which is read later."""
+
+
+def _group(obj: JSON) -> str:
+    spec = mapping(obj.get("spec"))
+    places = (mapping(obj.get("metadata")).get("labels"), mapping(spec.get("selector")).get("matchLabels"))
+    return next((str(found) for one in places if (found := mapping(one).get(_GROUP))), "")
 
 
 def retired(obj: JSON) -> bool:
