@@ -108,3 +108,13 @@ def test_it_looks_by_itself() -> None:
 
     with pytest.raises(OutOfTime):
         Watch().within(0.01, forever)
+
+
+def test_a_call_that_burns_a_processor_is_ended_before_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forever() -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(deadline, "JUDGING", 0.01)
+    with pytest.raises(OutOfTime):
+        Watch().within(3600, forever)

@@ -255,6 +255,22 @@ def test_sigterm_answers_what_has_been_asked_and_exits_0(tmp_path: Path) -> None
         assert server.process.wait(DEADLINE) == 0
 
 
+def test_a_killed_worker_is_replaced_on_the_same_port(tmp_path: Path) -> None:
+    def worker() -> int:
+        (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return int(child)
+
+    with serving(tmp_path) as server:
+        pid = server.process.pid
+        first = worker()
+        os.kill(first, signal.SIGKILL)
+        with closing(server.connect()) as waiting:  # the port stays open meanwhile: who comes now is answered later
+            waiting.request("GET", "/healthz")
+            assert waiting.getresponse().status == 200
+        assert worker() != first
+        until(lambda: server.request("GET", "/readyz")[0] == 200)
+
+
 def test_connections_in_reserve_take_no_threads(server: Server) -> None:
     """API servers open more connections than they use at once; the server of this test has two threads."""
     with ExitStack() as stack:

@@ -25,7 +25,8 @@ LONGEST = 30.0
 SHARE = 0.8
 """Of the API server's patience may be over when the answer is given: the rest is for the ways there and back."""
 JUDGING = 2.0
-"""Seconds that one judgement may take, however patient the API server is: a thousand times the usual."""
+"""Seconds of a processor that one judgement may take, however patient the API server is: a thousand times the usual.
+Not by the clock: on a busy machine what waits its turn has done nothing wrong."""
 TICK = 0.1
 """Seconds between two looks at what is being judged."""
 
@@ -54,17 +55,17 @@ class Watch:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._ends: dict[int, float] = {}
-        """Thread → when its call must be over."""
+        self._ends: dict[int, tuple[float, float]] = {}
+        """Thread → when its call must be over, by the clock and by the thread's own time."""
         self._busy = Event()
         self._thread: Thread | None = None
 
     def within(self, seconds: float, call: Callable[[], T]) -> T:
-        """What `call` returns; raises OutOfTime where it takes longer."""
+        """What `call` returns; raises OutOfTime where it takes longer, or more than JUDGING of a processor."""
         if self._thread is None:
             self._start()
         thread = get_ident()
-        self._ends[thread] = self._clock() + seconds
+        self._ends[thread] = self._clock() + seconds, time.thread_time() + JUDGING
         if not self._busy.is_set():
             self._busy.set()
         try:
@@ -78,7 +79,12 @@ class Watch:
         """Ends what is over its time."""
         now = self._clock()
         with self._lock:
-            for thread in [thread for thread, end in list(self._ends.items()) if end <= now]:
+            over = [
+                thread
+                for thread, (end, spent) in list(self._ends.items())  # they can't leave meanwhile: see `within`
+                if end <= now or time.clock_gettime(time.pthread_getcpuclockid(thread)) >= spent
+            ]
+            for thread in over:
                 del self._ends[thread]
                 _RAISE(ctypes.c_ulong(thread), ctypes.py_object(OutOfTime))
 

@@ -110,7 +110,7 @@ class Reviews:
         waited = begun - environ.get(ARRIVED, begun)
         _acceptable(environ)
         asked = review.parse(_body(environ))
-        left = min(deadline.patience(environ.get("QUERY_STRING", "")) - waited, deadline.JUDGING)
+        left = deadline.patience(environ.get("QUERY_STRING", "")) - waited
         decision = self._decide(webhook, asked, left)
         answer = json.dumps(decision.answer).encode()
         try:
