@@ -47,8 +47,8 @@ CAUSES = (
                 "PyTorch torch/utils/data/_utils/signal_handling.py; gunicorn arbiter.py",
             ),
             Signature(
-                r"reason:? ?['\"]?OOMKilled|\"OOMKilled\": ?true|TaskOOM event",
-                "docker inspect; containerd's log",
+                r"reason:? ?['\"]?OOMKilled|\"OOMKilled\": ?true|TaskOOM event|Container killed due to memory usage",
+                "docker inspect; containerd's log; Amazon ECS",
                 any_level=True,
             ),
             Signature(
@@ -170,6 +170,7 @@ CAUSES = (
             ),
             Signature(
                 r"\bBus error\b|SIGBUS\b|insufficient shared memory \(shm\)|out of shared memory|"
+                r"unable to (?:allocate|open|resize) shared memory|"
                 r"is killed by signal: Bus error",
                 "Linux, of a page of tmpfs that can't be had; PyTorch torch/utils/data/_utils/signal_handling.py",
                 unless=r"OutOfResources|out of resource",
