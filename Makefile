@@ -37,6 +37,7 @@ docs: .venv  ## regenerate the rules' pages, the default policy and the golden o
 
 bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every option (PARSERS=DIR), 100,000 random plans, and check and fix beside their peers (MANIFESTS=DIR), and the running server
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
+	.venv/bin/python -m benchmarks.accuracy benchmarks/found.jsonl --all
 	.venv/bin/python -m benchmarks.speed
 	.venv/bin/python -m benchmarks.facts
 	.venv/bin/python -m benchmarks.policies
