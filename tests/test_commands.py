@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 
-from scripts import commands
+from scripts import commands, krew
 from webhook.cli import COMMANDS, main, parser
 
 ROOT = Path(__file__).parent.parent
@@ -75,3 +78,24 @@ def test_the_manual_is_read_without_a_warning() -> None:
 
     assert not done.stderr
     assert b"kubectl apply" in done.stdout
+
+
+def test_krews_manifest_names_the_archive_and_its_hash(tmp_path: Path) -> None:
+    assert krew.main([str(tmp_path)]) == 0
+    (packed,) = tmp_path.glob("*.tar.gz")
+    (platform,) = yaml.safe_load((tmp_path / "podfit.yaml").read_text())["spec"]["platforms"]
+
+    assert platform["uri"].endswith(f"/{packed.name}")
+    assert platform["sha256"] == hashlib.sha256(packed.read_bytes()).hexdigest()
+    with tarfile.open(packed) as tar:
+        tar.extractall(tmp_path, filter="data")
+
+    launcher = tmp_path / platform["bin"]
+    (tmp_path / "podfit").write_text('#!/bin/sh\necho "podfit $*"\n')
+    (tmp_path / "podfit").chmod(0o755)
+    for path, said in ((f"{tmp_path}:/usr/bin:/bin", "podfit check x.yaml\n"), ("/usr/bin:/bin", "")):
+        done = subprocess.run(
+            [str(launcher), "check", "x.yaml"], capture_output=True, text=True, check=False, env={"PATH": path}
+        )
+        assert done.stdout == said
+        assert bool(said) or ("pipx install podfit" in done.stderr and done.returncode == 127)
