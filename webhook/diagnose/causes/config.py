@@ -48,13 +48,19 @@ CAUSES = (
                 rules=("invalid-flag-value",),
             ),
             Signature(
+                r"Chunked MM input disabled but max_tokens_per_mm_item",
+                "vLLM v1/core/encoder_cache_manager.py",
+                "0.8–0.33",
+                rules=("video-exceeds-batch",),
+            ),
+            Signature(
                 r"does not match the quantization method specified in the|"
                 r"max_num_batched_tokens \(\d+\) (?:is smaller than max_model_len|"
-                r"must be greater than or equal to max_num_seqs)|Chunked MM input disabled but|"
+                r"must be greater than or equal to max_num_seqs)|"
                 r"Error: --[\w-]+ requires|can only be set with --|(?:Cannot use|Please (?:increase|decrease|set|"
                 r"disable)) .{0,60}--[a-z]|LoRA rank \d+ is greater than max_lora_rank|"
                 r"Pipeline parallelism is not supported|must be divisible by pipeline parallel size",
-                "vLLM config/, v1/core/encoder_cache_manager.py, lora/peft_helper.py",
+                "vLLM config/, lora/peft_helper.py",
                 "0.5–0.33",
                 rules=("conflicting-flags",),
             ),
