@@ -31,6 +31,8 @@ SIDECAR: Mapping[str, Any] = {
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    """Buffered: a body in a segment of its own waits for the acknowledgement of the one before."""
 
     def do_POST(self) -> None:  # the name that http.server asks for
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

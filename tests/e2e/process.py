@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-DEADLINE = 15.0
+DEADLINE = 45.0
 """Seconds after which a wait is a failure: many times what a slow machine takes."""
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
