@@ -252,6 +252,17 @@ def test_no_creation_without_vllm_reaches_podfit(install: Install, user_of: User
     assert counted(user, metric, "pods.podfit.dev") >= before + 2 * made
 
 
+def test_an_image_that_does_not_say_vllm_is_sent_for_its_arguments(podfit: Podfit, user: User) -> None:
+    pod = deepcopy(GOOD_POD)
+    pod["spec"]["containers"][0]["image"] = "registry.example.com/llm-serving:1"
+    user.write("llama-8b.yaml", pod)
+    before = podfit.reviews(kind="Pod", decision="allowed", dry_run="false")
+
+    user.kubectl("apply -f llama-8b.yaml")
+
+    assert podfit.reviews(kind="Pod", decision="allowed", dry_run="false") == before + 2
+
+
 NULLS = ("containers", "initContainers", "volumes", "nodeSelector")
 
 

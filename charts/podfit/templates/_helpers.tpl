@@ -130,7 +130,8 @@ may be there and null: `ofNonZeroValue`. */}}
 {{- define "podfit.mentionsVLLM" -}}
 (optional.ofNonZeroValue({{ . }}.?containers.orValue([])).orValue([]) + {{ . }}.?initContainers.orValue([])).exists(c,
   c.?image.orValue("").lowerAscii().matches("vllm|llm-d|huggingfaceserver") ||
-  (c.?command.orValue([]) + c.?args.orValue([])).exists(word, word.lowerAscii().contains("vllm")) ||
+  (c.?command.orValue([]) + c.?args.orValue([])).exists(word, word.lowerAscii().contains("vllm") ||
+    word.contains("--max-model-len") || word.contains("--gpu-memory-utilization")) ||
   c.?env.orValue([]).exists(e, e.name.startsWith("VLLM_")))
 {{- end -}}
 
