@@ -24,7 +24,7 @@ NOT_OURS = [("keda.sh", "ScaledObject")]
 def definitions() -> Iterator[JSONDict]:
     """A CustomResourceDefinition for each kind, which takes every object."""
     for group, kind in (*KINDS, *NOT_OURS):
-        plural = f"{kind.lower()}s"
+        plural, version = f"{kind.lower()}s", "v1" if (group, kind) in KINDS else "v1alpha1"
         schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
         yield {
             "apiVersion": "apiextensions.k8s.io/v1",
@@ -37,7 +37,7 @@ def definitions() -> Iterator[JSONDict]:
                 "group": group,
                 "scope": "Cluster" if kind in CLUSTER_WIDE else "Namespaced",
                 "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-                "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+                "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
             },
         }
 
