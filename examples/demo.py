@@ -73,7 +73,7 @@ def serve(*options: str) -> Iterator[Server]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "webhook.cli", "serve", "--bind", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "webhook.cli", "serve", "--no-access-log", "--bind", f"127.0.0.1:{port}"]
     command += ["--cert", str(CERTS / "tls.crt"), "--key", str(CERTS / "tls.key"), *options]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     server = Server(port, ssl.create_default_context(cafile=str(CERTS / "ca.crt")))
