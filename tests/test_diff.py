@@ -173,3 +173,8 @@ def test_two_releases_are_planned_side_by_side(capsys: pytest.CaptureFixture[str
 def test_what_can_not_be_compared_is_said(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], said: str) -> None:
     assert main(["plan", "--gpu", "l4", *argv, "--", "vllm", "serve", "Qwen/Qwen3-8B"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_model_alone_is_planned_for_one_release(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "Qwen/Qwen3-8B", "--vllm-version", "0.19.0", "--vllm-version", "0.27.1"]) == 2
+    assert "-- vllm serve Qwen/Qwen3-8B" in capsys.readouterr().err

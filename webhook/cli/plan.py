@@ -117,6 +117,11 @@ def run(args: argparse.Namespace) -> int:
     if len(argv) == 1 and not argv[0].startswith("-") and " " not in argv[0]:
         from webhook.cli import needs
 
+        if len(versions) == 2:
+            raise edge.UnusableError(
+                "two --vllm-version compare a command line: "
+                f"podfit plan --vllm-version A --vllm-version B -- vllm serve {argv[0]}"
+            )
         return needs.run(args, argv[0], facts)
     if args.context or args.users > 1 or args.nodes:
         raise edge.UnusableError(
