@@ -139,3 +139,25 @@ def while_statement(shell: Shell, node: Node) -> Status:
             raise
     shell.skips = skips
     return "likely"
+
+
+def and_or(shell: Shell, node: Node) -> Status:
+    """`A && B`, `A || B`."""
+    named = [child for child in node.children if child.is_named]
+    operator = next((c.type for c in node.children if c.type in ("&&", "||")), "&&")
+    if len(named) != 2:
+        return shell.block(node.children)
+    left = shell.asked(named[:1]) if operator == "||" else shell.statement(named[0])
+    if operator == "&&":
+        if left == "no":
+            return "no"
+        if left == "maybe":
+            shell.either([functools.partial(shell.statement, named[1]), lambda: "no"], source(named[0]))
+            return "maybe"
+        return shell.statement(named[1])
+    if left == "yes":
+        return "yes"
+    if left == "no":
+        return shell.statement(named[1])
+    shell.either([lambda: "yes", functools.partial(shell.statement, named[1])], f"! {source(named[0])}")
+    return "likely"

@@ -6,13 +6,13 @@ without running something stays as it is written and says why.
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from webhook.command import arithmetic, transform
 from webhook.command.state import Array, State
 from webhook.command.tree import source
 from webhook.command.word import Piece, Value, known, literal, mystery, reason_of, text_of
@@ -30,7 +30,6 @@ _OPERATORS = (
 _EXPANSIONS = ("simple_expansion", "expansion", "arithmetic_expansion", "command_substitution")
 _KEY = re.compile(r"\[([^\]]{1,64})\]=")
 _LEAD = re.compile(r"(?:\s|\\\n)+")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class Words:
         elif kind == "raw_string":
             yield _Segment(literal(text[1:-1]), False)
         elif kind == "ansi_c_string":
-            yield _Segment(literal(_ansi_c(text[2:-1])), False)
+            yield _Segment(literal(transform.ansi_c(text[2:-1])), False)
         elif kind in ("translated_string", "concatenation", "command_name"):
             for child in node.children:
                 if child.type != "$":
@@ -112,7 +111,7 @@ class Words:
         elif kind == "process_substitution":
             yield _Segment(mystery(text, f"process substitution {text}"), False)
         else:
-            yield _Segment(literal(_unescape(text, quoted)), False)
+            yield _Segment(literal(transform.unescape(text, quoted)), False)
 
     def _range(self, children: list[Node], start: int, end: int, node: Node, quoted: bool) -> Iterator[_Segment]:
         """Nodes and the text between them, which the grammar leaves out where it is blank."""
@@ -132,7 +131,7 @@ class Words:
 
     def _gap(self, text: bytes, quoted: bool) -> Iterator[_Segment]:
         if text:
-            yield _Segment(literal(_unescape(text.decode(errors="replace"), quoted)), not quoted)
+            yield _Segment(literal(transform.unescape(text.decode(errors="replace"), quoted)), not quoted)
 
     # ── parameters ──
 
@@ -253,7 +252,7 @@ class Words:
             yield _Segment(mystery(written, reason_of(value) or f"{written} is not known"), not quoted)
             return
         self.spend(min(len(text), 512) ** 2 // 32)
-        changed = _transform(text, operator, pattern)
+        changed = transform.apply(text, operator, pattern)
         if changed is None:
             yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
         else:
@@ -272,79 +271,9 @@ class Words:
                 yield _BREAK
             yield _Segment(element, not quoted)
 
-    # ── arithmetic ──
-
-    def arithmetic(self, node: Node, depth: int = 0) -> int | None:
+    def arithmetic(self, node: Node) -> int | None:
         """The value of an arithmetic expression, None where a part of it is not known."""
-        kind = node.type
-        if depth > 32:
-            return None
-        if kind in ("number", "word", "variable_name"):
-            return self._number(source(node), depth)
-        if kind in ("simple_expansion", "expansion", "string", "concatenation", "command_substitution"):
-            text = known(self.scalar(node))
-            return self._number(text, depth) if text is not None else None
-        named = [child for child in node.children if child.is_named]
-        if kind == "parenthesized_expression" and len(named) == 1:
-            return self.arithmetic(named[0], depth + 1)
-        if kind == "unary_expression" and len(node.children) == 2:
-            value = self.arithmetic(node.children[1], depth + 1)
-            operator = source(node.children[0])
-            if value is None or operator not in ("-", "+", "!", "~"):
-                return None
-            return {"-": -value, "+": value, "!": int(not value), "~": ~value}[operator]
-        if kind == "ternary_expression" and len(named) == 3:
-            condition = self.arithmetic(named[0], depth + 1)
-            return None if condition is None else self.arithmetic(named[1 if condition else 2], depth + 1)
-        if kind == "binary_expression" and len(node.children) == 3:
-            left, right = (self.arithmetic(node.children[i], depth + 1) for i in (0, 2))
-            return None if left is None or right is None else _calculate(left, source(node.children[1]), right)
-        return None
-
-    def _number(self, text: str, depth: int) -> int | None:
-        text = text.strip()
-        if re.fullmatch(r"[+-]?(0[xX][0-9a-fA-F]{1,16}|\d{1,18})", text):
-            sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.lstrip("+"))
-            octal = len(digits) > 1 and digits.startswith("0") and digits[1] not in "xX"
-            try:
-                return sign * int(digits, 8 if octal else 0)
-            except ValueError:
-                return None
-        if text.isidentifier() and depth < 32:
-            value = self._lookup(text)
-            inner = known(value) if isinstance(value, tuple) else None
-            return self._number(inner, depth + 8) if inner is not None else None
-        return None
-
-
-def _calculate(left: int, operator: str, right: int) -> int | None:
-    if operator in ("/", "%"):
-        if right == 0:
-            return None
-        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-        return quotient if operator == "/" else left - quotient * right
-    if operator in ("**", "<<", ">>"):
-        if not 0 <= right < 64:
-            return None
-        value = left**right if operator == "**" else left << right if operator == "<<" else left >> right
-        return value if value.bit_length() < 64 else None
-    table: dict[str, Callable[[], int]] = {
-        "+": lambda: left + right,
-        "-": lambda: left - right,
-        "*": lambda: left * right,
-        "==": lambda: int(left == right),
-        "!=": lambda: int(left != right),
-        "<": lambda: int(left < right),
-        "<=": lambda: int(left <= right),
-        ">": lambda: int(left > right),
-        ">=": lambda: int(left >= right),
-        "&&": lambda: int(bool(left and right)),
-        "||": lambda: int(bool(left or right)),
-        "&": lambda: left & right,
-        "|": lambda: left | right,
-        "^": lambda: left ^ right,
-    }
-    return table[operator]() if operator in table else None
+        return arithmetic.value(node, self.scalar, self._lookup)
 
 
 def _fields(segments: Iterator[_Segment]) -> list[Value]:
@@ -424,59 +353,3 @@ def _length(value: Value | Array | None, written: str) -> Value:
         return literal(str(len(value)))
     text = known(value) if value is not None else None
     return literal(str(len(text))) if text is not None else mystery(written, f"{written}: its value is not known")
-
-
-_PATTERN = re.compile(r"((?:\\.|[^/\\])*)(?:/(.*))?", re.DOTALL)
-"""`${X/find/replacement}`, in which `\\/` is a slash of the first."""
-
-
-def _transform(text: str, operator: str, argument: str) -> str | None:
-    """`${X#…}`, `${X%…}`, `${X/…/…}`, `${X^^}`, `${X:1:2}` of a known text; None where it is not understood."""
-    if len(text) > 512 or len(argument) > 64:
-        return None
-    if operator in ("#", "##", "%", "%%"):
-        pattern = re.compile(fnmatch.translate(argument), re.DOTALL)
-        cuts = range(len(text) + 1)
-        if operator in ("#", "##"):
-            order = cuts if operator == "#" else reversed(cuts)
-            return next((text[i:] for i in order if pattern.match(text[:i])), text)
-        order = reversed(cuts) if operator == "%" else cuts
-        return next((text[:i] for i in order if pattern.match(text[i:])), text)
-    if operator in ("/", "//"):
-        find, replacement = _PATTERN.match(argument).groups()  # type: ignore[union-attr]  # it matches anything
-        if any(c in find for c in "*?["):
-            return None
-        find, replacement = (re.sub(r"\\(.)", r"\1", one or "") for one in (find, replacement))
-        return text.replace(find, replacement, -1 if operator == "//" else 1) if find else text
-    if operator in ("^^", ",,") and not argument:
-        return text.upper() if operator == "^^" else text.lower()
-    if operator in ("^", ",") and not argument:
-        return (text[:1].upper() if operator == "^" else text[:1].lower()) + text[1:]
-    if operator == ":":
-        match = re.fullmatch(r"\s*(\d+|\s-\d+)\s*(?::\s*(-?\d+)\s*)?", argument)
-        if match is None:
-            return None
-        rest = text[int(match[1]) :]
-        return rest if match[2] is None else rest[: int(match[2])]
-    return None
-
-
-def _unescape(text: str, quoted: bool) -> str:
-    """Backslashes outside of quotes, or between double ones."""
-    if "\\" not in text:
-        return text
-    return re.sub(r'\\([$`"\\\n])' if quoted else r"\\(.|\n)", lambda m: "" if m[1] == "\n" else m[1], text)
-
-
-def _ansi_c(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        body = match[1]
-        if body[0] in "xuU":
-            code = int(body[1:], 16)
-            return chr(code) if code < 0x110000 else match[0]
-        if body[0].isdigit():
-            return chr(int(body, 8) & 0xFF)
-        return _ESCAPES.get(body, body)
-
-    pattern = r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.|\n)"
-    return re.sub(pattern, one, text)

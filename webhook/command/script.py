@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from webhook.command import assign, branch, builtin, condition, output, tree
+from webhook.command import assign, branch, builtin, condition, output, redirect, tree
 from webhook.command.expand import Environment
 from webhook.command.flow import Break, Exit, Return, Status, negate
 from webhook.command.parameter import Words
@@ -145,34 +145,14 @@ class Shell:
         """One statement of any kind; `alone`: the script is nothing else."""
         self.spend(10)
         if node.type == "command":
-            return self._command(node, alone)
+            return self.command(node, alone)
         if node.type == "redirected_statement":
-            return self._redirected(node, alone)
+            return redirect.statement(self, node, alone)
         method = _STATEMENTS.get(node.type)
         if method is not None:
             return method(self, node)
         # An unknown node, or one that the grammar could not parse: what stands in it may still run.
         return self.block(node.children) if node.children else "likely"
-
-    def _list(self, node: Node) -> Status:
-        named = [child for child in node.children if child.is_named]
-        operator = next((c.type for c in node.children if c.type in ("&&", "||")), "&&")
-        if len(named) != 2:
-            return self.block(node.children)
-        left = self.asked(named[:1]) if operator == "||" else self.statement(named[0])
-        if operator == "&&":
-            if left == "no":
-                return "no"
-            if left == "maybe":
-                self.either([functools.partial(self.statement, named[1]), lambda: "no"], source(named[0]))
-                return "maybe"
-            return self.statement(named[1])
-        if left == "yes":
-            return "yes"
-        if left == "no":
-            return self.statement(named[1])
-        self.either([lambda: "yes", functools.partial(self.statement, named[1])], f"! {source(named[0])}")
-        return "likely"
 
     def asked(self, condition: Sequence[Node]) -> Status:
         """A condition: that it fails is an answer, not the script's end."""
@@ -257,42 +237,6 @@ class Shell:
         self.spend(len(self.state.variables) // 8)
         return self.state.copy()
 
-    def _redirected(self, node: Node, alone: bool = False) -> Status:
-        body = node.child_by_field_name("body")
-        if body is None:
-            return self.block(node.children)
-        written = output.written(self, node, body)
-        if written is not None:
-            path, text, append = written
-            path = posixpath.normpath(path)
-            text = (self.state.files.get(path, "") if append else "") + text
-            self.spend(len(text) // 16)
-            self.state.files[path] = text[: 2 * tree.SIZE]
-        before, self.stdin = self.stdin, output.given(self, node) or self.stdin
-        try:
-            return self._with_input(node, body, alone)
-        finally:
-            self.stdin = before
-
-    def _with_input(self, node: Node, body: Node, alone: bool) -> Status:
-        """A redirected statement, its input and output known."""
-        if body.type == "command":
-            # `vllm serve m 2>&1 --flag`: the grammar takes the words after a redirection for further destinations.
-            redirects = [r for r in node.children_by_field_name("redirect") if r.type == "file_redirect"]
-            status = self._command(
-                body, alone, [d for r in redirects for d in r.children_by_field_name("destination")[1:]]
-            )
-        else:
-            status = self.statement(body, alone)
-        for redirect in node.children_by_field_name("redirect"):
-            if redirect.type == "heredoc_redirect":
-                for child in redirect.children_by_field_name("right"):
-                    status = self.statement(child)
-                for child in redirect.children:
-                    if child.type == "pipeline":
-                        status = self.statement(child)
-        return status
-
     def argv(self, node: Node) -> list[Value]:
         """The words of a command."""
         words = self.words
@@ -310,7 +254,8 @@ class Shell:
             return fields
         return [(replace(fields[0][0], span=(node.start_byte, node.end_byte)),)]
 
-    def _command(self, node: Node, alone: bool = False, more: Sequence[Node] = ()) -> Status:
+    def command(self, node: Node, alone: bool = False, more: Sequence[Node] = ()) -> Status:
+        """A simple command; `more`: words of it that the grammar took for something else."""
         self._node = node
         argv = self.argv(node)
         argv += [field for word in more for field in self.words.fields(word)]
@@ -410,7 +355,7 @@ class Shell:
 
 
 _STATEMENTS: Mapping[str, Callable[[Shell, Node], Status]] = {
-    "list": Shell._list,
+    "list": branch.and_or,
     "pipeline": Shell._pipeline,
     "subshell": Shell._subshell,
     "compound_statement": Shell.compound,
