@@ -1,8 +1,9 @@
 """A container → the argv that vLLM will get, and the field each word came from. None: it does not run vLLM.
 
-`expand` does what the kubelet does (`$(VAR)`); `script` walks through what a shell does, with its rooms `tree`,
-`branch`, `condition`, `assign`, `builtin`, `output` and `parameter`, on a `state`; `entry` and `images` know what runs
-vLLM, `kserve` how KServe hands arguments over, and `start` walks through them.
+`reading` is a container's own words and `expand` what the kubelet does to them (`$(VAR)`); `script` walks through what
+a shell does, with its rooms `tree`, `branch`, `condition`, `redirect`, `assign`, `builtin`, `output` and `parameter`
+(with `arithmetic` and `transform`), on a `state`; `entry` and `images` know what runs vLLM, `kserve` how KServe hands
+arguments over, and `start` walks through them.
 """
 
 from webhook.command.start import resolve

@@ -2,8 +2,8 @@
 
 Nothing is executed: variables, functions, loops and branches are followed as far as their values are known. Where a
 condition is not known, every branch is followed and what they disagree on becomes unknown. Here are statements and
-commands; `tree` is the grammar, `branch` follows branches and loops, `condition` answers tests, `assign` and `builtin`
-change the state, `output` knows what commands write, `parameter` expands words.
+commands; `tree` is the grammar, `branch` follows branches and loops, `redirect` redirections, `condition` answers
+tests, `assign` and `builtin` change the state, `output` knows what commands write, `parameter` expands words.
 """
 
 from __future__ import annotations

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from webhook import workload as workloads
 from webhook.command import entry, images, kserve
 from webhook.command.entry import Join, Script, Serve
-from webhook.command.expand import Environment, environment, expanded, items, mounts, string
+from webhook.command.reading import Reading
 from webhook.command.tree import Budget, GiveUp, unclosed
-from webhook.command.word import Command, Piece, Slip, Value, known, literal, mystery, reason_of, text_of, words_of
-from webhook.path import FieldPath
+from webhook.command.word import Command, Piece, Slip, Value, known, literal, text_of, words_of
 from webhook.workload import JSON, Container, Workload
 
 if TYPE_CHECKING:
@@ -23,14 +22,8 @@ if TYPE_CHECKING:
 _MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH", "VLLM_MODEL_NAME")
 """How wrappers around vLLM call the variable that names the model; the first that is set counts."""
 
-_TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
-_SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
 _LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
 """A program's name, and more words in the same one."""
-_ITEMS = 1000
-"""Items of `command` and of `args` that are read."""
-_CHARACTERS = 1 << 16
-"""Characters of all of them. Linux itself takes no argument of more than 128 KiB."""
 _SIBLINGS = 8
 """How many other containers are asked whether they lead: a leader is among the first, if there is one."""
 
@@ -64,29 +57,7 @@ class _Seen:
     guess: Command | None = None
 
 
-class _Resolver:
-    def __init__(
-        self, workload: Workload, container: Container, config_maps: Mapping[str, JSON], budget: Budget | None
-    ) -> None:
-        self.workload = workload
-        self.budget = budget
-        self.container = container
-        self.config_maps = config_maps
-        self.image = string(container.spec.get("image"))
-        self.env = environment(workload, container, config_maps)
-        self.files = mounts(workload, container, config_maps)
-        self.characters = 0
-        """How many of `command` and `args` were read."""
-        self.complete = True
-        """`command` and `args` were read to their ends."""
-        self.commands = self._list("command")
-        self.args = self._list("args")
-        given = "command" if self.commands else "args" if self.args else "image"
-        self.path = self._place(given) if self.container.spec.get(given) else container.path
-        self.script_path = self.path
-        self.script: tuple[str, str] | None = None
-        """The shell's name and its script, where that stands in the manifest as it is."""
-
+class _Resolver(Reading):
     def resolve(self) -> Command | None:
         if self.commands:
             line = text_of(self.commands[0])
@@ -107,26 +78,6 @@ class _Resolver:
             return replace(found, guessed=why)  # an operator's own field, which it may split
         why = f"{line!r} is one word: no shell splits it, and no program is called that"
         return replace(found, slip=Slip(line, tuple(words), why, path, unsplit=True))
-
-    # ── the manifest's own words ──
-
-    def _place(self, name: str) -> FieldPath:
-        return self.container.places.get(name, self.container.path / name)
-
-    def _list(self, name: str) -> list[Value]:
-        """`command` or `args`, expanded as Kubernetes does."""
-        place = self._place(name)
-        # A synthetic container's words stand at one place, unless that place is such a list itself.
-        one = name in self.container.places and place.parts[-1:] != (name,)
-        values = []
-        for index, item in enumerate(items(self.container.spec.get(name))):
-            path, text = place if one else place / index, string(item)
-            self.characters += len(text)
-            if index == _ITEMS or self.characters > _CHARACTERS:
-                self.complete = False
-                break
-            values.append(expanded(text, self.env, path))
-        return values
 
     # ── no command ──
 
@@ -150,13 +101,13 @@ class _Resolver:
         if self.container.init and self.container.spec.get("restartPolicy") != "Always":
             return None  # an init container that ends; a sidecar serves
         if runs == "huggingface":
-            return self._serve(Serve("module", "huggingfaceserver", tuple(self.args), own_flags=True), self.env.values)
+            return self.serve(Serve("module", "huggingfaceserver", tuple(self.args), own_flags=True), self.env.values)
         if runs in ("serve", "module"):
             old = runs == "module" or images.before_serve(self.image)
             words = tuple(self.args)
             if old:
-                return self._serve(Serve("module", "vllm.entrypoints.openai.api_server", words), self.env.values)
-            return self._serve(Serve("serve", "vllm serve", words), self.env.values)
+                return self.serve(Serve("module", "vllm.entrypoints.openai.api_server", words), self.env.values)
+            return self.serve(Serve("serve", "vllm serve", words), self.env.values)
         if runs is None and images.named_vllm(self.image):
             return self._guess(self.args, f"the image's name, {self.image}, says vLLM", complete=bool(self.args))
         if entry.looks_like_vllm(self.image, self.args) and (entry.names_model(self.args) or self.args):
@@ -177,7 +128,7 @@ class _Resolver:
         if isinstance(started, Serve):
             set_here, removed = entry.assignments(argv), entry.removals(argv)
             env = {**_without(self.env.values, removed), **set_here}
-            return self._serve(self._with_additional(started), env, decided=removed | set_here.keys())
+            return self.serve(self._with_additional(started), env, decided=removed | set_here.keys())
         if isinstance(started, Join):
             return self._worker(scripted=False)
         if isinstance(started, Script):
@@ -188,7 +139,7 @@ class _Resolver:
                 self.script_path = next((p.path for p in started.text if p.path is not None), self.path)
                 self.script = entry.shell_name(argv), text
             return self._script(text, positional, started.zero, inline=started.text is not None)
-        text = self._file(started.program)
+        text = self.file(started.program)
         if text is not None and re.match(r"#!.*\b(ba|da|a|z|k)?sh\b", text):
             return self._script(text, list(started.words), literal(started.program), inline=False)
         return self._opaque(started.program, started.words)
@@ -223,7 +174,7 @@ class _Resolver:
         by_flag = any(re.match(r"--model(=|$)", text_of(word)) for word in words)
         name = program or "the image's entrypoint"
         first = Serve("module" if by_flag else "serve", name, tuple(words), own_flags=True)
-        return self._serve(first, self.env.values, guessed=why, complete=complete)
+        return self.serve(first, self.env.values, guessed=why, complete=complete)
 
     # ── scripts ──
 
@@ -231,7 +182,7 @@ class _Resolver:
         if started.text is not None:
             return "".join(self._raw(piece) for piece in started.text)
         file = known(started.file) if started.file is not None else None
-        return self._file(file) if file is not None else None
+        return self.file(file) if file is not None else None
 
     def _raw(self, piece: Piece) -> str:
         """An unknown `$(VAR)` goes into the script as it is: the shell's rooms find out what it stands for."""
@@ -244,13 +195,6 @@ class _Resolver:
     def _raw_script(self) -> Any:
         """The field that holds the script, as it is written."""
         return self.script_path.get(self.workload.object)
-
-    def _file(self, path: str) -> str | None:
-        if not self.files or not path:
-            return None
-        from webhook.command.script import shell
-
-        return shell(self.env, self.files, lambda argv, sh: None).file(path)
 
     def _script(self, text: str, positional: list[Value], zero: Value | None, *, inline: bool = True) -> Command | None:
         seen = _Seen()
@@ -296,7 +240,7 @@ class _Resolver:
             guessed = "it is in a branch of the script that may not run" if sh.conditional else None
             if started.slip is not None and not sh.exec:
                 guessed = guessed or "the script may go on after it has failed"
-            command = self._serve(started, env, shell_exec=sh.exec, guessed=guessed, decided=decided, file=sh.file)
+            command = self.serve(started, env, shell_exec=sh.exec, guessed=guessed, decided=decided, file=sh.file)
             if command is not None:
                 raise _Found(
                     replace(command, installs=sh.installs[0], exec_at=self._exec_at(sh), unforked=self._unforked(sh))
@@ -342,7 +286,7 @@ class _Resolver:
     def _maybe(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
         if seen.guess is None and not self.container.init and entry.looks_like_vllm(program, words):
             own = Serve("serve", program, tuple(words), own_flags=True)
-            seen.guess = self._serve(
+            seen.guess = self.serve(
                 own, sh.environment, shell_exec=sh.exec, guessed=f"{program} takes vLLM's arguments"
             )
 
@@ -389,61 +333,6 @@ class _Resolver:
                 return True
         return False
 
-    def _serve(
-        self,
-        started: Serve,
-        env: Mapping[str, Value],
-        *,
-        shell_exec: bool | None = None,
-        guessed: str | None = None,
-        complete: bool = True,
-        decided: Iterable[str] = (),
-        file: Callable[[str], str | None] | None = None,
-    ) -> Command | None:
-        words: list[Value] | None = list(started.words)
-        if started.program == "dynamo serve":
-            if not images.named_vllm(self.image):
-                return None
-            complete = False  # its arguments are in a configuration file or in DYN_DEPLOYMENT_CONFIG
-        if started.program == "huggingfaceserver":
-            words = kserve.huggingface(started.words, Environment(dict(env)), self.workload.model_uri)
-        elif words is not None:
-            words = kserve.substitute(words, self.workload.model_uri)
-        if words is None:
-            return None
-        values = [_honest(word, shell=shell_exec is not None) for word in words]
-        texts = {name: text for name, value in env.items() if (text := known(value)) is not None}
-        return Command(
-            started.entry,
-            words_of(values, self.script_path),
-            self.path,
-            texts,
-            frozenset(decided),
-            shell=shell_exec is not None,
-            script_path=self.script_path if shell_exec is not None else None,
-            exec=shell_exec is not False,
-            config=self._config(values, file or self._file),
-            program=started.program,
-            own_flags=started.own_flags,
-            guessed=guessed,
-            complete=complete and self.complete and not self.workload.completes & {"args"},
-            slip=started.slip,
-        )
-
-    def _config(self, words: Sequence[Value], file: Callable[[str], str | None]) -> dict[str, str]:
-        """The texts of the files that `--config` names: mounted ones, and those that the script has written."""
-        found = {}
-        for index, word in enumerate(words):
-            flag, equals, path = text_of(word).partition("=")
-            if flag != "--config":
-                continue
-            if not equals and index + 1 < len(words):
-                path = text_of(words[index + 1])
-            text = file(path)
-            if text is not None:
-                found[path] = text
-        return found
-
 
 class _Sibling(_Resolver):
     def _leader(self) -> bool:
@@ -459,22 +348,6 @@ def _finish(command: Command, lost: Sequence[Value]) -> Command:
     if not lost:
         return command
     return replace(command, lost=words_of(lost, command.path))
-
-
-def _honest(word: Value, *, shell: bool) -> Value:
-    """A word with placeholders that something else fills in before Kubernetes sees it is not known."""
-    if reason_of(word) is not None:
-        return word
-    text = text_of(word)
-    if "$" not in text and "{{" not in text:
-        return word
-    match = _TEMPLATE.search(text)
-    if match is not None:
-        return mystery(text, f"{match[0]} is filled in by a template", word[0].path)
-    match = None if shell else _SHELL_ONLY.search(text)
-    if match is not None:
-        return mystery(text, f"{match[0]} is not expanded outside of a shell", word[0].path)
-    return word
 
 
 __all__ = ["resolve"]

@@ -1,0 +1,146 @@
+"""A container's own words, as Kubernetes hands them over, and what a server that is found among them gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from webhook.command import images, kserve
+from webhook.command.entry import Serve
+from webhook.command.expand import Environment, environment, expanded, items, mounts, string
+from webhook.command.tree import Budget
+from webhook.command.word import Command, Value, known, mystery, reason_of, text_of, words_of
+from webhook.path import FieldPath
+from webhook.workload import JSON, Container, Workload
+
+_TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
+_SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
+_ITEMS = 1000
+"""Items of `command` and of `args` that are read."""
+_CHARACTERS = 1 << 16
+"""Characters of all of them. Linux itself takes no argument of more than 128 KiB."""
+
+
+class Reading:
+    """One container: its image, `command`, `args`, environment and files."""
+
+    def __init__(
+        self, workload: Workload, container: Container, config_maps: Mapping[str, JSON], budget: Budget | None
+    ) -> None:
+        self.workload = workload
+        self.budget = budget
+        self.container = container
+        self.config_maps = config_maps
+        self.image = string(container.spec.get("image"))
+        self.env = environment(workload, container, config_maps)
+        self.files = mounts(workload, container, config_maps)
+        self.characters = 0
+        """How many of `command` and `args` were read."""
+        self.complete = True
+        """`command` and `args` were read to their ends."""
+        self.commands = self.listed("command")
+        self.args = self.listed("args")
+        given = "command" if self.commands else "args" if self.args else "image"
+        self.path = self.place(given) if self.container.spec.get(given) else container.path
+        self.script_path = self.path
+        self.script: tuple[str, str] | None = None
+        """The shell's name and its script, where that stands in the manifest as it is."""
+
+    def place(self, name: str) -> FieldPath:
+        """Where a field of the container stands."""
+        return self.container.places.get(name, self.container.path / name)
+
+    def listed(self, name: str) -> list[Value]:
+        """`command` or `args`, expanded as Kubernetes does."""
+        place = self.place(name)
+        # A synthetic container's words stand at one place, unless that place is such a list itself.
+        one = name in self.container.places and place.parts[-1:] != (name,)
+        values = []
+        for index, item in enumerate(items(self.container.spec.get(name))):
+            path, text = place if one else place / index, string(item)
+            self.characters += len(text)
+            if index == _ITEMS or self.characters > _CHARACTERS:
+                self.complete = False
+                break
+            values.append(expanded(text, self.env, path))
+        return values
+
+    def file(self, path: str) -> str | None:
+        """The text of a mounted file; None where it is not known."""
+        if not self.files or not path:
+            return None
+        from webhook.command.script import shell
+
+        return shell(self.env, self.files, lambda argv, sh: None).file(path)
+
+    def serve(
+        self,
+        started: Serve,
+        env: Mapping[str, Value],
+        *,
+        shell_exec: bool | None = None,
+        guessed: str | None = None,
+        complete: bool = True,
+        decided: Iterable[str] = (),
+        file: Callable[[str], str | None] | None = None,
+    ) -> Command | None:
+        """The command that a server found among the words is; None where it does not run vLLM after all."""
+        words: list[Value] | None = list(started.words)
+        if started.program == "dynamo serve":
+            if not images.named_vllm(self.image):
+                return None
+            complete = False  # its arguments are in a configuration file or in DYN_DEPLOYMENT_CONFIG
+        if started.program == "huggingfaceserver":
+            words = kserve.huggingface(started.words, Environment(dict(env)), self.workload.model_uri)
+        elif words is not None:
+            words = kserve.substitute(words, self.workload.model_uri)
+        if words is None:
+            return None
+        values = [_honest(word, shell=shell_exec is not None) for word in words]
+        texts = {name: text for name, value in env.items() if (text := known(value)) is not None}
+        return Command(
+            started.entry,
+            words_of(values, self.script_path),
+            self.path,
+            texts,
+            frozenset(decided),
+            shell=shell_exec is not None,
+            script_path=self.script_path if shell_exec is not None else None,
+            exec=shell_exec is not False,
+            config=self.config(values, file or self.file),
+            program=started.program,
+            own_flags=started.own_flags,
+            guessed=guessed,
+            complete=complete and self.complete and not self.workload.completes & {"args"},
+            slip=started.slip,
+        )
+
+    def config(self, words: Sequence[Value], file: Callable[[str], str | None]) -> dict[str, str]:
+        """The texts of the files that `--config` names: mounted ones, and those that the script has written."""
+        found = {}
+        for index, word in enumerate(words):
+            flag, equals, path = text_of(word).partition("=")
+            if flag != "--config":
+                continue
+            if not equals and index + 1 < len(words):
+                path = text_of(words[index + 1])
+            text = file(path)
+            if text is not None:
+                found[path] = text
+        return found
+
+
+def _honest(word: Value, *, shell: bool) -> Value:
+    """A word with placeholders that something else fills in before Kubernetes sees it is not known."""
+    if reason_of(word) is not None:
+        return word
+    text = text_of(word)
+    if "$" not in text and "{{" not in text:
+        return word
+    match = _TEMPLATE.search(text)
+    if match is not None:
+        return mystery(text, f"{match[0]} is filled in by a template", word[0].path)
+    match = None if shell else _SHELL_ONLY.search(text)
+    if match is not None:
+        return mystery(text, f"{match[0]} is not expanded outside of a shell", word[0].path)
+    return word
