@@ -105,6 +105,19 @@ def test_a_name_that_is_not_there_is_told(podfit: Podfit) -> None:
     assert said == "podfit: there is no webhook configuration named nobody in this cluster\n"
 
 
+def test_the_doctor_of_a_cluster_without_podfit_says_so(podfit: Podfit) -> None:
+    said = podfit_(podfit.cluster, "doctor", "--name", "nobody", exits=1)
+
+    assert "fail  validating  there is none: nothing is judged\n" in said
+    assert "→ install the chart" in said
+
+
+def test_the_doctor_needs_the_right_to_see_the_configurations(podfit: Podfit) -> None:
+    said = podfit_(podfit.cluster, "doctor", "--name", podfit.name, exits=3, user=STRANGER)
+
+    assert said.startswith("podfit: validatingwebhookconfigurations can't be listed: 403: ")
+
+
 def test_the_doctor_finds_all_well(install: Install, user_of: UserOf, golden: Golden) -> None:
     podfit = install({"certificates": {"mode": "self"}})
     user = user_of(podfit)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from webhook import __version__, registration
 from webhook.cli import off, reach
+from webhook.cli.edge import UnusableError
 from webhook.report.text import one_line
 
 if TYPE_CHECKING:
@@ -107,7 +108,12 @@ def observe(client: Client, args: argparse.Namespace) -> Observed:
     """Everything that can be seen; raises UnusableError where not even the configurations can."""
     from webhook import doctor
 
-    found = {path: client.whole(path) for path in off.paths(client, args.name)} if _some(client, args) else {}
+    found: dict[str, JSON] = {}
+    for path in off.find(client, args.name):
+        one = _seen(lambda path=path: client.whole(path))  # type: ignore[misc]  # mypy does not see the default
+        if isinstance(one, doctor.Unseen):
+            raise UnusableError(f"{path.removeprefix(registration.ROOT + '/')} can't be read: {one.why}", 3)
+        found[path] = one
     own = {kind: next((one for path, one in found.items() if f"/{kind}/" in path), None) for kind in registration.KINDS}
     hooks = [hook for one in found.values() for hook in one.get("webhooks") or ()]
     service: JSON = next((hook["clientConfig"]["service"] for hook in hooks if "service" in hook["clientConfig"]), {})
@@ -139,18 +145,6 @@ def observe(client: Client, args: argparse.Namespace) -> Observed:
         policies=_seen(lambda: tuple(client.whole(group)["items"])) if isinstance(crd, Mapping) else (),
         version=_version(client),
     )
-
-
-def _some(client: Client, args: argparse.Namespace) -> bool:
-    """Whether there is any configuration of podfit's: none is a finding, not an error."""
-    from webhook.cli.edge import UnusableError
-
-    try:
-        return bool(off.paths(client, args.name))
-    except UnusableError as error:
-        if "there is no webhook configuration" in str(error.lines[0]):
-            return False
-        raise
 
 
 def _seen(look: Callable[[], T]) -> T | Unseen:

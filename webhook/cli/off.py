@@ -56,7 +56,11 @@ def run(args: argparse.Namespace) -> int:
 def switch(args: argparse.Namespace, wanted: registration.State, change: Callable[[JSON], dict[str, Any]]) -> int:
     """Changes all of podfit's configurations, and says what was done to each."""
     with reach.client(args, writes=True) as client:
-        for path in paths(client, args.name):
+        paths = find(client, args.name)
+        if not paths:
+            which = f"named {args.name}" if args.name else f"labelled {registration.NAME_LABEL}=podfit"
+            raise UnusableError(f"there is no webhook configuration {which} in this cluster", 3)
+        for path in paths:
             shown = path.removeprefix(f"{registration.ROOT}/")
             configuration = _switched(client, path, wanted, change)
             reason = registration.note(configuration)
@@ -67,8 +71,8 @@ def switch(args: argparse.Namespace, wanted: registration.State, change: Callabl
     return 0
 
 
-def paths(client: Client, name: str | None) -> list[str]:
-    """Where podfit's configurations are; raises UnusableError where there are none, or those of several releases."""
+def find(client: Client, name: str | None) -> list[str]:
+    """Where podfit's configurations are; raises UnusableError where they can't be listed, or are several releases'."""
     from urllib3.exceptions import HTTPError
 
     from webhook.cluster.access import StatusError
@@ -80,9 +84,6 @@ def paths(client: Client, name: str | None) -> list[str]:
         except (StatusError, HTTPError, OSError) as error:
             raise UnusableError(f"{kind} can't be listed: {error}", 3) from error
         found += [(kind, item["metadata"]["name"]) for item in items if name in (None, item["metadata"]["name"])]
-    if not found:
-        which = f"named {name}" if name else f"labelled {registration.NAME_LABEL}=podfit"
-        raise UnusableError(f"there is no webhook configuration {which} in this cluster", 3)
     if len(names := sorted({one for _, one in found})) > 1:
         raise UnusableError(f"there are several: {', '.join(names)}; say which with --name")
     return [f"{registration.ROOT}/{kind}/{one}" for kind, one in found]
