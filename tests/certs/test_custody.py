@@ -273,10 +273,18 @@ class World(RuleBasedStateMachine):
     def add(self, name: str) -> None:
         self.change(name, (ANOTHER, *self.live[name]))
 
-    @rule(left=st.sampled_from([set(), {"ca.crt", "ca.key"}, {"ca.crt", "tls.crt", "tls.key"}, {"tls.crt", "tls.key"}]))
-    def lose(self, left: set[str]) -> None:
+    @rule(
+        left=st.sampled_from([set(), {"ca.crt", "ca.key"}, {"ca.crt", "tls.crt", "tls.key"}, {"tls.crt", "tls.key"}]),
+        first=st.integers(0, 3),
+        fresh=st.booleans(),
+    )
+    def lose(self, left: set[str], first: int, fresh: bool) -> None:
+        """And somebody finds it, who may know nothing of before."""
         self.held = custody.read({name: text for name, text in custody.write(self.held).items() if name in left})
         self.versions["secret"] += 1
+        if fresh:
+            self.restart(first)
+        self.look(first)
 
     @rule(number=st.integers(0, 3))
     def restart(self, number: int) -> None:
