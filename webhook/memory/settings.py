@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from webhook.args import EngineArgs
@@ -123,7 +122,7 @@ def resolve(
         if v1 and length and not auto and release >= Release(0, 11, 1):
             tokens = min(tokens, max(seqs, 1) * length)
     utilization = given.get("gpu_memory_utilization")
-    if not isinstance(utilization, int | float) or isinstance(utilization, bool) or not isfinite(utilization):
+    if not isinstance(utilization, int | float) or isinstance(utilization, bool) or not abs(utilization) < 1e6:
         utilization = default_utilization(release)
     text_only = bool(given.get("language_model_only"))
     images = not text_only and not _no_images(given)
