@@ -55,17 +55,29 @@ _NAMED = re.compile(
     r"(?:^|[-_.])vllm[-_.]?v?(\d+\.\d+(?:\.\d+){1,2}(?:rc\d+)?(?:\.?post\d+)?)(?![0-9a-z.])", re.IGNORECASE
 )
 _LEADING = re.compile(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:\.?rc\d+)?(?:\.post\d+)?)(?:[-_+].*)?", re.IGNORECASE)
-_COMMIT = re.compile(r"-g?(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?![0-9a-z])")
-"""v0.6.1-edb07092: a build of some commit after (or before) the release."""
+_COMMIT = re.compile(
+    r"-g?(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?![0-9a-z])|rc0(?!\d)"
+    r"|(?<![a-z0-9])(?:dev|nightly|main|master|head|trunk|edge|unstable|snapshot|preview|pr-?\d+)(?![a-z])",
+    re.IGNORECASE,
+)
+"""v0.6.1-edb07092, v0.14.0_amd_dev: a build of some commit after (or before) the release. vLLM tags the first candidate,
+rc0, when it begins to work on a release."""
 _OWN_NUMBERS = re.compile(
     r"(?:^|/)(?:nvcr\.io|registry[\w.]*\.redhat\.io|ai-dynamo)/|(?<![a-z])(?:llm-d|lmcache|rhaiis|dynamo)(?![a-z])",
     re.IGNORECASE,
 )
 _NOT_VLLM = re.compile(
     r"production-stack|router|gateway|operator|controller|exporter|proxy|sidecar|benchmark|simulator|-sim$|mock|runtime"
-    r"|omni|ascend|spyre|gaudi|neuron",
+    r"|omni|spyre|gaudi|neuron",
     re.IGNORECASE,
 )
+_BUILD = (
+    r"vllm|cpu|gpu|cuda|cu\d+|rocm|xpu|tpu|hpu|gh200|ascend|arm64|aarch64|amd64|x86|64|release|repo|env|base|dev|fork"
+    r"|ubi\d*|rhel\d*|llm|scaler"
+)
+_ITS_NAME = re.compile(rf"vllm[-_]?openai|^(?:{_BUILD})(?:[-_.](?:{_BUILD}))*$")
+"""A build of vLLM by its name, so that its tag is vLLM's number: vllm-openai with whatever else, or `vllm` and what it
+was built for. vllm-chat:0.5.0 is somebody's program. vLLM Ascend's numbers match vLLM's by its versioning policy."""
 
 
 Images = tuple[tuple[str, Release], ...]
@@ -88,10 +100,11 @@ def from_image(image: str) -> Release | None:
     """The release an image's tag names honestly, None for `latest`, digests alone, and other numbering schemes.
 
     A tag is vLLM's own number where the repository is `vllm-openai` (or a mirror or build of it), or where the tag says
-    `vllm` before the number (rocm/vllm). NVIDIA (25.09-py3), Red Hat (rhaiis 3.2.1), llm-d and LMCache count their own
-    releases, other programs' images (router, operator) too; `data/releases.json` holds what they say is in them.
+    `vllm` before the number (rocm/vllm). NVIDIA (25.09-py3), Red Hat (rhaiis 3.2.1), llm-d, LMCache and KServe count
+    their own releases, other programs' images (router, operator) too; `data/releases.json` holds what they say is in
+    them.
     """
-    return _from_tag(image) or named(image, _vendors())
+    return named(image, _vendors()) or _from_tag(image)
 
 
 @cache
@@ -106,16 +119,17 @@ def _from_tag(image: str) -> Release | None:
     if not colon or "/" in tag:
         return None
     last = head.rpartition("/")[2].lower()
-    if _OWN_NUMBERS.search(head) or _NOT_VLLM.search(last):
+    if _NOT_VLLM.search(last) or _COMMIT.search(tag):
         return None
-    match = _NAMED.search(tag) or (_LEADING.fullmatch(tag) if "vllm" in last else None)
-    if match is None or _COMMIT.search(tag):
-        return None
-    release = parse(match[1])
-    # vLLM's releases are 0.x so far: 25.09 and 3.2.1 are somebody else's numbers. So is a private vllm:v0.1.0, since
-    # nobody builds images of the releases before 0.4 any more.
+    its = "vllm" in last and _ITS_NAME.search(last) and not _OWN_NUMBERS.search(head)
+    match = _NAMED.search(tag) or (_LEADING.fullmatch(tag) if its else None)
+    release = match and parse(match[1])
+    # vLLM's releases are 0.x so far: 25.09 and 3.2.1 are somebody else's numbers, unless the image is vLLM's own. So is
+    # a private vllm:v0.1.0, since nobody builds images of the releases before 0.4 any more.
     oldest = Release(0, 1) if "vllm-openai" in last else Release(0, 4)
-    return release if release is not None and oldest <= release < Release(1, 0) else None
+    if not release or not (oldest <= release < Release(1, 0) or is_official(name)):
+        return None
+    return release
 
 
 @cache

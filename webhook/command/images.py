@@ -69,12 +69,13 @@ TABLE = (
         "vLLM docs, installation/cpu: public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo",
     ),
     Image(
-        r"(^|/)deep-learning-containers/vllm[^/]*$",
+        r"(^|/)(deep-learning-containers|763104351884\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?)/vllm[^/]*$",
         "module",
-        "AWS Deep Learning Containers: the entrypoint appends args to vllm.entrypoints.openai.api_server",
+        "AWS Deep Learning Containers (their account): the entrypoint appends args to "
+        "vllm.entrypoints.openai.api_server",
     ),
     Image(
-        r"(^|/)(modh/vllm|opendatahub/vllm|rhaiis?/vllm[^/]*|rhoai/[^/]*vllm[^/]*)$",
+        r"(^|/)(modh/(odh-)?vllm[^/]*|opendatahub/(odh-)?vllm[^/]*|rhaiis?(-[^/]*)?/vllm[^/]*|rhoai/[^/]*vllm[^/]*)$",
         "module",
         "Red Hat builds: python -m vllm.entrypoints.openai.api_server",
     ),
