@@ -132,8 +132,8 @@ def test_one_token_more_than_the_longest_does_not_fit(config: Mapping[str, Any],
     ("release", "gib"),
     [
         pytest.param("0.13.0", 13.7, id="layers, not padded groups"),
-        pytest.param("0.17.1", 2.5, id="one group alone"),
-        pytest.param("0.20.2", 14.3, id="all groups, padded"),
+        pytest.param("0.18.0", 2.5, id="one group alone"),
+        pytest.param("0.19.0", 14.3, id="all groups, padded"),
     ],
 )
 def test_what_one_request_certainly_needs_by_the_check_of_a_release(release: str, gib: float) -> None:

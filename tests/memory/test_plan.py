@@ -94,8 +94,49 @@ def test_an_unknown_release_is_refused_only_where_every_generation_fails() -> No
 
 def test_releases_that_cant_serve_a_model_have_no_say() -> None:
     """A Qwen 3.5 with an unknown release is not planned as V0, which never knew it."""
-    assert generations.possible(model(**QWEN35_35B))[0] == generations.GENERATIONS[5]
-    assert generations.possible(model()) == generations.GENERATIONS
+    assert generations.possible(model(**QWEN35_35B))[0] == Release(0, 18)
+    assert generations.possible(model())[0] == generations.GENERATIONS[0]
+
+
+def test_releases_whose_check_differs_have_a_say_where_it_does() -> None:
+    """0.13 where there are stages, 0.18 where layers are of several kinds."""
+    plain, staged = generations.possible(model(), engine(None)), engine(None, pipeline_parallel_size=2)
+    assert set(generations.GENERATIONS) - set(plain) == {Release(0, 13), Release(0, 18)}
+    assert set(generations.possible(model(), staged)) - set(plain) == {Release(0, 13)}
+    assert Release(0, 18) in generations.possible(model(**GEMMA3_27B), engine(None))
+
+
+QWEN3_30B: Mapping[str, Any] = {
+    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "torch_dtype": "bfloat16",
+    "num_hidden_layers": 48, "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128,
+    "num_experts_per_tok": 8, "max_position_embeddings": 262144, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("release", "verdict"),
+    [
+        pytest.param("0.13.0", "fits", id="each stage's own"),
+        pytest.param("0.14.0", "does-not-fit", id="all stages' layers against one"),
+        pytest.param("0.16.0", "does-not-fit", id="still"),
+        pytest.param("0.17.0", "fits", id="each stage's own again"),
+    ],
+)
+def test_the_check_of_one_request_under_pipeline_parallelism(release: str, verdict: str) -> None:
+    """Qwen3 30B-A3B, 262,144 tokens: 24 GiB for 48 layers, as 0.15 printed it, though a stage holds 24 of them."""
+    card = gpu(52.0, capability=(8, 9))
+    found = plan(engine(release, pipeline_parallel_size=2), model(**QWEN3_30B), on(card, count=2))
+    assert found.verdict == verdict
+    assert found.gpu is not None
+    assert found.gpu.kv_cache_bytes_per_request == 12 * 2**30
+    if verdict == "does-not-fit":
+        assert found.cause == "request"
+        assert "one request of 262,144 tokens needs 24 GiB" in found.why
+        assert "holds it against the layers of all 2 stages" in found.why
+        longest = found.gpu.estimated_max_model_len or 0
+        shorter = engine(release, pipeline_parallel_size=2, max_model_len=longest * 7 // 10)
+        assert plan(shorter, model(**QWEN3_30B), on(card, count=2)).verdict == "fits"
 
 
 def test_a_cache_that_is_only_partly_known_is_never_refused_for_a_long_request() -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from webhook.args import EngineArgs
+from webhook.memory import parallel
 from webhook.model import Model, architectures
 from webhook.release import Release
 
 OLDEST = Release(0, 4)
 """Before, nothing is known well enough to be certain."""
 GENERATIONS = tuple(
-    Release(*numbers) for numbers in ((0, 6, 3), (0, 7, 3), (0, 8, 5), (0, 10, 2), (0, 16), (0, 19), (0, 25), (0, 33))
-)
+    Release(*numbers)
+    for numbers in (
+        (0, 6, 3), (0, 7, 3), (0, 8, 5), (0, 10, 2), (0, 13), (0, 16), (0, 18), (0, 19), (0, 25), (0, 33),
+    )
+)  # fmt: skip
 """V0 with its three accountings, V1 with and without NCCL in the budget, the samplers of 0.11.1, 0.17 and 0.21, CUDA
-graphs in the budget from 0.20, batches of 0.28."""
+graphs in the budget from 0.20, batches of 0.28; and 0.13 and 0.18 for their checks of one request (`kv_cache`)."""
+OF_STAGES, OF_GROUPS = Release(0, 13), Release(0, 18)
+"""They differ from the generation after them where there are pipeline stages, and where layers differ in kind."""
 SINCE = {
     "gemma3n": Release(0, 9),
     "gemma4_text": Release(0, 18),
@@ -28,19 +34,24 @@ def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...
     """The generations that may serve this model, oldest first; the newest always may.
 
     With `args`, also without those whose parser knows none of their flags: each generation stands for the releases
-    after the one before it, up to itself. Where none is left, the flags tell nothing.
+    after the one before it, up to itself. Where none is left, the flags tell nothing. One that accounts for this engine
+    as the one after it is left out.
     """
     since = SINCE.get(model.model_type or "", OLDEST)
     architecture = architectures.known(model)
     missing = architecture.missing if architecture else Release(0, 0)
-    found = tuple(one for one in GENERATIONS if one >= since and one > missing) or GENERATIONS[-1:]
+    alike = {OF_STAGES} if args is None or parallel.size(args, "pipeline_parallel_size") == 1 else set()
+    if len(set(model.layer_types)) < 2:
+        alike.add(OF_GROUPS)
+    apart = tuple(one for one in GENERATIONS if one not in alike)
+    found = tuple(one for one in apart if one >= since and one > missing) or GENERATIONS[-1:]
     if args is None or not args.releases:
         return found
-    after = (OLDEST, *GENERATIONS)
+    after = (OLDEST, *apart)
     read = tuple(
         release
         for release in found
-        if any(after[GENERATIONS.index(release)] <= one <= _last(release) for one in args.releases)
+        if any(after[apart.index(release)] <= one <= _last(release) for one in args.releases)
     )
     return read or found
 

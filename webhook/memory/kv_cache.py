@@ -73,8 +73,9 @@ class Layout:
     def checked(self, tokens: int, settings: Settings) -> int:
         """Bytes that one request certainly needs by this release's own check.
 
-        With one group, and from 0.20, what it takes. Before, the check counted layers, not groups padded to a common
-        depth (vLLM 0.13 v1/core/kv_cache_utils.py, max_memory_usage_bytes), and on the way (0.17) one group alone.
+        With one group, and from 0.19, what it takes. Before, the check counted layers, not groups padded to a common
+        depth (vLLM 0.13 v1/core/kv_cache_utils.py, max_memory_usage_bytes), and on the way (0.14 … 0.18,
+        _max_memory_usage_bytes_from_groups) one group alone.
         """
         if len(self.groups) < 2 or settings.release >= PADDED:
             return self.bytes(tokens, settings)
@@ -84,8 +85,12 @@ class Layout:
         return int(layers if settings.release < ONE_GROUP else min(layers, alone))
 
 
-ONE_GROUP, PADDED = Release(0, 14), Release(0, 20)
-"""Between them lies the change from layers to one group of them, read in 0.17.1; 0.20.2 counts all groups."""
+ONE_GROUP, PADDED = Release(0, 14), Release(0, 19)
+"""0.13 counts layers; 0.14.0 … 0.18.0 the first group times the largest one's layers; 0.19.0 all groups."""
+ALL_STAGES, OWN_STAGE = Release(0, 14), Release(0, 17)
+"""Between them the check holds one request against the layers of the whole model, whatever stages they are cut into
+(get_kv_cache_configs: `_max_memory_usage_bytes_from_groups(vllm_config, global_kv_cache_groups)` against
+`min(available_memory)`; read in 0.14.0, 0.15.0 and 0.16.0). 0.13 and 0.17.0 ask each worker for its own layers."""
 TWO_BATCHES = Release(0, 28)
 """From here two batches are under way: async scheduling."""
 
@@ -243,6 +248,13 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
     if not kinds:
         return None
     return _grouped(model, settings, kinds, known)
+
+
+def of_check(model: Model, settings: Settings, own: Layout | None) -> Layout | None:
+    """The layout that this release's check of one request counts with: the stage's `own`, or the whole model's."""
+    if own is None or settings.parallel.pp == 1 or not ALL_STAGES <= settings.release < OWN_STAGE:
+        return own
+    return layout(model, settings) or own
 
 
 def _sees_both_ways(model: Model) -> bool:

@@ -237,13 +237,14 @@ def _stage(
         left = printed.kv_cache(seen, left, whole)
     first, last = resolved.parallel.stages(found.layers)[stage]
     layout = kv_cache.layout(model, resolved, first, last)
+    checked = kv_cache.of_check(model, resolved, layout)
     length = resolved.max_model_len
-    if resolved.auto_len and layout and length:
-        length = kv_cache.longest(left.likely, layout, length, resolved)
-    estimated = kv_cache.longest(left.likely, layout, length, resolved) if layout and length else None
+    if resolved.auto_len and checked and length:
+        length = kv_cache.longest(left.likely, checked, length, resolved)
+    estimated = kv_cache.longest(left.likely, checked, length, resolved) if checked and length else None
     longest, own = estimated, longest_max_model_len(model, resolved.release)
-    if layout and length and estimated == length and own and own > length:
-        longest = kv_cache.longest(left.likely, layout, own, resolved)
+    if checked and length and estimated == length and own and own > length:
+        longest = kv_cache.longest(left.likely, checked, own, resolved)
     ledger = GpuLedger(
         total=whole,
         budget=allowed,
@@ -263,7 +264,7 @@ def _stage(
         if layout and length
         else None,
     )
-    return verdict.of_rank(args, resolved, ledger, layout)
+    return verdict.of_rank(args, resolved, ledger, checked, every_stage=checked is not layout)
 
 
 def _doubt(deviations: Sequence[float]) -> int:

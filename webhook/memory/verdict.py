@@ -59,8 +59,13 @@ class Judged:
     """The checkpoint as it is loaded."""
 
 
-def of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Layout | None) -> Judged:
-    """The verdict of one rank, and the arithmetic behind it."""
+def of_rank(
+    args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Layout | None, *, every_stage: bool = False
+) -> Judged:
+    """The verdict of one rank, and the arithmetic behind it.
+
+    `layout`: what this release's check counts with; `every_stage`: that is the whole model's, not the rank's own.
+    """
 
     def judged(verdict: Verdict, why: str, cause: Cause | None = None) -> Judged:
         return Judged(verdict, why, ledger, cause)
@@ -100,6 +105,8 @@ def of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Lay
         return judged("fits", f"{why.replace('of KV cache', 'free')}; an encoder stores no KV cache")
     if layout is None or overridden:
         return judged("unsure", f"how this model's KV cache is laid out is not known here; {why}", "blocks")
+    if every_stage:
+        why += f"; vLLM {resolved.release} holds it against the layers of all {resolved.parallel.pp} stages"
     return _with_cache(resolved, ledger, layout, why)
 
 
@@ -110,8 +117,8 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: str)
         return Judged(verdict, why, ledger, cause)
 
     left = ledger.kv_cache
-    needed = layout.bytes(1, resolved) if resolved.auto_len else ledger.kv_cache_bytes_per_request
     least = 1 if resolved.auto_len or ledger.max_model_len is None else ledger.max_model_len
+    needed = layout.bytes(least, resolved)
     certain = layout.checked(least, resolved) if layout.known else layout.bytes_per_block
     if left.floor < certain * 0.999:
         estimate = ledger.estimated_max_model_len or 0
@@ -132,7 +139,7 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: str)
             f"context, NCCL and graphs, which may take {human(outside)}; {why}",
             "graphs",
         )
-    if needed is None or ledger.max_model_len is None:
+    if ledger.max_model_len is None:
         return judged("unsure", f"{why}; the context length is not known", "request")
     if not layout.known:
         return judged("unsure", f"how this model's KV cache is laid out is only partly known here; {why}", "request")
