@@ -60,8 +60,8 @@ _COMMIT = re.compile(
     r"|(?<![a-z0-9])(?:dev|nightly|main|master|head|trunk|edge|unstable|snapshot|preview|pr-?\d+)(?![a-z])",
     re.IGNORECASE,
 )
-"""v0.6.1-edb07092, v0.14.0_amd_dev: a build of some commit after (or before) the release. vLLM tags the first candidate,
-rc0, when it begins to work on a release."""
+"""v0.6.1-edb07092, v0.14.0_amd_dev: a build of some commit after (or before) the release. vLLM tags rc0 when
+it begins to work on a release."""
 _OWN_NUMBERS = re.compile(
     r"(?:^|/)(?:nvcr\.io|registry[\w.]*\.redhat\.io|ai-dynamo)/|(?<![a-z])(?:llm-d|lmcache|rhaiis|dynamo)(?![a-z])",
     re.IGNORECASE,
