@@ -67,10 +67,10 @@ class Document:
 
     def line_of(self, path: FieldPath) -> int:
         """The line of `path` in the file, or of the nearest place above it that is there."""
-        lines = _marked(self.text).get(self.index, _NOWHERE).lines
+        part = _marked(self.text).get(self.index, _NOWHERE)
         parts = (*self.root.parts, *path.parts)
         for length in range(len(parts), len(self.root.parts), -1):
-            if (line := lines.get(parts[:length])) is not None:
+            if (line := part.line_of(parts[:length])) is not None:
                 return line
         return self.line
 
@@ -78,13 +78,13 @@ class Document:
         """The value at `path`, where it stands there on its lines; else its key, or the nearest key above it."""
         part = _marked(self.text).get(self.index, _NOWHERE)
         parts = (*self.root.parts, *path.parts)
-        value = part.values.get(parts)
-        if value is not None and (value.end_line == value.line or parts in part.texts):
+        value = part.value_at(parts)
+        if value is not None and (value.end_line == value.line or part.is_text(parts)):
             return value
         for length in range(len(parts), len(self.root.parts), -1):
-            if (found := part.keys.get(parts[:length])) is not None:
+            if (found := part.key_at(parts[:length])) is not None:
                 return found
-            if (found := part.values.get(parts[:length])) is not None:
+            if (found := part.value_at(parts[:length])) is not None:
                 return self._rest(found.line, found.column)
         return self._rest(self.line, 1)
 
@@ -180,8 +180,8 @@ def _take_apart(part: Part, said: tuple[Note, ...], file: str, text: str) -> tup
             queue += [(root.join(*place.parts), item) for place, item in held]
         else:
             mine = tuple(note for note in said if note.path.parts[: len(root.parts)] == root.parts)
-            line = _marked(text).get(part.index, part).lines.get(root.parts, part.line) if root.parts else part.line
-            documents.append(Document(value, line, part.index, root, mine, text))
+            line = _marked(text).get(part.index, part).line_of(root.parts) if root.parts else None
+            documents.append(Document(value, line or part.line, part.index, root, mine, text))
     taken = {note for document in documents for note in document.notes}
     return documents, [*notes, *(note for note in said if note not in taken)]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from webhook.path import FieldPath
 
+Path = tuple[str | int, ...]
 MAX_NODES = 1_000_000
 """Scalars, lists and objects of one document, aliases expanded; each 64 characters of a text count as one more."""
 MAX_DEPTH = 256
@@ -20,8 +21,7 @@ class BrokenError(Exception):
     """This document can't be read: `args` are the line (from 0) and the reason."""
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """Where something stands in a file; lines and columns from 1, columns in characters."""
 
     line: int
@@ -39,10 +39,35 @@ class Part:
     line: int
     value: Any = None
     duplicates: tuple[tuple[int, FieldPath], ...] = ()
-    lines: Mapping[tuple[str | int, ...], int] = field(default_factory=dict)
-    """Place → line of its key or, in a list, of the item."""
-    keys: Mapping[tuple[str | int, ...], Mark] = field(default_factory=dict)
-    values: Mapping[tuple[str | int, ...], Mark] = field(default_factory=dict)
-    texts: frozenset[tuple[str | int, ...]] = frozenset()
-    """The values that are no lists and no objects."""
+    first: int = 0
+    """The line (from 0) of the file from which libyaml counted, where it read on behind a broken document."""
+    keys: Mapping[Path, Any] = field(default_factory=dict)
+    """Place → libyaml's event of its key."""
+    values: Mapping[Path, tuple[Any, Any]] = field(default_factory=dict)
+    """Place → the events that begin and end the value: one and the same where it is no list and no object."""
     error: str = ""
+
+    def line_of(self, path: Path) -> int | None:
+        """The line of the key or, in a list, of the item at `path`; None where nothing stands there."""
+        key = self.keys.get(path)
+        if key is None:
+            key, _ = self.values.get(path, (None, None))
+        return None if key is None else self._mark(key, key).line
+
+    def key_at(self, path: Path) -> Mark | None:
+        """Where the key of `path` stands, if it has one."""
+        key = self.keys.get(path)
+        return None if key is None else self._mark(key, key)
+
+    def value_at(self, path: Path) -> Mark | None:
+        """Where the value of `path` stands."""
+        return self._mark(*self.values[path]) if path in self.values else None
+
+    def is_text(self, path: Path) -> bool:
+        """The value at `path` is no list and no object."""
+        begins, ends = self.values.get(path, (None, None))
+        return begins is not None and begins is ends
+
+    def _mark(self, begins: Any, ends: Any) -> Mark:
+        start, end, first = begins.start_mark, ends.end_mark, self.first + 1
+        return Mark(start.line + first, start.column + 1, end.line + first, end.column + 1)

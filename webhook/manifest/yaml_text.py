@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from webhook.manifest import scalar
-from webhook.manifest.part import MAX_DEPTH, MAX_NODES, TOO_DEEP, TOO_MANY, BrokenError, Mark, Part
+from webhook.manifest.part import MAX_DEPTH, MAX_NODES, TOO_DEEP, TOO_MANY, BrokenError, Part, Path
 from webhook.path import FieldPath
 
 MAX_ERRORS = 20
@@ -70,12 +70,13 @@ def _loader() -> Any:
 class _Frame:
     """A list or an object that is being read."""
 
-    __slots__ = ("anchor", "key", "line", "merges", "merging", "nodes", "own", "value", "waits")
+    __slots__ = ("event", "key", "merges", "merging", "nodes", "own", "path", "value", "waits")
 
-    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, line: int) -> None:
+    def __init__(self, value: dict[str, Any] | list[Any], event: Any, path: Path) -> None:
         self.value = value
-        self.anchor = anchor
-        self.line = line
+        self.event = event
+        """What began it."""
+        self.path = path
         self.nodes = 1
         self.key: str = ""
         self.waits = False
@@ -122,7 +123,7 @@ class _Builder:
                 self._close(event)
             elif kind is AliasEvent:
                 if event.anchor not in self.anchors:
-                    open_too = any(frame.anchor == event.anchor for frame in self.stack)
+                    open_too = any(frame.event.anchor == event.anchor for frame in self.stack)
                     why = "contains itself" if open_too else "is not defined"
                     raise BrokenError(event.start_mark.line, f"not YAML: the anchor {event.anchor!r} {why}")
                 value, nodes = self.anchors[event.anchor]
@@ -135,10 +136,9 @@ class _Builder:
                     self.root_line + self.first + 1,
                     self.root,
                     tuple(self.duplicates),
-                    self.lines,
+                    self.first,
                     self.keys,
                     self.values,
-                    frozenset(self.texts),
                 )
 
     def _begin(self, event: Any) -> None:
@@ -149,14 +149,15 @@ class _Builder:
         self.stack: list[_Frame] = []
         self.anchors: dict[str, tuple[Any, int]] = {}
         self.duplicates: list[tuple[int, FieldPath]] = []
-        self.lines: dict[tuple[str | int, ...], int] = {}
-        self.keys: dict[tuple[str | int, ...], Mark] = {}
-        self.values: dict[tuple[str | int, ...], Mark] = {}
-        self.texts: set[tuple[str | int, ...]] = set()
+        self.keys: dict[Path, Any] = {}
+        self.values: dict[Path, tuple[Any, Any]] = {}
 
-    def _path(self) -> tuple[str | int, ...]:
+    def _path(self) -> Path:
         """Where the next value goes."""
-        return tuple(frame.key if isinstance(frame.value, dict) else len(frame.value) for frame in self.stack)
+        if not self.stack:
+            return ()
+        top = self.stack[-1]
+        return (*top.path, top.key if isinstance(top.value, dict) else len(top.value))
 
     def _open(self, value: dict[str, Any] | list[Any], event: Any) -> None:
         if len(self.stack) >= MAX_DEPTH:
@@ -164,37 +165,24 @@ class _Builder:
         top = self.stack[-1] if self.stack else None
         if top is not None and isinstance(top.value, dict) and not top.waits:
             raise BrokenError(event.start_mark.line, "not an object: a key is a list or an object, not text")
-        self._see(event)
-        self.stack.append(_Frame(value, event.anchor, event.start_mark.line))
+        if top is None:
+            self.root_line = event.start_mark.line
+        self.stack.append(_Frame(value, event, self._path()))
 
     def _close(self, event: Any) -> None:
         frame = self.stack.pop()
         for merged in frame.merges:
             for one in merged if isinstance(merged, list) else [merged]:
                 if not isinstance(one, dict):
-                    raise BrokenError(frame.line, "not YAML: the merge key << wants an object or a list of objects")
+                    why = "not YAML: the merge key << wants an object or a list of objects"
+                    raise BrokenError(frame.event.start_mark.line, why)
                 for key, value in one.items():
                     frame.value.setdefault(key, value)  # type: ignore[union-attr]  # only objects have merges
-        if frame.anchor is not None:
-            self.anchors[frame.anchor] = (frame.value, frame.nodes)
-        if self.with_lines and (opened := self.values.get(path := self._path())) is not None:
-            self.values[path] = Mark(
-                opened.line, opened.column, event.end_mark.line + self.first + 1, event.end_mark.column + 1
-            )
-        self._put(frame.value, frame.nodes, event)
-
-    def _see(self, event: Any) -> None:
-        """Notes the line of the value that begins here: that of its key, where it has one."""
-        if not self.stack:
-            self.root_line = event.start_mark.line
+        if frame.event.anchor is not None:
+            self.anchors[frame.event.anchor] = (frame.value, frame.nodes)
         if self.with_lines:
-            path = self._path()
-            self.values[path] = self._mark(event.start_mark, event.end_mark)
-            if not (self.stack and isinstance(self.stack[-1].value, dict)):
-                self.lines.setdefault(path, event.start_mark.line + self.first + 1)
-
-    def _mark(self, start: Any, end: Any) -> Mark:
-        return Mark(start.line + self.first + 1, start.column + 1, end.line + self.first + 1, end.column + 1)
+            self.values[frame.path] = (frame.event, event)
+        self._put(frame.value, frame.nodes, event)
 
     def _add(self, value: Any, nodes: int, event: Any, *, alias: bool = False) -> None:
         """A scalar or an alias: a key, or a value."""
@@ -202,9 +190,10 @@ class _Builder:
         if top is not None and isinstance(top.value, dict) and not top.waits:
             self._key(top, value, event)
             return
-        self._see(event)
+        if top is None:
+            self.root_line = event.start_mark.line
         if self.with_lines:
-            self.texts.add(self._path())
+            self.values[self._path()] = (event, event)
         if not alias and event.anchor is not None:
             self.anchors[event.anchor] = (value, nodes)
         self._put(value, nodes, event)
@@ -219,13 +208,11 @@ class _Builder:
         top.merging = top.key == "<<" and not getattr(event, "style", None)
         if top.merging:
             return
-        path = self._path()
         if top.key in top.own:
-            self.duplicates.append((event.start_mark.line + self.first + 1, FieldPath(path)))
+            self.duplicates.append((event.start_mark.line + self.first + 1, FieldPath(self._path())))
         top.own.add(top.key)
         if self.with_lines:
-            self.lines[path] = event.start_mark.line + self.first + 1
-            self.keys[path] = self._mark(event.start_mark, event.end_mark)
+            self.keys[self._path()] = event
 
     def _put(self, value: Any, nodes: int, event: Any) -> None:
         """A finished value goes where it belongs."""
