@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,32 @@ def test_the_design_draws_these_rooms_in_this_order() -> None:
 
     below = drawing.partition("── below this line")[2]
     assert {room for room in drawn if re.search(rf"^  (?:\S+ )*{room}(?:\.py|/)", below, re.MULTILINE)} == EDGE
+
+
+NOT_FOR_A_CHECK = {
+    # libraries that serve, draw, sign, or read policies and scripts
+    "asyncio", "concurrent", "cryptography", "flask", "gunicorn", "huggingface_hub", "jsonpatch", "matplotlib",
+    "prometheus_client", "pydantic", "shtab", "tree_sitter", "urllib3",
+    # parts of Python that cost milliseconds
+    "difflib", "email", "hashlib", "http", "importlib.resources", "logging", "multiprocessing", "socket", "ssl",
+    "subprocess", "tempfile", "threading", "unittest",
+    # rooms of other commands
+    "webhook.app", "webhook.calibrate", "webhook.certs", "webhook.cluster", "webhook.command.script", "webhook.compare",
+    "webhook.diagnose", "webhook.generate", "webhook.memory.sweep", "webhook.metrics", "webhook.policy.shape",
+    "webhook.rehearsal", "webhook.repair", "webhook.review", "webhook.scan",
+}  # fmt: skip
+"""What a start need not wait for where one plain manifest is checked: imported where it is used."""
+
+
+def test_a_plain_check_imports_only_what_it_needs() -> None:
+    example = str(PACKAGE.parent / "examples" / "good.yaml")
+    script = (
+        f"import sys; sys.path += {[path for path in sys.path if path]!r}; from webhook.cli import main; "
+        f"code = main(['check', {example!r}]); print(*sys.modules); sys.exit(code)"
+    )
+    # -S: what this machine's site-packages import at every start is no matter of ours.
+    done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True)
+    imported = done.stdout.splitlines()[-1].split()
+
+    assert "webhook.cli.check" in imported
+    assert not {name for name in NOT_FOR_A_CHECK if any(f"{one}.".startswith(f"{name}.") for one in imported)}

@@ -6,7 +6,6 @@ pkg/polymorphichelpers/rollback.go), and so does whoever reverts a commit. It ra
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -40,6 +39,8 @@ def digest(template: JSON) -> str:
         text = json.dumps(_filled(what), sort_keys=True, default=str)
     except RecursionError:  # no controller writes a template so deep
         return ""
+    import hashlib  # here: it loads OpenSSL, and only an update of a live workload needs it
+
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
 
 

@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 
 from webhook.command.word import Slip, Value, known, literal, mystery, text_of
 
@@ -216,6 +215,8 @@ def _slipped(argv: Argv) -> Serve | None:
 
 def alike(text: str, meant: str) -> bool:
     """`text` is a slip for `meant`."""
+    from difflib import SequenceMatcher  # here, because few commands have a slip
+
     return len(text) < 2 * len(meant) and SequenceMatcher(None, text, meant).ratio() > 0.8
 
 

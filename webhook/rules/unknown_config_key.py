@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 
 from webhook.args import settings
 from webhook.engine import Engine
@@ -33,6 +32,8 @@ class UnknownConfigKey(Rule):
             if not isinstance(value, Mapping):
                 continue
             for one in settings.unknown_keys(dest, value, engine.release):
+                from difflib import get_close_matches  # here, because only a mistake needs it
+
                 last = one.place.rpartition(".")[2]
                 near = get_close_matches(last, one.allowed, n=1, cutoff=0.7)
                 yield Finding(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from webhook.args import settings
 from webhook.engine import Engine
@@ -51,6 +50,8 @@ class UnknownParser(Rule):
             found = settings.unknown_name(kind, name, engine.release)
             if found is None:
                 continue
+            from difflib import get_close_matches  # here, because only a mistake needs it
+
             near = get_close_matches(name, found.allowed, n=1, cutoff=0.5)
             yield Finding(
                 path=engine.argument(kind),
