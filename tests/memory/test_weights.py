@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from tests.memory import engines
 from tests.memory.engines import DEEPSEEK_V3, GPT_OSS_120B, LLAMA_8B, LLAMA_70B, engine, gpu, model, on
 from webhook.memory import shape
+from webhook.memory import tower as tower_of
 from webhook.memory.parallel import Parallel
 from webhook.memory.plan import plan
+from webhook.model import from_config
 from webhook.quantity import GI
 
 
@@ -62,6 +65,10 @@ def test_weights_are_what_vllm_printed(config: Mapping[str, Any], given: Mapping
         pytest.param({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {
             "num_bits": 4, "type": "float", "group_size": 16}}}, "ignore": ["lm_head"]}, 5.4, 5.9, id="NVFP4"),
         pytest.param({"quant_method": "fp8", "ignored_layers": ["re:.*self_attn.*"]}, 9.4, 10.2, id="attention kept"),
+        pytest.param(
+            {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.*.post_attention_layernorm", "lm_head"]},
+            8.3, 8.7, id="a norm that is named for attention is none",
+        ),
     ],
 )  # fmt: skip
 def test_a_quantised_checkpoint_keeps_its_embeddings_in_16_bits(
@@ -70,6 +77,30 @@ def test_a_quantised_checkpoint_keeps_its_embeddings_in_16_bits(
     found = plan(engine(), model(quantization_config=quantization), on(gpu(79.19)))
     assert found.gpu is not None
     assert low < found.gpu.weights.likely / GI < high
+
+
+def test_a_language_models_own_quantisation_leaves_the_tower_alone() -> None:
+    """Kimi K2.5: `quantization_config` stands in `text_config`, and the tower is loaded in 16 bits."""
+    four = {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}
+    quantised = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], "config_groups": {"group_0": four}}
+    tower = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14}
+    text = dict(LLAMA_8B)
+    whole = {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "vision_config": tower}
+    inside = from_config("example/eyes", {**whole, "text_config": {**text, "quantization_config": quantised}})
+    beside = from_config("example/eyes", {**whole, "text_config": text, "quantization_config": quantised})
+    ledgers = [plan(engine("0.19.0", max_model_len=8192), one, on(gpu(79.19))).gpu for one in (inside, beside)]
+    assert ledgers[0] is not None
+    assert ledgers[1] is not None
+    elements = tower_of.parameters(inside)
+    assert ledgers[0].weights.likely - ledgers[1].weights.likely == pytest.approx(elements * (2 - 0.5625), rel=0.01)
+
+
+def test_fp8_in_blocks_is_certain_to_a_percent_and_a_half() -> None:
+    """All linear layers but router, head and embedding: what DeepSeek, MiniMax and Qwen 3 publish."""
+    known = replace(model(**DEEPSEEK_V3), parameters=671_026_419_200)
+    found = plan(engine("0.10.1", tensor_parallel_size=8), known, on(gpu(139.7), count=8))
+    assert found.gpu is not None
+    assert 0.98 <= found.gpu.weights.floor / found.gpu.weights.likely < 1
 
 
 def test_experts_are_shared_over_tensor_and_data_parallel_ranks() -> None:

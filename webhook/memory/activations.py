@@ -82,17 +82,75 @@ def multiprocessors(settings: Settings) -> int:
     return 132 if settings.capability and settings.capability >= (9, 0) else 108
 
 
+CHUNKED, UNCHUNKED = Release(0, 6, 6), Release(0, 20)
+"""Between them the experts see VLLM_FUSED_MOE_CHUNK_SIZE tokens at once: 32,768 in 0.6.6 … 0.11, 16,384 in 0.13 …
+0.17; 0.20.2 has no such setting."""
+
+
+def gathered(model: Model, settings: Settings) -> int:
+    """Tokens that reach the experts of a rank: those of all data-parallel ranks, each with a full batch in the profile
+    run (vLLM 0.10 fused_moe/layer.py, do_naive_dispatch_combine; from 0.11 all-gather). Backends that send each expert
+    its own tokens, in chunks, are asked for by name."""
+    spread = model.num_experts and settings.all2all in (None, "naive", "allgather_reducescatter")
+    return settings.max_num_batched_tokens * (settings.parallel.dp if spread else 1)
+
+
+def at_once(model: Model, settings: Settings) -> int:
+    """Of the gathered tokens, those that the experts see at once."""
+    rows = gathered(model, settings)
+    if not CHUNKED <= settings.release < UNCHUNKED:
+        return rows
+    usual = 32_768 if settings.release < Release(0, 12) else 16_384
+    asked = settings.env.get("VLLM_FUSED_MOE_CHUNK_SIZE", "")
+    return min(rows, int(asked) if asked.isdecimal() else usual)
+
+
+def expert_width(model: Model, settings: Settings) -> int:
+    """Of one routed expert on a rank: whole with expert parallelism, else cut over TP × DP."""
+    width = model.moe_intermediate_size or model.intermediate_size or 0
+    return width // (1 if settings.parallel.expert else settings.parallel.experts)
+
+
 def forward(model: Model, settings: Settings) -> float:
     """Peak of one layer on a full batch: gate, up and their product over TP, the hidden states and the residual."""
     hidden, inner = model.hidden_size or 0, model.intermediate_size or 0
-    routed = 0
+    tokens, routed = settings.max_num_batched_tokens, 0
     if model.num_experts:
-        width = model.moe_intermediate_size or inner
-        routed = (model.num_experts_per_tok or 1) * (hidden + 3 * width // settings.parallel.tp)
+        each = (model.num_experts_per_tok or 1) * (hidden + 3 * expert_width(model, settings))
+        routed = at_once(model, settings) * each + (gathered(model, settings) - tokens) * hidden
         inner = 0 if model.moe_intermediate_size else inner
     heads = (model.num_attention_heads or 0) * (model.head_dim or 0)
     widest = max(3 * inner, 3 * heads) // settings.parallel.tp
-    return settings.max_num_batched_tokens * (widest + routed + 2 * hidden) * settings.dtype
+    return (tokens * (widest + 2 * hidden) + routed) * settings.dtype
+
+
+def least_experts(model: Model, settings: Settings) -> int:
+    """What the Triton kernel of routed experts certainly holds: the gathered hidden states; for the tokens of a chunk
+    what gate and up gave or, in the same place, what down gave; and their product (vLLM 0.8.5 … 0.10.2
+    fused_moe/fused_moe.py, cache13 and intermediate_cache2). 0 where another kernel may run."""
+    stored = (model.quantization_config or {}).get("quant_method")
+    plain = settings.scheme is None and stored is None
+    eight = settings.scheme is not None and settings.scheme.name == "FP8" and stored == "fp8"
+    since = (8, 0) if plain else (8, 9)  # before, Marlin's kernel; from Blackwell CUTLASS'
+    usual = settings.capability is not None and since <= settings.capability < (10, 0) and settings.vendor == "nvidia"
+    asked = any(name.startswith(OTHER_KERNELS) for name in settings.env)
+    if not model.num_experts or not (plain or eight) or not usual or asked or not settings.v1:
+        return 0
+    if not Release(0, 8, 5) <= settings.release < Release(0, 11):
+        return 0
+    hidden, width = model.hidden_size or 0, expert_width(model, settings)
+    each = (model.num_experts_per_tok or 1) * (max(2 * width, hidden) + width)
+    return (at_once(model, settings) * each + gathered(model, settings) * hidden) * min(settings.dtype, 2)
+
+
+OTHER_KERNELS = (
+    "VLLM_USE_DEEP_GEMM",
+    "VLLM_USE_FLASHINFER",
+    "VLLM_TEST_FORCE_FP8",
+    "VLLM_ENABLE_FUSED_MOE",
+    "VLLM_ROCM",
+)
+"""Variables that choose another kernel for the experts."""
 
 
 def latent_workspace(model: Model, settings: Settings) -> float:
@@ -155,12 +213,14 @@ def line(model: Model, settings: Settings, stage: int) -> Line:
     )
     low_seen, seen, high_seen = vision(model, settings) if stage == 0 else (0.0, 0.0, 0.0)
     likely = max(passed, rows * (bytes_.likely + wider) + scratch + kept) + seen + 50 * MI
-    low = max(0.5 * passed, rows * (bytes_.low + wider) + scratch + kept) + low_seen
+    routed = least_experts(model, settings)
+    low = max(routed, 0.5 * passed, rows * (bytes_.low + wider) + scratch + kept) + low_seen
     high = max(1.6 * passed, rows * (bytes_.high + wider) + scratch + kept) + high_seen + 150 * MI
     if settings.vendor == "amd" and model.num_experts:
         high += 30 * GI  # 0.28, MI300X, Qwen3-30B-A3B: 28 GiB less KV cache than all else explains
     floor = max(
         least_forward(model, settings),
+        routed,
         rows * bytes_.floor + settings.max_num_batched_tokens * hidden * settings.dtype,
     )
     note = f"{settings.max_num_seqs} sequences × {vocab:,} vocabulary entries × {bytes_.likely:g} B"

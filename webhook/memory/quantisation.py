@@ -222,6 +222,7 @@ def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None
             names += [one for one in value if isinstance(one, str)]
     if not said:
         return None
+    names = [one for one in names if not one.endswith("norm")]  # "post_attention_layernorm" is no attention
     layers = model.num_hidden_layers or 1
     seen: dict[str, set[str]] = {}
     for name in names:
@@ -242,4 +243,6 @@ def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None
             )
         )
         kept[group] = 1.0 if "*" in places or group in ("vision", "head") else min(1.0, len(places) / there)
+    if config.get("_text_only"):
+        kept["vision"] = 1.0
     return kept

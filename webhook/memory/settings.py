@@ -62,6 +62,8 @@ class Settings:
     """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None where they are left to the model."""
     skipped_layers: bool
     """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
+    all2all: str | None
+    """`--all2all-backend` or VLLM_ALL2ALL_BACKEND: how tokens reach other data-parallel ranks' experts."""
     vendor: str
     unified_memory: bool
     """The GPU's memory is the host's (GB10, Jetson)."""
@@ -159,6 +161,7 @@ def resolve(
         capability=capability,
         state_dtypes=(_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
         skipped_layers=bool(given.get("kv_cache_dtype_skip_layers")),
+        all2all=_named(given.get("all2all_backend")) or env.get("VLLM_ALL2ALL_BACKEND") or None,
         vendor=(gpu.vendor if gpu else "nvidia").lower(),
         unified_memory=bool(gpu and gpu.unified_memory),
         env=env,

@@ -40,6 +40,8 @@ SIZES = (
 )
 """Arguments that decide the sizes: where one can't be known, nothing about them is certain."""
 
+PEAKS = ("max_num_batched_tokens", "max_num_seqs", "all2all_backend")
+"""Arguments that decide the activation peak: where one can't be known, only the weights are certain."""
 NULL_BLOCK = Release(0, 28)
 """From here the check of one request leaves out block 0, which stands for "no block" (v1/core/kv_cache_utils.py)."""
 
@@ -90,6 +92,9 @@ def of_rank(
         return judged(
             "does-not-fit", f"weights {human(loaded.floor)} exceed the GPU's {human(ledger.total.high)}", "weights"
         )
+    doubts = [f"--{dest.replace('_', '-')}" for dest in PEAKS if dest in args.unresolved]
+    if doubts and loaded.floor <= ledger.budget.high:
+        return judged("unsure", f"{' and '.join(doubts)} can't be known here; {why}")
     overridden = args.given.get("num_gpu_blocks_override")
     if overridden and not resolved.v1:  # V0 takes it before it checks (vLLM 0.6 engine/llm_engine.py)
         return judged("unsure", f"--num-gpu-blocks-override {overridden} takes the place of what is left; {why}")

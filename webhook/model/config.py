@@ -121,10 +121,11 @@ def _dtype(config: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
 
 
 def _quantization(config: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The first that is there; the language model's own says `_text_only`: what stands beside it is not quantised."""
     for one in (config, given):
         for key in ("quantization_config", "compression_config", "hf_quant_config"):
             if found := mapping(one.get(key)):
-                return found
+                return found if one is config else {**found, "_text_only": True}
     return None
 
 
