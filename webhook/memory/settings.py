@@ -8,7 +8,7 @@ from typing import Any
 
 from webhook.args import EngineArgs
 from webhook.gpu import Gpu
-from webhook.memory import parallel, quantisation
+from webhook.memory import media, parallel, quantisation
 from webhook.memory.dtype import is_widened
 from webhook.memory.parallel import Parallel
 from webhook.memory.quantisation import Scheme
@@ -120,7 +120,7 @@ def resolve(
         if release >= Release(0, 11, 1):
             seqs = min(seqs, tokens or usual)
     if tokens is None:
-        tokens = usual
+        tokens = max(usual, media.least_default(model, release))
         if v1 and length and not auto and release >= Release(0, 11, 1):
             tokens = min(tokens, max(seqs, 1) * length)
     utilization = given.get("gpu_memory_utilization")
