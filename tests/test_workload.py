@@ -75,6 +75,32 @@ LLM = {"template": POD, "worker": POD, "prefill": {"template": POD, "worker": PO
                 "spec.leaderWorkerTemplate.workerTemplate.spec",
             ],
         ),
+        (
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            {"spec": {"tasks": [{"replicas": 1, "template": TEMPLATE}]}},
+            ["spec.tasks[0].template.spec"],
+        ),
+        ("apps.kruise.io/v1alpha1", "CloneSet", {"spec": {"template": TEMPLATE}}, ["spec.template.spec"]),
+        ("apps.kruise.io/v1beta1", "StatefulSet", {"spec": {"template": TEMPLATE}}, ["spec.template.spec"]),
+        (
+            "grove.io/v1alpha1",
+            "PodCliqueSet",
+            {"spec": {"template": {"cliques": [{"name": "decode", "spec": {"podSpec": POD}}]}}},
+            ["spec.template.cliques[0].spec.podSpec"],
+        ),
+        (
+            "workload.serving.volcano.sh/v1alpha1",
+            "ModelServing",
+            {"spec": {"template": {"roles": [{"entryTemplate": TEMPLATE, "workerTemplate": TEMPLATE}]}}},
+            ["spec.template.roles[0].entryTemplate.spec", "spec.template.roles[0].workerTemplate.spec"],
+        ),
+        (
+            "nvidia.com/v1beta1",
+            "DynamoGraphDeployment",
+            {"spec": {"components": [{"name": "worker", "podTemplate": TEMPLATE}]}},
+            ["spec.components[0].podTemplate.spec"],
+        ),
         ("serving.knative.dev/v1", "Service", {"spec": {"template": TEMPLATE}}, ["spec.template.spec"]),
         (
             "serving.kserve.io/v1beta1",
@@ -513,6 +539,82 @@ def test_a_dynamo_service_s_container_has_the_service_s_resources_and_name() -> 
     assert (workload.replicas, workload.pods_per_replica) == (2, 2)
 
 
+def test_a_component_of_dynamo_has_a_pod_template_of_its_own() -> None:
+    """nvidia.com/v1beta1, where services became components."""
+    frontend, decode = found("""
+        apiVersion: nvidia.com/v1beta1
+        kind: DynamoGraphDeployment
+        metadata: {name: a}
+        spec:
+          env: [{name: A, value: graph}, {name: B, value: graph}]
+          components:
+          - {name: Frontend, podTemplate: {spec: {containers: [{name: main}]}}}
+          - name: Decode
+            replicas: 2
+            multinode: {nodeCount: 4}
+            sharedMemorySize: "0"
+            podTemplate:
+              spec: {containers: [{name: main, env: [{name: A, value: own}], startupProbe: {tcpSocket: {port: 1}}}]}
+    """)
+    (main,) = decode.containers
+
+    assert str(main.path) == "spec.components[1].podTemplate.spec.containers[0]"
+    assert main.spec["env"] == [{"name": "A", "value": "own"}, {"name": "B", "value": "graph"}]
+    assert decode.completes == {"liveness-probe", "readiness-probe"}
+    assert frontend.completes == {"startup-probe", "liveness-probe", "readiness-probe", "shm"}
+    assert [(one.replicas, one.pods_per_replica) for one in (frontend, decode)] == [(None, 1), (2, 4)]
+
+
+def test_cliques_of_a_scaling_group_serve_together() -> None:
+    alone, leader, worker = found("""
+        apiVersion: grove.io/v1alpha1
+        kind: PodCliqueSet
+        spec:
+          template:
+            podCliqueScalingGroups: [{name: prefill, cliqueNames: [leader, worker]}]
+            cliques:
+            - {name: decode, spec: {replicas: 3, podSpec: {containers: [{name: vllm}]}}}
+            - {name: leader, spec: {podSpec: {containers: [{name: vllm}]}}}
+            - {name: worker, spec: {replicas: 3, podSpec: {containers: [{name: vllm}]}}}
+    """)
+
+    assert [one.pods_per_replica for one in (alone, leader, worker)] == [1, None, None]
+    assert alone.replicas == 3
+
+
+def test_a_role_of_a_model_serving_is_an_entry_and_its_workers() -> None:
+    entry, worker, alone = found("""
+        apiVersion: workload.serving.volcano.sh/v1alpha1
+        kind: ModelServing
+        spec:
+          template:
+            roles:
+            - {name: a, entryTemplate: {spec: {}}}
+            - {name: b, replicas: 2, workerReplicas: 3, entryTemplate: {spec: {}}, workerTemplate: {spec: {}}}
+    """)[1:] + found("""
+        apiVersion: workload.serving.volcano.sh/v1alpha1
+        kind: ModelServing
+        spec: {template: {roles: [{name: a, entryTemplate: {spec: {}}}]}}
+    """)
+
+    assert [(one.replicas, one.pods_per_replica) for one in (entry, worker, alone)] == [(2, 4), (2, 4), (None, 1)]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "size"),
+    [
+        ("[{template: {spec: {}}}]", 1),
+        ("[{replicas: 2, template: {spec: {}}}]", None),
+        ("[{template: {spec: {}}}, {replicas: 1}]", None),
+    ],
+)
+def test_the_pods_of_a_volcano_job_work_together(tasks: str, size: int | None) -> None:
+    """A single one serves alone."""
+    (workload,) = found(f"{{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {{tasks: {tasks}}}}}")
+
+    assert workload.pods_per_replica == size
+
+
 def test_a_kaito_workspace_runs_its_template_on_its_instance_type() -> None:
     head = "apiVersion: kaito.sh/v1beta1\nkind: Workspace\nresource: {instanceType: big, count: 2}\n"
     (workload,) = found(head + "inference: {template: {spec: {containers: [{name: vllm}], nodeSelector: {a: b}}}}")
@@ -531,7 +633,8 @@ WORDS = sorted(
         "metadata", "name", "annotations", "labels", "ownerReferences", "containers", "initContainers", "env", "args",
         "command", "resources", "limits", "model", "uri", "storageUri", "modelFormat", "parallelism", "data",
         "dataLocal", "serveConfigV2", "services", "extraPodSpec", "mainContainer", "resource", "instanceType", "items",
-        "objects", "replicas", "size", "baseRefs",
+        "objects", "replicas", "size", "baseRefs", "components", "workerReplicas", "podCliqueScalingGroups",
+        "cliqueNames", "multinode", "nodeCount", "sharedMemorySize",
     }
 )  # fmt: skip
 ODD = st.recursive(
@@ -563,8 +666,7 @@ def test_odd_shapes_never_raise(kind: tuple[str, str], spec: Any, inference: Any
 @given(st.sampled_from(sorted(TABLE)), st.data())
 def test_a_template_with_odd_fields_in_it_never_raises(kind: tuple[str, str], data: st.DataObject) -> None:
     """The odd value stands where the table looks."""
-    path = data.draw(st.sampled_from(TABLE[kind].pods)).path if TABLE[kind].pods else "spec.services.a.extraPodSpec"
-    parts = path.split(".")
+    parts = data.draw(st.sampled_from(TABLE[kind].pods)).path.split(".")
     value: Any = data.draw(ODD)
     for part in reversed(parts[: len(parts) - data.draw(st.integers(0, len(parts) - 1))]):
         value = [value] if part == "*" else {part: value}

@@ -2,7 +2,7 @@
 
 LeaderWorkerSet: one leader and `size` - 1 workers; without a leaderTemplate the leader is a worker too. KubeRay: the
 head and every worker group's `replicas` × `numOfHosts`. KServe: a predictor and the workers of its `workerSpec`.
-StormService, Dynamo: so many equal Pods.
+StormService, Dynamo: so many equal Pods. Kthena: a role's entry Pod and its workers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def of(workload: Workload, container: Container) -> Group | None:
         return Group(1, own, resource, closed=sized)
     others = [one for one in workloads.find(workload.object) if one.path != _within(workload)]
     if parts[-2:] == ("workerTemplate", "spec"):
-        return None if any("leaderTemplate" in one.path.parts for one in others) else Group(
+        return None if any({"leaderTemplate", "entryTemplate"} & {*one.path.parts} for one in others) else Group(
             size, own * size, resource, closed=True
         )  # fmt: skip
     if parts[-1] in ("workerSpec", "worker"):
@@ -63,7 +63,7 @@ def _within(workload: Workload) -> FieldPath:
 
 def _works_for(worker: FieldPath, leader: Workload) -> bool:
     parts, own = worker.parts, _within(leader).parts
-    if own[-2:] == ("leaderTemplate", "spec"):
+    if own[-2:] in (("leaderTemplate", "spec"), ("entryTemplate", "spec")):
         return parts == (*own[:-2], "workerTemplate", "spec")
     if own[-1] == "template":  # LLMInferenceService
         return parts == (*own[:-1], "worker")

@@ -12,11 +12,7 @@ from webhook.workload.table import TABLE
 
 JSONDict = dict[str, Any]
 CLUSTER_WIDE = frozenset({"ClusterServingRuntime"})
-MAPPINGS = frozenset({"services"})
-"""Fields in which a `*` of the table stands for a word, not for a number (Dynamo's services)."""
 KINDS = [(group, kind) for group, kind in TABLE if "." in group and group != "extensions"]
-REFINED = {"DynamoGraphDeployment": "spec.services.*.extraPodSpec"}
-"""Where a PodSpec stands in kinds that the table does not describe by a path."""
 NOT_OURS = [("keda.sh", "ScaledObject")]
 """What belongs to serving and makes no Pods."""
 
@@ -45,9 +41,6 @@ def definitions() -> Iterator[JSONDict]:
 def around(group: str, kind: str, pod: JSONDict) -> JSONDict:
     """An object of the kind whose first Pod template is the Pod's."""
     value: Any = pod["spec"]
-    pods = TABLE[group, kind].pods
-    parts = (pods[0].path if pods else REFINED[kind]).split(".")
-    for index in range(len(parts) - 1, -1, -1):
-        named = index > 0 and parts[index - 1] in MAPPINGS
-        value = ({"worker": value} if named else [value]) if parts[index] == "*" else {parts[index]: value}
+    for part in reversed(TABLE[group, kind].pods[0].path.split(".")):
+        value = [value] if part == "*" else {part: value}
     return {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": kind.lower()}, **value}

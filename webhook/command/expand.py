@@ -22,7 +22,12 @@ LIMIT = 1 << 16
 _LWS = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
 _RAY = ("KUBERAY_GEN_RAY_START_CMD", "RAY_ADDRESS", "RAY_IP", "FQ_RAY_IP", "RAY_PORT", "RAY_CLUSTER_NAME")
 _STORM = ("STORM_SERVICE_NAME", "ROLESET_NAME", "ROLESET_INDEX", "ROLE_NAME", "ROLE_REPLICA_INDEX", "POD_GROUP_INDEX")
+_GROVE = (  # grove operator/internal/constants/constants.go
+    "GROVE_PCS_NAME", "GROVE_PCS_INDEX", "GROVE_PCLQ_NAME", "GROVE_PCLQ_POD_INDEX", "GROVE_PCSG_NAME",
+    "GROVE_PCSG_INDEX", "GROVE_PCSG_POD_INDEX", "GROVE_PCSG_TEMPLATE_NUM_PODS", "GROVE_HEADLESS_SERVICE",
+)  # fmt: skip
 _INJECTED: Mapping[str, tuple[str, ...]] = {
+    "ModelServing": ("ENTRY_ADDRESS", "WORKER_INDEX", "GROUP_SIZE"),  # kthena pkg/apis/workload/v1alpha1
     "LeaderWorkerSet": _LWS,  # lws docs/reference/labels-annotations-and-environment-variables
     "LLMInferenceService": _LWS,  # made of LeaderWorkerSets where it spans Pods
     "LLMInferenceServiceConfig": _LWS,
@@ -32,7 +37,8 @@ _INJECTED: Mapping[str, tuple[str, ...]] = {
     "RayClusterFleet": _RAY,
     "StormService": _STORM,  # aibrix pkg/constants/model.go
     "RoleSet": _STORM,
-    "Job": ("JOB_COMPLETION_INDEX",),  # completionMode: Indexed
+    "PodCliqueSet": _GROVE,
+    "Job": ("JOB_COMPLETION_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX"),  # completionMode: Indexed; Volcano's plug-in env
     "CronJob": ("JOB_COMPLETION_INDEX",),
     "JobSet": ("JOB_COMPLETION_INDEX",),
 }

@@ -1,4 +1,5 @@
-"""JobSet, Dynamo and KAITO: kinds that keep what a container needs in places of their own."""
+"""JobSet, Volcano, Grove, Kthena, Dynamo and KAITO: kinds whose Pods work together, or that keep what a container
+needs in places of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +24,63 @@ def job_set(obj: JSON, found: list[Workload]) -> list[Workload]:
     return [replace(one, pods_per_replica=1 if pods == 1 else None) for one in found]
 
 
+def volcano_job(obj: JSON, found: list[Workload]) -> list[Workload]:
+    """As those of a JobSet, the Pods of a Volcano Job: its tasks' replicas."""
+    tasks = [mapping(task).get("replicas") for task in listing(mapping(obj.get("spec")).get("tasks"))]
+    alone = sum(1 if said is None else number(said) or 0 for said in tasks) == 1
+    return [replace(one, pods_per_replica=1 if alone else None) for one in found]
+
+
+def pod_clique_set(obj: JSON, found: list[Workload]) -> list[Workload]:
+    """Cliques of a scaling group, such as a leader and its workers, serve together; Pods of any other serve alone."""
+    template = FieldPath(("spec", "template")).get(obj)
+    groups = map(mapping, listing(mapping(template).get("podCliqueScalingGroups")))
+    together = {name for group in groups for name in listing(group.get("cliqueNames")) if isinstance(name, str)}
+    return [
+        replace(one, pods_per_replica=None)
+        if mapping(FieldPath(one.path.parts[:-2]).get(obj)).get("name") in together
+        else one
+        for one in found
+    ]
+
+
+def model_serving(obj: JSON, found: list[Workload]) -> list[Workload]:
+    """A role's entry Pod and its `workerReplicas` serve together."""
+    return [
+        replace(one, pods_per_replica=1 if said is None else None if (count := number(said)) is None else 1 + count)
+        for one in found
+        for said in (FieldPath((*one.path.parts[:-2], "workerReplicas")).get(obj),)
+    ]
+
+
 def dynamo(obj: JSON, found: list[Workload]) -> list[Workload]:
+    """v1beta1 has `components` with a Pod template each, v1alpha1 `services`."""
+    return [*(_component(obj, one) for one in found), *_services(obj)]
+
+
+def _component(obj: JSON, workload: Workload) -> Workload:
+    """A component of nvidia.com/v1beta1 (Dynamo 1.2 and later); its container is called `main`.
+
+    ai-dynamo/dynamo deploy/operator/api/v1beta1/dynamocomponentdeployment_types.go.
+    """
+    component = mapping(FieldPath(workload.path.parts[:-2]).get(obj))
+    everywhere = mapping(obj.get("spec")).get("env")
+    containers = tuple(
+        replace(one, spec={**one.spec, "env": _first_of_a_name(one.spec.get("env"), everywhere)})
+        if everywhere and one.name == "main" and not one.init
+        else one
+        for one in workload.containers
+    )
+    bare = str(component.get("sharedMemorySize")) == "0"
+    return replace(
+        workload,
+        containers=containers,
+        completes=DYNAMO - ({"shm"} if bare else set()),
+        pods_per_replica=number(mapping(component.get("multinode")).get("nodeCount")) or 1,
+    )
+
+
+def _services(obj: JSON) -> list[Workload]:
     """A service's Pod is its `extraPodSpec`, whose `mainContainer` gets the service's own resources (`gpu` for
     `nvidia.com/gpu`), environment and probes, and is called by the service's key here (`main` in the Pod)."""
     services = FieldPath(("spec", "services"))

@@ -93,7 +93,23 @@ TABLE: Mapping[tuple[str, str], Row] = {
         ),
         refine=others.job_set,
     ),
+    ("batch.volcano.sh", "Job"): Row(
+        (Pods("spec.tasks.*.template.spec", "spec.tasks.*.replicas"),), refine=others.volcano_job
+    ),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _group_row("spec.leaderWorkerTemplate"),
+    ("apps.kruise.io", "CloneSet"): _TEMPLATE,
+    ("apps.kruise.io", "StatefulSet"): _TEMPLATE,
+    ("grove.io", "PodCliqueSet"): Row(
+        (Pods("spec.template.cliques.*.spec.podSpec", "spec.template.cliques.*.spec.replicas"),),
+        refine=others.pod_clique_set,
+    ),
+    ("workload.serving.volcano.sh", "ModelServing"): Row(
+        tuple(
+            Pods(f"spec.template.roles.*.{one}.spec", "spec.template.roles.*.replicas")
+            for one in ("entryTemplate", "workerTemplate")
+        ),
+        refine=others.model_serving,
+    ),
     ("serving.knative.dev", "Service"): _KNATIVE,
     ("serving.knative.dev", "Configuration"): _KNATIVE,
     ("serving.kserve.io", "InferenceService"): Row(
@@ -126,8 +142,11 @@ TABLE: Mapping[tuple[str, str], Row] = {
     ("orchestration.aibrix.ai", "RoleSet"): Row(
         (Pods("spec.roles.*.template.spec", "spec.roles.*.replicas", "spec.roles.*.podGroupSize"),)
     ),
-    ("nvidia.com", "DynamoGraphDeployment"): Row((), refine=others.dynamo),
+    ("nvidia.com", "DynamoGraphDeployment"): Row(
+        (Pods("spec.components.*.podTemplate.spec", "spec.components.*.replicas"),), main="main", refine=others.dynamo
+    ),
     ("kaito.sh", "Workspace"): Row((Pods("inference.template.spec"),), refine=others.kaito),
     ("inference.llmaz.io", "Service"): _group_row("spec.workloadTemplate"),
 }
-"""(API group, kind) → how it makes Pods; a kind's versions have the same shape."""
+"""(API group, kind) → how it makes Pods; a kind's versions have the same shape, or places of their own
+that exclude each other (Dynamo)."""

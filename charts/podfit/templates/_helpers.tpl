@@ -195,8 +195,11 @@ may be there and null: `ofNonZeroValue`. */}}
 
 {{/* Group → resources of operators' kinds. */}}
 {{- define "podfit.customKinds" -}}
+apps.kruise.io: [clonesets, statefulsets]
 apps.openshift.io: [deploymentconfigs]
 argoproj.io: [rollouts]
+batch.volcano.sh: [jobs]
+grove.io: [podcliquesets]
 inference.llmaz.io: [services]
 jobset.x-k8s.io: [jobsets]
 kaito.sh: [workspaces]
@@ -206,6 +209,7 @@ orchestration.aibrix.ai: [rayclusterfleets, rayclusterreplicasets, rolesets, sto
 ray.io: [rayclusters, rayjobs, rayservices]
 serving.knative.dev: [configurations, services]
 serving.kserve.io: [clusterservingruntimes, inferenceservices, llminferenceserviceconfigs, llminferenceservices, servingruntimes]
+workload.serving.volcano.sh: [modelservings]
 {{- end -}}
 
 {{/* A kind that is not installed matches nothing. */}}
