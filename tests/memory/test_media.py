@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.memory.engines import LLAMA_8B, engine, gpu, model
@@ -23,7 +25,7 @@ L40S = gpu(44.4, name="NVIDIA L40S", capability=(8, 9), high=45.0)
         ("0.33.0", {**WHOLE, "use_bidirectional_attention": None}, 2048),
     ],
 )
-def test_the_default_batch_is_raised_to_the_longest_item(release: str, config: dict[str, object], tokens: int) -> None:
+def test_the_default_batch_is_raised_to_the_longest_item(release: str, config: dict[str, Any], tokens: int) -> None:
     found = Release(*map(int, release.split(".")))
     args = engine(release, max_model_len=8192)
 
@@ -50,5 +52,5 @@ def test_a_batch_that_is_given_is_kept() -> None:
         ({"model_impl": "vllm"}, False),
     ],
 )
-def test_who_takes_no_long_videos(given: dict[str, object], none: bool) -> None:
+def test_who_takes_no_long_videos(given: dict[str, Any], none: bool) -> None:
     assert media.no_videos(given) is none
