@@ -150,12 +150,15 @@ def test_the_charts_rights_are_enough_to_scan_and_to_write_reports(user: User) -
             assert status == 201, answer
             stack.callback(user.cluster.call, "DELETE", f"{path}/{obj['metadata']['name']}")
 
+        said = [""]
+
         def scanned() -> subprocess.CompletedProcess[str] | None:
             """Rights hold a moment after they were written."""
             done = scan(user.cluster, "--format", "json", "--write-reports", "--fail-on", "never", user=STRANGER)
+            said[:] = [done.stderr]
             return done if done.returncode == 0 else None
 
-        done = until("the rights to hold", scanned)
+        done = until("the rights to hold", scanned, lambda: said[0])
 
         assert {one["kind"] for one in told(done)["not_read"]} <= {"configmaps", "configmaps (by name)"}
         assert set(found_reports(user, OPEN, "reports")) == {"llama-8b", "good"}

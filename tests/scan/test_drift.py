@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from urllib3.exceptions import ReadTimeoutError
 
 from tests.scan.cluster import Api, pod, workload
 from tests.scan.test_scan import Run, _command
@@ -122,6 +123,13 @@ def test_an_exporter_that_keeps_its_own_labels_is_understood(url: str) -> None:
     assert [(one.namespace, one.pod) for one in Prometheus(url).used()] == [("chat", "a")]
 
 
+@pytest.mark.parametrize("odd", [sample("NaN"), sample("+Inf"), {"metric": {"pod": "x"}, "histogram": [1, {}]}])
+def test_a_series_without_a_number_is_left_out(url: str, odd: dict[str, Any]) -> None:
+    ANSWERS["DCGM_FI_DEV_FB_USED"] = [odd, sample(1)]
+
+    assert [one.value for one in Prometheus(url).used()] == [1 << 20]
+
+
 def test_a_refusal_says_what_prometheus_says(url: str) -> None:
     ANSWERS["container_memory"] = {
         "status": "error",
@@ -202,6 +210,22 @@ def test_logs_of_running_pods_are_read_through_the_api(scan: Scan, monkeypatch: 
     assert found["weights"].used == int(14.9889 * GI)
 
 
+def test_a_log_that_is_too_slow_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    top = workload("Deployment", "llama")
+    both = [{**pod(f"llama-{n}", owner=top), "status": {"phase": "Running"}} for n in range(2)]
+    scan, api = scanned(top, *both), Api()
+
+    def text(path: str, query: Any, most: int) -> str:
+        if "llama-0" in path:
+            raise ReadTimeoutError(None, path, "Read timed out. (read timeout=30)")  # type: ignore[arg-type]
+        return LOG
+
+    monkeypatch.setattr(api, "text", text)
+
+    assert {one.pod for one in logged(api, scan)} == {"llama-1"}
+    assert scan.not_read["pods/log"] == "chat/llama-0: no answer in time"
+
+
 def test_the_command_asks_prometheus_and_answers_with_0(url: str, command: Run, tmp_path: Path) -> None:
     top = workload("Deployment", "llama", args=["--model", "unsloth/Llama-3.1-8B-Instruct", "--no-such-flag"])
     page = tmp_path / "drift.html"
@@ -217,7 +241,7 @@ def test_a_prometheus_that_is_away_is_exit_3(command: Run) -> None:
     code, out, err = command(Api(), "--drift", "--prometheus", "http://127.0.0.1:1")
 
     assert (code, out) == (3, "")
-    assert err.startswith("podfit: --prometheus http://127.0.0.1:1: ")
+    assert err == "podfit: --prometheus http://127.0.0.1:1: connection refused\n"
 
 
 def test_prometheus_without_drift_is_a_mistake(command: Run) -> None:

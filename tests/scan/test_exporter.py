@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
+from unittest.mock import Mock
 
+import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.scan.cluster import DOOMED, Api, pod, workload
 from tests.scan.test_drift import scanned
 from tests.scan.test_scan import Run, _command
-from webhook.cli import exporter
+from webhook.cli import exporter, main, reach
 from webhook.scan import Scan
 
 command_fixture = _command
@@ -58,6 +64,64 @@ def test_before_the_first_scan_there_is_only_that_none_worked() -> None:
     assert series(generate_latest(exporter.registry(exporter.Planned())).decode()) == {("podfit_scan_success", ""): 0.0}
 
 
+def missing(*kinds: tuple[str, str], **fields: bool) -> Scan:
+    """A scan that did not see these kinds."""
+    return Scan(kinds_missed=set(kinds), **fields)  # type: ignore[arg-type]
+
+
+def broken() -> Scan:
+    """The API server is away."""
+    raise OSError("away")
+
+
+RAY, JOB = ("ray.io", "RayJob"), ("batch", "Job")
+
+
+@pytest.mark.parametrize(
+    ("reads", "worked", "kept"),
+    [
+        ([missing], True, 0),
+        ([missing, broken], False, 0),
+        ([missing, partial(missing, cut_short=True)], False, 0),
+        ([missing, partial(missing, RAY)], False, 0),
+        ([missing, partial(missing, RAY), missing], True, 2),
+        ([partial(missing, RAY), partial(missing, RAY)], True, 1),
+        ([partial(missing, RAY), partial(missing, RAY, JOB)], False, 0),
+        ([partial(missing, cut_short=True)], False, None),
+    ],
+    ids=[
+        "whole",
+        "fails",
+        "breaks off",
+        "misses a kind",
+        "is whole again",
+        "may never read it",
+        "and another",
+        "first",
+    ],
+)
+def test_the_last_scan_that_saw_everything_is_kept(
+    monkeypatch: pytest.MonkeyPatch, reads: list[Callable[[], Scan]], worked: bool, kept: int | None
+) -> None:
+    made: list[exporter.Planned] = []
+    monkeypatch.setattr(exporter, "registry", made.append)
+    monkeypatch.setattr(exporter, "_listening", lambda *_: Mock())
+    stop, found = Event(), list[Scan]()
+    monkeypatch.setattr(stop, "wait", lambda _: None)
+
+    def read() -> Scan:
+        one = reads.pop(0)
+        if not reads:
+            stop.set()
+        found.append(one())
+        return found[-1]
+
+    exporter.serve(("", 0), 60.0, read, stop)
+
+    assert made[0].worked is worked
+    assert made[0].scan is (None if kept is None else found[kept])
+
+
 def test_an_exporter_keeps_the_last_good_numbers_where_a_scan_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
@@ -91,6 +155,28 @@ def test_an_exporter_keeps_the_last_good_numbers_where_a_scan_fails() -> None:
     assert found["podfit_scan_success", ""] == 0
     assert found["podfit_scan_workloads", "denied"] == 1
     assert not thread.is_alive()
+
+
+def test_each_scan_of_the_exporter_finds_its_own_way_to_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_now: list[Api] = []
+    counts: list[int] = []
+
+    @contextmanager
+    def client(*_: object, **__: object) -> Iterator[Api]:
+        open_now.append(Api(workload("Deployment", "llama")))
+        counts.append(len(open_now))
+        yield open_now[-1]
+        open_now.pop()
+
+    def serve(_: object, __: float, read: Callable[[], Scan], ___: Event) -> None:
+        assert [read().workloads(), read().workloads()] == [1, 1]
+
+    monkeypatch.setattr(reach, "client", client)
+    monkeypatch.setattr(exporter, "serve", serve)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+    assert main(["scan", "--serve", ":9095"]) == 0
+    assert counts == [1, 1, 1]
 
 
 def test_the_command_writes_the_file(command: Run, tmp_path: Path) -> None:

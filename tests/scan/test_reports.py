@@ -114,6 +114,20 @@ def test_where_not_everything_was_seen_nothing_is_removed(options: dict[str, Any
     assert api.deleted == []
 
 
+def test_where_a_group_does_not_say_what_it_has_nothing_is_removed() -> None:
+    served = {**SERVED, "serving.kserve.io/v1beta1": ("InferenceService",)}
+    api = Api(workload("Deployment", "a"), stale("podfit-uid-of-a-service", **OURS), kinds=served)
+
+    def fault(path: str, _: object) -> None:
+        if "serving.kserve.io" in path:
+            raise StatusError(503, "service unavailable")
+
+    api.fault = fault
+
+    assert write(api).removed == 0
+    assert api.deleted == []
+
+
 def test_one_that_may_not_be_written_stops_no_other(command: Run) -> None:
     api = Api(workload("Deployment", "a"), workload("Deployment", "b", "other"), kinds=SERVED)
 

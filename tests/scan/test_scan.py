@@ -15,6 +15,7 @@ import pytest
 from tests.scan.cluster import DOOMED, Api, meta, pod, workload
 from webhook import scan
 from webhook.cli import edge, main, reach
+from webhook.cluster import listing
 from webhook.cluster.access import StatusError
 from webhook.cluster.scanning import Scanner, Wanted
 from webhook.facts import Facts
@@ -228,6 +229,48 @@ def test_a_list_that_ends_early_is_an_error_and_the_others_go_on() -> None:
     assert result.errors == ["deployments.apps: the list ended early: 400: odd"]
 
 
+def test_a_group_that_does_not_say_what_it_has_is_an_error_and_its_kinds_are_missed() -> None:
+    api = Api(workload("Deployment", "llama"), kinds={"keda.sh/v1alpha1": ("ScaledObject",), "ray.io/v1": ("RayJob",)})
+
+    def fault(path: str, _: Mapping[str, str]) -> None:
+        if path in ("/apis/ray.io/v1", "/apis/keda.sh/v1alpha1"):
+            raise StatusError(503, "down")
+
+    api.fault = fault
+    result = scanned(api)
+
+    assert {key for key in result.kinds_missed if key[0] != "ray.io"} == set()
+    assert ("ray.io", "RayJob") in result.kinds_missed
+    assert result.cut_short
+    assert result.errors == [
+        "keda.sh/v1alpha1: does not say what kinds it has: 503: down",
+        "ray.io/v1: does not say what kinds it has: 503: down",
+    ]
+
+
+@pytest.mark.parametrize(("failures", "errors"), [(1, 0), (99, 1)])
+def test_a_config_map_is_asked_for_again(monkeypatch: pytest.MonkeyPatch, failures: int, errors: int) -> None:
+    monkeypatch.setattr(listing, "LONGEST", 0.0)
+    taken = workload("Deployment", "llama")
+    taken["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("settings", "chat", None), "data": {}}
+    api, asked = Api(taken, settings), []
+
+    def fault(path: str, _: Mapping[str, str]) -> None:
+        if path.endswith("/configmaps/settings"):
+            asked.append(path)
+            if len(asked) <= failures:
+                raise StatusError(503, "busy")
+
+    api.fault = fault
+    result = scanned(api)
+
+    assert len(result.errors) == errors
+    assert all(one == "configmaps: chat/settings: could not be read: 503: busy" for one in result.errors)
+    assert len(asked) == (listing.TRIES if errors else 2)
+    assert len(result.rows) == 1
+
+
 # ── What if ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -307,6 +350,16 @@ def test_nothing_readable_is_exit_3_with_what_to_type_next(command: Run) -> None
     assert (code, out) == (3, "")
     assert err.startswith("podfit: nothing could be read: 403: pods is forbidden")
     assert "podfit scan -n NAMESPACE" in err
+
+
+def test_a_namespace_that_does_not_exist_is_exit_3(command: Run) -> None:
+    empty = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "empty"}}
+
+    assert command(Api(*CLUSTER, empty), "-n", "nosuch") == (
+        3, "", "podfit: namespace 'nosuch' does not exist in this cluster\n",
+    )  # fmt: skip
+    assert command(Api(*CLUSTER, empty), "-n", "empty")[0] == 0
+    assert command(Api(*CLUSTER, refuse=["namespaces"]), "-n", "nosuch")[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What a scan planned, as metrics: a file for node-exporter's textfile collector, or an exporter that scans again.
 
-One registry with one collector, whose numbers are those of the last scan that worked: its age is one of them.
+One registry with one collector, whose numbers are those of the last scan that worked, and saw what could be seen: its
+age is one of them.
 """
 
 from __future__ import annotations
@@ -123,6 +124,12 @@ def _listening(host: str, port: int, numbers: CollectorRegistry) -> WSGIServer:
     raise AssertionError("unreachable")
 
 
+def _whole(found: Scan, last: Scan | None) -> bool:
+    """Whether nothing broke off, and nothing went missing that the last good scan could read: kinds that may never be
+    read are no fault of this scan."""
+    return not found.cut_short and (last is None or found.kinds_missed <= last.kinds_missed)
+
+
 def serve(address: tuple[str, int], every: float, read: Callable[[], Scan], stop: Event) -> None:
     """Answers /metrics and scans, again and again, until `stop` is set; raises OSError where the port is taken."""
     planned = Planned()
@@ -131,8 +138,12 @@ def serve(address: tuple[str, int], every: float, read: Callable[[], Scan], stop
         while not stop.is_set():
             start = time.monotonic()
             try:
-                planned.scan = read()
-                planned.seconds, planned.at, planned.worked = time.monotonic() - start, time.time(), True
+                found = read()
+                planned.worked = _whole(found, planned.scan)
+                if planned.worked:
+                    planned.scan, planned.seconds, planned.at = found, time.monotonic() - start, time.time()
+                for message in found.errors:
+                    print(f"error: {message}", file=sys.stderr, flush=True)
             except Exception as error:  # the cluster is away, or we are at fault: the last good numbers stay
                 planned.worked = False
                 print(f"error: the scan failed: {error}", file=sys.stderr, flush=True)

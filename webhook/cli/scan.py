@@ -202,7 +202,7 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
     """One reading of the cluster; raises UnusableError (exit 3) where it can't be asked."""
     from urllib3.exceptions import HTTPError
 
-    from webhook.cluster.access import StatusError
+    from webhook.cluster.access import StatusError, in_words
     from webhook.cluster.scanning import Scanner, Wanted
 
     wanted = Wanted(
@@ -216,14 +216,31 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
     try:
         found = Scanner(client, wanted, edge.facts(args), partial(_policy, args.policy), progress).run()
     except (StatusError, HTTPError, OSError, ValueError) as error:
-        raise UnusableError(f"the cluster can't be read: {text.one_line(str(error))}", 3) from error
+        raise UnusableError(f"the cluster can't be read: {text.one_line(in_words(error))}", 3) from error
     finally:
         progress.end()
+    if args.namespace and not found.looked_at and _absent(client, args.namespace):
+        raise UnusableError(f"namespace {args.namespace!r} does not exist in this cluster", 3)
     if not found.kinds_read:
         hint = "" if args.namespace else "; with rights in one namespace alone: podfit scan -n NAMESPACE"
         said = next((why for kind, why in found.not_read.items() if "pods" in kind), "no kind of workload was readable")
         raise UnusableError(f"nothing could be read: {text.one_line(said)}{hint}", 3)
     return found
+
+
+def _absent(client: Client, namespace: str) -> bool:
+    """Whether the API server says that there is no such namespace; not where it may not be asked."""
+    from urllib3.exceptions import HTTPError
+
+    from webhook.cluster.access import StatusError
+
+    try:
+        client.get(f"/api/v1/namespaces/{namespace}", {})
+    except StatusError as error:
+        return error.code == 404
+    except (HTTPError, OSError, ValueError):
+        return False
+    return False
 
 
 def _metrics(path: Path, found: Scan, seconds: float) -> None:
@@ -245,18 +262,20 @@ def _serve(args: argparse.Namespace) -> int:
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with reach.client(args, writes=args.write_reports) as client:
 
-        def once() -> Scan:
+    def once() -> Scan:
+        with reach.client(args, writes=args.write_reports) as client:  # anew: `kubectl proxy` may end between two
             found = read(args, client)
             if args.write_reports:
                 write_reports(args, client, found)
             return found
 
-        try:
-            exporter.serve(args.serve, args.every * 60, once, stop)
-        except OSError as error:
-            raise UnusableError(f"--serve: {error.strerror or error}", 3) from error
+    with reach.client(args, writes=args.write_reports):
+        pass  # who has no way to a cluster is told at once
+    try:
+        exporter.serve(args.serve, args.every * 60, once, stop)
+    except OSError as error:
+        raise UnusableError(f"--serve: {error.strerror or error}", 3) from error
     return 0
 
 
@@ -283,13 +302,13 @@ def write_reports(args: argparse.Namespace, client: Client, found: Scan) -> None
     from urllib3.exceptions import HTTPError
 
     from webhook.cluster import reports
-    from webhook.cluster.access import StatusError
+    from webhook.cluster.access import StatusError, in_words
 
     progress, whole = Progress(), args.selector is None and args.kinds is None
     try:
         done = reports.write(client, found, edge.now(), namespace=args.namespace, whole=whole, tell=progress)
     except (StatusError, HTTPError, OSError, ValueError) as error:
-        raise UnusableError(f"--write-reports: {text.one_line(str(error))}", 3) from error
+        raise UnusableError(f"--write-reports: {text.one_line(in_words(error))}", 3) from error
     finally:
         progress.end()
     if not done.apis:

@@ -24,6 +24,13 @@ import urllib3
 import yaml
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    MaxRetryError,
+    NewConnectionError,
+    ProtocolError,
+    ReadTimeoutError,
+)
 
 from webhook import __version__
 from webhook.path import mapping
@@ -251,6 +258,19 @@ class Client:
     def close(self) -> None:
         """Ends its connections."""
         self._pool.clear()
+
+
+def in_words(error: Exception) -> str:
+    """What an error of `Client` says to people: without urllib3's names of classes and repeated addresses."""
+    if isinstance(error, MaxRetryError) and error.reason is not None:
+        return in_words(error.reason)
+    if isinstance(error, NewConnectionError | ProtocolError) and isinstance(error.__cause__, OSError):
+        return in_words(error.__cause__)
+    if isinstance(error, TimeoutError | ConnectTimeoutError | ReadTimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[0].lower() + error.strerror[1:]
+    return str(error)
 
 
 def _refusal(answer: urllib3.BaseHTTPResponse) -> StatusError:

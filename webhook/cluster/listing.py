@@ -56,11 +56,11 @@ class Resource:
         return f"{root}{inside}/{self.name}{f'/{name}' if name else ''}"
 
 
-def served(client: Client, groups: Collection[str]) -> tuple[dict[Key, Resource], dict[str, str]]:
+def served(client: Client, groups: Collection[str]) -> tuple[dict[Key, Resource], dict[str, Exception]]:
     """The kinds of these API groups that can be listed, each in the version that the server prefers and has it in; and
-    the groups that could not be asked for (an aggregated API that is down), each with why."""
+    the versions ("apps/v1") that could not be asked for (an aggregated API that is down), each with why."""
     found: dict[Key, Resource] = {}
-    silent: dict[str, str] = {}
+    silent: dict[str, Exception] = {}
     versions = {
         str(one["name"]): [one["preferredVersion"]["groupVersion"], *(v["groupVersion"] for v in one["versions"])]
         for one in client.whole("/apis").get("groups", ())
@@ -70,7 +70,7 @@ def served(client: Client, groups: Collection[str]) -> tuple[dict[Key, Resource]
             try:
                 listed = client.whole(f"/apis/{version}" if group else "/api/v1").get("resources", ())
             except (StatusError, HTTPError, OSError, ValueError) as error:
-                silent[version] = str(error)
+                silent[version] = error
                 continue
             for one in listed:
                 if "/" not in one["name"] and "list" in one.get("verbs", ()):
@@ -93,7 +93,7 @@ def pages(
     names: set[str] = set()
     while True:
         try:
-            page = _asked(client, path, asked, wait)
+            page = get(client, path, asked, wait)
         except StatusError as error:
             if error.code != 410 or "continue" not in asked:
                 raise
@@ -121,8 +121,10 @@ def _identity(obj: Mapping[str, Any]) -> str:
     return str(metadata.get("uid") or f"{metadata.get('namespace')}/{metadata.get('name')}")
 
 
-def _asked(client: Client, path: str, query: Mapping[str, str], wait: Callable[[float], object]) -> dict[str, Any]:
-    """One page; a busy or restarting API server is asked again."""
+def get(
+    client: Client, path: str, query: Mapping[str, str], wait: Callable[[float], object] = time.sleep
+) -> dict[str, Any]:
+    """One page, or one object; a busy or restarting API server is asked again. Raises as `pages`."""
     for attempt in range(1, TRIES + 1):
         pause = 0.5 * 2 ** (attempt - 1)
         try:

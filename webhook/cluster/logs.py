@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from urllib3.exceptions import HTTPError
+
 from webhook import calibrate
-from webhook.cluster.access import Client, StatusError
+from webhook.cluster.access import Client, StatusError, in_words
 from webhook.scan import Scan
 from webhook.scan.drift import TOKENS, Used
 from webhook.scan.planned import GPU_LINES
@@ -17,8 +19,8 @@ HEAD = 2 << 20
 
 
 def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: None) -> Iterator[Used]:
-    """Of every running Pod of the scan. A log that is gone, or may not be read, says nothing; the first such refusal is
-    among what the scan could not read."""
+    """Of every running Pod of the scan. A log that is gone, too slow, or may not be read says nothing; the first such
+    one is among what the scan could not read."""
     containers: dict[str, list[str]] = {}
     for row in scan.rows:
         containers.setdefault(row.object.uid, []).append(row.container)
@@ -28,8 +30,8 @@ def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: Non
             path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
             try:
                 text = client.text(path, {"container": container, "limitBytes": str(HEAD)}, HEAD)
-            except StatusError as error:
-                scan.not_read.setdefault("pods/log", str(error))
+            except (StatusError, HTTPError, OSError) as error:
+                scan.not_read.setdefault("pods/log", f"{namespace}/{pod}: {in_words(error)}")
                 continue
             yield from of_log(text, namespace, pod, container)
 

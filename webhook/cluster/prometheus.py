@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from webhook import __version__
+from webhook.cluster.access import in_words
 from webhook.path import mapping
 from webhook.scan.drift import TOKENS, Used
 from webhook.scan.planned import STEADY, USED
@@ -69,12 +71,19 @@ class Prometheus:
             answer.release_conn()
             said: Any = json.loads(body)
         except (HTTPError, OSError) as error:
-            raise PrometheusError(f"{self._url}: {error}") from error
+            raise PrometheusError(f"{self._url}: {in_words(error)}") from error
         except ValueError as error:
             raise PrometheusError(f"{self._url}: no Prometheus answers there (HTTP {answer.status})") from error
         if mapping(said).get("status") != "success":
             raise PrometheusError(f"{self._url}: {mapping(said).get('error') or f'HTTP {answer.status}'}")
-        return [(one["metric"], float(one["value"][1])) for one in said["data"]["result"]]
+        return list(_samples(said["data"]["result"]))
+
+
+def _samples(result: list[dict[str, Any]]) -> Iterator[tuple[Mapping[str, str], float]]:
+    """Labels and value of each series that has a number: an exporter may say NaN, or a histogram."""
+    for one in result:
+        if "value" in one and math.isfinite(value := float(one["value"][1])):
+            yield one["metric"], value
 
 
 def _pod(labels: Mapping[str, str]) -> tuple[str, str]:

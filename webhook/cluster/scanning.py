@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook import rehearsal, scan, workload
-from webhook.cluster.access import Client, StatusError
-from webhook.cluster.listing import Key, Resource, pages, served
+from webhook.cluster.access import Client, StatusError, in_words
+from webhook.cluster.listing import Key, Resource, get, pages, served
 from webhook.companions import Companions
 from webhook.facts import Facts, GivenModel
 from webhook.lint import lint
@@ -73,21 +73,21 @@ class Scanner:
         self._maps: OrderedDict[tuple[str, str], JSON | None] = OrderedDict()
         self._maps_refused = False
         self._kinds: dict[Key, Resource] = {}
+        self._silent: set[str] = set()
+        """API groups of which not every version said what kinds it has."""
 
     def run(self) -> Scan:
         """Reads and judges everything; raises OSError, HTTPError, ValueError or StatusError where the API server can't
         be asked at all."""
         self._client.whole("/version")  # before anything is asked twice: who is away is told at once
-        known = {kind.group for kind in KINDS} | {group for group, _ in (*TABLE, *BESIDE, *scan.BETWEEN)}
-        self._kinds, silent = served(self._client, known | (self._groups_of_policy(seen := self._policies())))
-        self._found.not_read |= silent
-        policy = self._policy_of(seen)
+        policy = self._policy_of(self._policies())
+        extra = {_parsed(name) for name in policy.kinds}
+        self._discover({*TABLE, *scan.BETWEEN, *extra})
         self._found.policy = policy.version
         other = self._wanted.what_if(policy) if self._wanted.what_if else None
         self._found.what_if = None if other is None else []
         facts = self._facts()
         beside = self._beside()
-        extra = {_parsed(name) for name in policy.kinds}
         for resource in self._resources(extra):
             for obj in self._objects(resource):
                 self._judge(obj, policy, other, facts, beside)
@@ -108,9 +108,15 @@ class Scanner:
             return None
         return found
 
-    def _groups_of_policy(self, seen: Mapping[str, JSON] | None) -> set[str]:
-        """The API groups of the further kinds that policies name."""
-        return {_parsed(name)[0] for name in self._policy_of(seen).kinds}
+    def _discover(self, workloads: set[Key]) -> None:
+        """Which kinds there are. Those of a group that does not say what it has may be there all the same."""
+        groups = {kind.group for kind in KINDS} | {group for group, _ in (*workloads, *BESIDE)}
+        self._kinds, silent = served(self._client, groups)
+        for version, error in silent.items():
+            group = version.rpartition("/")[0]
+            self._silent.add(group)
+            self._found.kinds_missed |= {one for one in workloads if one[0] == group and one not in self._kinds}
+            self._refused(version, error, "does not say what kinds it has")
 
     def _resources(self, extra: set[Key]) -> list[Resource]:
         """The kinds to read, owners first; nothing below the last one that is wanted."""
@@ -134,11 +140,12 @@ class Scanner:
             self._refused(resource.title, error)
         self._found.looked_at += count
 
-    def _refused(self, title: str, error: StatusError) -> None:
-        if error.code in (401, 403, 404, 405):
+    def _refused(self, title: str, error: Exception, what: str = "the list ended early") -> None:
+        if isinstance(error, StatusError) and error.code in (401, 403, 404, 405):
             self._found.not_read[title] = str(error)
         else:
-            self._found.errors.append(f"{title}: the list ended early: {error}")
+            self._found.cut_short = True
+            self._found.errors.append(f"{title}: {what}: {in_words(error)}")
 
     def _facts(self) -> Facts:
         """What is known besides workloads: nodes, claims, classes, namespaces' labels, and taught models."""
@@ -173,7 +180,8 @@ class Scanner:
         for name in BESIDE:
             resource = self._kinds.get(name)
             if resource is None:
-                continue  # the API server has no such kind, so that there is none of it
+                whole = whole and name[0] not in self._silent
+                continue  # the API server has no such kind, so that there is none of it, or does not say
             self._tell(f"{resource.title}")
             try:
                 for page in pages(self._client, resource.path(self._wanted.namespace)):
@@ -208,11 +216,13 @@ class Scanner:
 
     def _config_map(self, resource: Resource, namespace: str, name: str) -> JSON | None:
         try:
-            return {"apiVersion": "v1", "kind": "ConfigMap", **self._client.get(resource.path(namespace, name), {})}
+            return {"apiVersion": "v1", "kind": "ConfigMap", **get(self._client, resource.path(namespace, name), {})}
         except StatusError as error:
             if error.code in (401, 403):
                 self._maps_refused = True
                 self._found.not_read["configmaps (by name)"] = str(error)
+            elif error.code != 404:
+                self._refused(f"configmaps: {namespace}/{name}", error, "could not be read")
             return None
 
     # ── What is judged ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -170,6 +170,8 @@ class Scan:
     """Whose verdicts these are, for people."""
     pods: dict[tuple[str, str], str] = field(default_factory=dict)
     """Namespace and name of each Pod that is up → the uid of the workload that it comes of."""
+    cut_short: bool = False
+    """The API server failed in the midst of it: what is here is less than another reading would find."""
     kinds_read: set[Key] = field(default_factory=set)
     """Kinds of workloads of which everything was seen."""
     kinds_missed: set[Key] = field(default_factory=set)
