@@ -33,6 +33,25 @@ def files(place: tuple[Workload, Container], model: str | None = "acme/big", **e
     return volumes.files(*place, EngineArgs(release=None, given=given), env)
 
 
+def test_a_claims_template_is_the_place_of_its_volume() -> None:
+    """Also in a List; it takes precedence over a volume of the Pod."""
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("own", "claimed", "none")]
+    spec = {
+        "containers": [{"name": "vllm", "volumeMounts": mounts}],
+        "volumes": [{"name": "claimed", "emptyDir": {}}, {"name": "own", "emptyDir": {}}],
+    }
+    claims = ["text", {"metadata": {"name": "claimed"}}]
+    made = {"template": {"spec": spec}, "volumeClaimTemplates": claims}
+    item = {"kind": "StatefulSet", "apiVersion": "apps/v1", "spec": made}
+    (found,) = workload.find({"kind": "List", "items": [item]})
+
+    assert [(str(one.at), one.volume) for one in volumes.mounts(found, found.containers[0])] == [
+        ("items[0].spec.template.spec.volumes[1]", {"name": "own", "emptyDir": {}}),
+        ("items[0].spec.volumeClaimTemplates[1]", {}),
+        ("items[0].spec.template.spec.volumes", {}),
+    ]
+
+
 @pytest.mark.parametrize(
     ("place", "download"),
     [

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from webhook.args import EngineArgs
 from webhook.model import by_id
-from webhook.path import FieldPath
+from webhook.path import FieldPath, mapping
 from webhook.release import is_official
 from webhook.workload import JSON, Container, Workload
 
@@ -44,7 +44,7 @@ class Mount:
     volume: JSON
     """The volume; empty where the Pod declares none of that name (a StatefulSet's volumeClaimTemplates do)."""
     at: FieldPath
-    """Where the volume stands, or the list where it would."""
+    """Where the volume stands, or its claim's template, or the list where it would."""
     read_only: bool
 
     @property
@@ -64,24 +64,35 @@ def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
     declared = workload.spec.get("volumes")
     volumes = declared if isinstance(declared, list) else []
     at = workload.path / "volumes"
+    claims = _claim_templates(workload)
     listed = container.spec.get("volumeMounts")
     found = []
     for index, mount in enumerate(listed if isinstance(listed, list) else ()):
         if not isinstance(mount, Mapping) or not isinstance(mount.get("mountPath"), str):
             continue
         name = str(mount.get("name"))
-        where = next((i for i, one in enumerate(volumes) if isinstance(one, Mapping) and one.get("name") == name), None)
+        where = next((i for i, one in enumerate(volumes) if mapping(one).get("name") == name), None)
+        where = None if name in claims else where
         found.append(
             Mount(
                 path=posixpath.normpath(mount["mountPath"]),
                 index=index,
                 name=name,
                 volume={} if where is None else volumes[where],
-                at=at if where is None else at / where,
+                at=claims.get(name, at) if where is None else at / where,
                 read_only=mount.get("readOnly") is True,
             )
         )
     return tuple(found)
+
+
+def _claim_templates(workload: Workload) -> Mapping[str, FieldPath]:
+    """A StatefulSet's volumeClaimTemplates: a claim takes precedence over the template's volume of the same name."""
+    listed = mapping(workload.object.get("spec")).get("volumeClaimTemplates")
+    if workload.path.parts[-2:] != ("template", "spec") or not isinstance(listed, list):
+        return {}
+    place = FieldPath(workload.path.parts[:-2]) / "volumeClaimTemplates"
+    return {str(mapping(mapping(one).get("metadata")).get("name")): place / index for index, one in enumerate(listed)}
 
 
 def holding(mounted: Iterable[Mount], path: str) -> Mount | None:
