@@ -31,6 +31,12 @@ set -- serve m; set -- "$@" --a "b c"; [ -n "$EMPTY" ] && set -- "$@" --no; vllm
 ---
 vllm serve m --n $((2*3+1)) --m $(( (TP) * 4 )) --o $((TP > 1 ? 8 : 4)) --p $((-7/2)) --q $((TP**3 % 5))
 ---
+((X = TP * 4, Y = X / 2)); N=1; ((N += 3)); ((N++)); ((--N)) && vllm serve m -x $X -y $Y -n $N
+---
+A=8; ((A <<= 1)); ((B = A++)); vllm serve m --a $A --b $B --c $((C = A - 1)) --d $C
+---
+let X=TP*4 'Y = X + 1'; let Z=0 || vllm serve m -x $X -y $Y -z $Z
+---
 if [ "$TP" = "2" ]; then X=--two; elif [ "$TP" -gt 2 ]; then X=--big; else X=--one; fi; vllm serve m $X
 ---
 case "$M" in a*) Y=1;; m*|z) Y=2;; *) Y=3;; esac; vllm serve m --y $Y

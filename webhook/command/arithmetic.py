@@ -1,4 +1,4 @@
-"""`$((…))`: integers, as far as their parts are known."""
+"""`$((…))` and `((…))`: integers, as far as their parts are known, and what they assign."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ if TYPE_CHECKING:
 
 Scalar = Callable[["Node"], Value]
 Lookup = Callable[[str], "Value | Array | None"]
+Assign = Callable[[str, "int | None"], None]
 _DEEPEST = 32
+_ASSIGNS = re.compile(r"([-+*/%&|^]|<<|>>)?=")
 
 
-def value(node: Node, scalar: Scalar, lookup: Lookup, depth: int = 0) -> int | None:
+def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: int = 0) -> int | None:
     """The value of an expression, None where a part of it is not known. `scalar` expands a word, `lookup` knows the
-    variables."""
+    variables, `assign` gives one a value (None: one that is not known)."""
     if depth > _DEEPEST:
         return None
 
     def of(part: Node) -> int | None:
-        return value(part, scalar, lookup, depth + 1)
+        return value(part, scalar, lookup, assign, depth + 1)
 
     kind = node.type
     if kind in ("number", "word", "variable_name"):
@@ -36,6 +38,13 @@ def value(node: Node, scalar: Scalar, lookup: Lookup, depth: int = 0) -> int | N
     named = [child for child in node.children if child.is_named]
     if kind == "parenthesized_expression" and len(named) == 1:
         return of(named[0])
+    name = next((source(child) for child in named[:1] if child.type == "variable_name"), None)
+    steps = [1 if child.type == "++" else -1 for child in node.children if child.type in ("++", "--")]
+    if name is not None and steps:
+        before = of(named[0])
+        after = None if before is None else before + steps[0]
+        assign(name, after)
+        return before if kind == "postfix_expression" else after
     if kind == "unary_expression" and len(node.children) == 2:
         right = of(node.children[1])
         operator = source(node.children[0])
@@ -46,8 +55,17 @@ def value(node: Node, scalar: Scalar, lookup: Lookup, depth: int = 0) -> int | N
         condition = of(named[0])
         return None if condition is None else of(named[1 if condition else 2])
     if kind == "binary_expression" and len(node.children) == 3:
+        operator = source(node.children[1])
         left, right = of(node.children[0]), of(node.children[2])
-        return None if left is None or right is None else _calculate(left, source(node.children[1]), right)
+        if _ASSIGNS.fullmatch(operator):
+            if operator != "=" and left is not None and right is not None:
+                right = _calculate(left, operator[:-1], right)
+            elif operator != "=":
+                right = None
+            if name is not None:
+                assign(name, right)
+            return right
+        return None if left is None or right is None else _calculate(left, operator, right)
     return None
 
 

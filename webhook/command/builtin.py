@@ -100,10 +100,19 @@ def _printf(shell: Shell, argv: list[Value]) -> Status:
     return "likely"
 
 
+_SUM = re.compile(r"[\w\s=+*/%<>&|^~!?:,()-]{1,200}")
+
+
 def _let(shell: Shell, argv: list[Value]) -> Status:
+    status: Status = "likely"
     for word in argv:
-        _read(shell, [literal(re.split(r"\W", text_of(word))[0])])
-    return "likely"
+        text = known(word) or ""
+        if _SUM.fullmatch(text):
+            with shell.deeper():
+                status = shell.block(shell.parse(f"(( {text} ))").children)
+        else:
+            _read(shell, [literal(re.split(r"\W", text_of(word))[0])])
+    return status
 
 
 def _exit(shell: Shell, argv: list[Value]) -> Status:

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from webhook.command import apart
 from webhook.command.word import Slip, Value, known, literal, mystery, text_of
 
 Argv = Sequence[Value]
@@ -66,7 +67,7 @@ _WRAPPERS = frozenset(
         "vault", "infisical", "chamber", "envconsul", "aws-vault", "xvfb-run", "catchsegv", "script", "unbuffer",
         "watchexec", "lmcache_frontend", "proxychains", "proxychains4", "newrelic-admin", "runuser", "dotenv", "direnv",
         "mise", "sops", "bwrap", "fixuid", "dockerize", "wait-for-it", "wait-for-it.sh", "wait-for", "entrypoint.sh",
-        "docker-entrypoint.sh", "nvidia_entrypoint.sh", "dockerd_entrypoint.sh", "dockerd-entrypoint.sh",
+        "flock", "docker-entrypoint.sh", "nvidia_entrypoint.sh", "dockerd_entrypoint.sh", "dockerd-entrypoint.sh",
     }
 )  # fmt: skip
 """Programs that start the program they are given."""
@@ -156,8 +157,11 @@ def _plain(argv: Argv) -> Start | None:
         return _leader_script(argv)
     if name == "dynamo" and "serve" in texts[1:2]:
         return _dynamo_serve(argv)
-    if name in ("su", "runuser", "script"):
+    if name in ("su", "runuser", "script", "flock"):
         return _login(argv)
+    if name in apart.TABLE:
+        inner = apart.TABLE[name](argv) if len(argv) <= 2 * _NEAR else None  # which may hold another one
+        return start(inner) if inner else None
     if name == "xargs":
         return _xargs(argv)
     if texts[0] == "-m":

@@ -273,7 +273,11 @@ class Words:
 
     def arithmetic(self, node: Node) -> int | None:
         """The value of an arithmetic expression, None where a part of it is not known."""
-        return arithmetic.value(node, self.scalar, self._lookup)
+        return arithmetic.value(node, self.scalar, self._lookup, self._computed)
+
+    def _computed(self, name: str, value: int | None) -> None:
+        unknown = mystery(f"${name}", f"{name} is computed when the script runs")
+        self.state.variables[name] = unknown if value is None else literal(str(value))
 
 
 def _fields(segments: Iterator[_Segment]) -> list[Value]:

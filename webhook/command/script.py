@@ -183,8 +183,8 @@ class Shell:
     def compound(self, node: Node) -> Status:
         """`{ …; }`, and `((…))`."""
         if node.children and node.children[0].type == "((":
-            inner = [child for child in node.children if child.is_named]
-            number = self.words.arithmetic(inner[-1]) if inner else None
+            numbers = [self.words.arithmetic(child) for child in node.children if child.is_named]
+            number = numbers[-1] if numbers else None
             return "maybe" if number is None else "yes" if number else "no"
         return self.block(node.children)
 
