@@ -177,7 +177,8 @@ def test_secrets_are_not_written_down() -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([str(LOG), "--gpu", "h100"], "not written down: which GPU it was is not known"),
+        ([str(LOG)], "not written down: which GPU it was is not known: --gpu NAME names it"),
+        ([str(LOG), "--gpu", "h100"], "--gpu NVIDIA-H100-80GB-HBM3 or NVIDIA-H100-PCIe says so"),
         ([str(MANY), "--gpu", H100], "--manifest FILE gives the Pod"),
         ([str(POD)], "nothing in it that vLLM prints of its memory"),
         (["gone.log"], "gone.log: no such file"),
@@ -188,6 +189,17 @@ def test_what_is_missing_is_told(words: list[str], problem: str, capsys: pytest.
     main(["calibrate", *words])
     told = capsys.readouterr()
     assert problem in told.out + told.err
+
+
+def test_what_cannot_be_written_down_makes_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "out.measured.json"
+
+    assert main(["calibrate", str(LOG), "--gpu", "h100", "--write", str(target)]) == 3
+
+    assert (
+        "not written down: which GPU it was is not certain: --gpu NVIDIA-H100-80GB-HBM3 or" in capsys.readouterr().err
+    )
+    assert not target.exists()
 
 
 def test_a_running_pod_is_asked_with_kubectl(

@@ -188,6 +188,20 @@ def test_what_can_not_be_meant_is_a_usage_error(check: Check, argv: list[str], s
     assert said in err
 
 
+@pytest.mark.parametrize("where", [".", "**/*.json"])
+def test_a_file_that_nobody_named_and_that_is_no_manifest_is_skipped(check: Check, tmp_path: Path, where: str) -> None:
+    (tmp_path / "tsconfig.json").write_text('{\n  // strict\n  "compilerOptions": {"strict": true,}\n}\n')
+
+    code, _, err = check(where, "pod.yaml")
+    assert code == 1
+    assert "tsconfig.json:3: skipped: no manifest: not YAML: " in err
+    assert "error: " not in err
+    assert check("tsconfig.json")[0] == 3
+
+    (tmp_path / "broken.json").write_text('{"apiVersion": "v1", "kind": "Pod",\n')
+    assert check(where)[0] == 3
+
+
 def test_a_pattern_goes_into_folders(check: Check, tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "deep.yaml").write_text(POD)
@@ -220,6 +234,12 @@ def test_a_baseline_accepts_what_was_there_and_nothing_new(check: Check, tmp_pat
     code, _, err = check("--baseline", "base.json", "pod.yaml")
     assert code == 0
     assert "1 finding no longer there" in err
+
+    assert check("--write-baseline", "base.json", "pod.yaml")[0] == 0
+    (tmp_path / "other.yaml").write_text("")
+    assert check("--baseline", "base.json", "other.yaml")[2] == ""
+    (tmp_path / "pod.yaml").write_text("")
+    assert "no longer there; write it anew" in check("--baseline", "base.json", "./pod.yaml", "other.yaml")[2]
 
 
 def test_a_baseline_that_is_none_is_told(check: Check, tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from webhook import measured
 from webhook.diagnose import line
 from webhook.engine import Engine
+from webhook.gpu import Gpu
 from webhook.measured import LINES
 from webhook.model.given import key
 from webhook.quantity import GI
@@ -199,11 +200,19 @@ class Compared:
         return {name: value for name, value in row.items() if value is not None}
 
 
+def _one_of(gpus: Sequence[Gpu]) -> str:
+    """Names to choose from: the label of GPU feature discovery, where there is one."""
+    *names, last = (one.labels[0] if one.labels else f"'{one.name}'" for one in gpus)
+    return f"{', '.join(names)} or {last}"
+
+
 def compare(source: str, start: Start, engine: Engine) -> Compared:
     """The start beside the engine that a manifest, or its own arguments, describe."""
     problem = ""
-    if engine.gpu is None or len(engine.gpu.value.gpus) != 1:
+    if engine.gpu is None or not engine.gpu.value.gpus:
         problem = "which GPU it was is not known: --gpu NAME names it"
+    elif len(engine.gpu.value.gpus) > 1:
+        problem = f"which GPU it was is not certain: --gpu {_one_of(engine.gpu.value.gpus)} says so"
     elif engine.release is None:
         problem = "which release it was is not known: neither the log nor the image's tag tells"
     elif start.release is not None and start.release != engine.release:

@@ -143,6 +143,29 @@ def test_a_diff_replays_recorded_admissions(tmp_path: Path, capsys: Capture) -> 
     assert out.endswith("3 objects: 2 would be judged otherwise\n")
 
 
+def test_a_log_without_objects_is_told_and_one_with_some_is_noted(tmp_path: Path, capsys: Capture) -> None:
+    where = {"namespace": "chat", "apiGroup": "apps", "resource": "deployments"}
+    bare = {"verb": "create", "level": "Metadata", "objectRef": where}
+    other = {"verb": "update", "objectRef": {**where, "apiGroup": "coordination.k8s.io", "resource": "leases"}}
+    log = tmp_path / "audit.jsonl"
+    words = ["policy", "diff", "default", "default", "--on-audit-log", str(log)]
+
+    log.write_text("\n".join(map(json.dumps, [bare, other, bare])))
+    assert main(words) == 3
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        "podfit: --on-audit-log: level Request is needed, RequestResponse for patches: none of 2 events holds its "
+        "object\n"
+    )
+
+    log.write_text("\n".join(map(json.dumps, [bare, {**bare, "requestObject": GOOD_POD}])))
+    assert main(words) == 0
+    told = capsys.readouterr()
+    assert told.out == "1 objects: 0 would be judged otherwise\n"
+    assert "patches: 1 event without an object left out" in told.err
+
+
 def test_lint_tells_of_exceptions_that_end(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "p.yaml"
     exception = "  - {rules: [unknown-flag], reason: a fork, owner: chat, expires: 2020-01-01}\n"

@@ -30,7 +30,7 @@ EXAMPLES = """examples:
   podfit calibrate deploy/llama -n prod
   podfit calibrate deploy/llama -n prod -o configmap | kubectl apply -n podfit -f -
   kubectl logs llama-0 | podfit calibrate - --manifest llama.yaml --gpu NVIDIA-H100-80GB-HBM3
-  podfit calibrate start.log --gpu h100 --write models/cluster.measured.json
+  podfit calibrate start.log --gpu NVIDIA-H100-80GB-HBM3 --write models/cluster.measured.json
 
 The ConfigMap goes to podfit's own namespace; `check`, `plan` and `serve` read the file from --models DIR.
 """
@@ -99,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
     elif found:
         print(calibration.text(found), end="")
     if args.write:
+        _refuse_nothing(found)
         before = _before(args.write)
         args.write.parent.mkdir(parents=True, exist_ok=True)
         edge.write_text(args.write, calibration.facts(found, before))
@@ -215,6 +216,14 @@ def _before(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def _refuse_nothing(found: list[Compared]) -> None:
+    """Raises UnusableError with why, where no start can be written down."""
+    if not any(one.fact() for one in found):
+        raise edge.UnusableError(
+            [f"{one.source}: not written down: {one.problem}" for one in found] or "nothing was read", 3
+        )
+
+
 def _print_config_map(found: list[Compared], namespace: str | None) -> None:
     import yaml
 
@@ -225,10 +234,7 @@ def _print_config_map(found: list[Compared], namespace: str | None) -> None:
         str,
         lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None),
     )
-    if not any(one.fact() for one in found):
-        raise edge.UnusableError(
-            [f"{one.source}: not written down: {one.problem}" for one in found] or "nothing was read", 3
-        )
+    _refuse_nothing(found)
     obj = calibration.config_map(found, namespace)
     print(yaml.dump(obj, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20), end="")
 

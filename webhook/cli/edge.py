@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,6 +22,8 @@ from webhook.policy import Policy, PolicyError, builtin, load
 from webhook.workload import JSON
 
 SUFFIXES = (".yaml", ".yml", ".json")
+_OURS = re.compile(rb"apiVersion|\bkind\b")
+"""What an object's text has."""
 
 
 class UnusableError(Exception):
@@ -137,12 +140,12 @@ def write_text(path: Path, content: str | Iterable[str]) -> None:
         raise UnusableError(f"{path}: can't be written: {_reason(error)}", 3) from error
 
 
-def _globbed(names: Sequence[str]) -> Iterator[str]:
-    """Patterns (`**/*.yaml`, quoted so that the shell leaves them) replaced by what they match; raises UnusableError
-    where that is nothing."""
+def _globbed(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Patterns (`**/*.yaml`, quoted so that the shell leaves them) replaced by what they match, each with whether it is
+    from one; raises UnusableError where that is nothing."""
     for name in names:
         if not any(sign in name for sign in "*?[") or Path(name).exists():
-            yield name
+            yield name, False
             continue
         path = Path(name)
         root = Path(path.anchor) if path.is_absolute() else Path()
@@ -152,13 +155,18 @@ def _globbed(names: Sequence[str]) -> Iterator[str]:
             raise UnusableError(f"{name}: {str(error).lower()}") from error
         if not found:
             raise UnusableError(f"{name}: no file matches")
-        yield from found
+        yield from ((one, True) for one in found)
 
 
 def files(names: Sequence[str]) -> Iterator[str]:
     """The names given, folders and patterns replaced by the manifests in them; raises UnusableError where there is no
     such place."""
-    for name in _globbed(names):
+    return (name for name, _ in _files(names))
+
+
+def _files(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """The same, each with whether it was found rather than named."""
+    for name, met in _globbed(names):
         path = Path(name)
         if name != "-" and path.is_dir():
             found = [
@@ -168,17 +176,21 @@ def files(names: Sequence[str]) -> Iterator[str]:
             ]
             if not found:
                 raise UnusableError(f"{name}: no file in it ends in {', '.join(SUFFIXES)}")
-            yield from found
+            yield from ((one, True) for one in found)
         else:
-            yield name
+            yield name, met
 
 
 def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def read_manifests(name: str) -> manifest.Manifests:
-    """The objects in a file or on standard input; a file that can't be read is an error in the result."""
+def read_manifests(name: str, *, met: bool = False) -> manifest.Manifests:
+    """The objects in a file or on standard input; a file that can't be read is an error in the result.
+
+    `met`: nobody named it, a folder or a pattern had it: one that is no YAML or JSON (tsconfig.json has comments), and
+    holds none of a manifest's words, is noted and left out.
+    """
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
@@ -186,7 +198,11 @@ def read_manifests(name: str) -> manifest.Manifests:
     if name == "-" and not data.strip():  # `helm template … | podfit check -`, and helm failed
         empty = manifest.ReadError("<stdin>", None, "standard input is empty")
         return manifest.Manifests(documents=(), errors=(empty,))
-    return manifest.read(data, "<stdin>" if name == "-" else name)
+    found = manifest.read(data, "<stdin>" if name == "-" else name)
+    if met and found.errors and not found.documents and not _OURS.search(data):
+        why = found.errors[0]
+        return manifest.Manifests((), (), (manifest.Note(why.file, why.line, f"skipped: no manifest: {why.message}"),))
+    return found
 
 
 @dataclass(frozen=True)
@@ -205,7 +221,7 @@ def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] =
 
     All are read before the first is judged: a claim, an autoscaler or a model may stand in another file.
     """
-    found = [(name, read_manifests(name)) for name in files(names)]
+    found = [(name, read_manifests(name, met=met)) for name, met in _files(names)]
     found += [(name, manifest.read(data, name)) for name, data in made]
     known, errors = with_config_maps(known, [document for _, one in found for document in one.documents])
     directories: dict[Path, list[JSON]] = {}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from webhook.cli import edge
 from webhook.cli.edge import UnusableError
 from webhook.policy import Policy, PolicyError, load
+from webhook.report import text
 from webhook.report.text import one_line
 
 if TYPE_CHECKING:
@@ -190,14 +191,17 @@ def _asked(args: argparse.Namespace) -> Iterator[tuple[str, Asked, Facts]]:
         yield from _of_cluster()
 
 
-def _recorded(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The objects that were created or replaced, of an audit log or of recorded AdmissionReviews, a line each."""
-    for number, line in enumerate(text.splitlines(), 1):
+def _recorded(log: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The objects that were created or replaced, of an audit log or of recorded AdmissionReviews, a line each; raises
+    UnusableError where there are only events without their objects."""
+    held, bare = 0, 0
+    for number, line in enumerate(log.splitlines(), 1):
         try:
             event = json.loads(line) if line.strip() else {}
         except ValueError as error:
             raise UnusableError(f"line {number}: not JSON: {error}", 3) from error
         if event.get("kind") == "AdmissionReview":
+            held += 1
             yield number, event
             continue
         # A patch is no object; what it made is, where the log has the answer too (level RequestResponse).
@@ -205,7 +209,24 @@ def _recorded(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         reference = event.get("objectRef") or {}
         asked = event.get("verb") in ("create", "update", "patch") and not reference.get("subresource")
         if asked and isinstance(made, dict) and made.get("kind"):
+            held += 1
             yield number, _named(made, reference)
+        elif asked and (reference.get("apiGroup") or "", reference.get("resource")) in _plurals():
+            bare += 1
+    if bare and not held:
+        raise UnusableError(f"{_NEEDED}: none of {text.many(bare, 'event')} holds its object", 3)
+    if bare:
+        print(f"note: {_NEEDED}: {text.many(bare, 'event')} without an object left out", file=sys.stderr)
+
+
+_NEEDED = "--on-audit-log: level Request is needed, RequestResponse for patches"
+
+
+def _plurals() -> set[tuple[str, str]]:
+    """(API group, resource) of the table's kinds, as events name them."""
+    from webhook.workload.table import TABLE
+
+    return {(group, f"{kind.lower()}s") for group, kind in TABLE}
 
 
 def _named(obj: Mapping[str, Any], reference: Mapping[str, Any]) -> Mapping[str, Any]:

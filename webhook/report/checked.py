@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -262,7 +263,7 @@ def baseline(items: Iterable[Item]) -> dict[str, Any]:
 
 def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checked, int]:
     """The run with the findings of a baseline accepted, each as often as it stands there, and how many of the baseline
-    are gone; raises ValueError where `known` is no baseline."""
+    are gone from the files that were read; raises ValueError where `known` is no baseline."""
     rows = known.get("findings") if known.get("version") == 1 else None
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) and row.get("fingerprint") for row in rows):
         raise ValueError("not a baseline: expected version 1 and findings with fingerprints")
@@ -275,4 +276,6 @@ def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checke
         return replace(item, accepted=Accepted("baseline", "known before"))
 
     containers = tuple(replace(one, items=tuple(accept(item) for item in one.items)) for one in checked.containers)
-    return replace(checked, containers=containers), sum(left.values())
+    read = {posixpath.normpath(file) for file in checked.files}
+    seen = Counter(str(row["fingerprint"]) for row in rows if posixpath.normpath(str(row.get("file"))) in read)
+    return replace(checked, containers=containers), (left & seen).total()
