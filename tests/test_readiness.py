@@ -30,6 +30,13 @@ def test_what_is_lost_later_is_told_and_takes_no_replica_out() -> None:
     assert (ready.why_not(), ready.problems()) == (None, ["the API server is away"])
 
 
+def test_what_is_only_told_keeps_no_server_from_being_ready() -> None:
+    ready = Readiness()
+    ready.tell(lambda: "the Secret can't be written")
+
+    assert (ready.problems(), ready.why_not()) == (["the Secret can't be written"], None)
+
+
 def test_draining_is_for_good() -> None:
     ready = Readiness()
     ready.drain()

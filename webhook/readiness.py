@@ -25,6 +25,7 @@ class Readiness:
 
     def __init__(self, *checks: Check) -> None:
         self._checks = list(checks)
+        self._told: list[Check] = []
         self._was_ready = False
         self._draining = False
 
@@ -32,13 +33,17 @@ class Readiness:
         """One more thing that must be in place first."""
         self._checks.append(check)
 
+    def tell(self, check: Check) -> None:
+        """One more thing that `problems` tells of, and that keeps no server from being ready."""
+        self._told.append(check)
+
     def drain(self) -> None:
         """No more reviews: the server is about to end. For good."""
         self._draining = True
 
     def problems(self) -> list[str]:
         """What is not in place now, ready or not."""
-        return [why for check in self._checks if (why := check())]
+        return [why for check in (*self._checks, *self._told) if (why := check())]
 
     def why_not(self) -> str | None:
         """Why no review may come; None where the server is ready."""

@@ -22,6 +22,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
 from webhook import certs
+from webhook.certs.custody import Terms
+from webhook.certs.keeper import Keeper
+from webhook.certs.serving import Files
+from webhook.cluster import Access
 
 NOW = datetime.now(UTC)
 
@@ -108,6 +112,30 @@ def test_a_client_without_a_certificate_gets_none(port: int, folder: Path) -> No
 
 def test_probes_and_metrics_need_no_certificate(port: int, folder: Path) -> None:
     assert {ask(port, folder, "GET", path, None)[0] for path in ("/healthz", "/metrics")} == {200}
+
+
+def test_another_ca_of_clients_serves_without_a_restart_and_a_bad_one_never(tmp_path: Path) -> None:
+    """Its file holds what it holds at a handshake, whether the server's certificate is kept or a file."""
+    first, second = certs.issue_ca(NOW, "first"), certs.issue_ca(NOW, "second")
+    file, access = tmp_path / "clients.crt", Access("https://localhost", "podfit-system")
+    certs.write(tmp_path, ["localhost"])
+    file.write_bytes(first.certificate)
+    kept = Keeper(access, "s", "podfit", Terms(("localhost",)), file)
+    for serving in (Files(tmp_path / "tls.crt", tmp_path / "tls.key", file), kept):
+        for holds, known in (
+            (first.certificate, "first"),
+            (second.certificate, "second"),
+            (b"", "second"),
+            (b"-----BEGIN CERTIFICATE-----\n", "second"),
+            (first.certificate + second.certificate, "first second"),
+        ):
+            file.write_bytes(holds)
+            found = serving.context().get_ca_certs(binary_form=True)
+            names = sorted(certs.common_name(ssl.DER_cert_to_PEM_cert(ca).encode()) for ca in found)
+            assert " ".join(names) == known
+        file.unlink()
+        assert len(serving.context().get_ca_certs()) == 2
+        file.write_bytes(first.certificate)
 
 
 def test_a_client_of_another_ca_is_refused_in_the_handshake(port: int, folder: Path) -> None:

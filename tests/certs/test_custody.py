@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from webhook import certs
 from webhook.certs import Pair, custody
-from webhook.certs.custody import BROKEN, Held, Replica, Step, Terms, step, trusted
+from webhook.certs.custody import BROKEN, KEPT, Clocks, Held, Replica, Step, Terms, step, trusted
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -24,7 +24,7 @@ MINUTE = 60.0
 
 def stored(now: datetime = NOW) -> Held:
     """A Secret as the first replica writes it."""
-    made = step(Replica(), Held(), {}, TERMS, now, 0).secret
+    made = step(Replica(), Held(), {}, TERMS, Clocks(now, now, 0)).secret
     assert made is not None
     return made
 
@@ -34,6 +34,8 @@ GOOD = stored()
 OLD = stored(NOW - 250 * DAY)
 """Its CA and its leaf are past two thirds."""
 ANOTHER = certs.issue_ca(NOW, "somebody else's").certificate
+ENDING = certs.issue_ca(NOW - 335 * DAY, "somebody else's", 365 * DAY).certificate
+"""For 30 days more."""
 
 
 def live(*bundle: bytes) -> dict[str, tuple[bytes, ...]]:
@@ -46,8 +48,17 @@ def serving(held: Held, since: float = 0.0) -> Replica:
     return Replica(held.leaf, held.cas[0], dict.fromkeys(held.cas, since))
 
 
-def look(replica: Replica, held: Held, bundles: custody.Bundles | None, now: datetime = NOW, clock: float = 0) -> Step:
-    return step(replica, held, bundles, TERMS, now, clock)
+def look(
+    replica: Replica,
+    held: Held,
+    bundles: custody.Bundles | None,
+    now: datetime = NOW,
+    clock: float = 0,
+    own: datetime | None = None,
+) -> Step:
+    """A step of who remembers nothing of clocks but, like all of these tests, what it serves."""
+    done = step(replica, held, bundles, TERMS, Clocks(now, own or now, clock))
+    return replace(done, replica=replace(done.replica, kept_to=replica.kept_to))
 
 
 def test_the_first_replica_issues_both_then_announces_then_serves() -> None:
@@ -58,11 +69,11 @@ def test_the_first_replica_issues_both_then_announces_then_serves() -> None:
 
     second = look(first.replica, first.secret, live())
     assert second.bundles == live(*first.secret.cas)
-    assert second.replica.leaf is None
+    assert second.replica.leaf == first.secret.leaf
+    assert not trusted(second.replica, live())
 
     third = look(second.replica, first.secret, second.bundles)
     assert third == Step(third.replica)
-    assert third.replica.leaf == first.secret.leaf
     assert trusted(third.replica, second.bundles)
 
 
@@ -143,7 +154,7 @@ def test_a_leaf_past_two_thirds_is_renewed_by_the_same_ca() -> None:
 def test_other_hosts_get_another_leaf() -> None:
     other = replace(TERMS, hosts=("other.svc",))
 
-    renewed = step(serving(GOOD), GOOD, live(CA), other, NOW, MINUTE).secret
+    renewed = step(serving(GOOD), GOOD, live(CA), other, Clocks(NOW, NOW, MINUTE)).secret
 
     assert renewed is not None
     assert renewed.leaf is not None
@@ -183,6 +194,97 @@ def test_what_has_ended_leaves_the_secret_and_the_bundles() -> None:
     assert look(serving(GOOD), GOOD, live(ended, CA)).bundles == live(CA)
 
 
+def test_who_has_nothing_serves_what_is_stored_while_a_successor_can_t_be() -> None:
+    at = certs.renew_at(OLD.cas[0]) + timedelta(seconds=1)
+    fresh = replace(OLD, leaf=certs.issue_leaf(_ca(OLD), TERMS.hosts, at))
+
+    told = look(Replica(), fresh, live(), at)
+
+    assert told.secret is not None
+    assert told.secret.leaf == fresh.leaf
+    assert told.replica.leaf == fresh.leaf
+    assert told.bundles == live(*fresh.cas), "what is stored is announced whether or not its successor can be stored"
+
+
+def test_who_serves_what_has_ended_takes_what_is_stored_while_a_successor_can_t_be() -> None:
+    at = certs.renew_at(OLD.cas[0]) + timedelta(seconds=1)
+    fresh = replace(OLD, leaf=certs.issue_leaf(_ca(OLD), TERMS.hosts, at))
+    ended = Replica(certs.issue_leaf(_ca(OLD), TERMS.hosts, at - 91 * DAY, 90 * DAY), OLD.cas[0])
+
+    assert look(ended, fresh, live(*fresh.cas), at).replica.leaf == fresh.leaf
+
+
+@pytest.mark.parametrize("days", [-400, 400])
+def test_one_answer_s_date_issues_nothing_switches_nothing_and_removes_nothing(days: int) -> None:
+    told = look(serving(GOOD), GOOD, live(ANOTHER, CA), NOW + days * DAY, MINUTE, own=NOW)
+
+    assert (told.secret, told.bundles, told.replica.leaf) == (None, {}, GOOD.leaf)
+    assert told.doubt == (
+        f"the API server's clock says {NOW + days * DAY:%Y-%m-%d} 12:00 UTC, this machine's 2026-06-01 12:00"
+    )
+
+
+def test_an_api_server_that_keeps_to_its_clock_for_an_hour_is_believed_against_ours() -> None:
+    at, replica, held = NOW + 61 * DAY, serving(GOOD), GOOD
+    issued = []
+    for clock in range(0, 4000, 600):
+        now = at + timedelta(seconds=clock)
+        done = step(replica, held, live(CA), TERMS, Clocks(now, NOW, clock))
+        replica, held = done.replica, done.secret or held
+        issued += [clock] * (done.secret is not None)
+
+    assert issued == [3600]
+
+
+@pytest.mark.parametrize("days", [-400, 400])
+def test_a_fresh_replica_whose_own_clock_is_wrong_serves_at_once(days: int) -> None:
+    assert look(Replica(), GOOD, live(CA), NOW, own=NOW + days * DAY).replica.leaf == GOOD.leaf
+    assert look(Replica(), Held(), live(), NOW, own=NOW + days * DAY).secret is not None
+
+
+@pytest.mark.parametrize("days", [(-400, 0), (0, -400)])
+def test_what_has_not_ended_by_both_clocks_stays(days: tuple[int, int]) -> None:
+    ended = certs.issue_ca(NOW - 400 * DAY, lifetime=365 * DAY).certificate
+    now, own = (NOW + number * DAY for number in days)
+
+    assert look(serving(GOOD), GOOD, live(ended, CA), now, own=own).bundles == {}
+    assert look(serving(GOOD), GOOD, live(ended, CA), NOW).bundles == live(CA)
+
+
+def test_a_ca_goes_when_no_leaf_of_it_can_be_left() -> None:
+    before = certs.issue_ca(NOW - 60 * DAY, lifetime=365 * DAY).certificate
+    held = replace(GOOD, cas=(CA, before))
+    at = NOW + 89 * DAY  # the last leaf of the first is older than the second
+
+    assert look(serving(held), held, live(before, CA), at).bundles == {}
+    leaf = certs.issue_leaf(_ca(GOOD), TERMS.hosts, at)
+    later, at = replace(held, leaf=leaf), NOW + 91 * DAY
+    assert look(Replica(leaf, CA), later, live(before, CA, ANOTHER), at).bundles == live(CA, ANOTHER)
+    assert look(Replica(leaf, CA), later, live(before, CA), at).secret == replace(later, cas=(CA,))
+
+
+def test_a_ca_of_which_somebody_serves_a_leaf_never_goes() -> None:
+    before = certs.issue_ca(NOW - 60 * DAY, lifetime=365 * DAY)
+    leaf = certs.issue_leaf(before, TERMS.hosts, NOW + 80 * DAY)
+
+    assert look(Replica(leaf, before.certificate), GOOD, live(before.certificate, CA), NOW + 91 * DAY).bundles == {}
+
+
+def test_a_secret_that_is_lost_all_the_time_leaves_a_bundle_of_bounded_size() -> None:
+    replica, held, bundles, now, clock = serving(GOOD), GOOD, live(CA), NOW, 100.0
+    for _ in range(2 * KEPT):
+        held = Held()
+        for _ in range(5):
+            done = look(replica, held, bundles, now, clock)
+            replica, held, bundles = done.replica, done.secret or held, {**bundles, **done.bundles}
+            now, clock = now + timedelta(seconds=MINUTE), clock + MINUTE
+        now, clock = now + timedelta(hours=1), clock + 3600
+    done = look(replica, held, bundles, now, clock)
+
+    assert {len(bundle) for bundle in {**bundles, **done.bundles}.values()} == {KEPT}
+    assert trusted(replica, {**bundles, **done.bundles})
+
+
 def test_a_certificate_that_is_not_valid_yet_is_replaced_at_once() -> None:
     early = look(Replica(), stored(NOW + DAY), live()).secret
 
@@ -207,15 +309,20 @@ class World(RuleBasedStateMachine):
     """Four replicas, two of which have long served and two of which know nothing; a Secret; two configurations that
     somebody edits. Each replica acts on what it read, however long ago that was; writes of an old version are lost.
     API servers follow a configuration after up to a minute: until then, one or the other still goes by an older state.
+    At times nobody may write the Secret, one answer has a date of its own, and a replica's clock is wrong.
 
-    No step of a replica may make what somebody serves untrusted; and once every replica has looked, all are trusted.
+    No step of a replica may make what somebody serves untrusted; and once every replica has looked, all are trusted,
+    even where the Secret can't be written, as long as what it holds is good.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.now, self.clock = NOW, 1000.0
         self.held: Held = GOOD
-        self.live: dict[str, tuple[bytes, ...]] = live(CA)
+        self.live: dict[str, tuple[bytes, ...]] = live(ENDING, CA)
+        self.locked = False
+        self.wrong = [timedelta()] * 4
+        """By what each replica's clock is before the API server's."""
         self.past: list[tuple[float, str, tuple[bytes, ...]]] = []
         self.versions = {"secret": 0, **dict.fromkeys(CONFIGURATIONS, 0)}
         self.replicas = [serving(GOOD), serving(GOOD), Replica(), Replica()]
@@ -225,19 +332,23 @@ class World(RuleBasedStateMachine):
     def read(self, number: int) -> None:
         self.views[number] = (self.held, dict(self.live), dict(self.versions))
 
-    @rule(number=st.integers(0, 3))
-    def act(self, number: int) -> None:
+    @rule(number=st.integers(0, 3), days=st.sampled_from([0, 0, 0, -400, 400]))
+    def act(self, number: int, days: int = 0) -> None:
+        """`days`: what is wrong with the API server's clock in this one answer."""
         if (view := self.views[number]) is None:
             return
         held, bundles, versions = view
         before = self.trusted()
-        done = step(self.replicas[number], held, bundles, TERMS, self.now, self.clock)
-        if done.secret is not None and versions["secret"] == self.versions["secret"]:
-            self.held = custody.read(custody.write(done.secret))
-            self.versions["secret"] += 1
-        for name, bundle in done.bundles.items():
-            if versions[name] == self.versions[name]:
-                self.change(name, bundle)
+        clocks = Clocks(self.now + days * DAY, self.now + self.wrong[number], self.clock)
+        done = step(self.replicas[number], held, bundles, TERMS, clocks)
+        if done.secret is not None and not self.locked:
+            if versions["secret"] == self.versions["secret"]:
+                self.held = custody.read(custody.write(done.secret))
+                self.versions["secret"] += 1
+        else:
+            for name, bundle in done.bundles.items():
+                if versions[name] == self.versions[name]:
+                    self.change(name, bundle)
         was = self.replicas[number].leaf
         self.replicas[number] = done.replica
         self.views[number] = None
@@ -264,6 +375,15 @@ class World(RuleBasedStateMachine):
     @rule(seconds=st.integers(1, 90))
     def seconds_pass(self, seconds: int) -> None:
         self.now, self.clock = self.now + timedelta(seconds=seconds), self.clock + seconds
+
+    @rule(locked=st.booleans())
+    def lock(self, locked: bool) -> None:
+        """The right to write the Secret is lost, etcd is full, somebody made it immutable."""
+        self.locked = locked
+
+    @rule(number=st.integers(0, 3), days=st.sampled_from([-400, 0, 400]))
+    def set_the_clock_of(self, number: int, days: int) -> None:
+        self.wrong[number] = days * DAY
 
     @rule(name=st.sampled_from(CONFIGURATIONS), bundle=st.sampled_from([(), (ANOTHER,), (BROKEN,)]))
     def edit(self, name: str, bundle: tuple[bytes, ...]) -> None:
@@ -297,9 +417,12 @@ class World(RuleBasedStateMachine):
             for number in range(4):
                 self.look(number)
             self.clock, self.now = self.clock + MINUTE, self.now + timedelta(seconds=MINUTE)
-        assert self.trusted() == {0, 1, 2, 3}
-        assert len({_ca(self.held).certificate}) == 1
+        good = self.held.leaf and any(certs.problem(self.held.leaf, self.now, ca) is None for ca in self.held.cas)
+        assert self.trusted() == {0, 1, 2, 3} or (self.locked and not good)
         assert custody.read(custody.write(self.held)) == self.held
+        if not any(self.wrong):
+            ended = {ca for bundle in self.live.values() for ca in bundle if certs.not_after(ca) < self.now}
+            assert not ended
 
     def change(self, name: str, bundle: tuple[bytes, ...]) -> None:
         self.past.append((self.clock, name, self.live[name]))
@@ -324,7 +447,7 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def nothing_grows(self) -> None:
-        assert all(len(bundle) <= 40 for bundle in self.live.values())
+        assert all(len(bundle) <= KEPT + 2 for bundle in self.live.values())
 
 
 TestWorld = World.TestCase

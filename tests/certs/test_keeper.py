@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from webhook import certs, registration
+from webhook.certs import custody
 from webhook.certs.custody import Terms
 from webhook.certs.keeper import Keeper
 from webhook.cluster import Access
@@ -82,7 +83,8 @@ def _seconds() -> list[float]:
 def _keeper(server: APIServer, seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> Keeper:
     monkeypatch.setattr("webhook.certs.keeper.Client", lambda access: server)
     access = Access("https://localhost", "podfit-system")
-    return Keeper(access, "podfit-certificates", "podfit", Terms(("a.svc",)), clock=lambda: seconds[-1])
+    clock, today = lambda: seconds[-1], lambda: NOW
+    return Keeper(access, "podfit-certificates", "podfit", Terms(("a.svc",)), clock=clock, today=today)
 
 
 def bundle(server: APIServer, path: str) -> bytes:
@@ -128,11 +130,12 @@ def test_an_api_server_that_is_away_is_told_once_and_nothing_changes(
         keeper.look()
 
     assert keeper.context() is context
-    assert keeper.problem() == "the certificate can't be looked after: connection refused"
+    assert keeper.problem() is None, "it is trusted, and gets requests"
+    assert keeper.worry() == "the certificate can't be looked after: connection refused"
     assert [record.levelname for record in caplog.records].count("WARNING") == 1
     server.fails, server.now = {}, NOW
     keeper.look()
-    assert keeper.problem() is None
+    assert keeper.worry() is None
     assert caplog.messages[-1] == "the certificate is looked after"
 
 
@@ -200,6 +203,44 @@ def test_nothing_else_of_what_is_written_changes(keeper: Keeper, server: APIServ
     written["clientConfig"].pop("caBundle")
     assert written == hook
     assert server.objects[PATHS[0]]["metadata"]["annotations"] == {"b": "c"}
+
+
+@pytest.mark.parametrize("error", [StatusError(403, "no right"), StatusError(500, "etcdserver: mvcc: no space")])
+def test_a_fresh_replica_serves_and_is_ready_while_the_secret_can_t_be_written(
+    keeper: Keeper, server: APIServer, error: StatusError
+) -> None:
+    """The CA is past two thirds of its life, the certificate was renewed lately, and a configuration is new."""
+    issued = NOW - timedelta(days=250)
+    ca = certs.issue_ca(issued, lifetime=timedelta(days=365))
+    leaf = certs.issue_leaf(ca, ["a.svc"], NOW - timedelta(days=10), timedelta(days=90))
+    server.put(SECRET, {"metadata": {"name": "s"}, "data": custody.write(custody.Held((ca.certificate,), ca, leaf))})
+
+    def no_writes(path: str) -> None:
+        if path == SECRET:
+            raise error
+
+    server.before_write = no_writes
+    keeper.look()  # it announces
+    keeper.look()  # and finds that it did
+
+    assert (keeper.problem(), keeper.not_after()) == (None, certs.not_after(leaf.certificate).timestamp())
+    assert keeper.worry() == f"the certificate can't be looked after: {error}"
+    assert {bundle(server, path) for path in PATHS} == {ca.certificate}
+
+
+def test_a_date_of_its_own_is_told_and_changes_nothing(keeper: Keeper, server: APIServer) -> None:
+    keeper.look()
+    before = deepcopy(server.objects)
+    server.now += timedelta(days=400)
+
+    keeper.look()
+
+    assert server.objects == before
+    assert keeper.problem() is None
+    assert keeper.worry() == (
+        "the certificate can't be looked after: the API server's clock says 2027-07-06 12:00 UTC, "
+        "this machine's 2026-06-01 12:00"
+    )
 
 
 def test_an_error_of_ours_is_told_without_its_text(

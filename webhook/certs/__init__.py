@@ -29,6 +29,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CA_LIFETIME = timedelta(days=3650)
 LEAF_LIFETIME = timedelta(days=365)
+CA_NAME = "podfit CA"
 SKEW = timedelta(minutes=5)
 """How far the clock of whoever verifies may be behind ours."""
 
@@ -48,7 +49,7 @@ def _loaded(certificate: bytes) -> x509.Certificate:
     return x509.load_pem_x509_certificate(certificate)
 
 
-def issue_ca(now: datetime, name: str = "podfit CA", lifetime: timedelta = CA_LIFETIME) -> Pair:
+def issue_ca(now: datetime, name: str = CA_NAME, lifetime: timedelta = CA_LIFETIME) -> Pair:
     """A new certificate authority, which may sign leaves and nothing else."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -84,9 +85,19 @@ def issue_leaf(ca: Pair, hosts: Iterable[str], now: datetime, lifetime: timedelt
 
 def renew_at(certificate: bytes) -> datetime:
     """When to renew: after two thirds of its lifetime, which began SKEW after its first moment."""
-    loaded = _loaded(certificate)
-    issued = loaded.not_valid_before_utc + SKEW
-    return issued + (loaded.not_valid_after_utc - issued) * 2 / 3
+    issued = issued_at(certificate)
+    return issued + (not_after(certificate) - issued) * 2 / 3
+
+
+def issued_at(certificate: bytes) -> datetime:
+    """When it was issued, where we did."""
+    return _loaded(certificate).not_valid_before_utc + SKEW
+
+
+def common_name(certificate: bytes) -> str:
+    """Whose it is; empty where it does not say."""
+    found = _loaded(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else ""
 
 
 def not_after(certificate: bytes) -> datetime:

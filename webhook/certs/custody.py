@@ -9,14 +9,19 @@ replica takes the same steps; whoever writes the Secret first wins, and the othe
 | no leaf that can serve                                      | a leaf of the newest CA, at once                       |
 | a leaf past two thirds, for other hosts, or of an older CA  | a leaf of the newest CA, once that CA has been in      |
 |                                                             | every live configuration for a minute                  |
-| a caBundle without one of the Secret's CAs, or without the  | appended; nothing is taken out but what has ended      |
+| a caBundle without one of the Secret's CAs, or without the  | appended; nothing is taken out but what is `_spent`    |
 | CA of what is being served                                  |                                                        |
 | the Secret's leaf is another than the served one            | taken over, once its CA has been in every live         |
 |                                                             | configuration for a minute; at once if nothing serves  |
 
-A CA stays in the bundles until it ends. A leaf never outlives its CA, so that no replica, however late it reads, serves
-what is no longer trusted. `now` is the API server's clock, since it is the API server who verifies: a replica's own may
-jump as it likes.
+What can be done without a write that fails is done: a replica that has nothing serves what the Secret holds, and what
+it holds is announced. A CA stays in the bundles while a leaf of it may be served by anybody, however late he reads. A
+leaf never outlives its CA.
+
+Dates are held against the API server's clock, since it is the API server who verifies: a replica's own may jump as it
+likes. But one answer decides nothing: where the two clocks are far apart, what is there is left as it is until one of
+them has come back or the API server has kept to its own for an hour; and nothing is taken out before it has ended by
+both.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from webhook import certs
 from webhook.certs import Pair
@@ -33,6 +39,12 @@ from webhook.certs import Pair
 PAUSE = timedelta(minutes=1)
 """So long every live configuration must have held a CA before a leaf of it serves: API servers follow in seconds."""
 CA_LIFETIME, LEAF_LIFETIME = timedelta(days=365), timedelta(days=90)
+APART = timedelta(hours=1)
+"""So far apart two clocks are two opinions; so long an API server keeps to its own before it is believed against ours."""
+KEPT = 16
+"""So many of our own CAs a bundle holds at most, but for those that were followed by another just now."""
+JUST_NOW = 10
+"""In PAUSEs: after that everybody who reads the Secret serves a leaf of a later CA."""
 
 BROKEN = b""
 """Stands in a bundle for what is no certificate: API servers refuse a caBundle for it."""
@@ -62,6 +74,23 @@ class Held:
 
 
 @dataclass(frozen=True)
+class Clocks:
+    """What time it is."""
+
+    now: datetime
+    """The API server's answer."""
+    own: datetime
+    """This machine's."""
+    steady: float
+    """Seconds of a clock that only goes on."""
+
+    @property
+    def gone(self) -> datetime:
+        """What ended before it has ended for sure."""
+        return min(self.now, self.own)
+
+
+@dataclass(frozen=True)
 class Replica:
     """What one replica remembers."""
 
@@ -70,7 +99,9 @@ class Replica:
     issuer: bytes | None = None
     """The CA of that."""
     since: Mapping[bytes, float] = field(default_factory=dict)
-    """CA → since when (seconds of a clock that only goes on) it has seen it in every live configuration."""
+    """CA → since when (`Clocks.steady`) it has seen it in every live configuration."""
+    kept_to: tuple[float, float] | None = None
+    """By how many seconds the API server's clock is before `Clocks.steady`, and since when it is."""
 
 
 @dataclass(frozen=True)
@@ -81,22 +112,23 @@ class Step:
     secret: Held | None = None
     """To be stored, unless somebody else was faster; then nothing else is done before the next look."""
     bundles: Bundles = field(default_factory=dict)
-    """The caBundles that must change, whole."""
+    """The caBundles that must change, whole, by what is stored already: where a `secret` can't be, they still can."""
+    doubt: str = ""
+    """Why nothing is issued though it may be time; empty where the API server's clock is believed."""
 
 
-def step(replica: Replica, held: Held, bundles: Bundles | None, terms: Terms, now: datetime, clock: float) -> Step:
+def step(replica: Replica, held: Held, bundles: Bundles | None, terms: Terms, clocks: Clocks) -> Step:
     """The next step; `bundles` None: a configuration can't be read, so that nothing changes that needs them."""
-    replica = replace(replica, since=_since(replica, held, bundles, clock))
-    wanted = _secret(replica, held, terms, now, clock)
-    if wanted != held:
-        return Step(replica, secret=wanted)
-    if bundles is None:
-        return Step(_serve(replica, held, terms, now, clock))
-    must = [*held.cas, *([replica.issuer] if replica.issuer else [])]
-    after = {name: _bundle(bundle, must, now) for name, bundle in bundles.items()}
-    if changed := {name: bundle for name, bundle in after.items() if bundle != bundles[name]}:
-        return Step(replica, bundles=changed)
-    return Step(_serve(replica, held, terms, now, clock))
+    replica = replace(
+        replica, since=_since(replica, held, bundles, clocks.steady), kept_to=_kept_to(replica.kept_to, clocks)
+    )
+    doubt = _doubt(replica, clocks)
+    wanted = held if doubt and (held.leaf or replica.leaf) else _secret(replica, held, terms, clocks)
+    before, must = bundles or {}, [*held.cas, *([replica.issuer] if replica.issuer else [])]
+    after = {name: _left((*bundle, *must), replica, held, terms, clocks) for name, bundle in before.items()}
+    changed = {name: bundle for name, bundle in after.items() if bundle != before[name]}
+    replica = _serve(replica, held, terms, clocks, bool(doubt))
+    return Step(replica, wanted if wanted != held else None, changed, doubt)
 
 
 def trusted(replica: Replica, bundles: Bundles) -> bool:
@@ -111,20 +143,35 @@ def _since(replica: Replica, held: Held, bundles: Bundles | None, clock: float) 
     return {ca: replica.since.get(ca, clock) for ca in held.cas if all(ca in bundle for bundle in bundles.values())}
 
 
-def _settled(replica: Replica, ca: bytes, terms: Terms, clock: float) -> bool:
-    return ca in replica.since and clock - replica.since[ca] >= terms.pause.total_seconds()
+def _kept_to(before: tuple[float, float] | None, clocks: Clocks) -> tuple[float, float]:
+    ahead = clocks.now.timestamp() - clocks.steady
+    if before is not None and abs(ahead - before[0]) <= APART.total_seconds():
+        return before
+    return ahead, clocks.steady
 
 
-def _secret(replica: Replica, held: Held, terms: Terms, now: datetime, clock: float) -> Held:
+def _doubt(replica: Replica, clocks: Clocks) -> str:
+    """Why the API server's answer is not taken for the time: nobody else says so, and it said otherwise lately."""
+    _, since = replica.kept_to or (0.0, clocks.steady)
+    if abs(clocks.now - clocks.own) <= APART or clocks.steady - since >= APART.total_seconds():
+        return ""
+    return f"the API server's clock says {clocks.now:%Y-%m-%d %H:%M} UTC, this machine's {clocks.own:%Y-%m-%d %H:%M}"
+
+
+def _settled(replica: Replica, ca: bytes, terms: Terms, clocks: Clocks) -> bool:
+    return ca in replica.since and clocks.steady - replica.since[ca] >= terms.pause.total_seconds()
+
+
+def _secret(replica: Replica, held: Held, terms: Terms, clocks: Clocks) -> Held:
     """The Secret as it must be; equal to `held` where that is good."""
-    ca, cas = held.ca, tuple(one for one in held.cas if not _ended(one, now))
+    now, ca, cas = clocks.now, held.ca, _left(held.cas, replica, held, terms, clocks)
     if ca is None or certs.problem(ca, now) or certs.renew_at(ca.certificate) <= now:
         ca = certs.issue_ca(now, lifetime=terms.ca_lifetime)
         cas = (ca.certificate, *cas)
     leaf = held.leaf if _serves(held.leaf, cas, now) else None
     if leaf is None and replica.issuer and _serves(replica.leaf, (replica.issuer,), now):  # the Secret was lost
         leaf, cas = replica.leaf, tuple(dict.fromkeys((*cas, replica.issuer)))
-    if leaf is None or (_settled(replica, ca.certificate, terms, clock) and _due(leaf, ca, terms, now)):
+    if leaf is None or (_settled(replica, ca.certificate, terms, clocks) and _due(leaf, ca, terms, now)):
         leaf = certs.issue_leaf(ca, terms.hosts, now, terms.leaf_lifetime)
     return Held(cas, ca, leaf)
 
@@ -141,29 +188,58 @@ def _due(leaf: Pair, ca: Pair, terms: Terms, now: datetime) -> bool:
     )
 
 
-def _serve(replica: Replica, held: Held, terms: Terms, now: datetime, clock: float) -> Replica:
-    """Takes the Secret's leaf over where it may."""
-    if held.leaf is None or held.leaf == replica.leaf:
+def _serve(replica: Replica, held: Held, terms: Terms, clocks: Clocks, doubt: bool) -> Replica:
+    """Takes the Secret's leaf over where it may; whoever doubts the date, only for nothing."""
+    issuer = _issuer(held)
+    if held.leaf is None or issuer is None or held.leaf == replica.leaf:
         return replica
-    issuer = next((ca for ca in held.cas if certs.signed_by(held.leaf.certificate, ca)), None)
-    if issuer is None:
-        return replica
-    nothing = replica.issuer is None or not _serves(replica.leaf, (replica.issuer,), now)
-    if nothing or _settled(replica, issuer, terms, clock):
-        return replace(replica, leaf=held.leaf, issuer=issuer)
-    return replica
+    if doubt:
+        may = replica.leaf is None
+    else:
+        nothing = replica.issuer is None or not _serves(replica.leaf, (replica.issuer,), clocks.now)
+        may = _serves(held.leaf, (issuer,), clocks.now) and (nothing or _settled(replica, issuer, terms, clocks))
+    return replace(replica, leaf=held.leaf, issuer=issuer) if may else replica
+
+
+def _issuer(held: Held) -> bytes | None:
+    """The CA of the Secret's leaf."""
+    leaf = held.leaf
+    return next((ca for ca in held.cas if leaf and certs.signed_by(leaf.certificate, ca)), None)
 
 
 def _serves(leaf: Pair | None, cas: Iterable[bytes], now: datetime) -> bool:
     return leaf is not None and any(certs.problem(leaf, now, ca) is None and not _ended(ca, now) for ca in cas)
 
 
-def _bundle(bundle: tuple[bytes, ...], must: Iterable[bytes], now: datetime) -> tuple[bytes, ...]:
-    return tuple(dict.fromkeys(ca for ca in (*bundle, *must) if ca != BROKEN and not _ended(ca, now)))
-
-
 def _ended(certificate: bytes, now: datetime) -> bool:
     return certs.not_after(certificate) < now
+
+
+# ── what is taken out ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _left(cas: Iterable[bytes], replica: Replica, held: Held, terms: Terms, clocks: Clocks) -> tuple[bytes, ...]:
+    """Each CA once, without those that have ended and those that are spent."""
+    used = {replica.issuer, _issuer(held), held.ca.certificate if held.ca else None}
+    live = [ca for ca in dict.fromkeys(cas) if ca != BROKEN and not _ended(ca, clocks.gone)]
+    spent = _spent(live, terms, clocks) - used
+    return tuple(ca for ca in live if ca not in spent)
+
+
+def _spent(cas: Iterable[bytes], terms: Terms, clocks: Clocks) -> set[bytes]:
+    """Our own CAs of which nobody serves a leaf any more.
+
+    The newest CA alone signs, so that the last leaf of one is older than the CA after it. A loss of the Secret makes
+    a CA each time: where it is lost all the time, the KEPT newest stay and those are given up that a replica could only
+    serve by a leaf which it took over so many losses ago.
+    """
+    ours = sorted((ca for ca in cas if certs.common_name(ca) == certs.CA_NAME), key=certs.issued_at, reverse=True)
+    found = set[bytes]()
+    for number, (later, ca) in enumerate(pairwise(ours), 2):
+        age = clocks.gone - certs.issued_at(later) - terms.pause * JUST_NOW
+        if age > terms.leaf_lifetime or (number > KEPT and age > timedelta()):
+            found.add(ca)
+    return found
 
 
 # ── the Secret's form ────────────────────────────────────────────────────────────────────────────────────────────────

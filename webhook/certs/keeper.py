@@ -22,8 +22,8 @@ from urllib3.exceptions import HTTPError
 
 from webhook import certs, registration
 from webhook.certs import custody
-from webhook.certs.custody import Held, Replica, Terms
-from webhook.certs.serving import context
+from webhook.certs.custody import Clocks, Held, Replica, Terms
+from webhook.certs.serving import Contexts
 from webhook.cluster.access import Access, Client, StatusError
 
 LOOK = 10.0
@@ -90,6 +90,7 @@ class Keeper:
         terms: Terms,
         client_ca: Path | None = None,
         clock: Clock = time.monotonic,
+        today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`secret` in the namespace of `access`; `configurations` is the name of both webhook configurations."""
         self._client = Client(access)
@@ -97,13 +98,12 @@ class Keeper:
         self._secret = secret
         self._paths = tuple(f"{registration.ROOT}/{kind}/{configurations}" for kind in registration.KINDS)
         self._terms = terms
-        self._client_ca = client_ca
-        self._clock = clock
+        self._contexts = Contexts(client_ca)
+        self._clock, self._today = clock, today
         self._replica = Replica()
         # Until there is a certificate: probes and metrics are answered, and say why.
-        self._context = context(
-            certs.issue_leaf(certs.issue_ca(datetime.now(UTC)), terms.hosts, datetime.now(UTC)), client_ca
-        )
+        self._pair = certs.issue_leaf(certs.issue_ca(datetime.now(UTC)), terms.hosts, datetime.now(UTC))
+        self._contexts.of(self._pair)
         self.state = State()
 
     # ── serving.Serving ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -114,16 +114,22 @@ class Keeper:
 
     def context(self) -> ssl.SSLContext:
         """For the next handshake."""
-        return self._context
+        return self._contexts.of(self._pair)
 
     def problem(self) -> str | None:
-        """Why the API server can't trust this replica, or what goes wrong though it can."""
+        """Why the API server can't trust this replica."""
         if self._replica.leaf is None:
             return f"there is no certificate yet: {self.state.problem}"
         if not self.state.trusted:
             why = self.state.problem or self.state.rights or "it is being written"
             return f"the webhook configurations do not hold the certificate's CA: {why}"
-        return f"the certificate can't be looked after: {self.state.problem}" if self.state.problem else None
+        return None
+
+    def worry(self) -> str | None:
+        """What goes wrong though the API server trusts this replica."""
+        if self.problem() is None and self.state.problem:
+            return f"the certificate can't be looked after: {self.state.problem}"
+        return None
 
     def not_after(self) -> float:
         """Of what is served; 0: nothing that can be trusted."""
@@ -160,13 +166,20 @@ class Keeper:
     def _look(self) -> None:
         for _ in range(ROUNDS):
             seen = self._see()
-            done = custody.step(self._replica, seen.held, seen.bundles, self._terms, seen.now, self._clock())
+            clocks = Clocks(seen.now, self._today(), self._clock())
+            done = custody.step(self._replica, seen.held, seen.bundles, self._terms, clocks)
             self._take(done.replica)
             self._judge(seen)
             if done.secret is not None:
-                self._store(seen.secret, done.secret)
+                try:
+                    self._store(seen.secret, done.secret)
+                except (StatusError, HTTPError, OSError):
+                    self._announce(seen.configurations, done.bundles)
+                    raise
             elif done.bundles:
                 self._announce(seen.configurations, done.bundles)
+            elif done.doubt:
+                raise OSError(done.doubt)
             else:
                 return
         raise OSError("somebody else changes the Secret or the webhook configurations all the time")
@@ -194,7 +207,7 @@ class Keeper:
 
     def _take(self, replica: Replica) -> None:
         if replica.leaf is not None and replica.leaf != self._replica.leaf:
-            self._context = context(replica.leaf, self._client_ca)
+            self._pair = replica.leaf
             log.info(
                 "serving the certificate that ends %s",
                 f"{certs.not_after(replica.leaf.certificate):%Y-%m-%dT%H:%M:%SZ}",

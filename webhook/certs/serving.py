@@ -32,8 +32,36 @@ class Serving(Protocol):
     def problem(self) -> str | None:
         """Why the server must get no requests now, in one line."""
 
+    def worry(self) -> str | None:
+        """What goes wrong though it may get requests, in one line."""
+
     def not_after(self) -> float:
         """When the certificate ends, in seconds since the epoch; 0: there is none."""
+
+
+class Contexts:
+    """A pair's context, with clients' CAs as their file holds them now: whoever renews the API server's certificate
+    renews its CA, too."""
+
+    def __init__(self, client_ca: Path | None) -> None:
+        self._client_ca = client_ca
+        self._last: tuple[Pair, bytes, ssl.SSLContext] | None = None
+
+    def of(self, pair: Pair) -> ssl.SSLContext:
+        """Raises OSError where the pair is none, or the file never was good; a last good one serves on."""
+        last, known = self._last, b""
+        try:
+            known = self._client_ca.read_bytes() if self._client_ca else b""
+            if last is None or last[:2] != (pair, known):
+                last = (pair, known, context(pair, known if self._client_ca else None))
+        except OSError as error:  # ssl.SSLError is one
+            if last is None:
+                raise
+            log.warning("%s can't be used, the last good one serves on: %s", self._client_ca or "the pair", error)
+            if last[0] != pair:
+                last = (pair, last[1], context(pair, last[1] if self._client_ca else None))
+        self._last = last
+        return last[2]
 
 
 class Files:
@@ -42,8 +70,8 @@ class Files:
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
         self._certificate, self._key = certificate, key
-        self._client_ca = client_ca
-        self._last: tuple[Pair, ssl.SSLContext] | None = None
+        self._contexts = Contexts(client_ca)
+        self._last: Pair | None = None
 
     def start(self) -> None:
         """There is nothing to start: the files are read at each handshake."""
@@ -52,13 +80,14 @@ class Files:
         """Of what the files hold now; raises OSError where they never were good."""
         try:
             pair = self._read()
-            if self._last is None or self._last[0] != pair:
-                self._last = (pair, context(pair, self._client_ca))
+            made = self._contexts.of(pair)
         except OSError as error:  # ssl.SSLError is one
             if self._last is None:
                 raise
             log.warning("the certificate can't be read, the last good one serves on: %s", error)
-        return self._last[1]
+            return self._contexts.of(self._last)
+        self._last = pair
+        return made
 
     def problem(self) -> str | None:
         """Why the two files can't serve now."""
@@ -68,6 +97,10 @@ class Files:
             return f"{error.filename}: {(error.strerror or 'unreadable').lower()}"
         why = certs.problem(pair, datetime.now(UTC))
         return f"{self._certificate}, {self._key}: {why}" if why else None
+
+    def worry(self) -> str | None:
+        """Nothing: whatever is wrong with the files is a problem."""
+        return None
 
     def not_after(self) -> float:
         """Of the file, as it is now."""
@@ -80,15 +113,20 @@ class Files:
         return Pair(self._certificate.read_bytes(), self._key.read_bytes())
 
 
-def context(pair: Pair, client_ca: Path | None = None) -> ssl.SSLContext:
-    """TLS 1.2 or newer with this certificate; with `client_ca` a client may show one of that CA, and no other.
+def context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
+    """TLS 1.2 or newer with this certificate; with `client_ca` (PEM) a client may show one of that CA, and no other.
 
     (It need not: a kubelet's probes have none. `KnownClients` asks for it where it matters.) Raises OSError where the
-    pair is none.
+    pair is none, or `client_ca` holds no certificate.
     """
-    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(client_ca) if client_ca else None)
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.verify_mode = ssl.CERT_OPTIONAL if client_ca else ssl.CERT_NONE
+    made.verify_mode = ssl.CERT_NONE
+    if client_ca is not None:
+        if b"-----BEGIN" not in client_ca:
+            raise OSError("there is no certificate in it")
+        made.load_verify_locations(cadata=client_ca.decode("ascii", "ignore"))
+        made.verify_mode = ssl.CERT_OPTIONAL
     _load(made, pair)
     return made
 

@@ -155,7 +155,9 @@ def _readiness(live: Live, serving: Serving, cluster: Cluster | None) -> tuple[R
     from webhook.readiness import Readiness, SelfCall
 
     answers = SelfCall()
-    return Readiness(serving.problem, lambda: _unseen(live, cluster), answers), answers
+    ready = Readiness(serving.problem, lambda: _unseen(live, cluster), answers)
+    ready.tell(serving.worry)
+    return ready, answers
 
 
 def application(
