@@ -96,9 +96,10 @@ def gathered(model: Model, settings: Settings) -> int:
 
 
 def at_once(model: Model, settings: Settings) -> int:
-    """Of the gathered tokens, those that the experts see at once."""
+    """Of the gathered tokens, those that the experts see at once: Marlin's kernel, for 4 bits, takes them all."""
     rows = gathered(model, settings)
-    if not CHUNKED <= settings.release < UNCHUNKED:
+    triton = settings.scheme is None or settings.scheme.name in ("FP8", "online fp8", "INT8", "experts_int8")
+    if not triton or not CHUNKED <= settings.release < UNCHUNKED:
         return rows
     usual = 32_768 if settings.release < Release(0, 12) else 16_384
     asked = settings.env.get("VLLM_FUSED_MOE_CHUNK_SIZE", "")
