@@ -186,5 +186,9 @@ def _agreed(
         if lower is None or upper is None:
             return None
         numbers = sorted({table.index(lower), table.index(upper)})
-    found = [refused(number) for number in numbers]
-    return found[-1] if found and None not in found else None
+    newest: Refusal | None = None
+    for number in reversed(numbers):  # one that takes it is enough, and mostly the newest does
+        if (found := refused(number)) is None:
+            return None
+        newest = newest or found
+    return newest
