@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -104,6 +104,15 @@ def from_image(image: str) -> Release | None:
     their own releases, other programs' images (router, operator) too; `data/releases.json` holds what they say is in
     them.
     """
+    return _from_image(image) if len(image) <= _LONGEST else None
+
+
+_LONGEST = 512
+"""Characters of an image; with its registry, tag and digest none has more."""
+
+
+@lru_cache(256)  # a cluster has a few images
+def _from_image(image: str) -> Release | None:
     return named(image, _vendors()) or _from_tag(image)
 
 

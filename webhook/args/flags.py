@@ -125,7 +125,9 @@ class Table:
         positional = None
         options = [o for o in self._options(self.releases.index(release)) if o.only in (None, entry)]
         for option in options:
-            spellings.update(dict.fromkeys(option.flags, (option, True)))
+            on = (option, True)
+            for flag in option.flags:
+                spellings[flag] = on
             if not option.flags:
                 positional = option
         for option in options:
