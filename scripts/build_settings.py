@@ -4,7 +4,8 @@
 
 SOURCE_DIR holds a folder a release with the wheel's Python sources (`<release>/vllm/…`). They are read, not run:
 
-- names: what `--tool-call-parser`, `--reasoning-parser`, `--attention-backend` and a KV connector may be called;
+- names: what `--tool-call-parser`, `--reasoning-parser`, `--attention-backend`, `--quantization`, `--load-format` and a
+  KV connector may be called;
 - configs: the fields of the class that a JSON argument fills (`--speculative-config`), and whether others are refused;
 - bounds: the arguments that `create_engine_config` hands to a class as they are, and whose field there has bounds.
 
@@ -302,6 +303,29 @@ def backends(sources: Path) -> set[str]:
     return set()
 
 
+def methods(classes: Classes) -> set[str]:
+    """What `--quantization` may name: a Literal since 0.8, before that the keys of a table, or a list."""
+    for name in ("QuantizationMethods", "QUANTIZATION_METHODS"):
+        value = classes.aliases.get(name)
+        if isinstance(value, ast.Subscript):
+            return {str(one) for one in classes.choices(value) or ()}
+        words = value.keys if isinstance(value, ast.Dict) else value.elts if isinstance(value, ast.List) else []
+        if words:
+            return {str(one.value) for one in words if isinstance(one, ast.Constant)}
+    return set()
+
+
+def load_formats(sources: Path) -> set[str]:
+    """The keys of the table of loaders; before 0.10 the parser has them as choices."""
+    file = sources / "model_executor" / "model_loader" / "__init__.py"
+    for node in ast.parse(file.read_text()).body:
+        target = node.target if isinstance(node, ast.AnnAssign) else None
+        if isinstance(target, ast.Name) and target.id == "_LOAD_FORMAT_TO_MODEL_LOADER":
+            assert isinstance(node, ast.AnnAssign)
+            return {str(key.value) for key in getattr(node.value, "keys", ()) if isinstance(key, ast.Constant)}
+    return set()
+
+
 def build(source: Path) -> dict[str, Any]:
     """The whole table."""
     folders = {parse(folder.name): folder / "vllm" for folder in source.iterdir()}
@@ -324,6 +348,8 @@ def build(source: Path) -> dict[str, Any]:
             ),
             ("kv_connector", connectors(sources)),
             ("attention_backend", backends(sources)),
+            ("quantization", methods(classes)),
+            ("load_format", load_formats(sources)),
         ):
             for name in sorted(found):
                 _span(names.setdefault(kind, {}).setdefault(name, []), number)

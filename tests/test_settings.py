@@ -100,6 +100,13 @@ def test_a_class_that_is_only_made_with_a_switch() -> None:
         ("kv_connector", "P2pNcclConnector", "0.24.0", True),
         ("attention_backend", "XFORMERS", "0.11.2", False),
         ("attention_backend", "XFORMERS", "0.12.0", True),
+        ("quantization", "gptq_marlin", "0.11.0", False),
+        ("quantization", "gptq_marlim", "0.11.0", True),
+        ("quantization", "bitsandbytes", "0.27.1", False),
+        ("quantization", "bitsandbytes", "0.30.0", True),
+        ("load_format", "gguf", "0.20.2", False),
+        ("load_format", "gguf", "0.24.0", True),
+        ("load_format", "foo", "0.6.6", False),  # the parser's own choices
     ],
 )
 def test_names(kind: str, name: str, release: str, refused: bool) -> None:

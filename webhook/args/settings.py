@@ -43,7 +43,7 @@ def releases() -> tuple[Release, ...]:
 
 def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | None:
     """A name that the release's registry does not have: `kind` is "tool_call_parser", "reasoning_parser",
-    "kv_connector" or "attention_backend"."""
+    "kv_connector", "attention_backend", "quantization" or "load_format"."""
     names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
     there = [any(_at(spans, number) is not None for spans in names.values()) for number in range(len(releases()))]
 

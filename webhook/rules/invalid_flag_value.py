@@ -40,6 +40,11 @@ class InvalidFlagValue(Rule):
           Input should be 'ngram', 'medusa', … [type=literal_error, input_value='eagle4', input_type=str]
         ValueError: Unsupported connector type: NixlConector
 
+    A `--quantization` or `--load-format` that vLLM does not have may be a plugin's, so that it is only warned of:
+
+        Unknown quantization method: gptq_marlim. Must be one of ['awq', 'gptq_marlin', …
+        ValueError: Load format `runai-streamer` is not supported
+
     Of a script with a quote that is never closed, a shell runs nothing:
 
         bash: -c: line 1: unexpected EOF while looking for matching `"'
@@ -71,6 +76,7 @@ class InvalidFlagValue(Rule):
         yield from _model_id(engine)
         yield from _bounds(engine)
         yield from _json(engine)
+        yield from _registered(engine)
         for error in engine.args.errors:
             if error.index in explained(engine):
                 continue
@@ -150,6 +156,32 @@ def _json(engine: Engine) -> Iterator[Finding]:
     transfer = engine.args.given.get("kv_transfer_config")
     if isinstance(transfer, Mapping) and not transfer.get("kv_connector_module_path"):
         yield from _connector(engine, transfer.get("kv_connector"))
+
+
+REGISTERED = {"quantization": "method", "load_format": "format"}
+"""Arguments that name something of a registry, to which a plugin may add, and what vLLM calls it."""
+
+
+def _registered(engine: Engine) -> Iterator[Finding]:
+    """Never certain: a plugin is a package that the image has, and nothing in the manifest tells of it."""
+    for dest, what in REGISTERED.items():
+        name = engine.args.given.get(dest)
+        found = settings.unknown_name(dest, name.lower(), engine.release) if isinstance(name, str) and name else None
+        if found is None or name is None:
+            continue
+        from difflib import get_close_matches  # only a name that is not there wants it
+
+        near = get_close_matches(name.lower(), found.allowed, 1, 0.8)
+        if near or registry_certainty(engine) == "certain":  # builds of others bring their own
+            flag = f"--{dest.replace('_', '-')}"
+            yield Finding(
+                path=engine.argument(dest),
+                certainty="likely",
+                message=f"{flag} {name}: {named(engine)} has no such {what}{life(found, engine.release)}"
+                f"{f'; did you mean {near[0]}?' if near else ''}",
+                details=(f"it has {', '.join(found.allowed)}", f"without a plugin that adds it, vLLM refuses {name!r}"),
+                suggestions=(f"{flag} {near[0]}",) if near else (),
+            )
 
 
 V1_ALONE = Release(0, 11)
