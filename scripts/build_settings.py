@@ -319,9 +319,7 @@ def load_formats(sources: Path) -> set[str]:
     """The keys of the table of loaders; before 0.10 the parser has them as choices."""
     file = sources / "model_executor" / "model_loader" / "__init__.py"
     for node in ast.parse(file.read_text()).body:
-        target = node.target if isinstance(node, ast.AnnAssign) else None
-        if isinstance(target, ast.Name) and target.id == "_LOAD_FORMAT_TO_MODEL_LOADER":
-            assert isinstance(node, ast.AnnAssign)
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_LOAD_FORMAT_TO_MODEL_LOADER":
             return {str(key.value) for key in getattr(node.value, "keys", ()) if isinstance(key, ast.Constant)}
     return set()
 

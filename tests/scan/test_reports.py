@@ -143,6 +143,29 @@ def test_one_that_may_not_be_written_stops_no_other(command: Run) -> None:
     assert "error: --write-reports: policyreports.wgpolicyk8s.io in chat: 403: forbidden" in err
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (403, 'policyreports "x" is forbidden: unable to create new content in namespace chat because it is being '
+              "terminated"),
+        (404, 'namespaces "chat" not found'),
+    ],
+)  # fmt: skip
+def test_a_namespace_that_goes_away_is_no_error(command: Run, code: int, message: str) -> None:
+    api = Api(workload("Deployment", "a"), workload("Deployment", "b", "other"), kinds=SERVED)
+
+    def fault(path: str, _: object) -> None:
+        if "/namespaces/chat/policyreports" in path:
+            raise StatusError(code, message)
+
+    api.fault = fault
+
+    exit_code, _, err = command(api, "--write-reports", "--fail-on", "never")
+
+    assert (exit_code, len(api.written)) == (0, 1)
+    assert "error: " not in err
+
+
 def test_as_a_list_for_kubectl(command: Run) -> None:
     _, out, _ = command(Api(workload("Deployment", "a")), "--format", "policyreport")
 

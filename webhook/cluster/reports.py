@@ -49,8 +49,9 @@ def write(
             try:
                 client.apply(resource.path(place[0] or None, place[1]), one)
                 done.reports += 1
-            except StatusError as error:  # the workload's namespace is going away, or nobody may write there
-                done.refused = done.refused or f"{resource.title} in {place[0]}: {error}"
+            except StatusError as error:  # nobody may write there; what goes away with its namespace needs no report
+                if not _going(error):
+                    done.refused = done.refused or f"{resource.title} in {place[0]}: {error}"
             tell(f"{api.kind}s: {done.reports:,} written")
         if whole and not scan.errors and not scan.kinds_missed:
             done.removed += sum(
@@ -59,6 +60,11 @@ def write(
                 if (resource := kinds.get((api.group, kind))) is not None
             )
     return done
+
+
+def _going(error: StatusError) -> bool:
+    """The namespace is being deleted, or is gone (Kubernetes' admission plugin NamespaceLifecycle)."""
+    return error.code == 404 or (error.code == 403 and "because it is being terminated" in str(error))
 
 
 def _remove(client: Client, resource: Resource, current: set[tuple[str, str]], namespace: str | None) -> int:
