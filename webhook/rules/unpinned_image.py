@@ -27,7 +27,7 @@ class UnpinnedImage(Rule):
         if not isinstance(image, str) or not image or "@sha256:" in image:
             return
         name, _, tag = image.rpartition("/")[2].partition(":")
-        if tag and not _moves(tag):
+        if _PLACEHOLDER.search(image) or (tag and not _moves(tag)):
             return
         what = f"the tag {tag!r} moves" if tag else f"no tag: {name}:latest is pulled"
         yield Finding(
@@ -37,6 +37,8 @@ class UnpinnedImage(Rule):
         )
 
 
+_PLACEHOLDER = re.compile(r"\$[({]|\{\{")
+"""`${IMAGE}`, `{{ .Values.image }}`: whoever fills it in gives the tag, perhaps."""
 _MOVES = re.compile(r"(.+-)?(latest|nightly|main|master|dev|edge|head|stable)(-.+)?", re.IGNORECASE)
 _OF_A_COMMIT = re.compile(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
 """`nightly-0d4044e…`, `main-20251103`: one build, which nobody moves."""
