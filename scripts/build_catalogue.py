@@ -158,6 +158,7 @@ def models(source: Path) -> dict[str, Any]:
     exact = {key.lower(): value for key, value in _read(source / "models" / "bytes.json").items()}
     by_id = {row["id"]: row for row in catalogue}
     natives = settle.natively_quantised(catalogue)
+    files = settle.published_schemes(catalogue)
     rows, aliases = {}, {}
     for row in sorted(catalogue, key=lambda row: row["id"].lower()):
         config = settle.stored(settle.with_ties(row, corrected(row, by_id)), row, by_id)
@@ -166,7 +167,7 @@ def models(source: Path) -> dict[str, Any]:
         correction = CORRECTIONS.get(row["id"])
         if correction is not None and correction.source is None:
             doubt = UNSOURCED
-        rows[row["id"]] = _model(row, config, known, sources, doubt)
+        rows[row["id"]] = _model(row, config, known, sources, doubt, files)
         aliases.update({alias.lower(): row["id"] for alias in row["aliases"]})
     aliases = dict(sorted(aliases.items()))
     known = {name.lower() for name in (*rows, *aliases)}
@@ -196,6 +197,7 @@ def _model(
     exact: Mapping[str, Any] | None,
     sources: list[str],
     doubt: str | None,
+    files: settle.Schemes,
 ) -> dict[str, Any]:
     as_counted = settle.is_quantised(config) == settle.is_quantised(row["config"])
     out = {
@@ -214,6 +216,9 @@ def _model(
         out["dtype_parameters"] = exact["dtype_params"]
         out["expert_bytes"] = exact.get("expert_bytes")
         out["replicated_bytes"] = exact.get("replicated_bytes")
+    correction = CORRECTIONS.get(row["id"])
+    if settle.is_scheme_guessed(row, files) and "quantization_config" not in (correction.changes if correction else ()):
+        out["scheme_guessed"] = True
     if not out["trusted"]:
         out["doubts"] = doubt or row["doubts"][0]
     return {key: value for key, value in out.items() if value is not None and (value is not False or key == "trusted")}

@@ -1,4 +1,5 @@
-"""Lengths that a collected row has from a copy cut to a compiler's or from a sibling, as published, with their source.
+"""What a collected row has from a copy cut to a compiler's, from a sibling or from its id alone, as published, with its
+source: lengths, layers, quantisation.
 
 A correction without a source leaves its row doubtful: it informs, and does not deny.
 """
@@ -19,6 +20,12 @@ class Correction(NamedTuple):
 _XINFERENCE = "xorbitsai/inference@7ecec16b63:xinference/model/llm/llm_family.json"
 _YI = Correction({"max_position_embeddings": 4096}, f"{_XINFERENCE}#Yi, Yi-chat, Yi-1.5, Yi-1.5-chat")
 _QWEN_7B = Correction({"max_position_embeddings": 32768, "seq_length": 8192}, None)
+_CHANNELS = Correction(
+    {"quantization_config": {
+        "quant_method": "compressed-tensors", "format": "float-quantized", "_scheme": "FP8_DYNAMIC",
+        "weight_block_size": None, "activation_scheme": None}},
+    "HabanaAI/vllm-hpu-extension#350 (GLM-4.5 MoE in FP8 is compressed-tensors), vllm-project/vllm#29182 (a scale for "
+    "each channel)")  # fmt: skip
 _QWEN_1_8B = Correction({"max_position_embeddings": 8192, "seq_length": 8192}, None)
 
 CORRECTIONS: Mapping[str, Correction] = {
@@ -29,6 +36,11 @@ CORRECTIONS: Mapping[str, Correction] = {
     # mistral4, whose class defaults have all its other sizes; what was left of two H100 NVL is that of 8-bit weights
     "mistralai/Mistral-Small-4-119B-2603": Correction(
         {"text_config": {"model_type": "mistral4"}, "quantization_config": {"quant_method": "fp8"}}, None),
+    **dict.fromkeys(
+        ("zai-org/GLM-4.5-Air-FP8", "zai-org/GLM-4.6-FP8", "zai-org/GLM-4.6V-FP8", "zai-org/GLM-4.7-FP8"), _CHANNELS),
+    "MiniMaxAI/MiniMax-M3-MXFP8": Correction(
+        {"quantization_config": {"quant_method": "mxfp8", "weight_block_size": None, "activation_scheme": None}},
+        "vLLM 0.33 model_executor/layers/quantization/__init__.py (what MiniMax' checkpoints call it)"),
     "zai-org/glm-4-9b-chat": Correction({"seq_length": 131072}, f"{_XINFERENCE}#glm4-chat"),
     "THUDM/chatglm2-6b": Correction(
         {"seq_length": 32768}, "THUDM/ChatGLM2-6B@003a4b4e06:README_EN.md (context of 32K)"),

@@ -143,6 +143,35 @@ def natively_quantised(rows: Iterable[Mapping[str, Any]]) -> set[tuple[object, .
     }
 
 
+Schemes = Mapping[tuple[str, str], list[Mapping[str, Any]]]
+"""(owner, last word of an id: "fp8", "awq") → the quantization_config of each of its models whose file was read."""
+_FROM_ID = "from the id"
+
+
+def published_schemes(rows: Iterable[Mapping[str, Any]]) -> Schemes:
+    """What owners write into the config.json of models whose ids end in the same word."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["confidence"] == "file" and (scheme := _quantised(row["config"])):
+            found.setdefault(_named_like(row["id"]), []).append(scheme)
+    return found
+
+
+def _named_like(name: str) -> tuple[str, str]:
+    owner, _, last = name.lower().partition("/")
+    return owner, last.rpartition("-")[2]
+
+
+def is_scheme_guessed(row: Mapping[str, Any], published: Schemes) -> bool:
+    """Whether the row's quantization_config was made of the words of its id, and no file of the same owner's, under the
+    same word, has the same keys with the same values (Qwen's …-FP8 and …-AWQ)."""
+    config = _quantised(row["config"])
+    if config is None or _FROM_ID not in f"{row.get('notes') or ''} {config.get('_scheme')}":
+        return False
+    alike = published.get(_named_like(row["id"]), [])
+    return not alike or any(one.get(key) != value for one in alike for key, value in config.items())
+
+
 def is_quantised(config: Mapping[str, Any]) -> bool:
     """Whether the config says that its checkpoint is quantised."""
     return _quantised(config) is not None

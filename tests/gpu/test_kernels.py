@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from webhook.gpu import kernels
+from webhook.model import from_config
 from webhook.release import Release, parse
 
 
@@ -91,4 +93,12 @@ def group(bits: int, kind: str, **more: Any) -> dict[str, Any]:
 def test_the_method_is_the_checkpoints_own(
     config: dict[str, Any] | None, given: str | None, method: tuple[str, bool] | None
 ) -> None:
-    assert kernels.method(config, given) == method
+    assert kernels.method(from_config("a/model", {"quantization_config": config}), given) == method
+
+
+def test_a_scheme_guessed_from_an_id_is_not_certain() -> None:
+    model = from_config(
+        "a/model-FP8", {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    )
+
+    assert kernels.method(replace(model, scheme_guessed=True), None) == ("fp8", False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from webhook.model import Model
 from webhook.release import Release, parse
 
 
@@ -70,17 +71,26 @@ def first_release(method: str, capability: tuple[int, int]) -> Release | None:
     return next((one.first for one in STEPS.get(method, ()) if divmod(one.least, 10) <= capability), None)
 
 
-def method(config: Mapping[str, Any] | None, given: object) -> tuple[str, bool] | None:
+NAMED = frozenset({"quant_method", "bits", "_scheme", "format", "quant_algo"})
+"""All that a row says of its quantisation where that was named after the model's id: the family, not the exporter."""
+
+
+def is_exact(model: Model) -> bool:
+    """The checkpoint's own config.json says how it is quantised, not its id."""
+    return not model.scheme_guessed and bool((model.quantization_config or {}).keys() - NAMED)
+
+
+def method(model: Model, given: object) -> tuple[str, bool] | None:
     """The method that vLLM will use, and whether that is certain; None where nothing is quantised or it can't be told.
 
-    `config` is the checkpoint's quantization_config, `given` is `--quantization`. A checkpoint's own method wins; a
-    config of a few words was named after the model's id, and tells the family but not the exporter.
+    `given` is `--quantization`. A checkpoint's own method wins.
     """
+    config = model.quantization_config
     if not config:
         word = str(given).replace("-", "_") if given else ""
         return (word, True) if word in STEPS else None
     name = str(config.get("quant_method") or "").lower()
-    exact = bool(config.keys() - {"quant_method", "bits", "_scheme", "format", "quant_algo"})
+    exact = is_exact(model)
     if name == "compressed-tensors":
         scheme = _scheme(config)
         return (f"compressed-tensors {scheme}", exact) if scheme else None

@@ -37,7 +37,12 @@ class Blocks:
 def blocks(args: EngineArgs, model: Model) -> Blocks | None:
     """The blocks at which this release must cut; None where there are none, or that is not certain."""
     config, given, release = model.quantization_config or {}, args.given, args.release
-    if config.get("quant_method") != "fp8" or release is None or not READ[0] <= release <= READ[1]:
+    if (
+        model.scheme_guessed
+        or config.get("quant_method") != "fp8"
+        or release is None
+        or not READ[0] <= release <= READ[1]
+    ):
         return None
     sides = config.get("weight_block_size")
     if not (isinstance(sides, list) and len(sides) == 2 and all(isinstance(n, int) and n > 0 for n in sides)):

@@ -138,6 +138,8 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
         return Scheme(f"GGUF {config.get('_scheme', '')}".strip(), per_weight / 8, head=True, embedding=True)
     if method == "mxfp4" or "MXFP4" in hint:
         return Scheme("MXFP4", 0.5 + 1 / 32, experts_only=model.num_experts is not None, kept=kept)
+    if method == "mxfp8" or "MXFP8" in hint:
+        return Scheme("MXFP8", 1 + 1 / 32, kept=kept)
     if "NVFP4" in hint or "W4A4" in hint or (weights and weights.get("type") == "float" and bits == 4):
         return Scheme("NVFP4", 0.5 + 1 / 16, kept=kept, experts_only="EXPERTS" in hint)
     if method == "bitsandbytes":

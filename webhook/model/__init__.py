@@ -195,6 +195,7 @@ def _overridden(model: Model, args: EngineArgs) -> Model:
         torch_dtype=changed.torch_dtype or model.torch_dtype,
         tie_word_embeddings=model.tie_word_embeddings if same_shape else changed.tie_word_embeddings,
         quantization_config=changed.quantization_config or model.quantization_config,
+        scheme_guessed=model.scheme_guessed and not changed.quantization_config,
         vision_config=changed.vision_config or model.vision_config,
         parameters=model.parameters if same_shape else None,
         weights_bytes=model.weights_bytes if same_shape else None,

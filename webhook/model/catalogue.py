@@ -58,6 +58,7 @@ def catalogued(name: str) -> Model:
         parameters=row.get("parameters"),
         weights_bytes=row.get("weights_bytes"),
         gated=row.get("gated", False),
+        scheme_guessed=row.get("scheme_guessed", False),
         dtype_parameters=row.get("dtype_parameters", {}),
         expert_bytes=row.get("expert_bytes"),
         replicated_bytes=row.get("replicated_bytes"),
@@ -109,8 +110,8 @@ def _relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
     model = replace(catalogued(base), id=name, gated=False)
     if scheme is not None:
         model = replace(
-            model, quantization_config=SCHEMES[scheme], weights_bytes=None, dtype_parameters={}, expert_bytes=None,
-            replicated_bytes=None,
+            model, quantization_config=SCHEMES[scheme], scheme_guessed=True, weights_bytes=None, dtype_parameters={},
+            expert_bytes=None, replicated_bytes=None,
         )  # fmt: skip
     return Fact(model, f"built-in catalogue (the architecture of {base}: a fine-tune or copy of it)", may_deny=False)
 

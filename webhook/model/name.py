@@ -165,7 +165,7 @@ def _variant(model: Model, name: str, rest: str) -> Fact[Model] | None:
     if settings is None:
         return None
     if settings:
-        model = replace(model, quantization_config=settings)
+        model = replace(model, quantization_config=settings, scheme_guessed=True)
     elif re.search(r"(^|-)(bf16|fp16|f16|dequantized)(-|$)", rest):
         model = replace(model, quantization_config=None, weights_bytes=None, dtype_parameters={}, expert_bytes=None)
     if model.quantization_config:

@@ -48,6 +48,8 @@ class Model:
     index_head_dim: int | None = None
     num_nextn_predict_layers: int = 0
     quantization_config: Mapping[str, Any] | None = None
+    scheme_guessed: bool = False
+    """The quantization_config was made of the words of an id: enough to estimate with, none of the file's own keys."""
     vision_config: Mapping[str, Any] | None = None
     parameters: int | None = None
     """All parameters of the checkpoint, unpacked."""

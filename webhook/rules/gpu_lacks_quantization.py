@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from webhook.engine import Engine
 from webhook.gpu import kernels
 from webhook.rule import Finding, Rule
+from webhook.rules._flags import certainty
 
 
 class GpuLacksQuantization(Rule):
@@ -30,7 +31,7 @@ class GpuLacksQuantization(Rule):
         """Certain where the checkpoint's own config names the method and every product is too old for it."""
         if engine.model is None or engine.gpu is None or engine.release is None:
             return
-        used = kernels.method(engine.model.value.quantization_config, engine.args.given.get("quantization"))
+        used = kernels.method(engine.model.value, engine.args.given.get("quantization"))
         least = kernels.least_capability(used[0], engine.release) if used else None
         if used is None or least is None:
             return
@@ -44,7 +45,7 @@ class GpuLacksQuantization(Rule):
             path=engine.argument("quantization") if "quantization" in engine.args.given else engine.argument("model"),
             message=f"{used[0]} needs compute capability {_dotted(least)} in vLLM {engine.release}; "
             f"{' or '.join(gpu.name for gpu in old)} has {_dotted(has)}",
-            certainty="certain" if len(old) == len(gpus) and used[1] else "likely",
+            certainty=certainty(engine) if len(old) == len(gpus) and used[1] else "likely",
             suggestions=(
                 *((f"vLLM {newer} or newer",) if newer and newer > engine.release else ()),
                 f"a GPU of compute capability {_dotted(least)} or higher, such as {_SUCH_AS[least[0]]}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
+from webhook.gpu.kernels import is_exact
 from webhook.model.name import tells_quantisation
 from webhook.release import Release
 from webhook.rule import Certainty, Finding, Rule
@@ -70,7 +71,7 @@ class QuantizationMismatch(Rule):
                 return
             yield Finding(
                 path=engine.argument("quantization"),
-                certainty=_certainty(engine, exact=bool(config.keys() - NAMED)),
+                certainty=_certainty(engine, exact=is_exact(model.value)),
                 message=f"--quantization {given}, but {model.value.id} is quantised with {has}",
                 details=("without --quantization vLLM takes the checkpoint's own method",),
                 suggestions=("leave it out", f"--quantization {has}"),
@@ -83,10 +84,6 @@ class QuantizationMismatch(Rule):
                 "while it loads",
                 suggestions=("leave it out", f"a copy of the model in {FORMATS[asked].upper()}", "--quantization fp8"),
             )
-
-
-NAMED = frozenset({"quant_method", "bits", "_scheme", "format", "quant_algo"})
-"""All that a row says of its quantisation where that was named after the model's id: the family, not the exporter."""
 
 
 def _certainty(engine: Engine, exact: bool) -> Certainty:
