@@ -137,6 +137,8 @@ def test_underscores_were_welcome_only_later() -> None:
         ("--lora-modules", "0.27.1", "sql=/adapters/sql", [{"name": "sql", "path": "/adapters/sql"}]),
         ("--lora-modules", "0.27.1", '{"name":"a","path":"/b"}', [{"name": "a", "path": "/b"}]),
         ("--moe-backend", "0.27.1", "deep-gemm", "deep_gemm"),
+        ("--reasoning-parser", "0.32.0", "none", "none"),
+        ("--reasoning-parser", "0.33.0", "None", ""),
         ("--kv-cache-dtype", "0.27.1", "fp8_e4m3", "fp8_e4m3"),
         ("--kv-cache-dtype", "0.33.0", "my_plugin", "my_plugin"),  # free text since 0.33
         (

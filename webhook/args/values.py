@@ -131,11 +131,16 @@ def backend_name(text: str) -> str:
     return text.lower().replace("-", "_")
 
 
+def name_or_none(text: str) -> str:
+    """ "none" in any case is no parser (vLLM 0.33 engine/arg_utils.py, parse_reasoning_parser)."""
+    return "" if text.lower() == "none" else text
+
+
 Convert = Callable[[str], Any]
 
 _TYPES: dict[str, tuple[Convert, str]] = {
     "str": (str, "str"),
-    "parse_reasoning_parser": (str, "str"),
+    "parse_reasoning_parser": (name_or_none, "str"),
     "int": (int, "int"),
     "float": (float, "float"),
     "bool": (bool, "bool"),
