@@ -151,8 +151,8 @@ def known() -> tuple[Release, ...]:
 def neighbours(release: Release, table: Sequence[Release] | None = None) -> tuple[Release | None, Release | None]:
     """The releases of the table around `release`: the same one twice where the table has it.
 
-    A post release brings no flags, nor do patch releases of the newest minor, so those count as the one in the table.
-    The lower one is None before the table's first release, the upper one after its last.
+    A post release brings no flags, so it counts as the one in the table. A patch may (0.11.1 and 0.17.1 did), so it is
+    a release of its own. The lower one is None before the table's first release, the upper one after its last.
     """
     table = table or known()
     for listed in table:
@@ -160,9 +160,8 @@ def neighbours(release: Release, table: Sequence[Release] | None = None) -> tupl
             return listed, listed
     if release < table[0]:
         return None, table[0]
-    newest = table[-1]
-    if release > newest:
-        return newest, newest if (release.major, release.minor) == (newest.major, newest.minor) else None
+    if release > table[-1]:
+        return table[-1], None
     return next((lower, upper) for lower, upper in pairwise(table) if lower < release < upper)
 
 
