@@ -453,9 +453,12 @@ def test_a_key_from_a_secret_hides_no_other_argument() -> None:
         ({"limits": {"memory": 64}}, "deny"),
         ({"limits": {"memory": "64Gi"}, "requests": {"memory": 64}}, "warn"),
         ({"limits": {"memory": "64Gi"}, "requests": {"memory": "64GB"}}, "deny"),
+        ({"limits": {"cpu": "4000"}}, "deny"),
+        ({"requests": {"cpu": "4000"}}, "deny"),
+        ({"limits": {"cpu": "4000"}, "requests": {"cpu": "4"}}, "warn"),
     ],
 )
-def test_a_request_of_a_few_bytes_runs(sides: dict[str, Any], mode: str) -> None:
+def test_what_a_node_can_give_runs(sides: dict[str, Any], mode: str) -> None:
     assert modes(deployment(spec([M8, "--max-model-len", "4096"], **sides)))["quantity-suspicious"] == mode
 
 

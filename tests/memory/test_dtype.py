@@ -10,6 +10,9 @@ import pytest
 from tests.memory.engines import GEMMA3_27B, LLAMA_8B, engine, gpu, model
 from webhook.gpu import Gpu
 from webhook.memory import settings
+from webhook.memory.dtype import lacks_half
+from webhook.model import from_config
+from webhook.release import parse
 
 T4 = gpu(14.56, name="Tesla T4", capability=(7, 5), supports_bf16=False)
 L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9))
@@ -34,3 +37,21 @@ def test_auto_takes_what_both_can(
     args = engine(release, **({"dtype": dtype} if dtype else {}))
     assert args.release is not None
     assert settings.resolve(args, model(**config), where, 0, args.release, {}).dtype == bytes_
+
+
+@pytest.mark.parametrize(
+    ("model_type", "release", "lacks"),
+    [
+        ("gemma3", "0.11.0", True),
+        ("gemma3", None, True),
+        ("plamo2", "0.24.0", True),
+        ("plamo2", "0.25.1", False),  # not read
+        ("plamo2", "0.27.1", False),
+        ("plamo2", None, False),
+        ("llama", "0.11.0", False),
+    ],
+)
+def test_which_models_a_release_does_not_serve_in_half(model_type: str, release: str | None, lacks: bool) -> None:
+    assert (
+        lacks_half(from_config("acme/ours", {"model_type": model_type}), parse(release) if release else None) is lacks
+    )

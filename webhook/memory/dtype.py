@@ -8,9 +8,18 @@ from webhook.release import Release
 
 NO_HALF = ("gemma2", "gemma3", "gemma3_text", "glm4")
 """Model types whose activations overflow float16: _FLOAT16_NOT_SUPPORTED_MODELS of vLLM 0.10.2 config/__init__.py, and
-of 0.11, 0.13 and 0.33 config/model.py."""
+of 0.11 … 0.33 config/model.py."""
+PLAMO2_UNTIL = Release(0, 24)
+"""The last release read whose table has `plamo2` too; 0.27.1 has it no more."""
 READ_SINCE = Release(0, 10, 2)
 """The oldest release whose table of such models was read."""
+
+
+def lacks_half(model: Model, release: Release | None) -> bool:
+    """Whether this release refuses the model in float16; for an unknown one, whether all do that were read."""
+    if model.model_type == "plamo2":
+        return release is not None and release <= PLAMO2_UNTIL
+    return model.model_type in NO_HALF
 
 
 def is_widened(given: object, model: Model, gpu: Gpu | None, release: Release) -> bool:
@@ -18,7 +27,7 @@ def is_widened(given: object, model: Model, gpu: Gpu | None, release: Release) -
     _resolve_auto_dtype: the first dtype that both can)."""
     return (
         given in (None, "auto")
-        and model.model_type in NO_HALF
+        and lacks_half(model, release)
         and release >= READ_SINCE
         and gpu is not None
         and gpu.vendor.lower() == "nvidia"

@@ -83,7 +83,7 @@ def _batch(engine: Engine) -> Iterator[Finding]:
             path=path,
             message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-num-seqs {seqs:,}: "
             "each sequence needs a token a step",
-            certainty="certain" if certain else "likely",
+            certainty=certainty(engine) if certain else "likely",
             rests_on=("model",),
             suggestions=(f"--max-num-seqs {tokens}", f"--max-num-batched-tokens {seqs} or more"),
         )
@@ -92,7 +92,7 @@ def _batch(engine: Engine) -> Iterator[Finding]:
             path=path,
             message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-model-len {longest:,}, and without "
             "chunked prefill a prompt must fit into one step",
-            certainty="certain" if certain else "likely",
+            certainty=certainty(engine) if certain else "likely",
             rests_on=("model",),
             suggestions=(
                 f"--max-num-batched-tokens {longest}",
@@ -136,7 +136,7 @@ def _lora(engine: Engine) -> Iterator[Finding]:
         yield Finding(
             path=engine.argument("max_cpu_loras"),
             message=f"--max-cpu-loras {cpu} is smaller than --max-loras {gpu}",
-            certainty="certain",
+            certainty=certainty(engine),
             suggestions=(f"--max-cpu-loras {gpu}",),
         )
     if rank is not None and rank not in RANKS:
@@ -144,7 +144,7 @@ def _lora(engine: Engine) -> Iterator[Finding]:
         yield Finding(
             path=engine.argument("max_lora_rank"),
             message=f"--max-lora-rank {rank} is none of {', '.join(map(str, RANKS))}",
-            certainty="certain",
+            certainty=certainty(engine),
             suggestions=(f"--max-lora-rank {fits}",),
         )
 

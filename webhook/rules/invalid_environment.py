@@ -20,7 +20,9 @@ BACKEND = Release(0, 10, 1), Release(0, 14, 99)
 """VLLM_ATTENTION_BACKEND is refused where it names none (read in vLLM 0.10.1.1 … 0.12 attention/selector.py, 0.13 and
 0.14.1 envs.py); before, vLLM chooses another, after, nobody reads it."""
 WITH_SUFFIX = Release(0, 13)
-"""Until then `FLASH_ATTN_VLLM_V1` is `FLASH_ATTN`."""
+"""Until then `FLASH_ATTN_VLLM_V1` is `FLASH_ATTN` (vLLM 0.11.1, 0.12 attention/selector.py)"""
+CHOICES = Release(0, 11), Release(0, 11, 1)
+"""From the first until before the second the variable has choices, without the suffix (vLLM 0.11.0 envs.py)."""
 NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
 """What Python's int() takes."""
 
@@ -99,7 +101,8 @@ def _backend(engine: Engine) -> Iterator[Finding]:
     named = engine.command.env.get("VLLM_ATTENTION_BACKEND")
     if named is None or release is None or not BACKEND[0] <= release <= BACKEND[1]:
         return
-    word = named.removesuffix("_VLLM_V1") if release < WITH_SUFFIX else named
+    cut = release < WITH_SUFFIX and not CHOICES[0] <= release < CHOICES[1]
+    word = named.removesuffix("_VLLM_V1") if cut else named
     found = settings.unknown_name("attention_backend", word, release)
     if found is not None and registry_certainty(engine) == "certain" and named not in found.allowed:
         yield _unknown(engine, _entry(engine, "VLLM_ATTENTION_BACKEND"), f"VLLM_ATTENTION_BACKEND {named}", found)

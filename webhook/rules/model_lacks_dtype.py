@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
-from webhook.memory.dtype import NO_HALF, READ_SINCE
+from webhook.memory.dtype import READ_SINCE, lacks_half
 from webhook.rule import Finding, Rule
+from webhook.rules._flags import certainty
 
 
 class ModelLacksDtype(Rule):
@@ -29,12 +30,12 @@ class ModelLacksDtype(Rule):
         given = engine.args.given.get("dtype")
         if engine.model is None or "dtype" in engine.args.unresolved or given not in ("half", "float16"):
             return
-        if engine.model.value.model_type not in NO_HALF:
+        if not lacks_half(engine.model.value, engine.release):
             return
         known = engine.release is not None and engine.release >= READ_SINCE
         yield Finding(
             path=engine.argument("dtype"),
             message=f"--dtype {given}: vLLM does not serve the model type {engine.model.value.model_type!r} in float16",
-            certainty="certain" if known else "likely",
+            certainty=certainty(engine) if known else "likely",
             suggestions=("--dtype bfloat16 on a GPU of compute capability 8.0 or higher", "--dtype float32"),
         )

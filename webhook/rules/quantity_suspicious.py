@@ -39,17 +39,26 @@ class QuantitySuspicious(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain: nothing runs in a megabyte, and no node has thousands of cores. With a request of a few bytes, or a
-        volume that may not be needed, it runs: likely a slip."""
+        """Certain: nothing runs in a megabyte, and no node has thousands of cores. With a request of a few bytes, a
+        limit of thousands of cores beside a request of few, or a volume that may not be needed, it runs: likely a
+        slip."""
         for side in ("limits", "requests"):
             for name in (*_BYTES, "cpu"):
                 given = engine.field("resources", side, name)
-                yield from _judged(engine.at("resources", side, name), name, given, fatal=side == "limits")
+                yield from _judged(engine.at("resources", side, name), name, given, fatal=_is_fatal(engine, side, name))
         yield from _fractions(engine)
         mount = engine.shm.mount
         if mount is not None and mount.empty_dir:
             where = mount.at.join("emptyDir", "sizeLimit")
             yield from _judged(where, "sizeLimit", mount.empty_dir.get("sizeLimit"), fatal=False)
+
+
+def _is_fatal(engine: Engine, side: str, name: str) -> bool:
+    """Bytes: a container with so small a limit does not start. Cores: no node has so many free for a request, and a
+    limit is the request where none is given; beside a request of its own it is merely no limit."""
+    if name == "cpu":
+        return side == "requests" or engine.field("resources", "requests", "cpu") is None
+    return side == "limits"
 
 
 def _fractions(engine: Engine) -> Iterator[Finding]:
@@ -72,7 +81,7 @@ def _fractions(engine: Engine) -> Iterator[Finding]:
 
 
 def _judged(path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:
-    """`fatal`: a container with so little does not start."""
+    """`fatal`: a container with so little, or that asks for so many cores, does not start."""
     if given is None or isinstance(given, bool | dict | list):
         return
     size = try_parse(given)
@@ -90,7 +99,12 @@ def _judged(path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterat
             )
         return
     if name == "cpu":
-        yield Finding(path=path, message=f"cpu {text!r} is {size:,} cores", suggestions=("cpu: 4",))
+        yield Finding(
+            path=path,
+            message=f"cpu {text!r} is {size:,} cores",
+            certainty="certain" if fatal else "likely",
+            suggestions=("cpu: 4",),
+        )
     else:
         yield Finding(
             path=path,
