@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from webhook.command import condition
+from webhook.command import changes, condition
 from webhook.command.flow import Break, Exit, Return, Status
 from webhook.command.word import Value, known, literal, mystery, text_of
 
@@ -56,6 +56,7 @@ def _source(shell: Shell, argv: list[Value]) -> Status:
     path = known(argv[0]) if argv else None
     text = shell.file(path) if path else None
     if text is None:
+        shell.changes.add(changes.sourced(path))
         return "likely"
     try:
         with shell.deeper():

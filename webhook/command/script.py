@@ -22,7 +22,7 @@ from webhook.command.flow import Break, Exit, Return, Status, negate
 from webhook.command.parameter import Words
 from webhook.command.state import Array, State, merge
 from webhook.command.tree import Budget, GiveUp, only_command, source
-from webhook.command.word import Value, literal, text_of
+from webhook.command.word import Change, Value, literal, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -67,8 +67,8 @@ class Shell:
         """The function or the loop's body may have ended before."""
         self.marks = False
         """The script is read as it stands in its field, so that a word's place in it means something."""
-        self.installs: list[bool] = parent.installs if parent else [False]
-        """Whether the script installs vLLM; one list for the shell and its children."""
+        self.changes: set[Change] = parent.changes if parent else set()
+        """What the script may have changed of the Python code; one set for the shell and its children."""
 
     @property
     def conditional(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from webhook import workload as workloads
-from webhook.command import entry, images, kserve
+from webhook.command import changes, entry, images, kserve
 from webhook.command.entry import Join, Script, Serve
 from webhook.command.reading import Reading
 from webhook.command.tree import Budget, GiveUp, unclosed
@@ -231,7 +231,6 @@ class _Resolver(Reading):
 
     def _visit(self, argv: list[Value], sh: Shell, seen: _Seen) -> None:
         """One command of a script."""
-        sh.installs[0] = sh.installs[0] or entry.installs_vllm(argv)
         started = entry.start(argv)
         if isinstance(started, Serve):
             removed = entry.removals(argv)
@@ -242,9 +241,10 @@ class _Resolver(Reading):
                 guessed = guessed or "the script may go on after it has failed"
             command = self.serve(started, env, shell_exec=sh.exec, guessed=guessed, decided=decided, file=sh.file)
             if command is not None:
-                raise _Found(
-                    replace(command, installs=sh.installs[0], exec_at=self._exec_at(sh), unforked=self._unforked(sh))
-                )
+                if any(changes.CODE.search(path) for path in sh.state.files.keys() - self.files.keys()):
+                    sh.changes.add("code")
+                changed = frozenset(sh.changes)
+                raise _Found(replace(command, changes=changed, exec_at=self._exec_at(sh), unforked=self._unforked(sh)))
         elif isinstance(started, Join):
             seen.joined = True
         elif isinstance(started, Script):
@@ -255,15 +255,20 @@ class _Resolver(Reading):
             if text is not None:
                 sh.child(started.positional, started.zero).run(text)
             elif started.file is not None:
+                sh.changes.add("packages")
                 self._maybe(text_of(started.file), started.positional, sh, seen)
         elif started.program == entry.A_SHELL:
             if sh.stdin is not None:
                 sh.child(started.words).run(sh.stdin)
+            else:
+                sh.changes.add("packages")
         else:
             text = sh.file(started.program) if started.program else None
             if text is not None and not started.program.endswith(".py"):
                 sh.child(started.words, literal(started.program)).run(text)
             else:
+                if (change := changes.of(argv)) is not None:
+                    sh.changes.add(change)
                 self._maybe(started.program, started.words, sh, seen)
 
     def _unforked(self, sh: Shell) -> bool:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from webhook.path import FieldPath
+
+Change = Literal["vllm", "code", "packages"]
+"""It installs vLLM itself, so that the image's tag says nothing of the release; it writes among installed packages,
+where vLLM's and Transformers' own files are; or it installs, or runs what may install, something else, which may be a
+plugin that adds to vLLM's registries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +139,8 @@ class Command:
     """Why this is taken for vLLM although nothing in the manifest says so with certainty, else None."""
     complete: bool = True
     """False: more arguments may come from where the manifest does not show (a wrapper, an operator's preset)."""
-    installs: bool = False
-    """The script installs vLLM itself, so that the image's tag says nothing of the release."""
+    changes: frozenset[Change] = frozenset()
+    """What the script may have changed of the Python code that vLLM runs."""
     slip: Slip | None = None
     """What keeps the command from starting vLLM at all; everything else is read as it is meant."""
     unclosed: str | None = None

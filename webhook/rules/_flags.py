@@ -23,17 +23,36 @@ _YAML_KEY = re.compile(
 )
 
 
+_CODE = re.compile(r"/(site|dist)-packages(/|$)|/python3?[\d.]*$|/vllm(-workspace)?/vllm(/|$)|/bin/vllm$")
+"""Where installed Python code and vLLM's own program lie."""
+_NO_CODE = re.compile(r"\.(json|jinja|ya?ml|txt)$|/configs$")
+"""Tables of tuned kernels and templates that stand among the code."""
+
+
+def is_changed(engine: Engine) -> bool:
+    """Python code of somebody's own may run in place of vLLM's or Transformers': files are mounted or written over it,
+    or PYTHONPATH comes before it."""
+    mounted = (mount.path for mount in engine.mounts)
+    return (
+        "code" in engine.command.changes
+        or "PYTHONPATH" in engine.command.env
+        or any(_CODE.search(path) and not _NO_CODE.search(path) for path in mounted)
+    )
+
+
 def certainty(engine: Engine) -> Certainty:
     """Certain for a release in the table in vLLM's own image, or in one that the policy vouches for: a fork may know
-    more flags, and so may tomorrow's `latest`."""
+    more flags, and so may tomorrow's `latest`, and code that is changed."""
     image = engine.field("image")
     official = engine.vouched or (isinstance(image, str) and release.is_official(image))
-    return "certain" if official and engine.release is not None else "likely"
+    return "certain" if official and engine.release is not None and not is_changed(engine) else "likely"
 
 
 def registry_certainty(engine: Engine) -> Certainty:
-    """The same of a name that vLLM looks up in a registry: Python code of one's own may have added to it."""
-    return "likely" if "PYTHONPATH" in engine.command.env or "VLLM_PLUGINS" in engine.command.env else certainty(engine)
+    """The same of a name that vLLM looks up in a registry (parsers, connectors, backends, models): a plugin, which is a
+    Python package that is installed beside vLLM, may have added to it (vLLM 0.33 plugins/__init__.py)."""
+    plugins = "VLLM_PLUGINS" in engine.command.env or engine.command.changes
+    return "likely" if plugins else certainty(engine)
 
 
 def named(engine: Engine) -> str:

@@ -30,15 +30,16 @@ class ModelNewerThanRelease(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, where neither vLLM's registry nor a Transformers of its time has it."""
-        if engine.model is None or engine.release is None or engine.args.given.get("hf_overrides"):
+        given = engine.args.given
+        if engine.model is None or engine.release is None or given.get("hf_overrides") or given.get("hf_config_path"):
             return
-        model, release, given = engine.model.value, engine.release, engine.args.given
+        model, release = engine.model.value, engine.release
         known = architectures.known(model)
         if known is None or release > known.missing or given.get("model_impl") not in (None, "auto", "vllm"):
             return
         trusted = bool(given.get("trust_remote_code")) or "trust_remote_code" in engine.args.unresolved
         unserved = architectures.is_unserved(model, release, remote_code=trusted)
-        certainty: Certainty = _flags.certainty(engine) if unserved and not _installs(engine) else "likely"
+        certainty: Certainty = _flags.registry_certainty(engine) if unserved else "likely"
         yield Finding(
             path=engine.argument("model"),
             message=f"vLLM {release} does not know {known.name}, the architecture of {model.id}: "
@@ -47,8 +48,3 @@ class ModelNewerThanRelease(Rule):
             details=() if unserved else ("Transformers may serve it in vLLM's place",),
             suggestions=(f"vLLM {known.first} or newer",),
         )
-
-
-def _installs(engine: Engine) -> bool:
-    """The command's script installs something, perhaps a newer Transformers, before it serves."""
-    return bool(engine.command.shell) and "install" in f"{engine.field('command')} {engine.field('args')}"

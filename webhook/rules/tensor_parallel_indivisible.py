@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.memory import division, parallel
-from webhook.rule import Finding, Rule
+from webhook.rule import Certainty, Finding, Rule
+from webhook.rules import _flags
 
 
 class TensorParallelIndivisible(Rule):
@@ -32,7 +33,8 @@ class TensorParallelIndivisible(Rule):
     needs = ("model",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain: both numbers are known."""
+        """Certain: both numbers are known, unless the code that compares them is changed; how vLLM cuts blocks is known
+        of its own image."""
         size = engine.args.get("tensor_parallel_size")
         model = engine.model.value if engine.model else None
         if model is None or not isinstance(size, int) or size < 2 or "tensor_parallel_size" in engine.args.unresolved:
@@ -50,15 +52,18 @@ class TensorParallelIndivisible(Rule):
             for n in near
         )
         where = engine.argument("tensor_parallel_size")
+        compared: Certainty = "likely" if _flags.is_changed(engine) else "certain"
         if heads and heads % size:
             yield Finding(
                 path=where,
+                certainty=compared,
                 message=f"{heads} attention heads of {model.id} can't be split over --tensor-parallel-size {size}",
                 suggestions=suggestions,
             )
         elif not model.kv_lora_rank and not _shares(kv_heads, size):
             yield Finding(
                 path=where,
+                certainty=compared,
                 message=f"{kv_heads} key-value heads of {model.id} and --tensor-parallel-size {size}: "
                 "neither divides the other",
                 suggestions=suggestions,
@@ -68,6 +73,7 @@ class TensorParallelIndivisible(Rule):
             whole = ("--enable-expert-parallel",) if cut.experts else ()
             yield Finding(
                 path=where,
+                certainty=_flags.certainty(engine),
                 message=f"--tensor-parallel-size {size} leaves each rank {cut.width / size:g} of the {cut.width} "
                 f"columns of {model.id}'s {what}: no multiple of its FP8 blocks of {cut.block}, within which vLLM "
                 f"{engine.release} does not cut",

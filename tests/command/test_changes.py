@@ -1,0 +1,46 @@
+"""What a script may have changed of the Python code before vLLM starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.command.pods import script
+
+SITE = "/usr/local/lib/python3.12/dist-packages"
+
+
+@pytest.mark.parametrize(
+    ("before", "changes"),
+    [
+        ("echo hello; sleep 1; nvidia-smi; mkdir -p /cache", set()),
+        ("hf download Qwen/Qwen3-0.6B --local-dir /models", set()),
+        ("cp /secrets/token /root/.cache/token", set()),
+        (f"ls {SITE}/vllm; grep -r hermes {SITE}", set()),
+        ("curl -sf http://vllm-config:8080/vllm/settings.py -o /tmp/settings", set()),
+        ("ray start --head", set()),
+        ("pip install -U vllm", {"vllm"}),
+        ("pip install my-plugin", {"packages"}),
+        ("python3 -m pip install my-plugin", {"packages"}),
+        ("uv pip install git+https://example.com/team/plugin.git", {"packages"}),
+        ("python /opt/prepare.py", {"packages"}),
+        (". /opt/setup.sh", {"packages"}),
+        ("source /opt/venv/bin/activate", {"code"}),
+        ("bash /opt/setup.sh", {"packages"}),
+        ("curl -s https://example.com/setup | bash", {"packages"}),
+        ("bash -c 'pip install my-plugin'", {"packages"}),
+        (f"sed -i s/a/b/ {SITE}/vllm/envs.py", {"code"}),
+        ("cd /workspace; sed -i s/a/b/ vllm/envs.py", {"code"}),
+        (f"cp -r /patch/. {SITE}/", {"code"}),
+        ('cp -r /patch/. "$(python3 -c "import vllm; print(vllm.__path__[0])")"', {"code"}),
+        ("patch -p1 < /patch/one.diff", {"code"}),
+        ("git -C /workspace apply /patch/one.diff", {"code"}),
+        (f"curl -so {SITE}/vllm/envs.py https://example.com/envs.py", {"code"}),
+        (f"echo 'x = 1' > {SITE}/sitecustomize.py", {"code"}),
+        (f"pip install my-plugin; cp /patch/envs.py {SITE}/vllm/envs.py", {"packages", "code"}),
+    ],
+)
+def test_what_a_script_may_have_changed(before: str, changes: set[str]) -> None:
+    command = script(f"{before}\nexec vllm serve m")
+
+    assert command is not None
+    assert command.changes == changes

@@ -1,0 +1,46 @@
+"""What a script does to the Python code that vLLM will run, before it starts vLLM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from webhook.command import entry
+from webhook.command.word import Change, Value, reason_of, text_of
+
+CODE = re.compile(r"packages(/|\b)|(^|/)(vllm|transformers)/\S*\.py\b|(^|/)vllm/?$")
+"""A word or a path that names where installed Python code lies."""
+_PLAIN = frozenset(
+    {
+        "[", "[[", "apk", "apt", "apt-get", "awk", "aws", "az", "azcopy", "basename", "cat", "chmod", "chown", "curl",
+        "cut", "date", "df", "dig", "dirname", "dnf", "du", "echo", "egrep", "env", "export", "find", "free", "gcloud",
+        "getent", "git", "grep", "gsutil", "head", "hf", "hostname", "huggingface-cli", "ibstat", "ibv_devinfo", "id",
+        "ifconfig", "ip", "jq", "kill", "ldconfig", "ls", "lscpu", "lspci", "mkdir", "mktemp", "modelscope", "mount",
+        "nc", "nproc", "nslookup", "numactl", "nvidia-smi", "ping", "printenv", "printf", "ps", "ray", "rclone",
+        "readlink", "realpath", "rm", "rmdir", "rocm-smi", "s5cmd", "seq", "sleep", "sort", "stat", "sync", "sysctl",
+        "tail", "test", "timeout", "touch", "tr", "ulimit", "uname", "uniq", "wait", "wc", "wget", "which", "whoami",
+        "xargs",
+    }
+)  # fmt: skip
+"""Programs that install no Python package, unless their words name where such packages lie."""
+_WRITERS = frozenset({"cp", "install", "ln", "mv", "perl", "rsync", "sed", "tar", "tee", "unzip"})
+"""Programs that write where their words say."""
+_GIT_WRITES = frozenset({"am", "apply", "checkout", "pull", "reset", "switch"})
+
+
+def of(argv: Sequence[Value]) -> Change | None:
+    """What one command of a script may change; None for nothing."""
+    if entry.installs_vllm(argv):
+        return "vllm"
+    name, texts = text_of(argv[0]).rpartition("/")[2], [text_of(word) for word in argv[1:]]
+    named = any(CODE.search(text) for text in texts if "://" not in text)
+    if name in _WRITERS:
+        return "code" if named or any(reason_of(word) is not None for word in argv[1:]) else None
+    if named or name == "patch" or (name == "git" and any(text in _GIT_WRITES for text in texts)):
+        return None if name in ("cat", "echo", "find", "grep", "ls") else "code"
+    return None if name in _PLAIN else "packages"
+
+
+def sourced(path: str | None) -> Change:
+    """What a file that the manifest does not show may change, where the shell reads it."""
+    return "code" if path is not None and path.endswith("bin/activate") else "packages"
