@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,13 @@ def _podfit(cluster: Cluster) -> Iterator[Podfit]:
 
 @pytest.fixture(name="install")
 def _install(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Callable[..., Podfit]]:
-    """Installs a podfit of the test's own; takes what `installed` takes."""
+    """Installs a podfit of the test's own, and others beside it; takes what `installed` takes."""
     with ExitStack() as stack:
+        numbers = count(1)
 
         def install(values: dict[str, Any] | None = None, **options: Any) -> Podfit:
-            return stack.enter_context(installed(cluster, f"podfit-{_slug(request)}", values, **options))
+            name = f"podfit-{_slug(request)}" + (f"-{number}" if (number := next(numbers)) > 1 else "")
+            return stack.enter_context(installed(cluster, name, values, **options))
 
         yield install
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from threading import Barrier, Event
 from typing import Any
@@ -67,14 +69,24 @@ def trusted(podfit: Podfit, *ports: int) -> None:
                 context.wrap_socket(near, server_hostname=HOST).close()
 
 
+@dataclass
+class Told:
+    """What came of traffic."""
+
+    wrong: list[object]
+    """What failed."""
+    stall: float = 0.0
+    """The longest time, in seconds, that a thread of this process had to wait for its turn."""
+
+
 @contextmanager
-def traffic(podfit: Podfit, *ports: int) -> Iterator[list[object]]:
-    """Pods are made without a pause, and replicas are greeted as another API server would, until the block ends; what
-    went wrong is in the list."""
+def traffic(podfit: Podfit, *ports: int) -> Iterator[Told]:
+    """Pods are made without a pause, and replicas are greeted as another API server would, until the block ends."""
     namespace = f"{podfit.name}-traffic"
     make_namespace(podfit.cluster, namespace, podfit.name)
     path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
     done, wrong, asked = Event(), list[object](), list[int]()
+    told = Told(wrong)
 
     def make_pods() -> None:
         while not done.is_set():
@@ -90,16 +102,22 @@ def traffic(podfit: Podfit, *ports: int) -> Iterator[list[object]]:
             except OSError as error:
                 wrong.append(error)
 
-    with ThreadPoolExecutor() as pool:
-        running = [pool.submit(make_pods), pool.submit(greet)]
+    def wait() -> None:
+        at = time.monotonic()
+        while not done.wait(0.05):
+            at, before = time.monotonic(), at
+            told.stall = max(told.stall, at - before)
+
+    with ThreadPoolExecutor(3) as pool:
+        running = [pool.submit(make_pods), pool.submit(greet), pool.submit(wait)]
         try:
             until("traffic", lambda: len(asked) > 5)
-            yield wrong
+            yield told
+            until("more traffic", lambda: len(asked) > 20)
         finally:
             done.set()
     for one in running:
         one.result()
-    assert len(asked) > 20
 
 
 @pytest.fixture(name="both")
@@ -193,7 +211,19 @@ def test_replicas_that_race_from_an_empty_cluster_make_one_ca(cluster: Cluster) 
 def test_leaf_and_ca_are_renewed_under_traffic_and_nothing_fails(
     both: Callable[..., tuple[Podfit, Podfit]],
 ) -> None:
-    first, second = both("--certificate-lifetime=9s", "--ca-lifetime=20s", "--ca-pause=2s")
+    """A certificate has a third of its life to be renewed in. Where the machine itself stood still for a part of that,
+    the same is tried with longer lives; what fails while it did not is a failure."""
+    for times in (1, 2, 4):
+        lives = f"--certificate-lifetime={9 * times}s", f"--ca-lifetime={20 * times}s"
+        told = _renewed(*both(*lives, "--ca-pause=2s"))
+        if not told.wrong or told.stall < times / 2:
+            break
+
+    assert told.wrong == []
+
+
+def _renewed(first: Podfit, second: Podfit) -> Told:
+    """Traffic until both replicas serve the second renewal, of another CA."""
     (begun, *_), seen = cas(first), set[bytes]()
 
     def rotated() -> bool:
@@ -201,7 +231,7 @@ def test_leaf_and_ca_are_renewed_under_traffic_and_nothing_fails(
         newest = cas(first)[0]
         return newest != begun and certs.signed_by(leaf(first), newest) and len(seen) >= 3
 
-    with traffic(first, first.port, second.port) as wrong:
+    with traffic(first, first.port, second.port) as told:
         for _ in range(2):  # DEADLINE each
             if _within(rotated):
                 break
@@ -209,21 +239,22 @@ def test_leaf_and_ca_are_renewed_under_traffic_and_nothing_fails(
         until(
             "both replicas to serve it", lambda: all(f"{_ends(leaf(first))}" in one.said() for one in (first, second))
         )
-
-    assert wrong == []
+    for one in (first, second):
+        one.gone()
+    return told
 
 
 def test_a_deleted_secret_is_made_anew_and_nothing_fails(both: Callable[..., tuple[Podfit, Podfit]]) -> None:
     first, second = both("--ca-pause=2s")
     old, served = cas(first), leaf(first)
 
-    with traffic(first, first.port, second.port) as wrong:
+    with traffic(first, first.port, second.port) as told:
         first.cluster.call("DELETE", f"/api/v1/namespaces/{OWN}/secrets/{first.secret}")
         until("another CA", lambda: len(cas(first)) == 2)
         again = leaf(first)
         until("a certificate of it", lambda: certs.signed_by(leaf(first), cas(first)[0]))
 
-    assert wrong == []
+    assert told.wrong == []
     assert again == served
     assert cas(first)[1:] == old
     assert set(bundles(first)) == {(*old, cas(first)[0])}
@@ -233,12 +264,12 @@ def test_a_spoilt_secret_is_mended_and_nothing_fails(both: Callable[..., tuple[P
     first, second = both("--ca-pause=1s")
     spoilt = base64.b64encode(b"spoilt").decode()
 
-    with traffic(first, first.port, second.port) as wrong:
+    with traffic(first, first.port, second.port) as told:
         path = f"/api/v1/namespaces/{OWN}/secrets/{first.secret}"
         first.cluster.patch(path, {"data": {"ca.key": spoilt, "tls.crt": spoilt}})
         until("it to be mended", lambda: certs.split(leaf(first)) and certs.signed_by(leaf(first), cas(first)[0]))
 
-    assert wrong == []
+    assert told.wrong == []
 
 
 def test_a_configuration_edited_by_hand_gets_the_ca_added(install: Install, user_of: UserOf) -> None:
