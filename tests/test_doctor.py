@@ -7,13 +7,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from webhook import certs, registration
 from webhook.cli import doctor as command
+from webhook.cli.edge import UnusableError
+from webhook.cli.off import find
 from webhook.doctor import FAIL_OPEN, Line, Observed, Served, Unseen, examine
+
+if TYPE_CHECKING:
+    from webhook.cluster.access import Client
 
 JSONDict = dict[str, Any]
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -35,13 +40,18 @@ def mutator(name: str, **rule: object) -> JSONDict:
     return {"metadata": {"name": name}, "webhooks": [{"name": f"{name}.example.com", "rules": rules}]}
 
 
-def deployment(replicas: int = 2, ready: int = 2, version: str = "0.1.0") -> JSONDict:
+def deployment(
+    replicas: int = 2, ready: int = 2, version: str = "0.1.0", image: str = "r:5000/podfit@sha256:1"
+) -> JSONDict:
     labels = {"app.kubernetes.io/version": version}
-    return {"metadata": {"labels": labels}, "spec": {"replicas": replicas}, "status": {"readyReplicas": ready}}
+    template = {"spec": {"containers": [{"name": "proxy", "image": "p:9.9"}, {"name": "podfit", "image": image}]}}
+    spec = {"replicas": replicas, "template": template}
+    return {"metadata": {"labels": labels}, "spec": spec, "status": {"readyReplicas": ready}}
 
 
 def counted(number: int) -> str:
-    return f'# TYPE {FAIL_OPEN} counter\n{FAIL_OPEN}{{name="pods.podfit.dev",type="validating"}} {number}\n'
+    began = "process_start_time_seconds 1.7803008e+09\n"
+    return f'{began}# TYPE {FAIL_OPEN} counter\n{FAIL_OPEN}{{name="pods.podfit.dev",type="validating"}} {number}\n'
 
 
 def policy(name: str, status: str | None, message: str = "it holds") -> JSONDict:
@@ -114,10 +124,13 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("somebody else refuses", {"asked": '403: admission webhook "x" denied the request: no'},
      "warn", "API server",
      'somebody else refused the Pod that was tried: 403: admission webhook "x" denied the request: no'),
-    ("calls have failed", {"metrics": counted(3), "before": counted(3)},
-     "warn", "fail-open",
-     "3 calls failed since this API server started, and what they asked about passed: pods.podfit.dev 3"),
-    ("no metrics", {"metrics": UNSEEN},
+    ("calls have failed once", {"metrics": counted(3), "before": counted(3)},
+     "ok", "fail-open",
+     "3 failed, of 0 calls of this API server since 2026-06-01 08:00 UTC, and what they asked about passed: "
+     "pods.podfit.dev 3 (an earlier podfit doctor's tries are among them)"),
+    ("its own Pod alone has failed open", {"asked": "", "metrics": counted(2)},
+     "ok", "fail-open", "no object passed unjudged, of 0 calls of this API server"),
+    ("no metrics", {"metrics": UNSEEN, "before": UNSEEN},
      "warn", "fail-open", "not known how often objects passed unjudged: 403: forbidden"),
     ("no replica is ready", {"deployment": deployment(2, 0)}, "fail", "replicas", "0 of 2 ready"),
     ("one is not", {"deployment": deployment(2, 1)}, "warn", "replicas", "1 of 2 ready"),
@@ -142,6 +155,10 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("no CRD", {"crd": None}, "ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone"),
     ("another version", {"deployment": deployment(version="0.0.9")},
      "warn", "versions", "podfit 0.1.0 here, 0.0.9 in the cluster; Kubernetes v1.34.1"),
+    ("another image", {"deployment": deployment(image="r:5000/podfit:v0.2.0@sha256:1")},
+     "warn", "versions", "podfit 0.1.0 here, 0.2.0 in the cluster; Kubernetes v1.34.1"),
+    ("a tag that is no version", {"deployment": deployment(image="r:5000/podfit:main")},
+     "ok", "versions", "podfit 0.1.0 here, 0.1.0 in the cluster; Kubernetes v1.34.1"),
 ]  # fmt: skip
 
 
@@ -153,9 +170,8 @@ def test_what_is_wrong_is_told_with_what_to_do(change: Mapping[str, Any], state:
 
     line = next(line for line in found if (line.state, line.about, line.said) == (state, about, said))
     assert bool(line.next) or state == "ok" or about == "replica"
-    assert {one.about for one in found if one.state == "fail"} <= ({about} if state == "fail" else set()) | (
-        {"certificate"} if "now" in change else set()
-    )
+    also = {"certificate"} if "now" in change else {"API server"} if change.get("asked") == "" else set()
+    assert {one.about for one in found if one.state == "fail"} <= ({about} if state == "fail" else set()) | also
 
 
 def test_whoever_may_see_nothing_gets_warnings_and_no_failure() -> None:
@@ -165,6 +181,44 @@ def test_whoever_may_see_nothing_gets_warnings_and_no_failure() -> None:
 
     assert "fail" not in {line.state for line in lines(blind)}
     assert sum(line.state == "warn" for line in lines(blind)) == 5
+
+
+class Releases:
+    """Two kinds of configurations, and what else a cluster has of them."""
+
+    def __init__(self, *mine: str) -> None:
+        self.mine = mine
+
+    def get(self, path: str, query: Mapping[str, str]) -> JSONDict:
+        items = [configuration() | {"metadata": {"name": one, "labels": {}}} for one in self.mine]
+        return {"items": [*items, mutator("sidecars"), {"metadata": {"name": "empty"}}]}
+
+
+def test_podfit_s_own_configurations_are_found_by_their_webhooks_names_whatever_the_release_is_called() -> None:
+    client = cast("Client", Releases("judge"))
+
+    assert find(client, None) == [f"{registration.ROOT}/{kind}/judge" for kind in registration.KINDS]
+    assert find(client, "sidecars") == [f"{registration.ROOT}/{kind}/sidecars" for kind in registration.KINDS]
+    with pytest.raises(UnusableError, match="there are several: a, b; say which with --name"):
+        find(cast("Client", Releases("a", "b")), None)
+
+
+def test_replicas_are_those_of_the_deployment() -> None:
+    seen = {"spec": {"selector": {"matchLabels": {"app.kubernetes.io/name": "judge", "b": "c"}}}}
+
+    assert command._selector(seen) == "labelSelector=app.kubernetes.io%2Fname%3Djudge%2Cb%3Dc"
+    assert command._selector(UNSEEN) == "labelSelector=app.kubernetes.io%2Fname%3Dpodfit"
+
+
+def test_on_a_terminal_it_is_told_what_is_being_looked_at(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command._progress("replicas")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    command._progress("certificates")
+    command._progress("")
+
+    assert capsys.readouterr() == ("", "\r\033[Klooking at certificates …\r\033[K")
 
 
 def test_the_lines_are_told_as_text_and_as_json() -> None:

@@ -9,7 +9,7 @@ import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -87,7 +87,7 @@ def examine(seen: Observed, mine: str) -> list[Line]:
     lines = [*_configurations(seen.configurations)]
     if found:
         lines += [*_switch(found), *_bundles(found, seen.now), *_served(seen.served, seen.now), *_asked(seen, found)]
-        lines += [*_fail_open(seen.metrics, found), *_replicas(seen, found), *_mutators(seen.mutators, found)]
+        lines += [*_fail_open(seen, found), *_replicas(seen, found), *_mutators(seen.mutators, found)]
         lines += [*_policies(seen)]
     return [*lines, *_versions(seen, mine)]
 
@@ -211,7 +211,10 @@ def _more(seen: Observed, family: str, names: set[str]) -> bool:
     return _counts(seen.metrics, family, names) != _counts(seen.before, family, names)
 
 
-def _fail_open(metrics: str | Unseen, found: Mapping[str, JSON]) -> Iterator[Line]:
+def _fail_open(seen: Observed, found: Mapping[str, JSON]) -> Iterator[Line]:
+    """No warning: the API server counts since its start and knows no times, and what fails now is told by `_asked`.
+    What the Pod that is tried here adds is not in it."""
+    metrics = seen.before
     if isinstance(metrics, Unseen):
         yield Line("warn", "fail-open", f"not known how often objects passed unjudged: {metrics.why}",
                    "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
@@ -219,15 +222,21 @@ def _fail_open(metrics: str | Unseen, found: Mapping[str, JSON]) -> Iterator[Lin
     names = {hook["name"] for hook in hooks(found)}
     opened = _counts(metrics, FAIL_OPEN, names)
     asked = _counts(metrics, ASKED, names)
+    calls = f"of {sum(asked.values()):.0f} calls of this API server"
     if total := sum(opened.values()):
         which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(opened.items()) if count)
-        said = f"{total:.0f} calls failed since this API server started, and what they asked about passed: {which}"
-        yield Line("warn", "fail-open", said,
-                   "podfit was away or too slow then: its log, and docs/production.md")  # fmt: skip
+        since = f" since {began:%Y-%m-%d %H:%M} UTC" if (began := _began(metrics)) else ""
+        said = f"{total:.0f} failed, {calls}{since}, and what they asked about passed: {which}"
+        yield Line("ok", "fail-open", said + " (an earlier podfit doctor's tries are among them)",
+                   "when? ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
     else:
-        yield Line(
-            "ok", "fail-open", f"no object passed unjudged, of {sum(asked.values()):.0f} calls of this API server"
-        )
+        yield Line("ok", "fail-open", f"no object passed unjudged, {calls}")
+
+
+def _began(metrics: str) -> datetime | None:
+    """When the API server started."""
+    found = re.search(r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE)
+    return datetime.fromtimestamp(float(found[1]), UTC) if found else None
 
 
 def _counts(metrics: str, family: str, names: set[str]) -> dict[str, float]:
@@ -339,11 +348,29 @@ def _policies(seen: Observed) -> Iterator[Line]:
 
 def _versions(seen: Observed, mine: str) -> Iterator[Line]:
     deployment = seen.deployment if isinstance(seen.deployment, Mapping) else {}
-    labels = (deployment.get("metadata") or {}).get("labels") or {}
-    installed = labels.get("app.kubernetes.io/version", "not known")
+    installed = _tag(deployment) or _label(deployment) or "not known"
     said = f"podfit {mine} here, {installed} in the cluster; Kubernetes {seen.version or 'not known'}"
     differs = installed not in (mine, "not known")
     yield Line("warn" if differs else "ok", "versions", said, "use the same: verdicts may differ" if differs else "")
+
+
+def _tag(deployment: JSON) -> str:
+    """The version of the image that runs: `image.tag` may be another than the chart's own; empty where it is none."""
+    containers = _within(deployment, "spec", "template", "spec").get("containers") or ()
+    image = next((str(one.get("image")) for one in containers if one.get("name") == "podfit"), "")
+    found = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", image)
+    return found[1] if found else ""
+
+
+def _label(deployment: JSON) -> str:
+    """What the chart was made for."""
+    return str(_within(deployment, "metadata", "labels").get("app.kubernetes.io/version") or "")
+
+
+def _within(obj: JSON, *names: str) -> JSON:
+    for name in names:
+        obj = obj.get(name) or {}
+    return obj
 
 
 def _name(obj: JSON) -> str:

@@ -14,11 +14,17 @@ ROOT = "/apis/admissionregistration.k8s.io/v1"
 KINDS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 OFF = "podfit.dev/off"
 """The annotation."""
-NAME_LABEL = "app.kubernetes.io/name"
+DOMAIN = ".podfit.dev"
+"""How the names of our webhooks end, whatever the release and its labels are called (`nameOverride`)."""
 CONDITION: Mapping[str, str] = {"name": "podfit-is-off", "expression": "false"}
 
 JSON = Mapping[str, Any]
 State = Literal["on", "off", "partly off"]
+
+
+def is_ours(configuration: JSON) -> bool:
+    """Whether it is a podfit's own."""
+    return any(str(hook.get("name")).endswith(DOMAIN) for hook in configuration.get("webhooks") or ())
 
 
 def state(configuration: JSON) -> State:

@@ -24,6 +24,7 @@ LINES: list[tuple[list[str], int, str]] = [
         3,
         "--certificate-secret: this is no Pod with a token of its account, and there is no --kubeconfig",
     ),
+    ([*FILES, "--kubeconfig", "none"], 3, "--kubeconfig none: no such file or directory"),
     (KEPT, 2, "--certificate-secret: --host is needed, such as podfit.podfit-system.svc"),
     ([*KEPT, "--host", "höst"], 2, "--host höst: DNSName values should be passed as an A-label string."),
     (

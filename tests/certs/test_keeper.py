@@ -193,6 +193,17 @@ def test_whoever_always_is_faster_ends_a_look(keeper: Keeper, server: APIServer)
     assert problem.startswith("there is no certificate yet: somebody else changes")
 
 
+def test_a_secret_that_is_made_anew_is_the_release_s_whatever_that_is_called(keeper: Keeper, server: APIServer) -> None:
+    labels = {"app.kubernetes.io/name": "judge", "app.kubernetes.io/instance": "mine"}
+    for path in PATHS:
+        one = configuration()
+        server.put(path, one | {"metadata": {"name": "podfit", "labels": labels | {"helm.sh/chart": "podfit-1"}}})
+
+    keeper.look()
+
+    assert server.objects[SECRET]["metadata"]["labels"] == labels
+
+
 def test_nothing_else_of_what_is_written_changes(keeper: Keeper, server: APIServer) -> None:
     hook = {"name": "x", "clientConfig": {"service": {"name": "s"}}, "rules": [{"a": 1}], "aFieldOfTheFuture": True}
     server.put(PATHS[0], {"metadata": {"name": "podfit", "annotations": {"b": "c"}}, "webhooks": [hook]})

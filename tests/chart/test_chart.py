@@ -8,13 +8,16 @@ import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 import yaml
 
 from tests.e2e import binaries
+from webhook import registration
 from webhook.app import create_app
 from webhook.cli import parser
+from webhook.cli.doctor import _selector
 from webhook.cluster.scanning import BESIDE
 from webhook.facts import Facts
 from webhook.metrics import Metrics
@@ -203,6 +206,15 @@ def test_the_api_server_finds_the_server(variant: str) -> None:
         get = server[probe]["httpGet"]
         assert asked.get(get["path"]).status_code == 200
         assert (get["port"], get["scheme"]) == (port["targetPort"], "HTTPS")
+
+
+def test_podfit_off_finds_the_configurations_and_the_doctor_the_replicas_under_any_name() -> None:
+    objects = render(nameOverride="judge", fullnameOverride="the-judge")
+
+    assert all(registration.is_ours(obj) for obj in configurations(objects))
+    labels = only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    (chosen,) = parse_qs(_selector(only(objects, "Deployment")))["labelSelector"]
+    assert dict(word.split("=") for word in chosen.split(",")).items() <= labels.items()
 
 
 def test_podfit_alone_writes_its_secret_and_the_ca_bundle(chart: list[JSONDict]) -> None:

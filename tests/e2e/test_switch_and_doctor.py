@@ -62,7 +62,7 @@ def test_off_lets_everything_pass_and_on_undoes_it(install: Install, user_of: Us
     said = podfit_(podfit.cluster, "off", "--name", podfit.name, "--reason", "a false alarm")
     podfit.gone()
     until("the API server to follow", lambda: _passes(user))
-    again = podfit_(podfit.cluster, "off", "--name", podfit.name)
+    again = podfit_(podfit.cluster, "off", "--name", podfit.name, "--reason", "")
     said += podfit_(podfit.cluster, "on", "--name", podfit.name)
     until("the API server to follow", lambda: not _passes(user))
 

@@ -50,6 +50,21 @@ def test_without_kubectl_a_token_will_do(kubeconfig: Path, monkeypatch: pytest.M
     assert refused("b").endswith("names no server with https")
 
 
+def test_without_kubectl_of_several_kubeconfigs_one_must_be_there(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("KUBECONFIG", f"{kubeconfig.parent / 'none'}:{kubeconfig}")
+    with reach.client(argparse.Namespace(context=None)) as client:
+        assert client.namespace == "default"
+
+    monkeypatch.setenv("KUBECONFIG", f"{kubeconfig}:{kubeconfig}")
+    assert refused() == (
+        "the cluster can't be reached: KUBECONFIG names several files, which kubectl would merge, and there is none: "
+        f"{kubeconfig}, {kubeconfig}"
+    )
+
+
 def kubectl(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubectl that does as the script says."""
     program = folder / "bin" / "kubectl"

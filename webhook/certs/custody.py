@@ -40,7 +40,7 @@ PAUSE = timedelta(minutes=1)
 """So long every live configuration must have held a CA before a leaf of it serves: API servers follow in seconds."""
 CA_LIFETIME, LEAF_LIFETIME = timedelta(days=365), timedelta(days=90)
 APART = timedelta(hours=1)
-"""So far apart two clocks are two opinions; so long an API server keeps to its own before it is believed against ours."""
+"""So far apart two clocks are two opinions; so long an API server keeps to its own to be believed against ours."""
 KEPT = 16
 """So many of our own CAs a bundle holds at most, but for those that were followed by another just now."""
 JUST_NOW = 10

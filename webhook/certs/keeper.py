@@ -65,6 +65,12 @@ class Seen:
             for number, hook in enumerate(configuration.get("webhooks") or ())
         }
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """The release's, as its configurations have them: for what is made anew."""
+        of = next(iter(self.configurations.values()), {}).get("metadata", {}).get("labels") or {}
+        return {key: of[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance") if key in of}
+
 
 @dataclass
 class State:
@@ -172,7 +178,7 @@ class Keeper:
             self._judge(seen)
             if done.secret is not None:
                 try:
-                    self._store(seen.secret, done.secret)
+                    self._store(seen, done.secret)
                 except (StatusError, HTTPError, OSError):
                     self._announce(seen.configurations, done.bundles)
                     raise
@@ -218,10 +224,10 @@ class Keeper:
         self.state.rights = seen.unreadable
         self.state.trusted = seen.bundles is not None and custody.trusted(self._replica, seen.bundles)
 
-    def _store(self, before: JSONDict | None, held: Held) -> None:
-        data = custody.write(held)
+    def _store(self, seen: Seen, held: Held) -> None:
+        data, before = custody.write(held), seen.secret
         if before is None:
-            metadata = {"name": self._secret, "labels": {"app.kubernetes.io/name": "podfit"}}
+            metadata = {"name": self._secret, "labels": seen.labels}
             new = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
             self._write("POST", self._secrets, new)
         else:

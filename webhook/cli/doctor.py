@@ -74,9 +74,18 @@ def run(args: argparse.Namespace) -> int:
     from webhook import doctor
 
     with reach.client(args, writes=True) as client:
-        lines = doctor.examine(observe(client, args), __version__)
+        try:
+            lines = doctor.examine(observe(client, args, _progress), __version__)
+        finally:
+            _progress("")
     print(_json(lines) if args.format == "json" else _text(lines, sys.stdout.isatty()), end="")
     return 1 if any(line.state == "fail" for line in lines) else 0
+
+
+def _progress(at: str) -> None:
+    """One line of a terminal, written over and in the end taken away."""
+    if sys.stderr.isatty():
+        print(f"\r\033[Klooking at {at} …" if at else "\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def _text(lines: list[Line], colour: bool) -> str:
@@ -104,10 +113,12 @@ def _json(lines: list[Line]) -> str:
 # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def observe(client: Client, args: argparse.Namespace) -> Observed:
-    """Everything that can be seen; raises UnusableError where not even the configurations can."""
+def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None]) -> Observed:
+    """Everything that can be seen; raises UnusableError where not even the configurations can. `tell` is called with
+    what is being looked at: what hangs takes seconds each."""
     from webhook import doctor
 
+    tell("webhook configurations")
     found: dict[str, JSON] = {}
     for path in off.find(client, args.name):
         one = _seen(lambda path=path: client.whole(path))  # type: ignore[misc]  # mypy does not see the default
@@ -124,10 +135,12 @@ def observe(client: Client, args: argparse.Namespace) -> Observed:
     if namespace:
         where = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         deployment = _none_if_missing(_seen(lambda: client.whole(where)))
-        labels = {"labelSelector": f"{registration.NAME_LABEL}=podfit"}
-        pods = _seen(lambda: tuple(client.whole(f"/api/v1/namespaces/{namespace}/pods?{_query(labels)}")["items"]))
+        beside = f"/api/v1/namespaces/{namespace}/pods?{_selector(deployment)}"
+        pods = _seen(lambda: tuple(client.whole(beside)["items"]))
     before = _seen(lambda: client.text("/metrics", {}, MOST))
+    tell("a dry run of a doomed Pod")
     asked = _asked(client, args.probe_namespace) if found else ""
+    tell("replicas and certificates")
     group = "/apis/podfit.dev/v1alpha1/policies"
     crd = _seen(lambda: client.whole("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/policies.podfit.dev"))
     return doctor.Observed(
@@ -165,10 +178,13 @@ def _none_if_missing(seen: T | Unseen) -> T | Unseen | None:
     return None if isinstance(seen, Unseen) and seen.why.startswith("404:") else seen
 
 
-def _query(words: Mapping[str, str]) -> str:
+def _selector(deployment: JSON | Unseen | None) -> str:
+    """The Deployment's own, whatever the release calls itself; the chart's name where that can't be seen."""
     from urllib.parse import urlencode
 
-    return urlencode(words)
+    seen = deployment if isinstance(deployment, Mapping) else {}
+    labels = ((seen.get("spec") or {}).get("selector") or {}).get("matchLabels") or {"app.kubernetes.io/name": "podfit"}
+    return urlencode({"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())})
 
 
 def _version(client: Client) -> str:

@@ -31,16 +31,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=edge.Examples,
     )
     add_arguments(parser)
-    parser.add_argument(
-        "--reason", default="no reason given", metavar="TEXT", help="kept in the annotation podfit.dev/off"
-    )
+    parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the annotation podfit.dev/off")
     parser.set_defaults(run=run)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--name` and `--context`."""
     parser.add_argument(
-        "--name", metavar="NAME", help="of the configurations; default: those labelled app.kubernetes.io/name=podfit"
+        "--name", metavar="NAME", help="of the configurations; default: those whose webhooks are named *.podfit.dev"
     )
     parser.add_argument("--context", metavar="NAME", help="kubectl's context")
 
@@ -49,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     """Exit 0: off; 3: a configuration can't be read or changed."""
     from datetime import UTC, datetime
 
-    said = f"since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}: {one_line(args.reason)}"
+    reason = one_line(args.reason).strip() or "no reason given"
+    said = f"since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}: {reason}"
     return switch(args, "off", lambda configuration: registration.off(configuration, said))
 
 
@@ -58,7 +57,7 @@ def switch(args: argparse.Namespace, wanted: registration.State, change: Callabl
     with reach.client(args, writes=True) as client:
         paths = find(client, args.name)
         if not paths:
-            which = f"named {args.name}" if args.name else f"labelled {registration.NAME_LABEL}=podfit"
+            which = f"named {args.name}" if args.name else f"whose webhooks are named *{registration.DOMAIN}"
             raise UnusableError(f"there is no webhook configuration {which} in this cluster", 3)
         for path in paths:
             shown = path.removeprefix(f"{registration.ROOT}/")
@@ -80,17 +79,14 @@ def find(client: Client, name: str | None) -> list[str]:
     found = []
     for kind in registration.KINDS:
         try:
-            items = client.get(f"{registration.ROOT}/{kind}", {} if name else _labelled())["items"]
+            items = client.get(f"{registration.ROOT}/{kind}", {})["items"]
         except (StatusError, HTTPError, OSError) as error:
             raise UnusableError(f"{kind} can't be listed: {error}", 3) from error
-        found += [(kind, item["metadata"]["name"]) for item in items if name in (None, item["metadata"]["name"])]
+        ours = [item for item in items if (item["metadata"]["name"] == name if name else registration.is_ours(item))]
+        found += [(kind, item["metadata"]["name"]) for item in ours]
     if len(names := sorted({one for _, one in found})) > 1:
         raise UnusableError(f"there are several: {', '.join(names)}; say which with --name")
     return [f"{registration.ROOT}/{kind}/{one}" for kind, one in found]
-
-
-def _labelled() -> dict[str, str]:
-    return {"labelSelector": f"{registration.NAME_LABEL}=podfit"}
 
 
 def _switched(client: Client, path: str, wanted: registration.State, change: Callable[[JSON], dict[str, Any]]) -> JSON:

@@ -33,11 +33,17 @@ def client(args: argparse.Namespace, *, writes: bool = False) -> Iterator[Client
     from webhook.cluster.access import Client
 
     kubeconfig = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111 - never raises
-    there = any(Path(one).is_file() for one in kubeconfig.split(os.pathsep) if one)
+    files = [Path(one) for one in kubeconfig.split(os.pathsep) if one and Path(one).is_file()]
+    there = bool(files)
     try:
         access = None if there or args.context else in_cluster()
         if access is None and there and _kubectl() is None:
-            access = from_kubeconfig(Path(kubeconfig), args.context)
+            if len(files) > 1:
+                shown = ", ".join(str(one) for one in files)
+                raise AccessError(
+                    f"KUBECONFIG names several files, which kubectl would merge, and there is none: {shown}"
+                )
+            access = from_kubeconfig(files[0], args.context)
     except AccessError as error:
         raise UnusableError(f"the cluster can't be reached: {error}", 3) from error
     if access is not None:

@@ -139,7 +139,7 @@ def _access(kubeconfig: Path | None) -> Access | None:
     try:
         return cluster.from_kubeconfig(kubeconfig) if kubeconfig else cluster.in_cluster()
     except cluster.AccessError as error:
-        raise UnusableError(str(error), 3) from error
+        raise UnusableError(f"--kubeconfig {error}" if kubeconfig else str(error), 3) from error
 
 
 def _cluster(names: tuple[str, ...] | None, access: Access | None) -> Cluster | None:

@@ -108,7 +108,8 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Access:
     try:
         config = mapping(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise AccessError(f"{path}: {str(error).splitlines()[0]}") from error
+        why = (error.strerror or "unreadable").lower() if isinstance(error, OSError) else str(error).splitlines()[0]
+        raise AccessError(f"{path}: {why}") from error
     current = _named(config, "contexts", context or config.get("current-context"), "context")
     cluster = _named(config, "clusters", current.get("cluster"), "cluster")
     user = _named(config, "users", current.get("user"), "user")
