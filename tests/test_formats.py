@@ -202,6 +202,43 @@ def test_a_file_that_nobody_named_and_that_is_no_manifest_is_skipped(check: Chec
     assert check(where)[0] == 3
 
 
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--policy", "strict"], "--policy strict: no such file or directory; it is policies/strict.yaml in"),
+        (["--policy", "ours.yaml"], "--policy ours.yaml: no such file or directory\n"),
+        (["--baseline", "b.json"], "--baseline b.json: no such file or directory\n"),
+    ],
+)
+def test_a_file_that_is_not_there_is_told_with_its_option(check: Check, argv: list[str], said: str) -> None:
+    code, _, err = check("pod.yaml", *argv)
+
+    assert code == 3
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'E1121 23:50:54.561837    3741 run.go:72] "command failed" err="no \\"x\\" in it"',
+        'Error: no "x" in it',
+    ],
+)
+def test_a_programs_words_are_told_without_its_loggers(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    program = tmp_path / "bin" / "kustomize"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{line}\nEND\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+
+    code, _, err = check("-k", "base")
+
+    assert code == 3
+    assert err.removeprefix("podfit: kustomize build base: ").removeprefix("Error: ") == 'no "x" in it\n'
+
+
 def test_a_pattern_goes_into_folders(check: Check, tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "deep.yaml").write_text(POD)

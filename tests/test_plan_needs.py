@@ -184,3 +184,60 @@ def test_manifests_leave_the_strict_policy_without_a_word(
             assert report.results[0].engine.release is not None
             assert report.results[0].engine.release > Release(0, 30)
     assert written >= 4
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """What a run says that must be refused."""
+    try:
+        code = main(["plan", *argv])
+    except SystemExit as error:
+        code = int(error.code or 0)
+    assert code == 2
+    return capsys.readouterr().err
+
+
+def test_a_name_without_its_organisation_is_written_as_the_hubs_id(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "Qwen3-14B", "--users", "2", "--context", "4k"]) == 0
+    out, err = capsys.readouterr()
+    assert "the first: vllm serve Qwen/Qwen3-14B --max-model-len 4000" in out
+    assert err == "note: Qwen3-14B is read as Qwen/Qwen3-14B: vLLM takes a hub's id, or the path of a folder\n"
+
+    assert main(["plan", "Qwen3-14B-ours", "--context", "4k"]) == 0
+    out, err = capsys.readouterr()
+    assert "the first: vllm serve Qwen3-14B-ours " in out
+    assert err == "note: Qwen3-14B-ours is no hub's id: vLLM takes one, or the path of a folder\n"
+
+
+def test_an_id_as_the_hub_has_it_is_told_nothing_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "Qwen/Qwen3-14B", "--context", "4k"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--kv-cache-dtype", "foo"], "--kv-cache-dtype foo: podfit knows auto, bfloat16, "),
+        (["--quantization", "fp9"], "--quantization fp9: vLLM 0.33.0 has auto_awq, "),
+        (["--gpu", "mi300x"], "podfit plan --gpu mi300x -- vllm serve MODEL"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
+    assert says in refused(capsys, "Qwen/Qwen3-8B", *words, "--vllm-version", "0.33.0")
+
+
+def test_a_count_that_is_given_is_the_one_that_was_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nothing holds them: tried 3 of NVIDIA-L4\n" in printed(capsys, "Qwen/Qwen3-14B", "--gpu", "l4:3")
+    assert "tried 1, 2, 4 and 8 of NVIDIA-L4\n" in printed(capsys, "deepseek-ai/DeepSeek-R1", "--gpu", "l4")
+
+
+def test_a_release_newer_than_all_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["Qwen/Qwen3-8B"], ["--gpu", "l4", "--", "vllm", "serve", "Qwen/Qwen3-8B"]):
+        assert main(["plan", "--vllm-version", "9.9.9", *words]) == 0
+        err = capsys.readouterr().err
+        assert err.startswith("note: vLLM 9.9.9 is newer than every release that podfit knows, and is planned as 0.")
+        assert "`podfit releases list`" in err
+
+
+@pytest.mark.parametrize("option", [["--max-num-seqs", "5"], ["-tp", "2"], ["--dtype", "half"]])
+def test_a_command_line_stands_behind_two_dashes(capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
+    assert "put `--` before it" in refused(capsys, "vllm", "serve", "Qwen/Qwen3-8B", *option)

@@ -153,7 +153,9 @@ def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
             raise ValueError("expected an object")
         return checked.with_baseline(found, known)
     except ValueError as error:
-        raise edge.UnusableError(f"{path}: {error}", 3) from error
+        raise edge.UnusableError(f"--baseline {path}: {error}", 3) from error
+    except edge.UnusableError as error:
+        raise edge.UnusableError(f"--baseline {error}", 3) from error
 
 
 def _write(output: Output, found: Checked, *, mask_secrets: bool) -> None:

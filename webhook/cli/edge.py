@@ -70,14 +70,28 @@ def add_gpu(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def policy(files: Sequence[str]) -> Policy:
-    """The policies in `files` over the default; raises UnusableError with each problem's file, line and path."""
+def policy(files: Sequence[str], option: str = "--policy ") -> Policy:
+    """The policies in `files` over the default; raises UnusableError with each problem's file, line and path.
+
+    `option`: what stands before them on the command line."""
     if not files:
         return builtin()
+    for name in files:
+        if not Path(name).exists():
+            raise UnusableError(f"{option}{name}: no such file or directory{_shipped(name)}", 3)
     try:
         return load([(name, read_text(Path(name))) for name in policies(files)]).at(now())
     except PolicyError as error:
         raise UnusableError(error.problems) from error
+
+
+SHIPPED = ("default", "observe", "strict")
+"""Files of `policies/` in podfit's repository."""
+
+
+def _shipped(name: str) -> str:
+    """Where a policy is that somebody calls by its name alone."""
+    return f"; it is policies/{name}.yaml in podfit's repository" if name in SHIPPED else ""
 
 
 def policies(names: Iterable[str]) -> Iterator[str]:
@@ -279,8 +293,18 @@ def _output(words: Sequence[str]) -> bytes:
     done = subprocess.run([program, *words[1:]], capture_output=True, check=False)
     if done.returncode:
         said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-        raise UnusableError([f"{' '.join(words)}: {line.strip()}" for line in said] or f"{words[0]} failed", 3)
+        raise UnusableError([f"{' '.join(words)}: {_plain(line)}" for line in said] or f"{words[0]} failed", 3)
     return done.stdout
+
+
+_LOGGED = re.compile(r'[EWIF]\d{4} [\d:.]+ +\d+ \S+\] .*?\berr="(?P<error>(?:[^"\\]|\\.)*)"')
+"""A line of Kubernetes' logger (klog): `E1121 23:50:54.561837    3741 run.go:72] "command failed" err="…"`."""
+
+
+def _plain(line: str) -> str:
+    """What a program says, without what its logger writes around it."""
+    logged = _LOGGED.match(line.strip())
+    return re.sub(r"\\(.)", r"\1", logged["error"]) if logged else line.strip()
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from itertools import takewhile
 
 from webhook.cli.edge import UnusableError
 
@@ -27,13 +28,14 @@ def run(args: argparse.Namespace, *words: str) -> bytes:
     program = which("kubectl")
     if program is None:
         raise UnusableError(f"{'/'.join(words[1:3])}: there is no kubectl to ask a cluster with", 3)
+    asked = f"kubectl {' '.join(takewhile(lambda word: not word.startswith('-'), words))}"
     context = ["--context", args.context] if args.context else []
     namespace = ["-n", args.namespace] if args.namespace else []
     try:
         done = subprocess.run([program, *context, *namespace, *words], capture_output=True, check=False, timeout=60)
     except subprocess.TimeoutExpired as error:
-        raise UnusableError(f"kubectl {' '.join(words[:3])}: no answer within 60 s", 3) from error
+        raise UnusableError(f"{asked}: no answer within 60 s", 3) from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        raise UnusableError(f"kubectl {' '.join(words[:3])}: {said[-1]}", 3)
+        raise UnusableError(f"{asked}: {said[-1]}", 3)
     return done.stdout

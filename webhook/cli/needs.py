@@ -9,17 +9,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from webhook import generate, gpu, snapshot
+from webhook.args import settings
 from webhook.cli import edge, kubectl
 from webhook.cli.plan import judged_as
 from webhook.engine import SHM, Engine
-from webhook.facts import Facts
+from webhook.facts import Fact, Facts
 from webhook.generate.workload import slug
 from webhook.gpu import Accelerator
 from webhook.lint import lint
-from webhook.memory import needs
+from webhook.memory import kv_cache, needs
 from webhook.memory.generations import GENERATIONS
 from webhook.memory.needs import Offer, Stock
-from webhook.model import longest_max_model_len
+from webhook.model import Model, longest_max_model_len
+from webhook.model.name import last_part
 from webhook.policy import Policy
 from webhook.report import needs as as_needs
 from webhook.report.needs import Asked, Way
@@ -43,6 +45,9 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
             f"model {model!r} is not known: --model-config FILE gives its config.json; "
             f"`podfit models show {model}` says what is known"
         )
+    _refuse_unknown(base)
+    model, told = _at_the_hub(model, base.model)
+    notes += told
     longest = longest_max_model_len(base.model.value, base.release)
     context = args.context or longest
     if context is None:
@@ -63,8 +68,29 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     if args.format == "json":
         print(json.dumps(as_needs.tree(asked, ways), indent=1, default=str))
     else:
-        print(as_needs.table(asked, ways, looked=[one.product for one in having]), end="")
+        sizes = (facts.gpu.count,) if facts.gpu and facts.gpu.count else needs.SIZES
+        print(as_needs.table(asked, ways, looked=[one.product for one in having], sizes=sizes), end="")
     return 0
+
+
+def _refuse_unknown(base: Engine) -> None:
+    """Raises UnusableError where a method or a type is named that a plugin would have to bring: it can't be planned."""
+    method, dtype = (base.args.given.get(dest) for dest in ("quantization", "kv_cache_dtype"))
+    found = settings.unknown_name("quantization", method.lower(), base.release) if isinstance(method, str) else None
+    if found is not None:
+        raise edge.UnusableError(f"--quantization {method}: vLLM {base.release} has {', '.join(found.allowed)}")
+    if isinstance(dtype, str) and not kv_cache.is_known(dtype):
+        raise edge.UnusableError(f"--kv-cache-dtype {dtype}: podfit knows {', '.join(kv_cache.DTYPES)}")
+
+
+def _at_the_hub(model: str, found: Fact[Model]) -> tuple[str, list[str]]:
+    """What to serve, and a note where a name has no organisation: vLLM asks the hub for an id, or opens a folder."""
+    id_ = found.value.id
+    if "/" in model or found.may_deny:  # of exactly that name
+        return model, []
+    if last_part(id_) == last_part(model) and "/" in id_:
+        return id_, [f"{model} is read as {id_}: vLLM takes a hub's id, or the path of a folder"]
+    return model, [f"{model} is no hub's id: vLLM takes one, or the path of a folder"]
 
 
 def _write(output: str, ways: Sequence[Way], asked: Asked) -> int:
@@ -88,7 +114,10 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
             raise edge.UnusableError("--gpu or --nodes, not both: the one names a GPU, the other lets podfit choose")
         labels = [label for one in facts.gpu.gpus for label in one.labels[:1]]
         if not labels:
-            raise edge.UnusableError(f"--gpu {args.gpu}: no node label is known for it; name an NVIDIA GPU")
+            raise edge.UnusableError(
+                f"--gpu {args.gpu}: `plan MODEL` and -o know whole NVIDIA GPUs alone; of another one a command line is "
+                f"planned: podfit plan --gpu {args.gpu} -- vllm serve MODEL --max-model-len TOKENS"
+            )
         return facts, [Stock(label) for label in dict.fromkeys(labels)], []
     if not args.nodes:
         return facts, needs.CATALOGUE, []

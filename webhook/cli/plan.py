@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ SPOKEN_OF = ("command", "args", "resources")
 """Fields of the made-up container that a command line speaks of; a plan says nothing of probes, volumes and limits."""
 
 
+BEFORE = (
+    "of a command line all options are its own: put `--` before it, as in podfit plan --gpu l4 -- vllm serve MODEL …"
+)
 EXAMPLES = """examples:
   podfit plan Qwen/Qwen3-14B --context 16384 --users 20
   podfit plan Qwen/Qwen3-14B --context 16384 --users 20 --nodes cluster -o yaml > vllm.yaml
@@ -111,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
     if len(versions) > 2:
         raise edge.UnusableError("--vllm-version: two releases can be compared, not more")
     args.vllm_version = versions[-1]
+    _tell_of_newer(filter(None, versions), edge.policy(args.policy))
     facts = edge.facts(args)
     if args.model_config:
         facts = replace(facts, models={"*": _model_config(Path(args.model_config))})
@@ -126,6 +130,10 @@ def run(args: argparse.Namespace) -> int:
     if args.context or args.users > 1 or args.nodes:
         raise edge.UnusableError(
             "--context, --users and --nodes belong to `podfit plan MODEL`; a command line says --max-model-len itself"
+        )
+    if args.dtype or args.quantization or args.kv_cache_dtype:
+        raise edge.UnusableError(
+            f"--dtype, --quantization and --kv-cache-dtype belong to `podfit plan MODEL`; {BEFORE}"
         )
     if args.format == "markdown" and len(versions) < 2:
         raise edge.UnusableError("--format markdown shows a comparison: give --vllm-version twice")
@@ -163,6 +171,19 @@ def run(args: argparse.Namespace) -> int:
         if _planned(judged):
             print("\n" + text.block(judged, f"{judged.mode}  "))
     return 0
+
+
+def _tell_of_newer(versions: Iterable[str], policy: Policy) -> None:
+    """A note for each release that is newer than all that are known."""
+    table = policy.releases.table.releases
+    for version in versions:
+        found = release.parse(version)
+        if found is not None and release.neighbours(found, table)[1] is None:
+            print(
+                f"note: vLLM {version} is newer than every release that podfit knows, and is planned as {table[-1]}: "
+                "`podfit releases list` shows them, docs/releases.md how to teach one",
+                file=sys.stderr,
+            )
 
 
 def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argparse.Namespace) -> int:

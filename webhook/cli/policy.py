@@ -141,7 +141,7 @@ def run_diff(args: argparse.Namespace) -> int:
     """1 where something is newly denied, else 0."""
     from webhook.rehearsal import changes
 
-    old, new = (edge.policy([] if name == "default" else [name]) for name in (args.old, args.new))
+    old, new = (edge.policy([] if name == "default" else [name], "") for name in (args.old, args.new))
     count, found = 0, list["Change"]()
     for _, of_one in changes.changes(_asked(args), old, new):
         count += 1

@@ -121,6 +121,10 @@ PER_HEAD = {  # --kv-cache-dtype → (bytes for each element, bytes for each key
 }  # fmt: skip
 
 
+DTYPES = (*KV_BYTES, "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla", "int8", *PER_HEAD, "nvfp4_ds_mla")
+"""Every `--kv-cache-dtype` whose bytes are described here."""
+
+
 def is_known(dtype: str) -> bool:
     """Whether the bytes of a `--kv-cache-dtype` are described here (0.33 takes names of plugins, too)."""
     return dtype in KV_BYTES or dtype in PER_HEAD or dtype.startswith("fp8") or dtype in ("int8", "nvfp4_ds_mla")

@@ -26,6 +26,10 @@ FP8_CACHE = (8, 9)
 """Compute capability from which on an 8-bit KV cache goes with every attention backend (as in `solve`)."""
 
 
+SIZES = (1, 2, 4, NODE)
+"""GPUs of a replica that are tried."""
+
+
 @dataclass(frozen=True)
 class Stock:
     """A product that can be had."""
@@ -144,7 +148,7 @@ def _ways(
     counted = shape.of(model)
     own = {dest: value for dest, value in changes.items() if dest != "model"}
     asked = {**own, "max_model_len": context, "max_num_seqs": users}
-    for size in (gpus,) if gpus else (1, 2, 4, NODE):
+    for size in (gpus,) if gpus else SIZES:
         if not where or size > stock.per_node or not (size == 1 or divisible(model, size, args)):
             continue
         changed = with_changes(args, {**asked, "tensor_parallel_size": size})

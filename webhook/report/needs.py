@@ -66,14 +66,14 @@ def _row(way: Way) -> dict[str, Any]:
     }
 
 
-def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str]) -> str:
+def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Sequence[int]) -> str:
     """For people, the best first."""
     size = f" ({asked.model.parameters / 1e9:.1f} B parameters)" if asked.model.parameters else ""
     requests = f"{asked.users} requests at once" if asked.users > 1 else "one request"
     out = [f"{asked.model.id}{size}: {requests} of {asked.context:,} tokens, vLLM {asked.version}", ""]
     if not ways:
         shorter = asked.context // 2
-        out += [f"nothing holds them: tried 1, 2, 4 and 8 of {', '.join(looked)}"]
+        out += [f"nothing holds them: tried {_and(sizes)} of {', '.join(looked)}"]
         out += [f"next: podfit plan {asked.model.id} --context {shorter} --users {asked.users}; or --gpu NAME"]
         return "\n".join(out) + "\n"
     rows = [("", "GPUs", "GPU memory", "KV cache", "holds", "what changes")]
@@ -90,6 +90,11 @@ def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str]) -> str:
             out += ["  (changes the model's output)"]
         out += ["next: the same with `-o yaml > vllm.yaml` writes its manifest"]
     return "\n".join(out) + "\n"
+
+
+def _and(sizes: Sequence[int]) -> str:
+    *first, last = map(str, sizes)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _cells(number: int, way: Way) -> tuple[str, str, str, str, str, str]:
