@@ -1,4 +1,4 @@
-"""Builds webhook/data/architectures.json: which release of vLLM first knew a model's architecture.
+"""Builds webhook/data/architectures.json: which releases of vLLM know a model's architecture.
 
     python scripts/build_architectures.py VLLM_DIR TRANSFORMERS_DIR
 
@@ -8,6 +8,8 @@ is imported; the tables in the sources are read.
 
     "releases": those that were read
     "architectures": {architecture: [the last release read that does not know it, or null; the first that does]}
+    "removed": {architecture: [the last release read that serves it, the next that was read]}, of those of which the
+        newest says that vLLM served them once (in which release last, it says less exactly: 0.24.0 has Baichuan still)
     "model_types": {model_type: the last release read whose Transformers can't know it, or null}
 
 Transformers serves what vLLM does not name (from 0.7), if it knows the model_type. An image holds no Transformers newer
@@ -34,15 +36,28 @@ _TYPE = re.compile(r"""["']([\w.-]+)["'],?:?\s*["']\w+Config["']""")
 
 def served(registry: Path) -> Iterator[str]:
     """The architectures of a release's registry."""
+    return (key for table, key in _keys(registry) if table not in UNSERVED)
+
+
+def removed(read: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Architecture → [the last release that serves it, the next one]; `read` as `registries` has them."""
+    releases, known = list(read), [set(served(path)) for path in read.values()]
+    once = sorted({key for table, key in _keys(read[releases[-1]]) if table == "_PREVIOUSLY_SUPPORTED_MODELS"})
+    last = {name: [number for number, names in enumerate(known) if name in names][-1:] for name in once}
+    return {name: releases[at[0] : at[0] + 2] for name, at in last.items() if at and at[0] + 1 < len(releases)}
+
+
+def _keys(registry: Path) -> Iterator[tuple[str, str]]:
+    """(table, key) of all tables of a registry."""
     for node in ast.parse(registry.read_text()).body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         )
         value = getattr(node, "value", None)
-        if targets and isinstance(value, ast.Dict) and ast.unparse(targets[0]) not in UNSERVED:
+        if targets and isinstance(value, ast.Dict):
             for key in value.keys:
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    yield key.value
+                    yield ast.unparse(targets[0]), key.value
 
 
 def registries(folder: Path) -> Mapping[str, Path]:
@@ -84,7 +99,7 @@ def build(vllm: Path, transformers: Path) -> dict[str, object]:
     for name in sorted(set().union(*beside.values())):
         without = [release for release in releases if name not in beside[release]]
         types[name] = without[-1] if without else None
-    return {"releases": releases, "architectures": architectures, "model_types": types}
+    return {"releases": releases, "architectures": architectures, "removed": removed(read), "model_types": types}
 
 
 def main() -> None:

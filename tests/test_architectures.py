@@ -46,3 +46,31 @@ def test_old_models_are_served_by_all() -> None:
     llama = by_id("meta-llama/Llama-3.1-8B-Instruct")
     assert llama is not None
     assert architectures.known(llama.value) is None
+
+
+QWEN = {"architectures": ["QWenLMHeadModel"], "model_type": "qwen"}
+BAMBA = {"architectures": ["BambaForCausalLM"], "model_type": "bamba"}
+
+
+@pytest.mark.parametrize(
+    ("config", "release", "remote_code", "went", "answer"),
+    [
+        (QWEN, "0.20.2", False, False, False),
+        (QWEN, "0.22.0", False, False, False),  # not read
+        (QWEN, "0.27.1", False, True, True),
+        (QWEN, "0.27.1", True, True, False),  # the checkpoint's own code may serve it
+        (BAMBA, "0.27.1", False, True, False),  # Transformers has it
+        ({**QWEN, "architectures": ["QWenLMHeadModel", "Qwen2ForCausalLM"]}, "0.27.1", False, False, False),
+        ({"architectures": ["GritLM"], "model_type": "mistral"}, "0.33.0", False, False, False),
+        ({"model_type": "qwen"}, "0.27.1", False, False, False),
+    ],
+    ids=str,
+)
+def test_what_was_removed_is_refused_where_nothing_else_serves_it(
+    config: dict[str, object], release: str, remote_code: bool, went: bool, answer: bool
+) -> None:
+    model, found = from_config("acme/ours", config), parse(release)
+    assert found is not None
+
+    assert (architectures.removed(model, found) is not None) is went
+    assert architectures.is_removed(model, found, remote_code=remote_code) is answer

@@ -30,6 +30,17 @@ class Known:
     """The first that does."""
 
 
+@dataclass(frozen=True)
+class Removed:
+    """When an architecture went."""
+
+    name: str
+    last: Release
+    """The last release, of those whose sources were read, that serves it."""
+    gone: Release
+    """The first that does not."""
+
+
 def known(model: Model) -> Known | None:
     """The model's architecture, where a release is known that does not know it; None also where that is not sure."""
     found = [one for name in model.architectures if (one := _architecture(name)) is not None]
@@ -38,6 +49,23 @@ def known(model: Model) -> Known | None:
         return None
     oldest = min(found, key=lambda one: one.missing)
     return oldest if oldest.name.endswith(SUFFIXES) else None
+
+
+def removed(model: Model, release: Release) -> Removed | None:
+    """The model's architecture, where this release serves it no more; None also where that is not sure."""
+    rows = [_table()["removed"].get(name) for name in model.architectures]
+    if not rows or not all(rows) or (model.model_type or "").lower().startswith(OTHER_FORMATS):
+        return None
+    name, spans = model.architectures[0], [(_release(last), _release(gone)) for last, gone in rows]
+    if not name.endswith(SUFFIXES) or any(gone is None or release < gone for _, gone in spans):
+        return None
+    last, gone = spans[0]
+    return Removed(name, last, gone) if last and gone else None
+
+
+def is_removed(model: Model, release: Release, *, remote_code: bool) -> bool:
+    """Whether neither vLLM serves the model's architecture any more, nor the Transformers of its image."""
+    return removed(model, release) is not None and not (remote_code or _transformers_may_know(model, release))
 
 
 def is_unserved(model: Model, release: Release, *, remote_code: bool) -> bool:

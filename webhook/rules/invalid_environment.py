@@ -110,7 +110,7 @@ def _backend(engine: Engine) -> Iterator[Finding]:
 
 def _unknown(engine: Engine, path: FieldPath, what: str, found: settings.Refusal) -> Finding:
     attends = engine.release is not None and engine.release >= WITH_SUFFIX
-    if engine.model is not None and engine.model.value.num_attention_heads:
+    if engine.model is not None and engine.model.may_deny and engine.model.value.num_attention_heads:
         attends = True  # without attention, older releases do not look
     return Finding(
         path=path,
