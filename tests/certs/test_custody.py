@@ -242,6 +242,14 @@ def test_a_fresh_replica_whose_own_clock_is_wrong_serves_at_once(days: int) -> N
     assert look(Replica(), Held(), live(), NOW, own=NOW + days * DAY).secret is not None
 
 
+@pytest.mark.parametrize("held", [replace(GOOD, cas=(), ca=None), stored(NOW - 200 * DAY)], ids=["no CA", "ended"])
+def test_what_nobody_can_serve_by_any_clock_is_replaced_whatever_the_date(held: Held) -> None:
+    told = look(Replica(), held, live(), NOW, own=NOW + 2 * DAY)
+
+    assert told.secret is not None
+    assert told.secret.leaf != held.leaf
+
+
 @pytest.mark.parametrize("days", [(-400, 0), (0, -400)])
 def test_what_has_not_ended_by_both_clocks_stays(days: tuple[int, int]) -> None:
     ended = certs.issue_ca(NOW - 400 * DAY, lifetime=365 * DAY).certificate

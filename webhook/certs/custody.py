@@ -122,8 +122,8 @@ def step(replica: Replica, held: Held, bundles: Bundles | None, terms: Terms, cl
     replica = replace(
         replica, since=_since(replica, held, bundles, clocks.steady), kept_to=_kept_to(replica.kept_to, clocks)
     )
-    doubt = _doubt(replica, clocks)
-    wanted = held if doubt and (held.leaf or replica.leaf) else _secret(replica, held, terms, clocks)
+    doubt = _doubt(replica, clocks) if _stands(replica, clocks) or _stands(_offered(held), clocks) else ""
+    wanted = held if doubt else _secret(replica, held, terms, clocks)
     before, must = bundles or {}, [*held.cas, *([replica.issuer] if replica.issuer else [])]
     after = {name: _left((*bundle, *must), replica, held, terms, clocks) for name, bundle in before.items()}
     changed = {name: bundle for name, bundle in after.items() if bundle != before[name]}
@@ -190,15 +190,27 @@ def _due(leaf: Pair, ca: Pair, terms: Terms, now: datetime) -> bool:
 
 def _serve(replica: Replica, held: Held, terms: Terms, clocks: Clocks, doubt: bool) -> Replica:
     """Takes the Secret's leaf over where it may; whoever doubts the date, only for nothing."""
-    issuer = _issuer(held)
-    if held.leaf is None or issuer is None or held.leaf == replica.leaf:
+    offered = _offered(held)
+    if offered.issuer is None or offered.leaf == replica.leaf:
         return replica
     if doubt:
-        may = replica.leaf is None
+        may = _stands(offered, clocks) and not _stands(replica, clocks)
     else:
         nothing = replica.issuer is None or not _serves(replica.leaf, (replica.issuer,), clocks.now)
-        may = _serves(held.leaf, (issuer,), clocks.now) and (nothing or _settled(replica, issuer, terms, clocks))
-    return replace(replica, leaf=held.leaf, issuer=issuer) if may else replica
+        good = _serves(offered.leaf, (offered.issuer,), clocks.now)
+        may = good and (nothing or _settled(replica, offered.issuer, terms, clocks))
+    return replace(replica, leaf=offered.leaf, issuer=offered.issuer) if may else replica
+
+
+def _offered(held: Held) -> Replica:
+    """Who serves what the Secret holds."""
+    return Replica(held.leaf, _issuer(held))
+
+
+def _stands(replica: Replica, clocks: Clocks) -> bool:
+    """Whether what it serves is good by one clock at least."""
+    issuer = (replica.issuer,) if replica.issuer else ()
+    return any(_serves(replica.leaf, issuer, at) for at in (clocks.now, clocks.own))
 
 
 def _issuer(held: Held) -> bytes | None:
