@@ -5,6 +5,9 @@ from __future__ import annotations
 import socket
 from threading import Event
 
+import pytest
+
+from webhook import readiness
 from webhook.readiness import Readiness, SelfCall
 
 
@@ -55,3 +58,41 @@ def test_a_call_that_fails_says_why_and_is_made_again() -> None:
     call.run("127.0.0.1", port, stop)
 
     assert call() == "a TLS call to this server itself failed: ConnectionRefusedError"
+
+
+@pytest.mark.parametrize(
+    ("host", "answers"),
+    [("::", "127.0.0.1"), ("::", "::1"), ("0.0.0.0", "127.0.0.1"), ("10.0.0.7", "10.0.0.7")],  # noqa: S104
+)
+def test_a_wildcard_is_called_at_either_loopback(host: str, answers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPv6 may be switched off, and a socket bound to it all the same."""
+
+    def called(at: str, port: int) -> str | None:
+        if at != answers:
+            raise OSError(99, "cannot assign requested address")
+        return None
+
+    monkeypatch.setattr(readiness, "_called", called)
+    call = SelfCall()
+    stop = Event()
+    stop.wait = lambda timeout=None: stop.set() or True  # type: ignore[method-assign,func-returns-value]  # one round
+    call.run(host, 8443, stop)
+
+    assert call() is None
+
+
+def test_whatever_goes_wrong_it_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[str] = []
+
+    def called(at: str, port: int) -> str | None:
+        tries.append(at)
+        if len(tries) == 1:
+            raise ValueError("odd")
+        return None
+
+    monkeypatch.setattr(readiness, "_called", called)
+    monkeypatch.setattr(readiness, "PAUSE", 0)
+    call = SelfCall()
+    call.run("127.0.0.1", 8443, Event())
+
+    assert (call(), len(tries)) == (None, 2)

@@ -7,6 +7,7 @@ as 503: it would be lost by all replicas at once, and a webhook without a replic
 from __future__ import annotations
 
 import http.client
+import logging
 import ssl
 from collections.abc import Callable
 from threading import Event, Thread
@@ -18,6 +19,10 @@ PAUSE = 0.2
 """Seconds between two calls to ourselves."""
 PATIENCE = 5.0
 """Seconds that such a call may take."""
+_EVERY = {"0.0.0.0": ("127.0.0.1",), "::": ("127.0.0.1", "::1")}  # noqa: S104 - compared with, not bound to
+"""A wildcard is no address to call: IPv6 may be switched off though a socket could be bound to it."""
+
+log = logging.getLogger(__name__)
 
 
 class Readiness:
@@ -72,16 +77,27 @@ class SelfCall:
 
     def run(self, host: str, port: int, stop: Event) -> None:
         """Calls until an answer came, or `stop` is set. Never raises."""
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # who answers on our own port are we
         while self._why is not None and not stop.is_set():
-            try:
-                connection = http.client.HTTPSConnection(host, port, timeout=PATIENCE, context=context)
-                connection.request("GET", "/healthz")
-                status = connection.getresponse().status
-                connection.close()
-                self._why = None if status == 200 else f"a TLS call to this server itself was answered {status}"
-            except (OSError, http.client.HTTPException) as error:
-                self._why = f"a TLS call to this server itself failed: {type(error).__name__}"
-            if self._why:
-                stop.wait(PAUSE)
+            for one in _EVERY.get(host, (host,)):
+                try:
+                    self._why = _called(one, port)
+                except Exception as error:
+                    self._why = f"a TLS call to this server itself failed: {type(error).__name__}"
+                    if not isinstance(error, OSError | http.client.HTTPException):
+                        log.exception("the call to this server itself failed")
+                if self._why is None:
+                    return
+            stop.wait(PAUSE)
+
+
+def _called(host: str, port: int) -> str | None:
+    """Why this server has not answered at this address; None where it has."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # who answers on our own port are we
+    connection = http.client.HTTPSConnection(host, port, timeout=PATIENCE, context=context)
+    try:
+        connection.request("GET", "/healthz")
+        status = connection.getresponse().status
+    finally:
+        connection.close()
+    return None if status == 200 else f"a TLS call to this server itself was answered {status}"
