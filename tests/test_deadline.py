@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from threading import Event, Thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,6 +31,13 @@ from webhook.deadline import DEFAULT, LONGEST, SHARE, OutOfTime, Watch
 )
 def test_a_share_of_the_api_servers_timeout_may_pass(query: str, seconds: float) -> None:
     assert deadline.patience(query) == pytest.approx(SHARE * seconds)
+
+
+def spin() -> None:
+    """Loops until it is ended; by itself after half a minute, so that a test of what is broken fails."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        pass
 
 
 class Clock:
@@ -68,8 +77,7 @@ def test_a_call_that_loops_is_ended_and_its_thread_goes_on(watch: Watch, clock: 
 
     def forever() -> None:
         looping.set()
-        while True:
-            pass
+        spin()
 
     def work() -> None:
         try:
@@ -80,7 +88,7 @@ def test_a_call_that_loops_is_ended_and_its_thread_goes_on(watch: Watch, clock: 
 
     thread = Thread(target=work)
     thread.start()
-    looping.wait()
+    assert looping.wait(30)
     clock.now = 2.0
     watch.look()
     thread.join(30)
@@ -102,19 +110,63 @@ def test_nobody_who_guards_a_rule_catches_it(watch: Watch, clock: Clock) -> None
 
 
 def test_it_looks_by_itself() -> None:
-    def forever() -> None:
-        while True:
-            pass
-
     with pytest.raises(OutOfTime):
-        Watch().within(0.01, forever)
+        Watch().within(0.01, spin)
 
 
 def test_a_call_that_burns_a_processor_is_ended_before_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forever() -> None:
-        while True:
-            pass
-
     monkeypatch.setattr(deadline, "JUDGING", 0.01)
     with pytest.raises(OutOfTime):
-        Watch().within(3600, forever)
+        Watch().within(3600, spin)
+
+
+def test_a_look_that_fails_is_told_and_not_the_last(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed: list[int] = []
+    look = Watch.look
+
+    def fails_first(self: Watch) -> None:
+        if not failed:
+            raise OSError("no such thread")
+        look(self)
+
+    monkeypatch.setattr(Watch, "look", fails_first)
+    with pytest.raises(OutOfTime):
+        Watch(failed=lambda: failed.append(1)).within(0.01, spin)
+
+    assert failed == [1]
+    assert [one.message for one in caplog.records] == ["deadlines can't be watched now"]
+
+
+def test_a_thread_that_could_not_start_is_started_with_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[int] = []
+    watch = Watch(failed=lambda: failed.append(1))
+
+    def none(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", none)
+        assert watch.within(1.0, lambda: 42) == 42
+    assert failed == [1]
+
+    with pytest.raises(OutOfTime):
+        watch.within(0.01, spin)
+
+
+def test_a_thread_that_is_gone_is_replaced() -> None:
+    watch = Watch()
+    watch._thread = Thread(target=lambda: None)  # as after a fork
+
+    with pytest.raises(OutOfTime):
+        watch.within(0.01, spin)
+
+
+def test_without_the_clock_of_another_thread_the_deadline_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has no pthread_getcpuclockid."""
+    told = SimpleNamespace(monotonic=time.monotonic, sleep=time.sleep, thread_time=time.thread_time)
+    monkeypatch.setattr(deadline, "time", told)
+
+    with pytest.raises(OutOfTime):
+        Watch().within(0.01, spin)

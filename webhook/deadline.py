@@ -9,6 +9,7 @@ expression gone wild) holds the whole process; then gunicorn's heartbeat stops, 
 from __future__ import annotations
 
 import ctypes
+import logging
 import re
 import time
 from collections.abc import Callable
@@ -34,6 +35,8 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|us|µs|ns|m|s)")
 _RAISE = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
+log = logging.getLogger(__name__)
+
 
 class OutOfTime(BaseException):
     """The judgement took too long. No `Exception`: whoever guards a rule must not catch it."""
@@ -52,8 +55,10 @@ def patience(query: str) -> float:
 class Watch:
     """Ends calls that take too long; safe for threads."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, failed: Callable[[], None] = lambda: None) -> None:
+        """`failed` is called when looking went wrong, which is logged here."""
         self._clock = clock
+        self._failed = failed
         self._lock = Lock()
         self._ends: dict[int, tuple[float, float]] = {}
         """Thread → when its call must be over, by the clock and by the thread's own time."""
@@ -62,7 +67,7 @@ class Watch:
 
     def within(self, seconds: float, call: Callable[[], T]) -> T:
         """What `call` returns; raises OutOfTime where it takes longer, or more than JUDGING of a processor."""
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._start()
         thread = get_ident()
         self._ends[thread] = self._clock() + seconds, time.thread_time() + JUDGING
@@ -82,22 +87,43 @@ class Watch:
             over = [
                 thread
                 for thread, (end, spent) in list(self._ends.items())  # they can't leave meanwhile: see `within`
-                if end <= now or time.clock_gettime(time.pthread_getcpuclockid(thread)) >= spent
+                if end <= now or _spent(thread) >= spent
             ]
             for thread in over:
                 del self._ends[thread]
                 _RAISE(ctypes.c_ulong(thread), ctypes.py_object(OutOfTime))
 
     def _start(self) -> None:
+        """Starts the thread that looks, or another where it has ended. Where none can be had now, what is judged has no
+        deadline but gunicorn's heartbeat, and the next call tries again."""
         with self._lock:
-            if self._thread is None:
-                self._thread = Thread(target=self._run, name="deadlines", daemon=True)
-                self._thread.start()
+            if self._thread is not None and self._thread.is_alive():
+                return
+            thread = Thread(target=self._run, name="deadlines", daemon=True)
+            try:
+                thread.start()
+            except (RuntimeError, MemoryError) as error:
+                self._wrong(error)
+            else:
+                self._thread = thread
 
     def _run(self) -> None:
         while self._busy.wait():
             self._busy.clear()
             time.sleep(TICK)
-            self.look()
+            try:
+                self.look()
+            except Exception as error:  # the next look may go well
+                self._wrong(error)
             if self._ends:
                 self._busy.set()
+
+    def _wrong(self, error: Exception) -> None:
+        log.error("deadlines can't be watched now", exc_info=error)
+        self._failed()
+
+
+def _spent(thread: int) -> float:
+    """Seconds of a processor that this thread has had; 0 where the system does not tell of others (macOS)."""
+    clock: Callable[[int], int] | None = getattr(time, "pthread_getcpuclockid", None)
+    return time.clock_gettime(clock(thread)) if clock is not None else 0.0
