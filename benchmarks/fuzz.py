@@ -52,8 +52,9 @@ class Client:
     """The application, called in this process."""
 
     def __init__(self) -> None:
-        policy, self.lines = builtin(), io.StringIO()
-        self.app = create_app(policy, Facts(), Metrics("", "", ""), access=AccessLog(self.lines))
+        policy, self.lines = builtin(), io.BytesIO()
+        self.access = AccessLog(self.lines)
+        self.app = create_app(policy, Facts(), Metrics("", "", ""), access=self.access)
 
     def post(self, path: str, body: bytes) -> tuple[int, JSONDict, JSONDict]:
         """Status, answer, and the line in the access log."""
@@ -65,6 +66,7 @@ class Client:
             "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body),
         }  # fmt: skip
         answer = b"".join(self.app.wsgi_app(environ, lambda status, headers, *_: said.append(status)))  # type: ignore[arg-type]
+        self.access.close(30)
         return int(said[0][:3]), json.loads(answer), json.loads(self.lines.getvalue())
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 from datetime import UTC, datetime
+from threading import Event
 from typing import Any
 
 import pytest
 
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed
-from webhook import review
+from webhook import accesslog, review
 from webhook.accesslog import LONGEST, AccessLog
 from webhook.app import create_app
 from webhook.facts import Facts
@@ -23,12 +25,14 @@ NOW = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 
 def lines(*bodies: bytes | dict[str, Any], path: str = "/validate?timeout=10s") -> list[dict[str, Any]]:
     """What is logged of these requests."""
-    stream = io.StringIO()
+    stream = io.BytesIO()
     policy = builtin()
-    app = create_app(policy, Facts(), Metrics("", "", ""), access=AccessLog(stream, lambda: NOW))
+    access = AccessLog(stream, lambda: NOW)
+    app = create_app(policy, Facts(), Metrics("", "", ""), access=access)
     for body in bodies:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         app.test_client().post(path, data=data, content_type="application/json")
+    access.close(30)
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -82,14 +86,75 @@ def test_a_line_is_a_line_and_is_bounded_and_holds_no_secret() -> None:
     assert len(json.dumps(line)) < 4096
 
 
-def test_reviews_go_on_when_nobody_reads_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    class Gone(io.StringIO):
-        def write(self, _: str) -> int:
-            raise BrokenPipeError("nobody reads")
+class Stuck(io.BytesIO):
+    """Whoever reads has stopped."""
 
-    access = AccessLog(Gone())
-    request = review.parse(json.dumps(admission_review(GOOD_POD)).encode())
-    for _ in range(2):
-        access.review("validate", review.Decision(request, "allowed"), 0.1, 0.0)
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = Event()
 
-    assert [record.message for record in caplog.records] == ["the access log can't be written and ends: nobody reads"]
+    def write(self, text: Any) -> int:
+        self.reads.wait(30)
+        return super().write(text)
+
+
+def say(access: AccessLog, uid: str = UID) -> None:
+    request = review.parse(json.dumps(admission_review(GOOD_POD, uid=uid)).encode())
+    access.review("validate", review.Decision(request, "allowed"), 0.1, 0.0)
+
+
+def test_reviews_do_not_wait_for_who_reads_and_what_has_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accesslog, "QUEUE", 4)
+    stream = Stuck()
+    access, metrics = AccessLog(stream), Metrics("", "", "")
+    metrics.watch_access_log(access)
+    for number in range(80):  # four wait, and no more than a batch is in the writer's hands
+        say(access, f"u{number}")
+    lost = access.dropped
+
+    assert lost >= 80 - 4 - accesslog.BATCH
+    assert f"podfit_access_log_dropped_lines_total {float(lost)}" in metrics.text().decode()
+    stream.reads.set()
+    access.close(30)
+    assert len(stream.getvalue().splitlines()) == 80 - lost
+
+
+def test_an_error_loses_lines_and_does_not_end_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    class Full(io.BytesIO):
+        full = True
+
+        def write(self, text: Any) -> int:
+            if self.full:
+                raise OSError(errno.ENOSPC, "no space left on device")
+            return super().write(text)
+
+    stream = Full()
+    access = AccessLog(stream)
+    say(access)
+    say(access)
+    access.close(30)
+    stream.full = False
+    say(access, "afterwards")
+    access.close(30)
+
+    assert access.dropped == 2
+    assert json.loads(stream.getvalue())["uid"] == "afterwards"
+    assert [one.message for one in caplog.records] == [
+        "lines of the access log are lost: [Errno 28] no space left on device"
+    ]
+
+
+def test_a_line_that_is_written_in_pieces_is_whole() -> None:
+    class Pieces(io.BytesIO):
+        tries = 0
+
+        def write(self, text: Any) -> Any:
+            self.tries += 1
+            return None if self.tries == 1 else super().write(bytes(text[:7]))
+
+    stream = Pieces()
+    access = AccessLog(stream)
+    say(access)
+    access.close(30)
+
+    assert json.loads(stream.getvalue())["uid"] == UID

@@ -109,11 +109,13 @@ def test_a_difference_of_policies(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_lines_of_the_access_log() -> None:
-    stream = io.StringIO()
-    app = create_app(builtin(), Facts(), Metrics("", "", ""), access=AccessLog(stream))
+    stream = io.BytesIO()
+    access = AccessLog(stream)
+    app = create_app(builtin(), Facts(), Metrics("", "", ""), access=access)
     with app.test_client() as client:
         client.post("/validate", json=admission_review(GOOD_POD))
         client.post("/validate", data="no JSON", content_type="application/json")
+    access.close(30)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
 
     assert len(lines) == 2

@@ -56,6 +56,8 @@ def create_app(
             cluster.facts(facts) if cluster is not None else facts,
         )
 
+    if access is not None:
+        metrics.watch_access_log(access)
     app.wsgi_app = Reviews(app.wsgi_app, holding, metrics, access or AccessLog(None))  # type: ignore[method-assign]  # as Flask documents
 
     @app.get("/healthz")

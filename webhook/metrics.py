@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from webhook.accesslog import AccessLog
 from webhook.cluster import Status
 from webhook.live import Live
 from webhook.readiness import Readiness
@@ -46,6 +47,21 @@ class _Cluster(Collector):
                 objects.add_metric([one.kind], one.objects)
                 age.add_metric([one.kind], one.silence)
         yield from (objects, age, fresh)
+
+
+class _Lines(Collector):
+    """What the access log has lost."""
+
+    def __init__(self, access: AccessLog) -> None:
+        self._access = access
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at a scrape."""
+        yield CounterMetricFamily(
+            "podfit_access_log_dropped_lines",
+            "Lines of the access log that were not written: nobody read them in time, or they could not be",
+            value=self._access.dropped,
+        )
 
 
 class Metrics:
@@ -133,6 +149,10 @@ class Metrics:
             registry=self._registry,
         )
         gauge.set_function(lambda: len(ready.problems()))
+
+    def watch_access_log(self, access: AccessLog) -> None:
+        """Exports how many lines were lost, read anew at each scrape."""
+        self._registry.register(_Lines(access))
 
     def rule_error(self, rule: str) -> None:
         """Counts an error in podfit itself."""

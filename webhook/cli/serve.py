@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
     cluster = _cluster(args.watch, access)
     live = _live(args.policy, cluster)
     ready, answers = _readiness(live, serving, cluster)
-    lines = AccessLog(None if args.no_access_log else sys.stdout)
+    # Without a buffer: its lock, held by a thread that waits for whoever reads, would keep the process from its end.
+    lines = AccessLog(None if args.no_access_log or sys.stdout is None else FileIO(1, "w", closefd=False))
     app = application(live, facts, serving, ready, lines, cluster)
     if args.client_ca:
         certificate.refuse_strangers(app)
