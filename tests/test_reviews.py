@@ -96,6 +96,23 @@ def test_a_rule_that_eats_memory_is_an_error_of_that_rule(app: Flask, monkeypatc
     assert total(app, "podfit_rule_errors_total", rule="shm-missing") == 1
 
 
+def test_a_review_that_memory_is_not_enough_to_read_is_allowed(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hungry(_: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("webhook.review.parse", hungry)
+    body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": UID, "kind": {}}}
+    response = (
+        app.test_client()
+        .post("/validate", data=json.dumps(body), content_type="application/json")
+        .get_json()["response"]
+    )
+
+    assert (response["uid"], response["allowed"]) == (UID, True)
+    assert "an error in podfit (MemoryError)" in response["warnings"][0]
+    assert total(app, "podfit_rule_errors_total", rule="review") == 1
+
+
 def test_what_was_decided_is_answered_though_it_can_not_be_told(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Metrics, "observe", lambda *_: 1 / 0)
 

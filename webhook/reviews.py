@@ -12,6 +12,7 @@ Outcome → what is sent. The API server takes every HTTP status but 200 as a fa
 | fixes that the policy applies (/mutate)            | 200  | allowed, JSON Patch, a warning each                   |
 | a rule or the core raised (we are bad)             | 200  | allowed, one warning; logged and counted              |
 | it waited or took too long (we are too slow)       | 200  | allowed, one warning; logged and counted              |
+| no memory is left to read it or to judge it        | 200  | allowed, one warning; logged and counted              |
 | no AdmissionReview, or one that contradicts itself | 400  | `{"error": …}`, one line                              |
 | another method                                     | 405  | `{"error": …}`, one line                              |
 | more than 8 MiB                                    | 413  | `{"error": …}`, one line                              |
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -47,9 +49,14 @@ MAX_BODY = 8 << 20
 """Bytes. An object may have 3 MiB (k8s.io/apiserver MaxRequestBodyBytes) and a review holds the old one beside it."""
 DRAIN = 4 * MAX_BODY
 """Bytes of a larger body that are read and thrown away before the answer."""
+HEAD = 4096
+"""Bytes that are read first: the request's uid is in there, as the API server writes it."""
 ARRIVED = "podfit.arrived"
 """The environment's key for when a request came (time.monotonic): it may have waited for a thread since."""
 PATHS: dict[str, Webhook] = {"/validate": "validate", "/mutate": "mutate"}
+
+_UID = re.compile(rb'"request":\s*\{\s*"uid":\s*"([0-9A-Za-z-]{1,64})"')
+"""k8s.io/api admission/v1 AdmissionRequest: `uid` is its first field."""
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +85,7 @@ class Reviews:
         self._metrics = metrics
         self._access = access
         self._verdicts = Verdicts()
-        self._watch = Watch()
+        self._watch = Watch(failed=lambda: metrics.rule_error("deadline"))
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """One request."""
@@ -109,10 +116,17 @@ class Reviews:
         begun = time.monotonic()
         waited = begun - environ.get(ARRIVED, begun)
         _acceptable(environ)
-        asked = review.parse(_body(environ))
-        left = deadline.patience(environ.get("QUERY_STRING", "")) - waited
-        decision = self._decide(webhook, asked, left)
-        answer = json.dumps(decision.answer).encode()
+        head = _head(environ)
+        try:
+            asked = review.parse(_body(environ, head))
+            left = deadline.patience(environ.get("QUERY_STRING", "")) - waited
+            decision = self._decide(webhook, asked, left)
+            answer = json.dumps(decision.answer).encode()
+        except MemoryError as error:
+            if (uid := _UID.search(head)) is None:
+                raise
+            decision = review.failed(review.unread(uid[1].decode()), error)
+            answer = json.dumps(decision.answer).encode()
         try:
             seconds = time.monotonic() - begun
             self._metrics.observe(webhook, decision, seconds, waited)
@@ -154,13 +168,23 @@ def _acceptable(environ: WSGIEnvironment) -> None:
         raise _Refused(415, "a compressed body is not supported")
 
 
-def _body(environ: WSGIEnvironment) -> bytes:
+def _head(environ: WSGIEnvironment) -> bytes:
+    """The body's first bytes."""
     length = environ.get("CONTENT_LENGTH")
     if not length and not environ.get("wsgi.input_terminated"):
         return b""
+    head: bytes = environ["wsgi.input"].read(min(int(length), HEAD) if length else HEAD)
+    return head
+
+
+def _body(environ: WSGIEnvironment, head: bytes) -> bytes:
+    """The whole body, of which the `head` was read."""
+    if len(head) < HEAD:
+        return head
+    length = environ.get("CONTENT_LENGTH")
     stream = environ["wsgi.input"]
     # What is asked for is allocated at once (io.RawIOBase.read), so not all 8 MiB where the client says how much comes.
-    body: bytes = stream.read(min(int(length), MAX_BODY + 1) if length else MAX_BODY + 1)
+    body: bytes = head + stream.read(min(int(length), MAX_BODY + 1) - HEAD if length else MAX_BODY + 1 - HEAD)
     if len(body) <= MAX_BODY:
         return body
     left = min(int(length) - len(body), DRAIN) if length else DRAIN

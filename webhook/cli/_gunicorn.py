@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import random
-import select
+import re
 import selectors
 import socket
 import ssl
@@ -15,20 +15,28 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.glogging import Logger  # type: ignore[import-untyped]  # gunicorn has no types
+from gunicorn.http import get_parser  # type: ignore[import-untyped]  # gunicorn has no types
+from gunicorn.sock import ssl_wrap_socket  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
 
 from webhook.report.text import one_line
-from webhook.reviews import ARRIVED
+from webhook.reviews import ARRIVED, MAX_BODY
 
 PATIENCE = 10.0
-"""Seconds within which a peer must have sent its whole request, and within which it must read some of its answer."""
+"""Seconds within which a peer must have shaken hands, and sent its whole request, and read some of its answer."""
+LINGER = 2.0
+"""Seconds for a peer to close after our last word: who closes at once may tear that word away from it."""
+HEAD = 64 << 10
+"""Bytes of a request's line and headers; whoever sends more is not answered."""
+AHEAD = 2 * MAX_BODY
+"""Bytes of unfinished requests that are kept without a thread; whoever has sent much when there are more takes one."""
 AGE = 300.0
 """Seconds after which a connection is closed with its next answer, give or take a fifth: who has one to an old replica
 finds the new ones then."""
@@ -49,11 +57,12 @@ def serve(
     threads: int,
     begin: Callable[[], None],
     drain: Callable[[], None],
+    end: Callable[[], None],
 ) -> int:
     """Serves until a signal; returns gunicorn's exit code.
 
     `certificate` is asked at each handshake; `begin` is called in the worker (threads outlive no fork) once it can
-    answer, `drain` when it has been told to stop.
+    answer, `drain` when it has been told to stop, `end` when all has been answered.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
@@ -76,6 +85,7 @@ def serve(
         "control_socket_disable": True,
         "worker_tmp_dir": str(SHM) if os.access(SHM, os.W_OK) else None,
         "post_worker_init": lambda worker: worker.begin(begin, drain),
+        "worker_exit": lambda _, worker: end() if worker.booted else None,
         "when_ready": lambda _: log.info("serving on %s", where),
         "on_exit": lambda _: log.info("stopped"),
     }
@@ -104,11 +114,15 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's worker with threads. Of ours: a thread is taken by a connection only when there is something to read
-    (clients open some in reserve, and a few of those would take all threads), a request's waiting is measured, old
-    connections are closed, and we are told when the worker stops."""
+    """gunicorn's worker with threads. Of ours: a connection takes a thread only once its whole request is there
+    (clients open some in reserve, others stall, and a few of those would take all threads), a request's waiting is
+    measured, old connections are closed, and we are told when the worker stops.
+
+    Until then a connection is in `pending_conns`: it shakes hands, waits, and sends as the main loop hears of it.
+    """
 
     _drain: Callable[[], None]
+    _looked = 0.0
 
     def begin(self, begin: Callable[[], None], drain: Callable[[], None]) -> None:
         """Called by gunicorn when all is loaded."""
@@ -121,45 +135,130 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().handle_exit(sig, frame)
 
     def enqueue_req(self, conn: TConn) -> None:
-        """A connection with something to read waits for a thread; a new one for its first bytes."""
-        if conn.initialized or conn.data_ready:
-            conn.arrived = time.monotonic()
-            super().enqueue_req(conn)
+        """In the main loop: a connection is new, or there is something to read. Never raises, never waits."""
+        try:
+            if not isinstance(conn.sock, PatientSocket):
+                conn.ages = time.monotonic() + AGE * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+                conn.sock = ssl_wrap_socket(conn.sock, self.cfg)
+                conn.begun = False
+                self._await(conn, KEEPALIVE)
+                return
+            try:
+                self._read(conn)
+            except ssl.SSLWantReadError:
+                self._go_on(conn, selectors.EVENT_READ)
+            except ssl.SSLWantWriteError:
+                self._go_on(conn, selectors.EVENT_WRITE)
+            else:
+                conn.begun = False
+                conn.arrived = time.monotonic()
+                super().enqueue_req(conn)
+        except ssl.SSLError as error:
+            if error.errno not in (ssl.SSL_ERROR_EOF, ssl.SSL_ERROR_ZERO_RETURN):
+                log.warning("no TLS with %s: %s", conn.client[0], error.reason)
+            self._leave(conn)
+        except OSError:  # it is gone
+            self._leave(conn)
+        except Exception as error:
+            log.error("a connection is closed", exc_info=error)
+            self._leave(conn)
+
+    def _read(self, conn: TConn) -> None:
+        """The handshake, and a request up to its end; raises SSLWantReadError where more must come."""
+        conn.sock.setblocking(False)
+        if not conn.initialized:
+            ssl.SSLSocket.do_handshake(conn.sock)
+            conn.parser = get_parser(self.cfg, conn.sock, conn.client)
+            conn.initialized = True
+            conn.begun = False
+        ahead = conn.sock.ahead
+        if rest := conn.parser.unreader.take_buffered():
+            ahead[:0] = rest
+        while not whole(ahead):
+            if len(ahead) > HEAD and sum(len(one.sock.ahead) for one in self.pending_conns) + len(ahead) > AHEAD:
+                return
+            more = ssl.SSLSocket.recv(conn.sock, HEAD)
+            if not more:
+                raise ConnectionResetError
+            ahead += more
+
+    def _go_on(self, conn: TConn, event: int) -> None:
+        """More must come: of what was begun all within PATIENCE seconds; for a request there is more time."""
+        if conn.begun:
+            self._await(conn, None, event)
         else:
-            conn.ages = time.monotonic() + AGE * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
-            self._await(conn)
+            conn.begun = not conn.initialized or bool(conn.sock.ahead)
+            self._await(conn, PATIENCE if conn.begun else KEEPALIVE if self.alive else LINGER, event)
+
+    def _await(self, conn: TConn, seconds: float | None, event: int = selectors.EVENT_READ) -> None:
+        """Waits without a thread, so many seconds from now; None: as long as was left."""
+        conn.sock.setblocking(False)
+        if seconds is not None:
+            conn.timeout = time.monotonic() + seconds
+        self.pending_conns.append(conn)
+        self.poller.register(conn.sock, event, partial(self.on_pending_socket_readable, conn))
 
     def finish_request(self, conn: TConn, fs: Future[object]) -> None:
-        """A connection that only shook hands goes on waiting for its first request."""
-        if not fs.cancelled() and fs.exception() is None and fs.result() is _ONLY_TLS:
-            if self.alive:
-                self._await(conn)
+        """A thread is done with a connection: the next request may be there already, or it is to be closed."""
+        kept = not fs.cancelled() and fs.exception() is None and fs.result()
+        if kept and conn.sock.ahead:
+            self.enqueue_req(conn)
+        elif kept:
+            super().finish_request(conn, fs)
+        else:
+            self._leave(conn)
+
+    def _leave(self, conn: TConn) -> None:
+        """Closes: says so, and waits for the peer to do the same, without a thread and not for long."""
+        try:
+            conn.sock.shutdown(socket.SHUT_WR)
+            conn.sock.setblocking(False)
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._last_words, conn))
+        except (OSError, ValueError, KeyError):
+            self._close(conn)
+        else:
+            conn.sock.ahead.clear()
+            conn.begun, conn.timeout = False, time.monotonic() + LINGER
+            self.pending_conns.append(conn)
+
+    def _last_words(self, conn: TConn, _: object) -> None:
+        """What still comes is thrown away."""
+        try:
+            if socket.socket.recv(conn.sock, HEAD):
                 return
-            fs = Future()
-            fs.set_result(False)
-        super().finish_request(conn, fs)
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        self._drop(conn)
+
+    def _drop(self, conn: TConn) -> None:
+        self.pending_conns.remove(conn)
+        self.poller.unregister(conn.sock)
+        self._close(conn)
+
+    def _close(self, conn: TConn) -> None:
+        self.nr_conns -= 1
+        conn.close()
+
+    def murder_pending(self) -> None:
+        """Closes what has waited too long; called at each turn of the main loop, and done ten times a second."""
+        now = time.monotonic()
+        if now < self._looked + 0.1:
+            return
+        self._looked = now
+        for conn in [conn for conn in self.pending_conns if conn.timeout <= now]:
+            self._drop(conn)
 
     def _cap_keepalive(self, deadline: float) -> None:
         """Called when stopping: connections without a request are not waited for any longer than kept-alive ones."""
         super()._cap_keepalive(deadline)
         for conn in self.pending_conns:
-            conn.timeout = min(conn.timeout, deadline)
-
-    def _await(self, conn: TConn) -> None:
-        """Waits for bytes without a thread, at most as long as for the next request of a connection."""
-        conn.data_ready = False
-        conn.sock.setblocking(False)
-        conn.set_timeout()
-        self.pending_conns.append(conn)
-        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
+            if not conn.begun:
+                conn.timeout = min(conn.timeout, deadline)
 
     def handle(self, conn: TConn) -> object:
-        """In a thread: the handshake, or a request."""
-        if not conn.initialized:
-            conn.sock.setblocking(True)
-            conn.init()
-            if not (conn.sock.pending() or select.select([conn.sock], [], [], 0)[0]):
-                return _ONLY_TLS
+        """In a thread: a request."""
         conn.sock.until = time.monotonic() + PATIENCE
         return super().handle(conn)
 
@@ -184,8 +283,21 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.wsgi = arrived
 
 
-_ONLY_TLS = object()
-"""What became of a connection: its handshake is done, and nothing was asked yet."""
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
+
+
+def whole(ahead: bytearray) -> bool:
+    """A request is all there, or enough of it to be refused; raises ConnectionAbortedError where it never will be."""
+    end = ahead.find(b"\r\n\r\n", 0, HEAD) + 4
+    if end < 4:
+        if len(ahead) >= HEAD:
+            raise ConnectionAbortedError
+        return False
+    length = _LENGTH.search(ahead, 0, end)
+    if _CHUNKED.search(ahead, 0, end):
+        return len(ahead) - end > MAX_BODY or ahead.find(b"0\r\n\r\n", max(end, len(ahead) - HEAD - 8)) >= 0
+    return len(ahead) - end >= min(int(length[1]) if length else 0, MAX_BODY + 1)
 
 
 class TLS:
@@ -208,17 +320,21 @@ class PatientSocket(ssl.SSLSocket):
     until = math.inf
     """When (time.monotonic) the request that is being read must be there."""
 
+    @cached_property
+    def ahead(self) -> bytearray:
+        """What came before a thread was taken."""
+        return bytearray()
+
     def setblocking(self, flag: bool) -> None:
         """Blocking means at most PATIENCE seconds."""
         self.settimeout(PATIENCE if flag else 0.0)
 
-    def do_handshake(self, block: bool = False) -> None:
-        """The handshake, within PATIENCE seconds a message."""
-        self.setblocking(True)
-        super().do_handshake(block)
-
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         """The next bytes; a peer that sends one at a time gets no more time for it."""
+        if self.ahead:
+            first = bytes(self.ahead[:buflen])
+            del self.ahead[:buflen]
+            return first
         left = self.until - time.monotonic()
         if left <= 0:
             raise TimeoutError("the request did not come in time")

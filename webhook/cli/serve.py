@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 POLICIES = "policies"
 BIND = "127.0.0.1:8443"
+FLUSH = 2.0
+"""Seconds that the access log's last lines may take at the end."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -106,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     from webhook.cli import _gunicorn, _memory
 
     def begin() -> None:
-        _memory.bound()
+        _memory.bound(args.threads + (0 if cluster is None else len(cluster.watched)))
         gc.collect()
         gc.freeze()  # tables and rules live as long as the process: looking through them took 40 ms each time
         live.start()
@@ -115,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         serving.start()
         answers.start(*address)
 
-    return _gunicorn.serve(app, listener, serving.context, args.threads, begin, ready.drain)
+    return _gunicorn.serve(app, listener, serving.context, args.threads, begin, ready.drain, lambda: lines.close(FLUSH))
 
 
 def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
