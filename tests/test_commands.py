@@ -54,15 +54,38 @@ def test_completion_knows_every_command_and_is_a_script(
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash to complete in")
-def test_bash_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("plan --vllm", "--vllm-version"),
+        ("explain shm-m", "shm-missing"),
+        ("check --format sa", "sarif"),
+        ("scan --format pol", "policyreport"),
+        ("explain deploy.y", "deploy.yaml"),
+    ],
+)
+def test_bash_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path, words: str, offered: str) -> None:
     assert main(["completion", "bash"]) == 0
     (tmp_path / "script").write_text(capsys.readouterr().out)
+    (tmp_path / "deploy.yaml").touch()
+    *before, typed = words.split()
     asked = (
-        f"source {tmp_path}/script; COMP_WORDS=(podfit plan --vllm); COMP_CWORD=2; "
-        '_shtab_podfit podfit --vllm plan; echo "${COMPREPLY[@]}"'
+        f"source {tmp_path}/script; COMP_WORDS=(podfit {words}); COMP_CWORD={len(before) + 1}; "
+        f'_shtab_podfit podfit {typed} {before[-1]}; echo "${{COMPREPLY[@]}}"'
     )
-    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "--vllm-version"
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.strip() == offered
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish to complete in")
+def test_fish_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["completion", "fish"]) == 0
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    asked = f'source {tmp_path}/script; complete -C "podfit explain shm-m"'
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", asked], capture_output=True, text=True, check=True, env={"HOME": str(tmp_path)}
+    )
+    assert "shm-missing" in done.stdout
 
 
 def test_a_kubectl_plugin_is_called_as_it_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from webhook.rules import all_rules
 
 SHELLS = ("bash", "zsh", "fish")
 _FILES = ("FILE", "DIR", "CHART", "OLD", "NEW", "LOG")
@@ -38,10 +43,41 @@ def run(args: argparse.Namespace) -> int:
                 for named in action._choices_actions:  # what Tab shows beside a name is one line
                     action.choices[named.dest].description = named.help
         for action in one._actions:
-            if any(word in str(action.metavar or "") for word in _FILES) and not action.choices:
+            if words := _words(action):
+                action.complete = _offering(words)  # type: ignore[attr-defined]
+            elif any(word in str(action.metavar or "") for word in _FILES) and not action.choices:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
     sys.stdout.write(shtab.complete(whole, args.shell))
     return 0
+
+
+def _words(action: argparse.Action) -> Sequence[str]:
+    """What an argument that also takes a file may be besides: a rule's name, one of several formats."""
+    metavar = str(action.metavar or "")
+    if "RULE" in metavar.split("|"):
+        return tuple(all_rules())
+    if metavar.startswith("FORMAT[") and action.type is not None:
+        formats: Sequence[str] = import_module(action.type.__module__).FORMATS
+        return formats
+    return ()
+
+
+def _offering(words: Sequence[str]) -> dict[str, Any]:
+    """The words and files, as shtab takes it: a function a shell."""
+    from hashlib import sha256
+
+    listed = " ".join(words)
+    name = f"_podfit_words_{sha256(listed.encode()).hexdigest()[:8]}"
+    return {
+        "bash": name,
+        "zsh": name,
+        "fish": f"({name})",
+        "preamble": {
+            "bash": f'{name}() {{ compgen -W "{listed}" -- "$1"; compgen -f -- "$1"; }}\n',
+            "zsh": f"{name}() {{ compadd -- {listed}; _files }}\n",
+            "fish": f"function {name}\n  printf '%s\\n' {listed}\n  __fish_complete_path (commandline -ct)\nend\n",
+        },
+    }
 
 
 def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
