@@ -19,6 +19,7 @@ from webhook.report import explained
 from webhook.report.explained import Explained, html, svg, text
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
+OFFLOADED = Path(__file__).parent.parent / "examples" / "llama-70b-with-32gi.yaml"
 LONG = Path(__file__).parent.parent / "examples" / "llama-8b-with-131072-tokens.yaml"
 Explain = Callable[..., str]
 
@@ -52,11 +53,57 @@ def test_a_waterfall_adds_up() -> None:
     assert chart.scale == bars["one request"].start + bars["one request"].size
 
 
+def test_what_is_denied_does_not_begin_with_what_fits(explain: Explain) -> None:
+    one = shown(OFFLOADED.read_text())
+
+    assert one.state == "denied"
+    out = explain(str(OFFLOADED))
+    assert out.index("DENIED: vLLM would not start (offload-exceeds-limit)") < out.index("GPU memory fits: 35.4 GiB")
+    page = explain(str(OFFLOADED), "--format", "html")
+    assert '<p class="verdict denied">DENIED: vLLM would not start (offload-exceeds-limit)</p>' in page
+
+
+def test_graphs_outside_the_budget_come_out_of_what_it_leaves() -> None:
+    bars = {bar.name: bar for bar in shown(OFFLOADED.read_text()).charts[0].bars}
+    parts = ("weights", "activations", "non-torch", "KV cache", "CUDA graphs", "left to others")
+
+    assert sum(bars[name].size for name in parts) == bars["total"].size
+    assert [bars[name].start for name in parts] == sorted(bars[name].start for name in parts)
+    assert bars["left to others"].note == "39.4 GiB − 35.4 GiB budget − 1.7 GiB CUDA graphs"
+
+
+def test_a_formula_of_another_release_is_told_as_such(explain: Explain) -> None:
+    assert "formula read in vLLM 0.33 v1/worker/gpu_worker.py" in explain(str(OFFLOADED))
+
+
+def test_several_changes_are_told_as_alternatives() -> None:
+    one = shown(LONG.read_text())
+    several = next(judged.finding for judged in one.findings if len(judged.finding.suggestions) > 1)
+
+    out = text.render(one, 160)
+    assert f"    any one of these fits:\n    - {several.suggestions[0]}\n    - {several.suggestions[1]}\n" in out
+    assert f"any one of these fits:<ul><li><code>{several.suggestions[0]}</code></li>" in html.render([one])
+
+
+def test_an_error_of_podfit_is_not_told_as_no_vllm(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("oops")
+
+    monkeypatch.setattr("webhook.engine.read", fails)
+
+    assert main(["explain", str(LONG)]) == 3
+    err = capsys.readouterr().err
+    assert "internal error in engine: RuntimeError: oops" in err
+    assert "runs vLLM" not in err
+
+
 def test_the_terminal_shows_what_does_not_fit_and_what_would(explain: Explain) -> None:
     out = explain(str(LONG))
 
     assert out.startswith('Deployment chat/llama-8b-long, container "vllm"\n')
-    assert "DOES-NOT-FIT: 20.3 GiB budget − 15 GiB weights" in out
+    assert "\nDENIED: vLLM would not start (kv-cache-too-small)\nGPU memory does-not-fit: 20.3 GiB budget − 15" in out
     assert re.search(r"  weights +15 GiB  █{20,}\n", out)
     assert re.search(r"  one request +16 GiB +▒{20,}\n", out)
     assert "  1. --max-model-len 23552\n" in out

@@ -17,7 +17,7 @@ from tests.e2e import binaries
 from webhook import manifest
 from webhook.cli import main
 from webhook.path import FieldPath
-from webhook.report import checked
+from webhook.report import checked, text
 from webhook.rules import all_rules
 
 HERE = Path(__file__).parent
@@ -513,6 +513,47 @@ def test_in_a_script_the_flag_is_underlined(check: Check, tmp_path: Path) -> Non
 
     (removed,) = [row for row in rows if row["rule"] == "removed-flag"]
     assert (removed["line"], removed["column"]) == (14, 26)
+
+
+def test_in_a_script_the_flag_that_would_be_changed_is_underlined(check: Check, tmp_path: Path) -> None:
+    args = POD[POD.index("      args:") : POD.index("      resources:")]
+    script = (
+        "      command: [sh, -c]\n      args:\n        - |\n          export HF_HOME=/models\n          exec vllm serve "
+        "unsloth/Llama-3.1-8B-Instruct \\\n            --enforce-eager --max-model-len 28000\n"
+    )
+    (tmp_path / "pod.yaml").write_text(POD.replace(args, script).replace("Tesla-T4", "NVIDIA-L4"))
+
+    out = check("pod.yaml")[1]
+
+    shown = out[out.index("warn  concurrency-too-low") :].splitlines()
+    line, under = shown[2:4]
+    assert line[under.index("^") :].startswith("--max-model-len 28000")
+
+
+@pytest.mark.parametrize("width", range(60, 100, 3))
+def test_a_narrow_terminal_gets_narrow_lines_and_no_number_without_its_unit(width: int) -> None:
+    told = "needs 15 GiB of 13.4 GiB after 95 s, at least 24.5 % more " * 5
+
+    lines = text.wrapped(told, "  ", width=width)
+
+    assert max(map(len, lines)) <= width
+    assert not [line for line in lines if line[-1].isdigit()]
+    assert " ".join(line.strip() for line in lines) == told.strip()
+
+
+def test_check_is_as_wide_as_the_terminal(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.cli.edge.width", lambda: 72)
+    prose = [line for line in check("pod.yaml")[1].splitlines() if "│" not in line and "[" not in line]
+
+    assert max(map(len, prose)) <= 72
+
+
+def test_alternatives_are_told_as_such_in_an_annotation(check: Check, tmp_path: Path) -> None:
+    out = check("--format", "github", str(ROOT / "tests" / "rules" / "model-cache-missing" / "bad.yaml"))[1]
+
+    (line,) = [line for line in out.splitlines() if "title=model-cache-missing" in line]
+    assert "%0Aany one of these:%0A- a PersistentVolumeClaim of " in line
+    assert line.count("%0A- ") == 2
 
 
 # ── What others read ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -161,7 +161,7 @@ def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
 def _write(output: Output, found: Checked, *, mask_secrets: bool) -> None:
     if output.format == "text":
         colours = output.file is None and edge.colours()
-        shown = text.check(found, text.coloured if colours else text.plain)
+        shown = text.check(found, text.coloured if colours else text.plain, edge.width())
         rendered = f"{shown}\n{text.tally(found)}\n" if shown else f"{text.tally(found)}\n"
     else:
         more = {"mask_secrets": True} if mask_secrets and output.format == "json" else {}

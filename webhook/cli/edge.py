@@ -135,6 +135,16 @@ def colours() -> bool:
     return False
 
 
+def width() -> int:
+    """Characters in a line of the terminal; 100 where there is none."""
+    with suppress(ValueError):
+        if sys.stdout.isatty():
+            from shutil import get_terminal_size  # only a terminal wants it, and a start waits for it
+
+            return get_terminal_size((100, 24)).columns
+    return 100
+
+
 def accelerator(text: str | None) -> Accelerator | None:
     """`NAME[:COUNT]` → what a container gets; raises UnusableError where no product has that name."""
     if text is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import shutil
 import sys
 from pathlib import Path
 from textwrap import indent
@@ -90,13 +89,13 @@ def _manifest(args: argparse.Namespace) -> int:
         names.append(args.rule)
     sources, problems = edge.read(names, edge.facts(args), made)
     problems += [str(error) for source in sources for error in source.manifests.errors]
-    shown = [
-        explained.explain(report, result)
+    reports = [
+        lint(document.object, policy, source.facts, where="check", namespace=args.namespace)
         for source in sources
         for document in source.manifests.documents
-        for report in [lint(document.object, policy, source.facts, where="check", namespace=args.namespace)]
-        for result in report.results
     ]
+    problems += [f"internal error in {error.rule}: {error.error}" for report in reports for error in report.errors]
+    shown = [explained.explain(report, result) for report in reports for result in report.results]
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     if not shown:
@@ -105,15 +104,10 @@ def _manifest(args: argparse.Namespace) -> int:
         raise UnusableError(f"{args.rule}: no container in it runs vLLM")
     module = import_module(f"webhook.report.explained.{args.format}")
     if args.format == "text":
-        print("\n".join(module.render(one, _width(), ascii_only=not _draws()) for one in shown), end="")
+        print("\n".join(module.render(one, edge.width(), ascii_only=not _draws()) for one in shown), end="")
     else:
         print(module.render(shown), end="")
     return 3 if problems else 0
-
-
-def _width() -> int:
-    """Of the terminal; 100 where there is none."""
-    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
 
 
 def _draws() -> bool:

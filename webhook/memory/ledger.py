@@ -69,6 +69,8 @@ class GpuLedger:
     """The longest that the model's config allows; None where that is not known."""
     max_concurrency: float | None
     """"Maximum concurrency for N tokens per request" (likely)."""
+    graphs_charged: bool = True
+    """The budget pays for the CUDA graphs; else they come out of what it leaves of the GPU."""
 
 
 @dataclass(frozen=True)

@@ -253,6 +253,7 @@ def _stage(
         cuda_graphs=graphs,
         non_torch=other,
         kv_cache=left,
+        graphs_charged=cuda_graphs.charged(resolved),
         kv_cache_bytes_per_token=layout.bytes_per_token if layout else None,
         kv_cache_bytes_per_request=layout.bytes(length, resolved) if layout and length else None,
         kv_cache_tokens=_tokens(left, layout, length, resolved),

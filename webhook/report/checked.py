@@ -159,10 +159,12 @@ _FLAG = re.compile(r"--[a-z][\w-]*")
 
 
 def _narrowed(document: Document, judged: Judged) -> Mark:
-    """Where the finding's value stands; in a text of several lines or words (a script) the flag that it speaks of."""
+    """Where the finding's value stands; in a text of several lines or words (a script) the flag that it speaks of, or
+    that it would change."""
     mark = document.mark_of(judged.finding.path)
     lines = document.text.split("\n")
-    for flag in dict.fromkeys(_FLAG.findall(" ".join((judged.finding.message, *judged.finding.details)))):
+    finding = judged.finding
+    for flag in dict.fromkeys(_FLAG.findall(" ".join((finding.message, *finding.details, *finding.suggestions)))):
         name = "[-_]".join(map(re.escape, flag[2:].split("-")))
         pattern = re.compile(rf"(?<![\w-])--{name}(?:[= ]+[^\s\\,\]\"']+)?(?![\w-])")
         for number in range(mark.line, mark.end_line + 1):

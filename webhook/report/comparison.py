@@ -24,6 +24,8 @@ NAMES = {
     "startup_seconds": "start-up, s",
     "engine_generation": "engine",
 }
+SETTINGS = {**NAMES, "cuda_graphs": "place of CUDA graphs"}
+"""The same of what a release makes of the arguments: there the CUDA graphs are a place, in a ledger an amount."""
 MOST = 8
 """New flags that people are told of by name; machines get all."""
 
@@ -110,14 +112,23 @@ def _text(change: Change) -> str:
     out += _section("command line", [_line(one, *_shown(change, one)) for one in change.flags])
     out += _section("arguments", _parsers(change))
     for title, amounts in (("GPU memory of one GPU", change.gpu), ("host memory", change.host)):
-        rows = [one for one in amounts if _counts(one)]
-        if rows:
-            head = f"  {'':<20}{'likely':>11}{'':>13}{'change':>13}   {'certain minimum':>15}"
-            out += ["", title, head, *map(_row, rows)]
+        out += _ledger(title, [one for one in amounts if _counts(one)])
     numbers = [one for one in change.numbers if one.before is not None or one.after is not None]
-    out += _section("what follows", [_line(one) for one in numbers])
+    out += _section("what follows", [_line(one) for one in numbers if not one.same])
     out += _section("findings", _findings(change))
     return "\n".join(line.rstrip() for line in out) + "\n"
+
+
+def _ledger(title: str, rows: Sequence[Amount]) -> list[str]:
+    """The lines that change; the others, if there are any, by name."""
+    moved = [one for one in rows if one.before != one.after]
+    if not rows:
+        return []
+    if not moved:
+        return ["", f"{title}: the same"]
+    head = f"  {'':<20}{'likely':>11}{'':>13}{'change':>13}   {'certain minimum':>15}"
+    same = ", ".join(NAMES.get(one.name, one.name) for one in rows if one not in moved)
+    return ["", title, head, *map(_row, moved), *([f"  the same: {same}"] if same else [])]
 
 
 def _name(change: Change) -> str:
@@ -151,8 +162,8 @@ def _line(one: Difference, before: Any = None, after: Any = None) -> str:
 
 def _spelt(name: str) -> str:
     """`max_model_len` → `--max-model-len`; what is no argument stays."""
-    if name in NAMES:
-        return NAMES[name]
+    if name in SETTINGS:
+        return SETTINGS[name]
     return name if name in ("vLLM", "model", "accelerator", "verdict") else f"--{name.replace('_', '-')}"
 
 
@@ -186,6 +197,7 @@ def _row(one: Amount) -> str:
     name = NAMES.get(one.name, one.name)
     before, after = one.before, one.after
     floors = " → ".join(dict.fromkeys(human(line.floor) if line else ABSENT for line in (before, after)))
+    floors += " (at most)" if one.name == "kv_cache" else ""  # what is left has a certain maximum
     return (
         f"  {name:<20}{human(before.likely) if before else ABSENT:>11} →{human(after.likely) if after else ABSENT:>11}"
         f"{_delta(one):>13}   {floors}"
@@ -225,13 +237,13 @@ def render_markdown(changes: Sequence[Change]) -> str:
             continue
         out += ["", f"#### {_cell(_name(change))}{_state(change)}", "", "| | before | after |", "| --- | --- | --- |"]
         rows = [one for one in change.facts if not one.same or one.name in ("vLLM", "verdict")]
-        numbers = [one for one in change.numbers if one.before is not None or one.after is not None]
+        numbers = [one for one in change.numbers if not one.same]
         for one in (*rows, *change.settings, *change.defaults, *numbers):
             out.append(_tabled(_spelt(one.name), _value(one.before), _value(one.after)))
         for one in change.flags:
             out.append(_tabled(_spelt(one.name), *map(_value, _shown(change, one))))
         for amount in (*change.gpu, *change.host):
-            if _counts(amount):
+            if _counts(amount) and amount.before != amount.after:
                 sides = (human(line.likely) if line else ABSENT for line in (amount.before, amount.after))
                 out.append(_tabled(NAMES.get(amount.name, amount.name), *sides))
         found = [f"- {'🔴' if one.mode == 'deny' else '🟡'} new: {_said(one)}" for one in change.appeared]

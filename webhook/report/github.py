@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webhook.report.checked import Checked, Item, Problem
-from webhook.report.text import clean
+from webhook.report.text import advice, clean
 
 
 def render(checked: Checked) -> str:
@@ -20,7 +20,7 @@ def _item(item: Item, checked: Checked) -> str:
     where = f"file={_property(_path(item.file))},line={mark.line},endLine={mark.end_line}"
     if mark.line == mark.end_line:
         where += f",col={mark.column},endColumn={max(mark.end_column - 1, mark.column)}"
-    lines = [finding.message, *finding.details, *(f"change: {one}" for one in finding.suggestions)]
+    lines = [finding.message, *finding.details, *advice(finding)]
     lines.append(f"{item.object}, {finding.path} (podfit explain {item.judged.rule})")
     return f"::{command} {where},title={_property(item.judged.rule)}::{_data(chr(10).join(lines))}"
 

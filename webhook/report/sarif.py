@@ -8,7 +8,7 @@ from typing import Any
 from webhook import __version__
 from webhook.report import rule_page
 from webhook.report.checked import Accepted, Checked, Item, Problem
-from webhook.report.text import PLANES, one_line
+from webhook.report.text import PLANES, advice, one_line
 from webhook.rules import all_rules
 
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
@@ -56,7 +56,7 @@ def _rule(rule_id: str) -> dict[str, Any]:
 
 def _result(item: Item, used: list[str]) -> dict[str, Any]:
     finding = item.judged.finding
-    text = "\n".join((finding.message, *finding.details, *(f"change: {one}" for one in finding.suggestions)))
+    text = "\n".join((finding.message, *finding.details, *advice(finding)))
     out: dict[str, Any] = {
         "ruleId": item.judged.rule,
         "ruleIndex": used.index(item.judged.rule),

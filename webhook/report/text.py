@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from webhook.engine import Engine
 from webhook.lint import Judged, Report
 from webhook.report.checked import Accepted, Checked, Container, Item
+from webhook.rule import Finding
 from webhook.workload.template import listing
 
 PLANES = {
@@ -19,12 +20,14 @@ PLANES = {
     "storage": "storage",
     "cluster": "cluster",
 }
-WIDTH = 100
+LEAST, WIDTH = 60, 100
 WARNING_LENGTH = 120
 """A line of a terminal, where each becomes one line."""
 WARNINGS = 4096 // WARNING_LENGTH
 """How many at most: past 4,096 runes for all warnings of a request the API server cuts and drops, other webhooks' too
 (k8s.io/apiserver pkg/endpoints/filters/warning.go)."""
+_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B|B|s|%)\b|%)")
+"""The space between a number and its unit, where no line ends."""
 HEADLINE = 200
 """What Argo CD, Flux and Events show of a refusal without folding it."""
 
@@ -104,42 +107,58 @@ def refusal(report: Report) -> str:
     return "\n\n".join(blocks) + "\n\nnext: " + " · ".join(f"podfit explain {rule}" for rule in _rules(*denied))
 
 
-def block(judged: Judged, mark: str = "") -> str:
+def block(judged: Judged, mark: str = "", width: int = WIDTH) -> str:
     """One finding: rule, field, plane; the arithmetic; what would fit."""
     head = f"{mark}{judged.rule}  {clean(str(judged.finding.path))}"
     plane = f"[{PLANES[judged.plane]}]"
-    lines = [f"{head:<{WIDTH - len(plane) - 2}}  {plane}"]
+    lines = [f"{head:<{width - len(plane) - 2}}  {plane}"]
     for text in (judged.finding.message, *judged.finding.details):
-        lines += _wrap(clean(text), "  ")
-    lines += _suggestions(judged)
+        lines += wrapped(clean(text), "  ", width=width)
+    lines += _suggestions(judged, width)
     return "\n".join(lines)
 
 
-def _suggestions(judged: Judged) -> list[str]:
-    """The changes, each enough by itself; "fits" is said only where the planner computed it."""
+def lead(finding: Finding) -> str:
+    """What stands before a finding's suggestions, each of which is enough by itself; "fits" is said only where the
+    planner computed it."""
+    if len(finding.suggestions) == 1:
+        return "this fits" if finding.computed else "change"
+    return f"any one of these{' fits' if finding.computed else ''}"
+
+
+def advice(finding: Finding) -> list[str]:
+    """A finding's suggestions as lines: one in its line, several as a list of which one is enough."""
+    if len(finding.suggestions) < 2:
+        return [f"{lead(finding)}: {one}" for one in finding.suggestions]
+    return [f"{lead(finding)}:", *(f"- {one}" for one in finding.suggestions)]
+
+
+def _suggestions(judged: Judged, width: int) -> list[str]:
     suggestions = [clean(text) for text in judged.finding.suggestions]
     if not suggestions:
         return []
-    fits = judged.finding.computed
     if len(suggestions) == 1:
-        return _wrap(f"{'this fits' if fits else 'change'}: {suggestions[0]}", "  ", "    ")
-    first = f"  any one of these{' fits' if fits else ''}:  "
+        return wrapped(f"{lead(judged.finding)}: {suggestions[0]}", "  ", "    ", width)
+    first = f"  {lead(judged.finding)}:  "
     out = []
     for index, text in enumerate(suggestions):
-        end = " ·" if index < len(suggestions) - 1 else ""
-        out += _wrap(text + end, first if index == 0 else " " * len(first), " " * len(first))
+        end = "\N{NO-BREAK SPACE}·" if index < len(suggestions) - 1 else ""
+        out += wrapped(text + end, first if index == 0 else " " * len(first), " " * len(first), width)
     return out
 
 
-def _wrap(text: str, first: str, rest: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
+def wrapped(text: str, first: str, rest: str | None = None, width: int = WIDTH, *, cut: bool = False) -> list[str]:
+    """The text in lines of at most `width` characters, none of which ends between a number and its unit; `cut`: nor is
+    wider where a single word is."""
+    lines = textwrap.wrap(
+        _UNIT.sub("\N{NO-BREAK SPACE}", text),
+        width,
         initial_indent=first,
         subsequent_indent=rest if rest is not None else first,
-        break_long_words=False,
+        break_long_words=cut,
         break_on_hyphens=False,
     )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def warnings(report: Report) -> list[str]:
@@ -190,7 +209,18 @@ def summary(engine: Engine) -> str:
     if engine.on_processors:
         return one_line(f"{model} on CPUs, {release}: weights and KV cache are the container's memory")
     many = f"{count} × " if count and engine.gpu else ""
-    return one_line(f"{model} on {many}{gpu}, {release}: {engine.plan.verdict} ({engine.plan.why})")
+    return one_line(f"{model} on {many}{gpu}, {release}: GPU memory {engine.plan.verdict} ({engine.plan.why})")
+
+
+def standing(findings: Iterable[Judged]) -> str:
+    """What the findings of one container come to: "DENIED: shm-missing", "allowed, with warnings: unknown-gpu"."""
+    by_mode = {mode: [judged for judged in findings if judged.mode == mode] for mode in ("deny", "warn")}
+    if denied := by_mode["deny"]:
+        threat = next(threat for threat in _THREATS if any(judged.threatens == threat for judged in denied))
+        return f"DENIED: {_THREATS[threat]} ({', '.join(_rules(*denied))})"
+    if warned := by_mode["warn"]:
+        return f"allowed, with warnings: {', '.join(_rules(*warned))}"
+    return "allowed"
 
 
 Paint = Callable[[str, str], str]
@@ -210,9 +240,13 @@ def coloured(text: str, what: str) -> str:
     return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if text and what in _COLOURS else text
 
 
-def check(checked: Checked, paint: Paint = plain) -> str:
-    """What `podfit check` prints for people: each container's findings with their lines, a file after the other."""
-    return "\n".join(_container(one, paint) for one in checked.containers)
+def check(checked: Checked, paint: Paint = plain, width: int = WIDTH) -> str:
+    """What `podfit check` prints for people: each container's findings with their lines, a file after the other.
+
+    `width`: of the terminal, in characters; narrower than LEAST or wider than WIDTH is not written.
+    """
+    width = max(LEAST, min(width, WIDTH))
+    return "\n".join(_container(one, paint, width) for one in checked.containers)
 
 
 def tally(checked: Checked) -> str:
@@ -232,14 +266,15 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _container(one: Container, paint: Paint) -> str:
+def _container(one: Container, paint: Paint, width: int) -> str:
     state = {"denied": "DENIED", "warned": "allowed", "clean": "allowed"}[one.state]
     painted = paint(state, {"denied": "deny", "warned": "warn", "clean": "clean"}[one.state])
     name = one.result.engine.container.name
     head = f'{paint(clean(one.file), "file")}: {clean(subject(one.report))}, container "{clean(name)}"'
-    lines = [f"{head}: {painted}", *_wrap(summary(one.result.engine), "  ")]
+    lines = [f"{head}: {painted}", *wrapped(summary(one.result.engine), "  ", width=width)]
     for mode in ("deny", "warn"):
-        shown = [_shown(item, mode, paint) for item in one.items if item.judged.mode == mode and not item.accepted]
+        told = [item for item in one.items if item.judged.mode == mode and not item.accepted]
+        shown = [_shown(item, mode, paint, width) for item in told]
         lines += ["", *("\n\n".join(shown).split("\n") if shown else [])]
     accepted = [
         f"  accepted {item.judged.rule}: {one_line(_why(item.accepted))}" for item in one.items if item.accepted
@@ -252,34 +287,34 @@ def _why(accepted: Accepted | None) -> str:
     return f"{accepted.by}: {accepted.reason}" if accepted else ""
 
 
-def _shown(item: Item, mode: str, paint: Paint) -> str:
-    head, _, rest = block(item.judged, f"{mode}  ").partition("\n")
+def _shown(item: Item, mode: str, paint: Paint, width: int) -> str:
+    head, _, rest = block(item.judged, f"{mode}  ", width).partition("\n")
     rule = item.judged.rule
     head = head.replace(f"{mode}  {rule}", f"{paint(mode, mode)}  {paint(rule, 'rule')}", 1)
-    lines = [head, *_snippet(item, paint), *(rest.split("\n") if rest else [])]
+    lines = [head, *_snippet(item, paint, width), *(rest.split("\n") if rest else [])]
     why = item.judged.why_softened
-    if why and why.startswith("rests on"):
-        lines += _wrap(f"not denied: {clean(why)}", "  ")
+    if why and mode == "warn" and not why.endswith(", not certain"):
+        lines += wrapped(f"not denied: {clean(why)}", "  ", width=width)
     return "\n".join(lines)
 
 
-def _snippet(item: Item, paint: Paint) -> list[str]:
+def _snippet(item: Item, paint: Paint, width: int) -> list[str]:
     """The line of the file with what is meant underlined."""
     mark, line = item.mark, clean(item.source.replace("\t", " "))
     if not line.strip():
         return []
     start, end = mark.column - 1, mark.end_column - 1 if mark.end_line == mark.line else len(line)
     cut = max(0, min(len(line) - len(line.lstrip()), start) - 4)
-    if start - cut > WIDTH // 2:
-        cut = start - WIDTH // 4
-    room = WIDTH - 12
+    if start - cut > width // 2:
+        cut = start - width // 4
+    room = width - 12
     shown = line[cut : cut + room] + ("…" if len(line) > cut + room else "")
-    width = min(max(end - start, 1), max(min(room, len(shown)) - (start - cut), 1))
+    length = min(max(end - start, 1), max(min(room, len(shown)) - (start - cut), 1))
     number = str(mark.line)
     gutter = " " * len(number)
     return [
         f"  {gutter} {paint('┌', 'place')} {paint(f'{clean(item.file)}:{mark.line}:{mark.column}', 'place')}",
         f"  {paint(number, 'place')} {paint('│', 'place')} {'…' if cut and line[:cut].strip() else ''}{shown}".rstrip(),
         f"  {gutter} {paint('│', 'place')} {' ' * (start - cut + (1 if cut and line[:cut].strip() else 0))}"
-        f"{paint('^' * width, 'mark')}",
+        f"{paint('^' * length, 'mark')}",
     ]

@@ -83,6 +83,12 @@ def advised_limit(engine: Engine) -> int | None:
     return rounded(max(need(host).high, cached + need(host).likely))
 
 
+def cached(engine: Engine) -> str | None:
+    """Why the advised limit is more than vLLM needs, where it is."""
+    size = engine.plan.checkpoint
+    return f"the advised limit has room for the {human(size)} checkpoint in the page cache, too" if size else None
+
+
 def advised_request(engine: Engine) -> int | None:
     """What should be set aside: the likely peak, no more than the limit."""
     host = engine.plan.host

@@ -40,6 +40,18 @@ def tolerance(probe: Mapping[str, Any]) -> int:
     return setting(probe, "periodSeconds") * setting(probe, "failureThreshold")
 
 
+def consequence(engine: Engine, name: str) -> tuple[str, ...]:
+    """What becomes of a container whose probe of that name never succeeds, and when."""
+    found = probe(engine, name) or {}
+    if name == "readinessProbe":
+        return ("a probe that never succeeds: the Pod is never ready, and no Service sends it requests",)
+    since = "after each start"
+    seconds = window(found)
+    if name == "livenessProbe" and probe(engine, "startupProbe"):
+        since, seconds = "after each startup probe's success", tolerance(found)
+    return (f"a probe that never succeeds: the kubelet restarts the container {seconds} s {since}, for ever",)
+
+
 def probe(engine: Engine, name: str) -> Mapping[str, Any] | None:
     """The container's probe of that name, None where absent."""
     value = engine.field(name)

@@ -51,7 +51,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
         if share <= 0 and engine.args.given.get("kv_cache_memory_bytes") and not _refuses_zero(engine.release):
             return  # then the share is not used
         if not 0 < share <= 1:
-            meant = f", did you mean {share / 100:g}?" if 1 < share <= 100 else ""
+            meant = f", did you mean {share / 100:g}?" if 10 <= share <= 100 else ""  # a percentage
             yield Finding(
                 path=where,
                 message=f"--gpu-memory-utilization {share:g} is out of range: "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from webhook.engine import Engine
 from webhook.patch import Edit
 from webhook.quantity import human, quantity, try_parse
-from webhook.rule import Finding, Rule
+from webhook.rule import Finding, Rule, lines
 from webhook.rules import _memory
 
 
@@ -36,9 +36,10 @@ class MemoryLimitMissing(Rule):
             path=engine.at("resources", "limits", "memory"),
             message="no host memory limit"
             + (f"; vLLM needs about {human(needed.likely)} (up to {human(needed.high)})" if needed else ""),
-            details=()
-            if engine.workload.kind == "Pod"
-            else ("a LimitRange of the namespace may set one for its Pods",),
+            details=lines(
+                _memory.cached(engine) if advice and needed and advice > _memory.rounded(needed.high) else None,
+                None if engine.workload.kind == "Pod" else "a LimitRange of the namespace may set one for its Pods",
+            ),
             certainty="certain" if engine.workload.kind == "Pod" else "likely",
             suggestions=(f"resources.limits.memory: {quantity(advice)}",) if advice else (),
             fix=_fix(engine, advice),

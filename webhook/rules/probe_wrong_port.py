@@ -54,6 +54,7 @@ class ProbeWrongPort(Rule):
                     yield Finding(
                         path=where,
                         message=f"the {name} asks port {asked.get('port')}, but {silent}",
+                        details=_probe.consequence(engine, name),
                         certainty="certain" if certain else "likely",
                         suggestions=(f"no {name}",),
                         fix=_remove(engine, name) if nobody else (),
@@ -65,6 +66,7 @@ class ProbeWrongPort(Rule):
                         yield Finding(
                             path=where,
                             message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
+                            details=_probe.consequence(engine, name),
                             certainty="certain" if certain else "likely",
                             suggestions=(f"port: {engine.port}",),
                             fix=_fix(engine, where) if nobody else (),
@@ -73,6 +75,7 @@ class ProbeWrongPort(Rule):
                     yield Finding(
                         path=engine.at(name, "grpc"),
                         message=f"the {name} speaks gRPC to port {port}, where vLLM answers HTTP",
+                        details=_probe.consequence(engine, name),
                         certainty="certain" if certain and _probe.is_vllm(engine) else "likely",
                         suggestions=(f"httpGet: {{path: /health, port: {port}}}",),
                     )
@@ -81,6 +84,7 @@ class ProbeWrongPort(Rule):
                         path=where,
                         message=f"the {name} asks the Pod's address, but with --host {host} vLLM listens on loopback "
                         "only",
+                        details=_probe.consequence(engine, name),
                         certainty="certain" if certain else "likely",
                         suggestions=("--host 0.0.0.0",),
                     )

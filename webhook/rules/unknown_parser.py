@@ -52,7 +52,7 @@ class UnknownParser(Rule):
                 continue
             from difflib import get_close_matches  # here, because only a mistake needs it
 
-            near = get_close_matches(name, found.allowed, n=1, cutoff=0.5)
+            near = get_close_matches(name, found.allowed, n=1, cutoff=0.7)
             yield Finding(
                 path=engine.argument(kind),
                 certainty=registry_certainty(engine),

@@ -5,6 +5,7 @@ What is shown, as data; `text`, `html` and `svg` draw it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -15,8 +16,9 @@ from webhook.engine import Engine
 from webhook.lint import Judged, Report, Result, secrets
 from webhook.memory.ledger import GpuLedger, HostLedger, Line
 from webhook.quantity import human
-from webhook.report.comparison import NAMES
-from webhook.report.text import subject, summary
+from webhook.release import Release
+from webhook.report.comparison import NAMES, SETTINGS
+from webhook.report.text import standing, subject, summary
 
 Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
 """What a bar is: all there is; what vLLM leaves alone; what is taken; what is left; what is asked for and not there;
@@ -73,7 +75,12 @@ class Explained:
 
     title: str
     summary: str
+    state: Literal["denied", "warned", "clean"]
+    """What all findings come to."""
+    standing: str
+    """The same in words, with the rules."""
     verdict: str
+    """What the GPU's arithmetic alone comes to."""
     why: str
     charts: tuple[Chart, ...]
     results: tuple[tuple[str, str], ...]
@@ -88,6 +95,7 @@ def explain(report: Report, result: Result) -> Explained:
     """What is to be shown of one container; keys and tokens are stars."""
     found = result.engine
     plan = found.plan
+    findings = tuple(one for one in result.findings if one.mode in ("deny", "warn"))
     charts = []
     if plan.gpu is not None:
         charts.append(Chart(f"GPU memory of one GPU: {_card(found)}", tuple(_gpu(plan.gpu))))
@@ -95,14 +103,16 @@ def explain(report: Report, result: Result) -> Explained:
         charts.append(Chart("host memory of the container", tuple(_host(plan.host, found.memory_limit))))
     return Explained(
         title=f'{subject(report)}, container "{found.container.name}"',
-        summary=summary(found).partition(f": {plan.verdict} (")[0],
-        verdict=plan.verdict,
+        summary=summary(found).partition(": GPU memory ")[0],
+        state="denied" if result.denied else "warned" if any(one.mode == "warn" for one in findings) else "clean",
+        standing=standing(findings),
+        verdict=plan.verdict if found.on_processors else f"GPU memory {plan.verdict}",
         why=plan.why,
         charts=tuple(charts),
         results=tuple(_results(found)),
         origins=tuple(_origins(found)),
         changes=found.alternatives if plan.verdict != "fits" else (),
-        findings=tuple(one for one in result.findings if one.mode in ("deny", "warn")),
+        findings=findings,
     )
 
 
@@ -111,16 +121,16 @@ def _card(engine: Engine) -> str:
 
 
 def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
-    """From the left what is taken of the budget, the KV cache behind it, at the right what is spared."""
+    """From the left what is taken of the budget, the KV cache behind it, at the right what is spared: the CUDA graphs
+    too, where the budget does not pay for them."""
     total, budget = ledger.total.likely, ledger.budget.likely
     yield Bar("total", "whole", 0, total, ledger.total, ledger.total.note)
     at = 0
-    for name, line in (
-        ("weights", ledger.weights),
-        ("activations", ledger.activations),
-        ("CUDA graphs", ledger.cuda_graphs),
-        ("non-torch", ledger.non_torch),
-    ):
+    graphs = ("CUDA graphs", ledger.cuda_graphs)
+    charged = [("weights", ledger.weights), ("activations", ledger.activations), ("non-torch", ledger.non_torch)]
+    if ledger.graphs_charged:
+        charged.insert(2, graphs)
+    for name, line in charged:
         yield Bar(name, "used", at, line.likely, line, line.note)
         at += line.likely
     left = ledger.kv_cache.likely
@@ -134,8 +144,13 @@ def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
         yield Bar(
             "one request", "limit" if needed <= left else "missing", max(0, budget - max(left, 0)), needed, None, note
         )
-    if total > budget:
-        yield Bar("left to others", "spared", budget, total - budget, None, ledger.budget.note)
+    beside = 0
+    if not ledger.graphs_charged:
+        beside = ledger.cuda_graphs.likely
+        yield Bar("CUDA graphs", "used", budget, beside, ledger.cuda_graphs, ledger.cuda_graphs.note)
+    if total - budget > beside:
+        note = f"{human(total)} − {human(budget)} budget" + (f" − {human(beside)} CUDA graphs" if beside else "")
+        yield Bar("left to others", "spared", budget + beside, total - budget - beside, None, note)
 
 
 def _host(ledger: HostLedger, limit: int | None) -> Iterator[Bar]:
@@ -193,7 +208,7 @@ def _origins(engine: Engine) -> Iterator[Origin]:
             yield Origin(f"--{dest.replace('_', '-')}", shown, str(engine.argument(dest)))
     for name, value in settings_of(engine).items():
         if name not in engine.args.given and value is not None:
-            spelt = NAMES.get(name) or f"--{name.replace('_', '-')}"
+            spelt = SETTINGS.get(name) or f"--{name.replace('_', '-')}"
             yield Origin(spelt, str(value), f"not given: what vLLM {engine.release or 'of any release'} makes of it")
     if engine.memory_limit is not None:
         yield Origin("memory limit", human(engine.memory_limit), str(engine.memory_at))
@@ -206,4 +221,12 @@ def _origins(engine: Engine) -> Iterator[Origin]:
         lines += [*host.lines, ("/dev/shm", host.shm)]
     for name, line in lines:
         if line.source and (line.likely or line.high):
-            yield Origin(name, human(line.likely), line.source)
+            yield Origin(name, human(line.likely), _read_in(line.source, engine.release))
+
+
+def _read_in(source: str, release: Release | None) -> str:
+    """Where a formula stands; of another release than the engine's, it is told that it was read there."""
+    cited = re.match(r"vLLM (\d+\.\d+) ", source)
+    if cited is None or (release is not None and str(release).startswith(f"{cited[1]}.")):
+        return source
+    return f"formula read in {source}"

@@ -11,7 +11,7 @@ from html import escape
 
 from webhook.quantity import human
 from webhook.report.explained import Bar, Chart, Explained
-from webhook.report.text import PLANES, clean
+from webhook.report.text import PLANES, clean, lead
 
 STYLE = """
 :root { color-scheme: light dark; --page: #fff; --text: #1f2328; --soft: #59636e; --line: #d1d9e0; --whole: #8c959f;
@@ -23,8 +23,8 @@ body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 72rem; background: 
 h1 { font-size: 1.35rem; margin: 0; overflow-wrap: anywhere } h2 { font-size: 1.05rem; margin: 2rem 0 .5rem }
 p { margin: .35rem 0; overflow-wrap: anywhere } .soft { color: var(--soft) }
 .verdict { font-weight: 600; border-left: .3rem solid var(--soft); padding: .4rem .8rem; margin: 1rem 0 }
-.verdict.fits { border-color: var(--left) } .verdict.does-not-fit { border-color: var(--missing) }
-.verdict.unsure { border-color: var(--warn) }
+.verdict.clean { border-color: var(--left) } .verdict.denied { border-color: var(--missing) }
+.verdict.warned { border-color: var(--warn) }
 table { border-collapse: collapse; width: 100% } caption { text-align: left; font-weight: 600; margin: 1.6rem 0 .4rem }
 th, td { text-align: left; vertical-align: top; padding: .2rem .6rem .2rem 0; overflow-wrap: anywhere }
 thead th { color: var(--soft); font-weight: 400; border-bottom: 1px solid var(--line) }
@@ -69,7 +69,8 @@ def render(explained: Sequence[Explained]) -> str:
 def _section(shown: Explained) -> Iterator[str]:
     yield f"<article>\n<h1>{_text(shown.title)}</h1>"
     yield f'<p class="soft">{_text(shown.summary)}</p>'
-    yield f'<p class="verdict {shown.verdict}">{_text(shown.verdict)}: {_text(shown.why)}</p>'
+    yield f'<p class="verdict {shown.state}">{_text(shown.standing)}</p>'
+    yield f"<p>{_text(shown.verdict)}: {_text(shown.why)}</p>"
     for chart in shown.charts:
         yield from _chart(chart)
     if shown.results:
@@ -87,9 +88,8 @@ def _section(shown: Explained) -> Iterator[str]:
         for judged in shown.findings:
             finding = judged.finding
             details = "".join(f'<span class="note">{_text(line)}</span>' for line in finding.details)
-            advice = "".join(
-                f'<span class="note">change: <code>{_text(one)}</code></span>' for one in finding.suggestions
-            )
+            advised = "".join(f"<li><code>{_text(one)}</code></li>" for one in finding.suggestions)
+            advice = f'<div class="note">{_text(lead(finding))}:<ul>{advised}</ul></div>' if advised else ""
             yield (
                 f'<li><span class="{judged.mode}">{judged.mode}</span> {_text(judged.rule)} '
                 f'<span class="soft">({PLANES[judged.plane]}, <code>{_text(str(finding.path))}</code>)</span><br>'

@@ -44,7 +44,7 @@ def render(explained: Sequence[Explained]) -> str:
             at += 30 + ROW * len(chart.bars) + 24
         at += 30
     title = "; ".join(shown.title for shown in explained)
-    told = " ".join(f"{shown.title}: {shown.verdict}: {shown.why}." for shown in explained)
+    told = " ".join(f"{shown.title}: {shown.standing}; {shown.verdict}: {shown.why}." for shown in explained)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {at}" width="{WIDTH}" height="{at}" role="img" '
         f'aria-labelledby="title desc">\n<title id="title">{_text(title)}</title>\n'
@@ -60,7 +60,7 @@ def _head(shown: Explained) -> Iterator[tuple[str, str, int]]:
     for index, line in enumerate(textwrap.wrap(clean(shown.title), 95)):
         yield "head", line, 14 if not index else 22
     yield "soft", clean(shown.summary)[:140], 22
-    for index, line in enumerate(textwrap.wrap(clean(f"{shown.verdict}: {shown.why}"), 130)):
+    for index, line in enumerate(textwrap.wrap(clean(f"{shown.standing}; {shown.verdict}: {shown.why}"), 130)):
         yield "", line, 24 if not index else 18
 
 

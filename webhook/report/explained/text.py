@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
 
 from webhook.quantity import human
 from webhook.report.explained import Bar, Chart, Explained, Kind, Origin
-from webhook.report.text import PLANES, clean
+from webhook.report.text import PLANES, advice, clean, wrapped
 
 LEAST, MOST = 60, 160
 FILLS: dict[Kind, str] = {
@@ -27,7 +26,7 @@ def render(shown: Explained, width: int = 100, *, ascii_only: bool = False) -> s
     """`width`: of the terminal, in characters. `ascii_only`: for those that show nothing else."""
     width = max(LEAST, min(width, MOST))
     out = [clean(shown.title), *_wrapped(shown.summary, width, "  "), ""]
-    out += _wrapped(f"{shown.verdict.upper()}: {shown.why}", width, "")
+    out += [*_wrapped(shown.standing, width, ""), *_wrapped(f"{shown.verdict}: {shown.why}", width, "")]
     for chart in shown.charts:
         out += ["", *_chart(chart, width)]
     if shown.results:
@@ -47,8 +46,8 @@ def render(shown: Explained, width: int = 100, *, ascii_only: bool = False) -> s
                 "",
                 *_wrapped(f"{judged.mode}  {judged.rule}  [{PLANES[judged.plane]}]  {finding.path}", width, "  "),
             ]
-            for line in (finding.message, *finding.details, *(f"change: {one}" for one in finding.suggestions)):
-                out += _wrapped(line, width, "    ")
+            for line in (finding.message, *finding.details, *advice(finding)):
+                out += _wrapped(line, width, "    ", "      " if line.startswith("- ") else None)
     out += ["", "where every number came from", *_origins(shown.origins, width)]
     text = "\n".join(line.rstrip() for line in out) + "\n"
     if ascii_only:
@@ -104,7 +103,4 @@ def _origins(origins: Iterable[Origin], width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int, first: str, rest: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        clean(text), width, initial_indent=first, subsequent_indent=first if rest is None else rest,
-        break_long_words=True, break_on_hyphens=False,
-    ) or [first]  # fmt: skip
+    return wrapped(clean(text), first, rest, width, cut=True) or [first]
