@@ -349,7 +349,7 @@ def test_fix_can_be_narrowed_to_a_rule(run: Run) -> None:
     bad = str(ROOT / "tests" / "rules" / "gpu-request-without-limit" / "bad.yaml")
 
     assert "nvidia.com/gpu" in run("fix", "--rule", "gpu-request-without-limit", bad)[1]
-    assert run("fix", "--rule", "shm-missing", bad) == (0, "", "")
+    assert run("fix", "--rule", "shm-missing", bad) == (0, "", "no repair applies of shm-missing\n")
     code, _, err = run("fix", "--rule", "shm-is-missing", bad)
     assert code == 2
     assert "--rule shm-is-missing: there is no such rule" in err
@@ -429,5 +429,6 @@ def test_fix_names_the_rule_of_each_repair_and_what_stays_denied(run: Run, tmp_p
 
     assert code == 0
     assert out.startswith("--- ")
-    assert f"{file}: repaired: memory-limit-too-low: limit 2Gi: vLLM needs about" in err
+    assert f"{file}: would repair: memory-limit-too-low: limit 2Gi: vLLM needs about" in err
+    assert err.endswith("nothing is changed yet: --write does it\n")
     assert f"{file}: still denied: unknown-flag: " in err

@@ -178,3 +178,36 @@ def test_what_can_not_be_compared_is_said(capsys: pytest.CaptureFixture[str], ar
 def test_a_model_alone_is_planned_for_one_release(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "Qwen/Qwen3-8B", "--vllm-version", "0.19.0", "--vllm-version", "0.27.1"]) == 2
     assert "-- vllm serve Qwen/Qwen3-8B" in capsys.readouterr().err
+
+
+def test_a_side_that_is_not_there_is_no_report_of_what_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "old.yaml").write_text(GOOD)
+
+    assert main(["diff", str(tmp_path / "old.yaml"), "nosuch"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: nosuch: ")
+
+
+def test_what_stays_is_told_in_a_line(diff: Run) -> None:
+    out = diff(GOOD, GOOD.replace("v0.27.1", "v0.27.0"))[1]
+
+    assert "\nGPU memory of one GPU: the same\n" in out
+    assert "\nhost memory: the same\n" in out
+    assert "GPU KV cache size" not in out
+
+
+def test_the_certain_end_of_what_is_left_is_a_maximum(diff: Run) -> None:
+    out = diff(GOOD.replace("v0.27.1", "v0.19.0"), GOOD)[1]
+    rows = [line for line in out.splitlines() if line.startswith("  KV cache memory ")]
+
+    assert [row.endswith(" (at most)") for row in rows] == [True]
+
+
+def test_the_place_of_the_graphs_and_their_size_have_names_of_their_own(diff: Run) -> None:
+    out = diff(GOOD.replace("v0.27.1", "v0.19.0"), GOOD, "--format", "markdown")[1]
+
+    assert "| place of CUDA graphs | beside the budget | **inside the budget** |\n" in out
+    assert out.count("| CUDA graphs |") <= 1

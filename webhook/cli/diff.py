@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     (old, wrong), (new, also) = (_reports(name, args, policy) for name in (args.old, args.new))
     for problem in (*wrong, *also):
         print(f"error: {problem}", file=sys.stderr)
+    if (wrong and not old) or (also and not new):
+        return 3  # a side that can't be read is not one where everything is gone
     changes = compare(old, new)
     print(comparison.FORMATS[args.format](changes), end="")
     if wrong or also:

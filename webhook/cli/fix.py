@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if unknown := [rule for rule in args.rule if rule not in all_rules()]:
         raise edge.UnusableError(f"--rule {unknown[0]}: there is no such rule; `podfit explain` lists them")
     changed: list[tuple[str, str]] = []
-    code = 0
+    code = repairs = 0
     inputs, problems = edge.read(args.files, facts)
     for problem_ in problems:
         print(f"error: {problem_}", file=sys.stderr)
@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"error: {name}: can't be rewritten: {error}", file=sys.stderr)
             code = 3
             continue
-        _tell(name, repaired)
+        made = "repaired" if args.write or name == "-" else "would repair"
+        repairs += _tell(name, repaired, made)
         if name == "-":
             sys.stdout.write(after)
         elif after != before:
@@ -79,6 +80,10 @@ def run(args: argparse.Namespace) -> int:
     if args.write:
         for name, after in changed:
             Path(name).write_text(after, encoding="utf-8", newline="")
+    elif changed:
+        print("nothing is changed yet: --write does it", file=sys.stderr)
+    if not repairs and not code:
+        print("no repair applies" + (f" of {', '.join(args.rule)}" if args.rule else ""), file=sys.stderr)
     return code
 
 
@@ -86,13 +91,14 @@ def _repaired(source: edge.Source, policy: Policy, rules: list[str]) -> list[tup
     return [(one, repair(one.object, policy, source.facts, rules=rules)) for one in source.manifests.documents]
 
 
-def _tell(name: str, repaired: list[tuple[Document, Repaired]]) -> None:
-    """A line a repair, and a line for what stays denied: on standard error, the diff stands alone."""
+def _tell(name: str, repaired: list[tuple[Document, Repaired]], made: str) -> int:
+    """A line a repair, and a line for what stays denied: on standard error, the diff stands alone; how many repairs."""
     for _, one in repaired:
-        for word, findings in (("repaired", one.made), ("still denied", one.left)):
+        for word, findings in ((made, one.made), ("still denied", one.left)):
             for judged in findings:
                 line = text.one_line(f"{word}: {judged.rule}: {judged.finding.message}")
                 print(f"{name}: {line}", file=sys.stderr)
+    return sum(len(one.made) for _, one in repaired)
 
 
 def _edits(repaired: list[tuple[Document, Repaired]]) -> list[tuple[int, tuple[Edit, ...]]]:
