@@ -518,8 +518,8 @@ def test_in_a_script_the_flag_is_underlined(check: Check, tmp_path: Path) -> Non
 def test_in_a_script_the_flag_that_would_be_changed_is_underlined(check: Check, tmp_path: Path) -> None:
     args = POD[POD.index("      args:") : POD.index("      resources:")]
     script = (
-        "      command: [sh, -c]\n      args:\n        - |\n          export HF_HOME=/models\n          exec vllm serve "
-        "unsloth/Llama-3.1-8B-Instruct \\\n            --enforce-eager --max-model-len 28000\n"
+        "      command: [sh, -c]\n      args:\n        - |\n          export HF_HOME=/models\n          exec vllm "
+        "serve unsloth/Llama-3.1-8B-Instruct \\\n            --enforce-eager --max-model-len 28000\n"
     )
     (tmp_path / "pod.yaml").write_text(POD.replace(args, script).replace("Tesla-T4", "NVIDIA-L4"))
 
