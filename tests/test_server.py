@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -318,6 +318,24 @@ def test_the_access_log_is_on_standard_output(tmp_path: Path) -> None:
         (line,) = map(json.loads, file)
 
     assert (line["uid"], line["decision"], line["waited"] >= 0) == (UID, "denied", True)
+
+
+def test_standard_output_that_nobody_reads_stops_neither_reviews_nor_the_end(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b" " * 4096)
+    os.set_blocking(writer, True)
+    try:
+        with serving(tmp_path, stdout=writer) as server:
+            for _ in range(3):
+                assert server.review("/validate", admission_review(GOOD_POD))["allowed"]
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+    assert server.process.returncode == 0
 
 
 def test_old_connections_are_closed_with_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
