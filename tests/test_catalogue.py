@@ -93,6 +93,25 @@ def test_what_its_makers_store_quantised_is_known_to_be(name: str, method: str |
     assert (known(name).quantization_config or {}).get("quant_method") == method
 
 
+@pytest.mark.parametrize(
+    ("name", "method", "guessed"),
+    [
+        ("zai-org/GLM-4.6-FP8", "compressed-tensors", False),  # a correction with a source
+        ("zai-org/GLM-4.5-Air-FP8", "compressed-tensors", False),
+        ("MiniMaxAI/MiniMax-M3-MXFP8", "mxfp8", False),
+        ("Qwen/Qwen3-8B-FP8", "fp8", False),  # as the files of other sizes
+        ("Qwen/Qwen3-32B-FP8", "fp8", False),  # its own file
+        ("unsloth/GLM-4.7-Flash-FP8-Dynamic", "compressed-tensors", True),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "gptq", True),
+    ],
+)
+def test_a_scheme_that_only_an_id_tells_is_marked(name: str, method: str, guessed: bool) -> None:
+    found = catalogue.catalogued(name)
+
+    assert (found.quantization_config or {})["quant_method"] == method
+    assert found.scheme_guessed is guessed
+
+
 def test_a_doubtful_sibling_of_quantised_models_only_informs() -> None:
     found = model.by_id("mistralai/Mistral-Large-3-675B-Instruct-2512")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,12 @@ from tests.memory.engines import engine, model
 from webhook.memory.division import divisible
 
 BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
-MOE = {"num_experts": 128, "moe_intermediate_size": 1536, "num_attention_heads": 64, "num_key_value_heads": 4}
+MOE: dict[str, Any] = {
+    "num_experts": 128,
+    "moe_intermediate_size": 1536,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 4,
+}
 DENSE = {"intermediate_size": 9728, "num_attention_heads": 32, "num_key_value_heads": 8}
 
 
@@ -44,3 +50,9 @@ def test_slices_end_between_blocks(
     config: dict[str, Any], release: str | None, given: dict[str, Any], fit: list[int]
 ) -> None:
     assert sizes(config, release, **given) == fit
+
+
+def test_blocks_that_only_an_id_tells_cut_nothing() -> None:
+    guessed = replace(model(**MOE, quantization_config=BLOCKS), scheme_guessed=True)
+
+    assert divisible(guessed, 8, engine("0.27.1"))
