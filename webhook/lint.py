@@ -336,7 +336,8 @@ def _masked(finding: Finding, hidden: frozenset[str]) -> Finding:
 def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Place) -> tuple[Mode, str | None]:
     """A denial rests only on certain findings and on facts that may deny."""
     if finding.certainty != "certain":
-        return "warn", f"{finding.certainty}, not certain"
+        because = f": {finding.uncertain}" if finding.uncertain else ""
+        return "warn", f"{finding.certainty}, not certain{because}"
     if found.command.guessed:
         return "warn", f"that this is vLLM is a guess: {found.command.guessed}"
     if found.args.open or not found.command.complete:

@@ -48,6 +48,8 @@ class Finding:
     """Further lines: the arithmetic."""
     certainty: Certainty = "certain"
     """Only "certain" may deny; the engine turns the others into warnings."""
+    uncertain: str | None = None
+    """What keeps it from being certain, for people; None where nothing does, or the message says it."""
     advice: bool = False
     """Worth knowing, and no more: `audit` where the rule's mode is `warn`."""
     suggestions: tuple[str, ...] = ()

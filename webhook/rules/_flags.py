@@ -48,6 +48,16 @@ def certainty(engine: Engine) -> Certainty:
     return "certain" if official and engine.release is not None and not is_changed(engine) else "likely"
 
 
+def uncertain(engine: Engine) -> str | None:
+    """What keeps `certainty` from being certain."""
+    if certainty(engine) == "certain":
+        return None
+    image = engine.field("image") or "none"
+    if engine.release is None:
+        return f"image {str(image)!r} names no vLLM release that is known"
+    return f"image {str(image)!r} is none of vLLM's own, and a fork may know more"
+
+
 def registry_certainty(engine: Engine) -> Certainty:
     """The same of a name that vLLM looks up in a registry (parsers, connectors, backends, models): a plugin, which is a
     Python package that is installed beside vLLM, may have added to it (vLLM 0.33 plugins/__init__.py)."""

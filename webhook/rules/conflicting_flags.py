@@ -8,7 +8,7 @@ from typing import Any
 from webhook.engine import Engine
 from webhook.release import Release
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty
+from webhook.rules._flags import certainty, uncertain
 
 V1_BY_DEFAULT = Release(0, 8)
 """Since then chunked prefill is on unless it is switched off."""
@@ -137,6 +137,7 @@ def _lora(engine: Engine) -> Iterator[Finding]:
             path=engine.argument("max_cpu_loras"),
             message=f"--max-cpu-loras {cpu} is smaller than --max-loras {gpu}",
             certainty=certainty(engine),
+            uncertain=uncertain(engine),
             suggestions=(f"--max-cpu-loras {gpu}",),
         )
     if rank is not None and rank not in RANKS:
@@ -145,6 +146,7 @@ def _lora(engine: Engine) -> Iterator[Finding]:
             path=engine.argument("max_lora_rank"),
             message=f"--max-lora-rank {rank} is none of {', '.join(map(str, RANKS))}",
             certainty=certainty(engine),
+            uncertain=uncertain(engine),
             suggestions=(f"--max-lora-rank {fits}",),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty
+from webhook.rules._flags import certainty, uncertain
 
 
 class EntrypointRepeated(Rule):
@@ -31,5 +31,6 @@ class EntrypointRepeated(Rule):
                 path=engine.at("args", 0),
                 message=f"the entrypoint of {engine.field('image')} starts vLLM already; the args start it again",
                 certainty=certainty(engine),
+                uncertain=uncertain(engine),
                 suggestions=("the same words under command instead of args", "args with the model and its flags alone"),
             )

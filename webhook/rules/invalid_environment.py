@@ -10,7 +10,7 @@ from webhook.engine import Engine
 from webhook.path import FieldPath
 from webhook.release import Release
 from webhook.rule import Certainty, Finding, Rule
-from webhook.rules._flags import certainty, life, registry_certainty
+from webhook.rules._flags import certainty, life, registry_certainty, uncertain
 
 READS_PORT = Release(0, 4, 3)
 """Since then an engine asks VLLM_PORT for a port whenever it starts (vLLM envs.py get_vllm_port)."""
@@ -79,6 +79,7 @@ def _v1(engine: Engine) -> Iterator[Finding]:
         yield Finding(
             path=_entry(engine, "VLLM_USE_V1"),
             certainty=certainty(engine),
+            uncertain=uncertain(engine),
             message=f"VLLM_USE_V1 is {given!r}: vLLM {release} wants 0 or 1",
             suggestions=('"1"', '"0"') if release < V1_SWITCH[1] else ("leave it out",),
         )
@@ -86,6 +87,7 @@ def _v1(engine: Engine) -> Iterator[Finding]:
         yield Finding(
             path=_entry(engine, "VLLM_USE_V1"),
             certainty=certainty(engine),
+            uncertain=uncertain(engine),
             message=f"VLLM_USE_V1 is 0, and vLLM {release} has no V0: it refuses to start",
             suggestions=("leave it out", "vLLM 0.10.2, the last with V0"),
         )

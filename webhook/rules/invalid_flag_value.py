@@ -18,6 +18,7 @@ from webhook.rules._flags import (
     registry_certainty,
     spellings,
     substitute,
+    uncertain,
     unsplit,
 )
 
@@ -62,6 +63,7 @@ class InvalidFlagValue(Rule):
             yield Finding(
                 path=slip.path or engine.command.path,
                 certainty=certainty(engine),
+                uncertain=uncertain(engine),
                 message=slip.why,
                 suggestions=(" ".join(slip.instead),),
             )
@@ -84,6 +86,7 @@ class InvalidFlagValue(Rule):
             yield Finding(
                 path=error.path,
                 certainty=certainty(engine),
+                uncertain=uncertain(engine),
                 message=error.message + in_file(engine, error.index),
                 details=(f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",),
                 suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (),
@@ -94,6 +97,7 @@ class InvalidFlagValue(Rule):
             yield Finding(
                 path=engine.argument("port"),
                 certainty=certainty(engine),
+                uncertain=uncertain(engine),
                 message=f"argument --port: {port} is no port: 1 … 65535",
                 suggestions=("--port 8000",),
             )
@@ -122,6 +126,7 @@ def _bounds(engine: Engine) -> Iterator[Finding]:
         yield Finding(
             path=engine.argument(dest),
             certainty=certainty(engine),
+            uncertain=uncertain(engine),
             message=f"--{dest.replace('_', '-')} {one.value:g}: {named(engine)} takes {one.bounds}",
             details=("vLLM ends with a validation error before it loads anything",),
         )
@@ -147,6 +152,7 @@ def _json(engine: Engine) -> Iterator[Finding]:
             yield Finding(
                 path=engine.argument(dest),
                 certainty=certainty(engine),
+                uncertain=uncertain(engine),
                 message=f"--{dest.replace('_', '-')}: {one.place} is {one.value!r}, and {named(engine)} takes {few}",
                 details=lines(
                     f"it takes {listed}" if len(one.allowed) > _FEW else None,

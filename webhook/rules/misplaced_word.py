@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, misplaced, substitute
+from webhook.rules._flags import certainty, misplaced, substitute, uncertain
 
 
 class MisplacedWord(Rule):
@@ -36,6 +36,7 @@ class MisplacedWord(Rule):
             yield Finding(
                 path=word.path,
                 certainty=certainty(engine),
+                uncertain=uncertain(engine),
                 message=f"{word.text!r} is no flag: it lacks its dashes",
                 suggestions=(instead,),
                 fix=substitute(engine, index, 1, instead),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, explained, in_file, substitute
+from webhook.rules._flags import certainty, explained, in_file, substitute, uncertain
 
 LEAVE_OUT = "leave it out"
 REPLACED = {
@@ -58,6 +58,7 @@ class RemovedFlag(Rule):
             yield Finding(
                 path=flag.path,
                 certainty=certainty(engine),
+                uncertain=uncertain(engine),
                 message=f"vLLM {engine.release or 'in the newest releases'} does not know {flag.flag!r}{where}: "
                 + (f"removed in {flag.removed}" if flag.removed else f"new in {flag.first}"),
                 details=(

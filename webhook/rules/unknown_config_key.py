@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from webhook.args import settings
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, life, named
+from webhook.rules._flags import certainty, life, named, uncertain
 
 
 class UnknownConfigKey(Rule):
@@ -39,6 +39,7 @@ class UnknownConfigKey(Rule):
                 yield Finding(
                     path=engine.argument(dest),
                     certainty=certainty(engine),
+                    uncertain=uncertain(engine),
                     message=f"--{dest.replace('_', '-')} has a key {one.place!r} that "
                     f"{named(engine)} does not know{life(one, engine.release)}"
                     + (f"; did you mean {near[0]!r}?" if near else ""),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, explained, in_file
+from webhook.rules._flags import certainty, explained, in_file, uncertain
 
 
 class UnknownFlag(Rule):
@@ -31,6 +31,7 @@ class UnknownFlag(Rule):
                 yield Finding(
                     path=flag.path,
                     certainty=certainty(engine),
+                    uncertain=uncertain(engine),
                     message=f"no vLLM release knows {flag.flag!r}{in_file(engine, flag.index)}"
                     + (f"; did you mean {flag.suggestion}?" if flag.suggestion else ""),
                     details=("vLLM ends with exit code 2: unrecognized arguments",),

@@ -8,7 +8,7 @@ from webhook.args import settings
 from webhook.engine import Engine
 from webhook.release import Release
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import life, named, registry_certainty
+from webhook.rules._flags import life, named, registry_certainty, uncertain
 
 PLUGINS = ("tool_parser_plugin", "reasoning_parser_plugin")
 WITHOUT_A_SWITCH = Release(0, 9)
@@ -56,6 +56,7 @@ class UnknownParser(Rule):
             yield Finding(
                 path=engine.argument(kind),
                 certainty=registry_certainty(engine),
+                uncertain=uncertain(engine),
                 message=f"{named(engine)} has no {'tool' if kind[0] == 't' else 'reasoning'} parser "
                 f"{name!r}{life(found, engine.release)}" + (f"; did you mean {near[0]!r}?" if near else ""),
                 details=(f"it has {', '.join(found.allowed)}",),
