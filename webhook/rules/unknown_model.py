@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook import release
 from webhook.engine import Engine
 from webhook.model import ANNOTATION, annotated, nearest
 from webhook.model.given import LABEL
+from webhook.model.name import last_part
 from webhook.path import FieldPath
 from webhook.rule import Finding, Rule
 
@@ -23,6 +25,10 @@ class UnknownModel(Rule):
     counted in its safetensors files, as a ConfigMap labelled `podfit.dev/model-config` (docs/models.md). In CI,
     `--models DIR` and `podfit plan --model-config config.json` take the model's own files. Without a shape nothing
     about memory is judged: ignorance is a finding, not a guess.
+
+    A published model's name without its organisation is planned as that model, and vLLM would not find it at the hub:
+
+        OSError: Qwen3-14B is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'
     """
 
     plane = "config"
@@ -39,7 +45,10 @@ class UnknownModel(Rule):
                 f"annotation {ANNOTATION}: no model {annotation!r} is known" + _near(annotation),
                 suggestions=(TEACH,),
             )
-        if (engine.model is not None and engine.model.value.num_hidden_layers) or engine.command.entry == "worker":
+        if engine.command.entry == "worker":
+            return
+        if engine.model is not None and engine.model.value.num_hidden_layers:
+            yield from _without_organisation(engine, engine.model.value.id)
             return
         why = engine.args.unresolved.get("model")
         if why is not None:
@@ -67,6 +76,21 @@ class UnknownModel(Rule):
                 + (f"; its name {told}: only its weights are estimated" if told else ": its memory is not judged"),
                 suggestions=(LIKE, TEACH),
             )
+
+
+def _without_organisation(engine: Engine, id_: str) -> Iterator[Finding]:
+    """A published model's name alone is no id of the hub. It may be a folder, in an image or a volume of one's own."""
+    name = engine.args.model
+    known = engine.model is not None and engine.model.may_deny  # of exactly that name
+    if name is None or known or "/" in name or "/" not in id_ or last_part(name) != last_part(id_):
+        return
+    if not engine.container.spec.get("workingDir") and release.is_official(str(engine.field("image"))):
+        yield Finding(
+            engine.argument("model"),
+            f"model {name!r} names no organisation: vLLM looks for a folder of that name, then at the hub",
+            details=(f"{name} is not a local folder and is not a valid model identifier",),
+            suggestions=(id_,),
+        )
 
 
 UNSERVED = ", and not {!r}: `python -m vllm.entrypoints.openai.api_server` takes the model from --model alone"
