@@ -28,11 +28,17 @@ _WRITERS = frozenset({"cp", "install", "ln", "mv", "perl", "rsync", "sed", "tar"
 _GIT_WRITES = frozenset({"am", "apply", "checkout", "pull", "reset", "switch"})
 
 
-def of(argv: Sequence[Value]) -> Change | None:
-    """What one command of a script may change; None for nothing."""
+_EDITS = re.compile(r"\bwrite|shutil")
+"""In a program of Python's that the script itself holds."""
+
+
+def of(argv: Sequence[Value], stdin: str | None = None) -> Change | None:
+    """What one command of a script may change, with what it reads where that is plain; None for nothing."""
     if entry.installs_vllm(argv):
         return "vllm"
     name, texts = text_of(argv[0]).rpartition("/")[2], [text_of(word) for word in argv[1:]]
+    if name.startswith("python") and any(_EDITS.search(text) for text in (*texts, stdin or "")):
+        return "code"
     named = any(CODE.search(text) for text in texts if "://" not in text)
     if name in _WRITERS:
         return "code" if named or any(reason_of(word) is not None for word in argv[1:]) else None

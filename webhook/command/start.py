@@ -267,7 +267,7 @@ class _Resolver(Reading):
             if text is not None and not started.program.endswith(".py"):
                 sh.child(started.words, literal(started.program)).run(text)
             else:
-                if (change := changes.of(argv)) is not None:
+                if (change := changes.of(argv, sh.stdin)) is not None:
                     sh.changes.add(change)
                 self._maybe(started.program, started.words, sh, seen)
 
