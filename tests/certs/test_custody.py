@@ -455,7 +455,7 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def nothing_grows(self) -> None:
-        """Beyond those that are kept, but for losses within minutes of each other: a test of its own says what is left."""
+        """But for losses within minutes of each other: a test of its own says what is left of them."""
         assert all(len(bundle) <= 2 * KEPT for bundle in self.live.values())
 
 
