@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -114,11 +115,11 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's worker with threads. Of ours: a connection takes a thread only once its whole request is there
+    """gunicorn's worker with threads. Of ours: no thread waits for a peer to shake hands or to send its request
     (clients open some in reserve, others stall, and a few of those would take all threads), a request's waiting is
     measured, old connections are closed, and we are told when the worker stops.
 
-    Until then a connection is in `pending_conns`: it shakes hands, waits, and sends as the main loop hears of it.
+    A thread takes what is there. Until more comes the connection is in `pending_conns`, watched by the main loop.
     """
 
     _drain: Callable[[], None]
@@ -137,34 +138,22 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def enqueue_req(self, conn: TConn) -> None:
         """In the main loop: a connection is new, or there is something to read. Never raises, never waits."""
         try:
-            if not isinstance(conn.sock, PatientSocket):
+            if isinstance(conn.sock, PatientSocket):
+                conn.arrived = time.monotonic()
+                super().enqueue_req(conn)
+            else:
                 conn.ages = time.monotonic() + AGE * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
                 conn.sock = ssl_wrap_socket(conn.sock, self.cfg)
                 conn.begun = False
                 self._await(conn, KEEPALIVE)
-                return
-            try:
-                self._read(conn)
-            except ssl.SSLWantReadError:
-                self._go_on(conn, selectors.EVENT_READ)
-            except ssl.SSLWantWriteError:
-                self._go_on(conn, selectors.EVENT_WRITE)
-            else:
-                conn.begun = False
-                conn.arrived = time.monotonic()
-                super().enqueue_req(conn)
-        except ssl.SSLError as error:
-            if error.errno not in (ssl.SSL_ERROR_EOF, ssl.SSL_ERROR_ZERO_RETURN):
-                log.warning("no TLS with %s: %s", conn.client[0], error.reason)
-            self._leave(conn)
-        except OSError:  # it is gone
-            self._leave(conn)
         except Exception as error:
-            log.error("a connection is closed", exc_info=error)
+            if not isinstance(error, OSError):  # else it is gone
+                log.error("a connection is closed", exc_info=error)
             self._leave(conn)
 
     def _read(self, conn: TConn) -> None:
-        """The handshake, and a request up to its end; raises SSLWantReadError where more must come."""
+        """In a thread, without waiting: the handshake, and a request up to its end; raises SSLWantReadError where more
+        must come."""
         conn.sock.setblocking(False)
         if not conn.initialized:
             ssl.SSLSocket.do_handshake(conn.sock)
@@ -175,7 +164,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if rest := conn.parser.unreader.take_buffered():
             ahead[:0] = rest
         while not whole(ahead):
-            if len(ahead) > HEAD and sum(len(one.sock.ahead) for one in self.pending_conns) + len(ahead) > AHEAD:
+            if len(ahead) > HEAD and sum(len(one.sock.ahead) for one in list(self.pending_conns)) + len(ahead) > AHEAD:
                 return
             more = ssl.SSLSocket.recv(conn.sock, HEAD)
             if not more:
@@ -200,8 +189,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def finish_request(self, conn: TConn, fs: Future[object]) -> None:
         """A thread is done with a connection: the next request may be there already, or it is to be closed."""
-        kept = not fs.cancelled() and fs.exception() is None and fs.result()
-        if kept and conn.sock.ahead:
+        kept = fs.result() if not fs.cancelled() and fs.exception() is None else False
+        if isinstance(kept, _More):
+            try:
+                self._go_on(conn, kept.event)
+            except (OSError, ValueError, KeyError):
+                self._leave(conn)
+        elif kept and conn.sock.ahead:
             self.enqueue_req(conn)
         elif kept:
             super().finish_request(conn, fs)
@@ -258,7 +252,20 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 conn.timeout = min(conn.timeout, deadline)
 
     def handle(self, conn: TConn) -> object:
-        """In a thread: a request."""
+        """In a thread: what has come of a request, and its answer once all has."""
+        try:
+            self._read(conn)
+        except ssl.SSLWantReadError:
+            return _More(selectors.EVENT_READ)
+        except ssl.SSLWantWriteError:
+            return _More(selectors.EVENT_WRITE)
+        except ssl.SSLError as error:
+            if error.errno not in (ssl.SSL_ERROR_EOF, ssl.SSL_ERROR_ZERO_RETURN):
+                log.warning("no TLS with %s: %s", conn.client[0], error.reason)
+            return False
+        except OSError:  # it is gone
+            return False
+        conn.begun = False
         conn.sock.until = time.monotonic() + PATIENCE
         return super().handle(conn)
 
@@ -281,6 +288,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return app(environ, start_response)
 
         self.wsgi = arrived
+
+
+@dataclass(frozen=True)
+class _More:
+    """What became of a connection: the rest of its handshake or request must come first."""
+
+    event: int
 
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n", re.IGNORECASE)
