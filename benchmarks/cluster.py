@@ -255,18 +255,18 @@ class Churned:
 
 
 def churn(cluster: Cluster, reviews: int, *, killing: bool) -> Churned:
-    """Creates Pods while everything about the replicas changes."""
+    """Creates that many Pods, or more until every change was made once, while everything about the replicas changes."""
     found, lock = Churned(), threading.Lock()
     seen, acts, told = found.seen, found.acts, found.told
-    numbers, done = iter(range(reviews)), threading.Event()
+    numbers, turned, done = count(), threading.Event(), threading.Event()
     with replicas(cluster, "killed" if killing else "restarted") as (two, bundle):
 
         def create() -> None:
             with closing(Creator(cluster, two.name)) as creator:
                 while True:
                     with lock:
-                        number = next(numbers, None)
-                    if number is None:
+                        number = next(numbers)
+                    if number >= reviews and turned.is_set():
                         return
                     what, why = creator.create(number)
                     with lock:
@@ -275,21 +275,30 @@ def churn(cluster: Cluster, reviews: int, *, killing: bool) -> Churned:
                             told.append(why)
 
         def change() -> None:
-            for turn in count():
-                for act in ("restart", "policy", "certificate", "restart", "kill" if killing else "policy"):
+            try:
+                for turn in count():
+                    change_all(turn)
+                    turned.set()
                     if done.is_set():
                         return
-                    if act == "restart":
-                        two.add()
-                        acts["exit 0" if two.retire() == 0 else "exit not 0"] += 1
-                    elif act == "policy":
-                        two.write_policy(("audit", "warn")[turn % 2])
-                    elif act == "certificate":
-                        rotate(two, bundle)
-                    else:
-                        two.kill_worker()
-                    acts[act] += 1
-                    done.wait(0.5)
+            finally:
+                turned.set()
+
+        def change_all(turn: int) -> None:
+            for act in ("restart", "policy", "certificate", "restart", "kill" if killing else "policy"):
+                if done.is_set():
+                    return
+                if act == "restart":
+                    two.add()
+                    acts["exit 0" if two.retire() == 0 else "exit not 0"] += 1
+                elif act == "policy":
+                    two.write_policy(("audit", "warn")[turn % 2])
+                elif act == "certificate":
+                    rotate(two, bundle)
+                else:
+                    two.kill_worker()
+                acts[act] += 1
+                done.wait(0.5)
 
         begun = time.monotonic()
         changing = threading.Thread(target=change)

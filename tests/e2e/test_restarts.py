@@ -10,7 +10,7 @@ def test_nothing_fails_while_replicas_certificates_and_policies_change(cluster: 
     found = churn(cluster, 600, killing=False)
 
     assert found.told == []
-    assert found.seen[GOOD] + found.seen[BAD] == 600
+    assert found.seen[GOOD] + found.seen[BAD] >= 600
     assert found.acts["restart"] >= 2
     assert found.acts["exit not 0"] == 0
     assert found.acts["certificate"] >= 1
