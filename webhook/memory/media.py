@@ -17,6 +17,8 @@ _get_min_mm_batched_tokens; 0.20.2 and 0.21.0 do not)."""
 VIDEO_TOKENS: Final = 32 * (70 + 2 + 6)
 """Of the longest video that Gemma 4 takes: 32 frames of at most 70 tokens, two marks and six of a time stamp
 (vLLM 0.20.2 to 0.33.0 model_executor/models/gemma4_mm.py, get_mm_max_tokens_per_item)."""
+IMAGE_TOKENS: Final = 1120
+"""Of the largest image that a request may ask for (the same file, _SUPPORTED_SOFT_TOKENS)."""
 
 
 def is_whole(model: Model, release: Release) -> bool:

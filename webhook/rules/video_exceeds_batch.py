@@ -49,12 +49,13 @@ class VideoExceedsBatch(Rule):
         tokens = given["max_num_batched_tokens"] if written else _usual(engine, model.value)
         if not isinstance(tokens, int) or tokens >= media.VIDEO_TOKENS:
             return
+        others = ("""--limit-mm-per-prompt '{"video": 0}'""",) if tokens >= media.IMAGE_TOKENS else ()
         yield Finding(
             path=engine.argument("max_num_batched_tokens"),
             message=f"--max-num-batched-tokens {tokens}{'' if written else ' (the default on this GPU)'}: one video of "
             f"{model.value.id} has up to {media.VIDEO_TOKENS:,} tokens, and vLLM refuses to cut it",
             certainty=_flags.registry_certainty(engine) if engine.vendor == "nvidia" else "likely",
-            suggestions=(f"--max-num-batched-tokens {media.VIDEO_TOKENS}", """--limit-mm-per-prompt '{"video": 0}'"""),
+            suggestions=(f"--max-num-batched-tokens {media.VIDEO_TOKENS}", *others),
             rests_on=("model",) if written else ("model", "gpu"),
         )
 
