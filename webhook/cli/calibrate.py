@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         raise edge.UnusableError(f"--write {args.write}: the file's name must end in {measured.ENDING}")
     policy, facts = edge.policy(args.policy), edge.facts(args)
     facts = replace(facts, given_measured=())  # else the plan would repeat what was measured before
-    manifest = _manifest(args.manifest) if args.manifest else None
+    manifest = edge.read_workload(args.manifest) if args.manifest else None
     found: list[Compared] = []
     code = 0
     for name in args.inputs:
@@ -174,7 +174,7 @@ def _input(
     """(what it is called, the log, the manifest, the facts) of a file, standard input or a Pod."""
     path = Path(name)
     if name == "-":
-        return "<stdin>", _text(sys.stdin.buffer.read(LIMIT)), manifest, facts
+        return "<stdin>", edge.log_text(sys.stdin.buffer.read(LIMIT)), manifest, facts
     if path.exists() or name.endswith(_FILE_ENDS) or (match := _POD.fullmatch(name)) is None:
         return name, _read(path), manifest, facts
     return _live(match["kind"] or "pod", match["name"], args, facts)
@@ -183,25 +183,9 @@ def _input(
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return _text(file.read(LIMIT))
+            return edge.log_text(file.read(LIMIT))
     except OSError as error:
         raise edge.UnusableError(f"{path}: {(error.strerror or 'unreadable').lower()}", 3) from error
-
-
-def _text(data: bytes) -> str:
-    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-
-
-def _manifest(name: str) -> JSON:
-    from webhook import workload
-
-    manifests = edge.read_manifests(name)
-    if manifests.errors:
-        raise edge.UnusableError([str(error) for error in manifests.errors], 3)
-    for document in manifests.documents:
-        if workload.find(document.object):
-            return document.object
-    raise edge.UnusableError(f"--manifest {name}: no Pod or workload in it", 3)
 
 
 def _before(path: Path) -> list[dict[str, Any]]:
@@ -249,7 +233,7 @@ def _live(kind: str, name: str, args: argparse.Namespace, facts: Facts) -> tuple
         pod = _running(args, pod)
     own = str(pod["metadata"]["name"])
     words = ["-c", args.container] if args.container else [f"--container={one}" for one in _containers(pod)[:1]]
-    log = _text(kubectl.run(args, "logs", own, *words, f"--limit-bytes={LIMIT}"))
+    log = edge.log_text(kubectl.run(args, "logs", own, *words, f"--limit-bytes={LIMIT}"))
     node = pod.get("spec", {}).get("nodeName")
     product = None
     if facts.gpu is None and node:

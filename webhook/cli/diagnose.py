@@ -12,7 +12,6 @@ from typing import Any
 
 from webhook.cli import edge, kubectl
 from webhook.diagnose import Diagnosis, diagnose, events, of_pod
-from webhook.workload import JSON
 
 LIMIT = 64 << 20
 """Bytes of one input; of a longer log the end, where it died, is read."""
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     from webhook.report import diagnosis
 
     policy, facts = edge.policy(args.policy), edge.facts(args)
-    pod = _manifest(args.manifest) if args.manifest else None
+    pod = edge.read_workload(args.manifest) if args.manifest else None
     cases, code = [], 0
     for name in args.inputs:
         try:
@@ -72,22 +71,10 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _manifest(name: str) -> JSON:
-    manifests = edge.read_manifests(name)
-    if manifests.errors:
-        raise edge.UnusableError([str(error) for error in manifests.errors], 3)
-    from webhook import workload
-
-    for document in manifests.documents:
-        if workload.find(document.object):
-            return document.object
-    raise edge.UnusableError(f"--manifest {name}: no Pod or workload in it", 3)
-
-
 def _diagnoses(name: str, args: argparse.Namespace) -> Iterator[Diagnosis]:
     path = Path(name)
     if name == "-":
-        yield from diagnose(_text(sys.stdin.buffer.read(LIMIT + 1)))
+        yield from diagnose(edge.log_text(sys.stdin.buffer.read(LIMIT + 1)))
     elif path.is_dir():
         raise edge.UnusableError(f"{name}: a folder; name the files, or a Pod as pod/{path.name}", 3)
     elif path.exists() or name.endswith(_FILE_ENDS) or (match := _POD.fullmatch(name)) is None:
@@ -101,19 +88,9 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - LIMIT))
-            return _text(file.read())
+            return edge.log_text(file.read())
     except OSError as error:
         raise edge.UnusableError(f"{path}: {(error.strerror or 'unreadable').lower()}", 3) from error
-
-
-def _text(data: bytes) -> str:
-    """A log may hold anything: what is no UTF-8 is no reason to see nothing."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # PowerShell's `>`
-        return data.decode("utf-16", "replace")
-    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-
-
-# ── A live Pod ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
@@ -168,7 +145,7 @@ def _log(args: argparse.Namespace, pod: str, container: str) -> str:
     """The log of the start that failed, else of the one that runs."""
     for which in (["--previous"], []):
         try:
-            return _text(kubectl.run(args, "logs", pod, "-c", container, *which, f"--limit-bytes={LIMIT}"))
+            return edge.log_text(kubectl.run(args, "logs", pod, "-c", container, *which, f"--limit-bytes={LIMIT}"))
         except edge.UnusableError:
             continue
     return ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from webhook import companions, gpu, manifest
+from webhook import companions, gpu, manifest, workload
 from webhook import measured as prints
 from webhook.companions import Companions
 from webhook.facts import Facts, GivenModel
@@ -237,6 +237,24 @@ class Source:
     manifests: manifest.Manifests
     facts: Facts
     """With the objects of the same directory, where these can be one release, else of the same file."""
+
+
+def log_text(data: bytes) -> str:
+    """A log may hold anything: what is no UTF-8 is no reason to see nothing."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # PowerShell's `>`
+        return data.decode("utf-16", "replace")
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+
+
+def read_workload(name: str) -> JSON:
+    """The first Pod or workload of what `--manifest` names; raises UnusableError where there is none."""
+    found = read_manifests(name)
+    if found.errors:
+        raise UnusableError([str(error) for error in found.errors], 3)
+    for document in found.documents:
+        if workload.find(document.object):
+            return document.object
+    raise UnusableError(f"--manifest {name}: no Pod or workload in it", 3)
 
 
 def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] = ()) -> tuple[list[Source], list[str]]:
