@@ -14,6 +14,7 @@ import webhook
 
 PACKAGE = Path(webhook.__file__).parent
 ORDER = [
+    {"frozen"},
     {"path", "quantity", "data"},
     {"patch", "secret", "selector", "registration", "revisions"},
     {"snapshot"},

@@ -72,6 +72,7 @@ _WRAPPERS = frozenset(
 )  # fmt: skip
 """Programs that start the program they are given."""
 
+_PYTHONS = re.compile(r"(python|pypy)[\d.]*")
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
 A_SHELL = "a shell"
 """A shell that reads its script from its input."""
@@ -145,7 +146,7 @@ def _plain(argv: Argv) -> Start | None:
         return Join()
     if name in ("vllm", "vllm-omni", "lmcache_vllm"):
         return _cli(argv)
-    if re.fullmatch(r"(python|pypy)[\d.]*", name):
+    if _PYTHONS.fullmatch(name):
         return _python(argv)
     if name in _SHELLS:
         return _shell(argv[1:] if name == "busybox" else argv)
@@ -276,9 +277,10 @@ def _module(argv: Argv) -> Start | None:
 
 
 def _module_later(argv: Argv) -> Start | None:
-    for index, word in enumerate(argv[: min(len(argv) - 1, 4 * _NEAR)]):
-        module = text_of(argv[index + 1])
-        if text_of(word) == "-m" and (_MODULES.fullmatch(module) or module in _WRAPPING_MODULES):
+    texts = [text_of(word) for word in argv[: 4 * _NEAR + 1]]
+    for index in (n for n, text in enumerate(texts[:-1]) if text == "-m"):
+        module = texts[index + 1]
+        if _MODULES.fullmatch(module) or module in _WRAPPING_MODULES:
             return _module(argv[index + 1 :])
     return None
 

@@ -94,21 +94,20 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
     env.values |= _SET_AT_START
     for index, source in enumerate(items(container.spec.get("envFrom"))):
         _env_from(env, mapping(source), _place(container, "envFrom") / index, config_maps)
-    listed = list(map(mapping, items(container.spec.get("env"))))
+    listed = [mapping(entry) for entry in items(container.spec.get("env"))]
     place = _place(container, "env")
     env.later = {string(entry.get("name")) for entry in listed}
     for index, entry in enumerate(listed):
         name = entry.get("name")
         if not isinstance(name, str) or not name:
             continue
-        path = place / index
         env.later.discard(name)
         if entry.get("valueFrom"):
-            value = _value_from(name, mapping(entry["valueFrom"]), workload, path, config_maps)
+            value = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
             if value is not None:
                 env.values[name] = value
         else:
-            env.values[name] = expanded(string(entry.get("value")), env, path / "value")
+            env.values[name] = expanded(string(entry.get("value")), env, place.join(index, "value"))
     return env
 
 
@@ -240,6 +239,8 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
 
 def mounts(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> dict[str, str]:
     """Path in the container → text, of every ConfigMap that is mounted into it and that we were given."""
+    if not config_maps:
+        return {}
     volumes = {
         string(v.get("name")): mapping(v.get("configMap")) for v in map(mapping, items(workload.spec.get("volumes")))
     }

@@ -87,9 +87,18 @@ TABLE = (
 )
 
 
+_LONGEST = 512
+"""Characters of an image that are read; with its registry, tag and digest none has more."""
+
+
 def repository(image: str) -> str:
     """`Registry/path:tag@digest` → `registry/path`, lower case."""
-    name = image[:512].strip().partition("@")[0]
+    return _repository(image[:_LONGEST])
+
+
+@lru_cache(256)  # a cluster has a few images
+def _repository(image: str) -> str:
+    name = image.strip().partition("@")[0]
     head, slash, last = name.rpartition("/")
     return (head + slash + last.partition(":")[0]).lower()
 
@@ -99,7 +108,7 @@ def runs(image: str) -> str | None:
     return _runs(repository(image))
 
 
-@lru_cache(256)  # a cluster has a few images, and their names here at most 512 characters
+@lru_cache(256)
 def _runs(name: str) -> str | None:
     return next((row.runs for row in TABLE if re.search(row.pattern, name)), None)
 
@@ -110,9 +119,12 @@ def named_vllm(image: str) -> bool:
     return "vllm" in name.rpartition("/")[2] or "/vllm/" in f"/{name}/"
 
 
+_NUMBERED = re.compile(r"(?<!lmcache)/vllm-(?:openai|cpu)[\w-]*:v?0\.(\d{1,3})(?:\.(\d{1,3}))?")
+
+
 def before_serve(image: str) -> bool:
     """The tag is of a vLLM whose entrypoint may still be the module (vllm-openai up to 0.11.0): that reads `--model`
     in every release; from 0.10 on it takes a positional model too, and serves its default all the same
     (`args.EngineArgs.unserved`). From 0.11.1 on `vllm serve` accepts both."""
-    tag = re.search(r"(?<!lmcache)/vllm-(?:openai|cpu)[\w-]*:v?0\.(\d{1,3})(?:\.(\d{1,3}))?", image[:512])
+    tag = _NUMBERED.search(image[:_LONGEST])
     return tag is not None and (int(tag[1]), int(tag[2] or 0)) <= (11, 0)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from webhook.command.expand import Environment
-from webhook.command.word import Piece, Value, known, literal, mystery, text_of
-from webhook.path import FieldPath
+from webhook.command.word import Piece, Value, known, literal, mystery, origin_of, text_of
 from webhook.workload.kserve import hub_name
 
 MOUNT = "/mnt/models"
@@ -72,11 +71,7 @@ def huggingface(words: Sequence[Value], env: Environment, uri: str | None) -> li
     model = given.get("model_id") or env.values.get("MODEL_ID") or given.get("model_dir")
     if model is None and uri is not None:
         model = literal(MOUNT)
-    return substitute([literal("--model", _path(model)), model, *rest], uri) if model else rest
-
-
-def _path(value: Value) -> FieldPath | None:
-    return next((piece.path for piece in value if piece.path is not None), None)
+    return substitute([literal("--model", origin_of(model)), model, *rest], uri) if model else rest
 
 
 def _after(value: Value, count: int) -> Value:

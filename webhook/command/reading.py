@@ -96,18 +96,20 @@ class Reading:
             words = kserve.substitute(words, self.workload.model_uri)
         if words is None:
             return None
-        values = [_honest(word, shell=shell_exec is not None) for word in words]
-        texts = {name: text for name, value in env.items() if (text := known(value)) is not None}
+        texts = [text_of(word) for word in words]
+        whole = "\n".join(texts)  # one look at all of them tells what most have nothing of
+        if "$" in whole or "{{" in whole:
+            words = [_honest(word, shell=shell_exec is not None) for word in words]
         return Command(
             started.entry,
-            words_of(values, self.script_path),
+            words_of(words, self.script_path),
             self.path,
-            texts,
+            {name: text for name, value in env.items() if (text := known(value)) is not None},
             frozenset(decided),
             shell=shell_exec is not None,
             script_path=self.script_path if shell_exec is not None else None,
             exec=shell_exec is not False,
-            config=self.config(values, file or self.file),
+            config=self.config(texts, file or self.file) if "--config" in whole else {},
             program=started.program,
             own_flags=started.own_flags,
             guessed=guessed,
@@ -115,15 +117,15 @@ class Reading:
             slip=started.slip,
         )
 
-    def config(self, words: Sequence[Value], file: Callable[[str], str | None]) -> dict[str, str]:
+    def config(self, words: Sequence[str], file: Callable[[str], str | None]) -> dict[str, str]:
         """The texts of the files that `--config` names: mounted ones, and those that the script has written."""
         found = {}
         for index, word in enumerate(words):
-            flag, equals, path = text_of(word).partition("=")
+            flag, equals, path = word.partition("=")
             if flag != "--config":
                 continue
             if not equals and index + 1 < len(words):
-                path = text_of(words[index + 1])
+                path = words[index + 1]
             text = file(path)
             if text is not None:
                 found[path] = text

@@ -13,7 +13,7 @@ from webhook.command import changes, entry, images, kserve
 from webhook.command.entry import Join, Script, Serve
 from webhook.command.reading import Reading
 from webhook.command.tree import Budget, GiveUp, unclosed
-from webhook.command.word import Command, Piece, Slip, Value, known, literal, text_of, words_of
+from webhook.command.word import Command, Piece, Slip, Value, known, literal, origin_of, text_of, words_of
 from webhook.workload import JSON, Container, Workload
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class _Resolver(Reading):
             if text is None:
                 return self._opaque(text_of(started.file or literal("")), started.positional)
             if started.text is not None:
-                self.script_path = next((p.path for p in started.text if p.path is not None), self.path)
+                self.script_path = origin_of(started.text) or self.path
                 self.script = entry.shell_name(argv), text
             return self._script(text, positional, started.zero, inline=started.text is not None)
         text = self.file(started.program)

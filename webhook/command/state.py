@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from webhook.command.word import Piece, Value, known, literal, mystery, text_of
+from webhook.command.word import Piece, Value, known, literal, mystery, origin_of, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -105,4 +105,4 @@ def _common(a: Array, b: Array) -> list[Value]:
 
 
 def _doubtful(value: Value, why: str) -> Value:
-    return mystery(text_of(value), why, next((p.path for p in value if p.path is not None), None))
+    return mystery(text_of(value), why, origin_of(value))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from webhook.frozen import frozen
 from webhook.path import FieldPath
 
 Change = Literal["vllm", "code", "packages"]
@@ -14,7 +15,7 @@ where vLLM's and Transformers' own files are; or it installs, or runs what may i
 plugin that adds to vLLM's registries."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """A run of text with one origin."""
 
@@ -45,20 +46,31 @@ def mystery(text: str, why: str, path: FieldPath | None = None) -> Value:
 
 def text_of(value: Value) -> str:
     """The whole text, unknown pieces as written."""
-    return "".join(piece.text for piece in value)
+    return value[0].text if len(value) == 1 else "".join([piece.text for piece in value])
 
 
 def reason_of(value: Value) -> str | None:
     """Why the value is not known, None where it is."""
+    if len(value) == 1:  # as nearly all are
+        return value[0].unknown
     return next((piece.unknown for piece in value if piece.unknown is not None), None)
+
+
+def origin_of(value: Value) -> FieldPath | None:
+    """The field that it came from, None where it does not say."""
+    if len(value) == 1:
+        return value[0].path
+    return next((piece.path for piece in value if piece.path is not None), None)
 
 
 def known(value: Value) -> str | None:
     """The text where all of it is known, else None."""
+    if len(value) == 1:
+        return value[0].text if value[0].unknown is None else None
     return None if reason_of(value) is not None else text_of(value)
 
 
-@dataclass(frozen=True)
+@frozen
 class Word:
     """One argument, as vLLM's process receives it."""
 
@@ -74,13 +86,10 @@ class Word:
 def words_of(values: Iterable[Value], path: FieldPath) -> tuple[Word, ...]:
     """Values as words; `path` is the field of those that do not know their own."""
     return tuple(
-        Word(
-            text_of(value),
-            next((p.path for p in value if p.path is not None), path),
-            reason_of(value),
-            value[0].span if len(value) == 1 else None,
-        )
-        for value in values
+        [
+            Word(text_of(value), origin_of(value) or path, reason_of(value), value[0].span if len(value) == 1 else None)
+            for value in values
+        ]
     )
 
 
