@@ -39,6 +39,7 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every o
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
 	.venv/bin/python -m benchmarks.accuracy benchmarks/found.jsonl --all
 	.venv/bin/python -m benchmarks.speed
+	.venv/bin/python -m benchmarks.review
 	.venv/bin/python -m benchmarks.facts
 	.venv/bin/python -m benchmarks.policies
 	.venv/bin/python -m benchmarks.suggestions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from webhook import command, rules
 from webhook.engine import Engine
 from webhook.facts import Facts
 from webhook.lint import Report, lint
-from webhook.policy import builtin, load
+from webhook.policy import Policy, builtin, load
 from webhook.rule import Finding
 from webhook.rules.unknown_flag import UnknownFlag
 
@@ -134,7 +135,7 @@ def test_a_rule_that_is_declared_wrong_is_an_error_of_its_own(
     container["args"] += ["--max-num-seqs", "many"]
     monkeypatch.setattr(UnknownFlag, name, value)
 
-    report = judge(pod)
+    report = judge(pod, policy=Policy(replace(builtin().base)))  # one that has asked no rule yet
 
     assert [error.rule for error in report.errors] == ["unknown-flag"]
     assert _modes(report)["invalid-flag-value"] == "deny"

@@ -18,7 +18,7 @@ from webhook.measured import HARMLESS
 from webhook.memory import cpu, doubt, parallel, plan, solve
 from webhook.memory.ledger import HostLedger, MemoryPlan
 from webhook.model import Model
-from webhook.path import FieldPath
+from webhook.path import FieldPath, inside
 from webhook.release import Release, is_official
 from webhook.volumes import Mount
 from webhook.workload import Container, Workload
@@ -62,7 +62,8 @@ class Engine:
 
     def at(self, *parts: str | int) -> FieldPath:
         """Where a field of the container stands in the object: `at("resources", "limits", "memory")`."""
-        if parts and (place := self.container.places.get(str(parts[0]))) is not None:
+        places = self.container.places
+        if places and parts and (place := places.get(str(parts[0]))) is not None:
             return place.join(*parts[1:])
         if self.container.synthetic:
             return self.container.path
@@ -74,11 +75,11 @@ class Engine:
 
     def field(self, *parts: str | int) -> Any:
         """A field of the container, None where absent: `field("livenessProbe", "httpGet", "port")`."""
-        return FieldPath(parts).get(self.container.spec)
+        return inside(self.container.spec, parts)
 
     def pod(self, *parts: str | int) -> Any:
         """A field of the PodSpec, None where absent."""
-        return FieldPath(parts).get(self.workload.spec)
+        return inside(self.workload.spec, parts)
 
     @property
     def served(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal
 
 from webhook import engine, limits, revisions, secret, workload
@@ -233,27 +234,20 @@ class _Judge:
 
     def _findings(
         self, found: Engine, obj: JSON, terms: Terms, errors: list[RuleError], spared: Mapping[str, str] = _NOTHING
-    ) -> Iterable[Judged]:
-        known: dict[str, bool] = {}
-        for setting in terms.judging:
+    ) -> list[Judged]:
+        asked = terms.asked(self.where, _unknown(found), found.workload.completes)
+        errors += [_error(rule, error) for rule, error in asked.wrong]
+        all_judged: list[Judged] = []
+        for setting in asked.settings:
             try:
-                if self._asks(setting.rule, found, known):
-                    why = spared.get(setting.rule.id()) if spared else None
-                    judged = list(_judge(found, obj, setting, terms, self.where, why))
-                    yield from [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
+                findings = list(setting.rule.check(found))
+                if findings:  # most rules have nothing to say
+                    why = spared.get(setting.rule.id())
+                    judged = [_judge(one, found, obj, setting, terms, self.where, why) for one in findings]
+                    all_judged += [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
             except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
                 errors.append(_error(setting.rule.id(), error))
-
-    def _asks(self, rule: Rule, found: Engine, known: dict[str, bool]) -> bool:
-        """The rule has a say here; `known`: the engine's facts that were looked at before, and whether they are."""
-        if self.where not in rule.where or not found.workload.completes.isdisjoint(rule.mute_for):
-            return False
-        for name in rule.needs:
-            if name not in known:
-                known[name] = _fact(found, name) is not None
-            if not known[name]:
-                return False
-        return True
+        return all_judged
 
 
 def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -> Iterator[Engine]:
@@ -280,32 +274,31 @@ def _error(rule: str, error: Exception) -> RuleError:
 
 
 def _judge(
-    found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Place, spared: str | None = None
-) -> Iterator[Judged]:
-    """A rule's findings with their consequences. `spared`: why the webhook does not repair them."""
+    finding: Finding, found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Place, spared: str | None = None
+) -> Judged:
+    """A rule's finding with its consequence. `spared`: why the webhook does not repair it."""
     rule = setting.rule
-    for finding in rule.check(found):
-        if finding.fix and not fits(obj, finding.fix):
-            finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
-        if spared is not None:
-            finding = replace(finding, details=(*finding.details, f"not repaired: {spared}"))
-        mode: Mode = setting.mode
-        why: str | None = None
-        if mode == "deny":
-            mode, why = _soften(rule, finding, found, terms, where)
-        elif mode == "warn" and finding.advice:
-            mode = "audit"
-        mutated = (
-            spared is None
-            and bool(finding.fix)
-            and (setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain"))
-        )
-        applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
-        if mode == "deny" and mutated and terms.trust_mutation:
-            mode, why = "warn", "the mutating webhook repairs it"
-        hidden = found.once(secrets)
-        why = secret.masked(why, hidden) if why else None
-        yield Judged(rule.id(), rule.plane, rule.threatens, mode, why, _masked(finding, hidden), applies)
+    if finding.fix and not fits(obj, finding.fix):
+        finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
+    if spared is not None:
+        finding = replace(finding, details=(*finding.details, f"not repaired: {spared}"))
+    mode: Mode = setting.mode
+    why: str | None = None
+    if mode == "deny":
+        mode, why = _soften(rule, finding, found, terms, where)
+    elif mode == "warn" and finding.advice:
+        mode = "audit"
+    mutated = (
+        spared is None
+        and bool(finding.fix)
+        and (setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain"))
+    )
+    applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
+    if mode == "deny" and mutated and terms.trust_mutation:
+        mode, why = "warn", "the mutating webhook repairs it"
+    hidden = found.once(secrets)
+    why = secret.masked(why, hidden) if why else None
+    return Judged(rule.id(), rule.plane, rule.threatens, mode, why, _masked(finding, hidden), applies)
 
 
 def secrets(found: Engine) -> frozenset[str]:
@@ -349,7 +342,7 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
         return "warn", found.doubt
     if "plan.host" in rule.needs and found.spans_pods:
         return "warn", "the engine spans several Pods, and which of its processes run in this one can't be told"
-    facts = [_fact(found, fact) for name in rests_on for fact in FACTS[name]]
+    facts = [_FACT[fact](found) for name in rests_on for fact in FACTS[name]]
     informing = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
     if informing:
         return "warn", f"rests on {informing[0]}, which may inform but not deny"
@@ -360,14 +353,13 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
     return "deny", None
 
 
-def _fact(found: Engine, name: str) -> object | None:
-    """The attribute that a rule needs: "model", "plan.gpu" …; None where it is unknown."""
-    value: object = found
-    for part in name.split("."):
-        value = getattr(value, part)
-        if value is None:
-            return None
-    return value
+_FACT = {name: attrgetter(name) for name in FACTS}
+"""A word of FACTS → what the engine knows of it."""
+
+
+def _unknown(found: Engine) -> frozenset[str]:
+    """The words of FACTS that nothing is known of."""
+    return frozenset(name for name, of in _FACT.items() if of(found) is None)
 
 
 def _keys(judged: Judged, found: Engine) -> set[tuple[str, ...]]:

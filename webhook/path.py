@@ -7,7 +7,7 @@ pkg/util/validation/field`), `/spec/template/spec/containers/0/args/3` is how JS
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from webhook.frozen import frozen
@@ -61,11 +61,16 @@ class FieldPath:
 
     def get(self, obj: Any, default: Any = None) -> Any:
         """What stands at this place of `obj`, or `default` where the place does not exist."""
-        for part in self.parts:
-            if not (part in obj if isinstance(obj, dict) else _has(obj, part)):
-                return default
-            obj = obj[part]
-        return obj
+        return inside(obj, self.parts, default)
+
+
+def inside(obj: Any, parts: Sequence[str | int], default: Any = None) -> Any:
+    """What stands in `obj` at the place of these parts, or `default` where the place does not exist."""
+    for part in parts:
+        if not (part in obj if isinstance(obj, dict) else _has(obj, part)):
+            return default
+        obj = obj[part]
+    return obj
 
 
 def _has(value: object, part: str | int) -> bool:

@@ -105,6 +105,14 @@ class Rule:
         """The first line of the docstring."""
         return (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
+    @classmethod
+    def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str]) -> bool:
+        """Whether the rule is asked there about an engine of which `unknown` (words of FACTS) is not known and whose
+        operator fills in `completes`; raises KeyError where the rule needs what is no word of FACTS."""
+        if unheard_of := set(cls.needs) - FACTS.keys():
+            raise KeyError(*unheard_of)
+        return where in cls.where and unknown.isdisjoint(cls.needs) and completes.isdisjoint(cls.mute_for)
+
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Yields what is wrong. Pure: no logging, no clock, no environment, no network."""
         raise NotImplementedError

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
 from typing import Any, Literal
 
 from webhook.facts import Assumed
 from webhook.path import FieldPath
 from webhook.policy.match import Match
 from webhook.release import Images
-from webhook.rule import Fix, Mode, Rule
+from webhook.rule import Fix, Mode, Place, Rule
 
 OwnedPods = Literal["warn", "deny"]
+_Who = tuple[Place, frozenset[str], frozenset[str]]
+_REMEMBERED = 256
+"""Sorts of engines whose rules are kept. A cluster has a few."""
 
 _STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
 
@@ -42,6 +44,27 @@ class Setting:
     """The rule with its parameters."""
     mode: Mode
     fix: Fix
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The rules that have a say about one sort of engine."""
+
+    settings: tuple[Setting, ...]
+    wrong: tuple[tuple[str, Exception], ...] = ()
+    """Rules of which that can't be told, since they are declared wrong: a bug in one stops no other."""
+
+    @classmethod
+    def of(cls, settings: Iterable[Setting], who: _Who) -> Asked:
+        """Those that are not ignored, and that `Rule.has_a_say` is true of."""
+        chosen, wrong = list[Setting](), list[tuple[str, Exception]]()
+        for one in settings:
+            try:
+                if one.mode != "ignore" and one.rule.has_a_say(*who):
+                    chosen.append(one)
+            except Exception as error:
+                wrong.append((one.rule.id(), error))
+        return cls(tuple(chosen), tuple(wrong))
 
 
 @dataclass(frozen=True)
@@ -89,10 +112,18 @@ class Terms:
     """Rules that an author may silence with an annotation; "*" is every rule."""
     exceptions: tuple[PolicyException, ...] = ()
 
-    @cached_property
-    def judging(self) -> tuple[Setting, ...]:
-        """The settings of the rules that are not ignored."""
-        return tuple(one for one in self.settings.values() if one.mode != "ignore")
+    _asked: dict[_Who, Asked] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def asked(self, where: Place, unknown: frozenset[str], completes: frozenset[str]) -> Asked:
+        """The rules that have a say at a place about an engine of which `unknown` is not known (words of `rule.FACTS`),
+        and whose operator fills in `completes`. Remembered: most engines are alike in that."""
+        who = (where, unknown, completes)
+        found = self._asked.get(who)
+        if found is None:
+            if len(self._asked) >= _REMEMBERED:
+                self._asked.clear()
+            found = self._asked[who] = Asked.of(self.settings.values(), who)
+        return found
 
     def may_ignore(self, rule: str) -> bool:
         """An author's annotation against this rule is honoured."""

@@ -1,0 +1,144 @@
+"""Where the time of a review goes, in process: its stages and its costliest rules, for allowed and denied Pods.
+
+python -m benchmarks.review [PODS]
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks import serving
+from webhook import args, command, engine, gpu, model, review, volumes, workload
+from webhook.facts import Facts
+from webhook.memory import plan, solve
+from webhook.policy import builtin
+from webhook.report import text
+from webhook.rules import all_rules
+
+LIMITS = {"allowed": 650.0, "denied": 1500.0}
+"""Microseconds of a whole review, at the median: about what a handler that allows everything takes with its server."""
+ROUNDS = 7
+"""Each figure is a Pod's best of so many: another program on the machine only ever adds to it."""
+COSTLIEST = 20
+STAGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
+    "workload": ((workload, "find"),),
+    "command": ((command, "resolve"),),
+    "args": ((args, "parse"),),
+    "model": ((model, "find"),),
+    "gpu": ((gpu, "place"), (gpu, "find"), (gpu, "requested")),
+    "files": ((volumes, "files"),),
+    "plan": ((plan, "plan"),),
+    "engine": ((engine, "read"),),
+    "search": ((solve, "alternatives"),),
+    "texts": ((text, "warnings"), (text, "refusal")),
+}
+"""What is timed, each where its caller looks it up. "engine" is the stages from "command" to "plan" with what joins
+them, "search" a part of the rule that refuses."""
+
+Times = dict[str, float]
+"""Stage or rule → microseconds."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prints microseconds; always 0: a busy machine is no fault of ours."""
+    bodies = [serving.review(serving.pod(number)) for number in range(int(argv[0]) if argv else 150)]
+    outcomes = [_answered(body) for body in bodies]
+    gc.collect()
+    gc.freeze()
+    best: list[Times] = [{} for _ in bodies]
+    rules: list[Times] = [{} for _ in bodies]
+    for _ in range(ROUNDS):
+        for number, body in enumerate(bodies):
+            _least(best[number], {"review": _clocked(lambda: _answered(body))})  # noqa: B023
+    with _timed_stages() as took, _timed_rules() as judged:
+        for _ in range(ROUNDS):
+            for number, body in enumerate(bodies):
+                took.clear()
+                judged.clear()
+                _answered(body)
+                _least(best[number], {**took, "rules": sum(judged.values())})
+                _least(rules[number], judged)
+    for outcome, limit in LIMITS.items():
+        chosen = [number for number, one in enumerate(outcomes) if one == outcome]
+        if not chosen:
+            continue
+        print(f"{outcome}, {len(chosen)} Pods")
+        whole = _medians([best[number] for number in chosen])
+        for stage in ("review", *STAGES, "rules"):
+            goal = f"  limit {limit:.0f} us" if stage == "review" else ""
+            print(f"  {stage:40} {whole.get(stage, 0):8.1f} us{goal}")
+        costs = sorted(_medians([rules[number] for number in chosen]).items(), key=lambda one: -one[1])
+        for rule, cost in costs[:COSTLIEST]:
+            print(f"    {rule:38} {cost:8.1f} us")
+        print(f"    {f'{len(costs) - COSTLIEST} more':38} {sum(cost for _, cost in costs[COSTLIEST:]):8.1f} us")
+    return 0
+
+
+def _answered(body: bytes) -> str:
+    """A review from its bytes to the answer's; what was decided."""
+    decision = review.decide("validate", review.parse(body), builtin(), _FACTS)
+    json.dumps(decision.answer)
+    return decision.outcome
+
+
+_FACTS = Facts()
+
+
+def _clocked(call: Callable[[], object]) -> float:
+    begun = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - begun) / 1000
+
+
+def _least(best: Times, took: Times) -> None:
+    for name, cost in took.items():
+        best[name] = min(cost, best.get(name, cost))
+
+
+def _medians(pods: Sequence[Times]) -> Times:
+    """Of the Pods that have it: a rule that is not asked costs nothing, and one that is shall be seen."""
+    names = {name: None for pod in pods for name in pod}
+    return {name: statistics.median(pod[name] for pod in pods if name in pod) for name in names}
+
+
+@contextmanager
+def _timed_stages() -> Iterator[Times]:
+    took: Times = defaultdict(float)
+    with ExitStack() as patches:
+        for stage, functions in STAGES.items():
+            for module, name in functions:
+                patches.enter_context(patch.object(module, name, _timed(stage, getattr(module, name), took)))
+        yield took
+
+
+def _timed(stage: str, function: Callable[..., Any], took: Times) -> Callable[..., Any]:
+    def timed(*given: Any, **named: Any) -> Any:
+        begun = time.perf_counter_ns()
+        answer = function(*given, **named)
+        took[stage] += (time.perf_counter_ns() - begun) / 1000
+        return answer
+
+    return timed
+
+
+@contextmanager
+def _timed_rules() -> Iterator[Times]:
+    took: Times = defaultdict(float)
+    with ExitStack() as patches:
+        for rule_id, rule in all_rules().items():
+            whole = lambda self, found, check=rule.check: list(check(self, found))  # noqa: E731
+            patches.enter_context(patch.object(rule, "check", _timed(rule_id, whole, took)))
+        yield took
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
