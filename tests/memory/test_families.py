@@ -179,7 +179,7 @@ def loaded(name: str, parameters: int, config: dict[str, Any], **given: Any) -> 
     """Bytes of the whole model on the GPUs."""
     model = replace(from_config(name, config), parameters=parameters)
     resolved = settings.resolve(EngineArgs(release=None, given=given), model, None, 80 << 30, Release(0, 33), {})
-    found = weights.checkpoint(model, resolved, shape.of(model))
+    found = weights.checkpoint(model, resolved)
     assert found is not None
     return found.total
 

@@ -165,4 +165,4 @@ def test_without_latents_whole_heads_are_stored(release: str, width: int) -> Non
     shape, number = model(**DEEPSEEK_V3), parse(release)
     assert number is not None
     resolved = settings.resolve(engine(release), shape, gpu(79.19), 79 * GI, number, {"VLLM_MLA_DISABLE": "1"})
-    assert kv_cache.attention_bytes(shape, resolved, "full_attention") == 128 * 2 * width * 2
+    assert kv_cache.attention_bytes(shape, kv_cache.stored(resolved), "full_attention") == 128 * 2 * width * 2

@@ -95,7 +95,9 @@ def test_a_state_has_the_dtype_that_the_arguments_say() -> None:
     """Qwen 3.5 keeps its recurrent state in float32 unless told otherwise."""
     _, usual = laid_out("0.27.1", QWEN35_35B)
     _, small = laid_out("0.27.1", QWEN35_35B, mamba_ssm_cache_dtype="bfloat16")
-    wide, narrow = (kv_cache.state_bytes(model(**QWEN35_35B), one, "linear_attention") for one in (usual, small))
+    wide, narrow = (
+        kv_cache.state_bytes(model(**QWEN35_35B), kv_cache.stored(one), "linear_attention") for one in (usual, small)
+    )
     assert (wide, narrow) == (8192 * 3 * 2 + 4096 * 128 * 4, 8192 * 3 * 2 + 4096 * 128 * 2)
 
 
@@ -103,4 +105,7 @@ def test_kimi_delta_attention_keeps_a_square_a_head() -> None:
     config = {**DEEPSEEK_V3, "linear_attn_config": {"num_heads": 32, "head_dim": 128, "short_conv_kernel_size": 4}}
     _, resolved = laid_out("0.27.1", config, tensor_parallel_size=2)
     width = 32 * 128 // 2
-    assert kv_cache.state_bytes(model(**config), resolved, "linear_attention") == 3 * width * 3 * 2 + width * 128 * 4
+    assert (
+        kv_cache.state_bytes(model(**config), kv_cache.stored(resolved), "linear_attention")
+        == 3 * width * 3 * 2 + width * 128 * 4
+    )

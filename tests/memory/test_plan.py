@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,10 +24,11 @@ from tests.memory.engines import (
 )
 from webhook.args.flags import builtin
 from webhook.gpu import Gpu
-from webhook.memory import generations
+from webhook.memory import activations, generations, kv_cache, non_torch, quantisation, shape, startup, weights
 from webhook.memory.ledger import GpuLedger, HostLedger, Line, MemoryPlan
 from webhook.memory.parallel import gpus_needed, world_size
 from webhook.memory.plan import plan
+from webhook.model import Model
 from webhook.release import Release
 
 T4 = gpu(14.56, name="Tesla T4", capability=(7, 5), high=15.0)
@@ -363,8 +364,29 @@ def lines(found: MemoryPlan) -> list[tuple[str, Line]]:
 
 
 def _lines(ledger: GpuLedger | HostLedger) -> list[tuple[str, Line]]:
-    values = [(field.name, getattr(ledger, field.name)) for field in fields(ledger)]
+    values = [(name, getattr(ledger, name)) for name in ledger._fields]
     return [(name, value) for name, value in values if isinstance(value, Line)]
+
+
+MODELS = [model(**config) for config in CONFIGS]
+"""Made once: what is remembered of a model is remembered by which it is."""
+REMEMBERING = (activations, kv_cache, non_torch, quantisation, shape, startup, weights)
+
+
+@given(
+    st.sampled_from(MODELS), st.sampled_from(RELEASES), st.lists(arguments, min_size=2, max_size=4),
+    st.sampled_from([T4, L4, A100_80, H100]),
+)  # fmt: skip
+def test_what_is_remembered_of_one_plan_changes_no_other(
+    served: Model, release: str | None, several: list[Mapping[str, Any]], card: Gpu
+) -> None:
+    """Lines are remembered by what they hang on: with nothing remembered each plan is the same."""
+    warm = [plan(engine(release, **one), served, on(card)) for one in several]
+    for one, found in zip(several, warm, strict=True):
+        for module in REMEMBERING:
+            for function in vars(module).values():
+                getattr(function, "cache_clear", bool)()
+        assert plan(engine(release, **one), served, on(card)) == found
 
 
 @given(st.sampled_from(CONFIGS), st.sampled_from(RELEASES), arguments, st.sampled_from([T4, L4, A100_80, H100]))

@@ -6,10 +6,9 @@ vLLM 0.33 platforms/cpu.py, v1/worker/cpu_worker.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from webhook.args import EngineArgs
-from webhook.memory import settings, shape, weights
+from webhook.memory import settings, weights
 from webhook.memory.ledger import HostLedger, Line
 from webhook.model import Model
 from webhook.quantity import GI
@@ -54,7 +53,7 @@ def ledger(
     if model is None:
         return None
     resolved = settings.resolve(args, model, None, 0, number, env)
-    found = weights.checkpoint(model, resolved, shape.of(model))
+    found = weights.checkpoint(model, resolved)
     if found is None:
         return None
     ranks = max(1, resolved.parallel.tp * resolved.parallel.pp)
@@ -74,10 +73,10 @@ def ledger(
     loading = _sum([line for name, line in lines if name not in ("KV cache", "requests")], "while loading")
     peak = loading if loading.likely > steady.likely else steady
     if release is None:  # which processes there are hangs on the release
-        steady, peak = replace(steady, floor=loaded.floor), replace(peak, floor=loaded.floor)
+        steady, peak = steady._replace(floor=loaded.floor), peak._replace(floor=loaded.floor)
     unknown = Line(0, 0, 0, 0)  # what its ranks share in /dev/shm, and how many cores they need, is not NCCL's
-    return replace(
-        hosted, lines=tuple((name, line) for name, line in lines if line.high), steady=steady, peak=peak,
+    return hosted._replace(
+        lines=tuple((name, line) for name, line in lines if line.high), steady=steady, peak=peak,
         shm=unknown, in_shm=0, busy=0,
     )  # fmt: skip
 

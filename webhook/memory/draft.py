@@ -9,8 +9,6 @@ stage (vLLM 0.33 config/speculative.py, v1/spec_decode).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from webhook.memory import quantisation, shape, weights
 from webhook.memory.ledger import Line
 from webhook.memory.settings import Settings, Speculative
@@ -52,8 +50,8 @@ def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float
     drafter = speculative.drafter
     if drafter is None:
         return None
-    own = replace(settings, scheme=quantisation.scheme(drafter, None), speculative=None, lora=None, cpu_offload=0)
-    found = weights.checkpoint(drafter, own, shape.of(drafter))
+    own = settings._replace(scheme=quantisation.scheme(drafter, None), speculative=None, lora=None, cpu_offload=0)
+    found = weights.checkpoint(drafter, own)
     if found is not None:
         known = quantisation.is_known(drafter, None)
         return found.total, found.doubt.least * (found.total - found.vision) if known else 0

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil
+from typing import NamedTuple
 
 from webhook.memory import parallel, parts, shape, weights
-from webhook.memory.settings import Settings
+from webhook.memory.settings import Settings, Speculative
 from webhook.model import Model
 from webhook.release import Release
 
@@ -25,8 +26,7 @@ ENCODERS = ("bert", "roberta", "xlm-roberta", "modernbert", "nomic_bert", "eurob
 ATTENTION = ("full_attention", "sliding_attention", "chunked_attention", "cross_attention")
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Layers of one kind that share block ids."""
 
     kind: str
@@ -38,7 +38,7 @@ class Group:
     """Blocks of a request in a group that holds states."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """How one rank's KV cache is laid out."""
 
@@ -112,6 +112,33 @@ def _blocks(group: Group, tokens: int, settings: Settings) -> int:
     return ceil(min(group.window + flight, tokens) / group.block_tokens)
 
 
+class Stored(NamedTuple):
+    """What of the settings decides how the cache is laid out."""
+
+    release: Release
+    v1: bool
+    tp: int
+    width: int
+    """Bytes of an activation."""
+    kv_cache_dtype: str
+    block_size: int | None
+    prefix_caching: bool | None
+    windows: bool
+    speculative: Speculative | None
+    state_dtypes: tuple[str | None, str | None]
+    skipped_layers: bool
+    mla: bool
+
+
+def stored(settings: Settings) -> Stored:
+    """Of these settings."""
+    return Stored(
+        settings.release, settings.v1, settings.parallel.tp, settings.dtype, settings.kv_cache_dtype,
+        settings.block_size, settings.prefix_caching, settings.windows, settings.speculative, settings.state_dtypes,
+        settings.skipped_layers, weights.uses_mla(settings),
+    )  # fmt: skip
+
+
 KV_BYTES = {"auto": 2.0, "bfloat16": 2.0, "float16": 2.0, "half": 2.0, "float32": 4.0, "float": 4.0}
 PER_HEAD = {  # --kv-cache-dtype → (bytes for each element, bytes for each key or value vector)
     "int8_per_token_head": (1.0, 4.0), "fp8_per_token_head": (1.0, 4.0), "int4_per_token_head": (0.5, 4.0),
@@ -130,25 +157,25 @@ def is_known(dtype: str) -> bool:
     return dtype in KV_BYTES or dtype in PER_HEAD or dtype.startswith("fp8") or dtype in ("int8", "nvfp4_ds_mla")
 
 
-def element_bytes(model: Model, settings: Settings) -> tuple[float, float]:
+def element_bytes(model: Model, how: Stored) -> tuple[float, float]:
     """(bytes for each element, bytes for each key or value vector) of the cache.
 
     Under `auto` checkpoints that carry a KV scheme choose for themselves: ModelOpt from 0.11.1, compressed-tensors
     from 0.17; DeepSeek-V3.2-like models take fp8.
     """
-    dtype = settings.kv_cache_dtype
+    dtype = how.kv_cache_dtype
     if dtype == "auto":
-        dtype = _stored_dtype(model, settings) or "auto"
+        dtype = _stored_dtype(model, how) or "auto"
     if dtype in PER_HEAD:
         return PER_HEAD[dtype]
     if dtype.startswith("fp8") or dtype in ("int8",):
         return 1.0, 0.0
     if dtype == "auto":
-        return float(settings.dtype), 0.0
+        return float(how.width), 0.0
     return KV_BYTES.get(dtype, 2.0), 0.0
 
 
-def _stored_dtype(model: Model, settings: Settings) -> str | None:
+def _stored_dtype(model: Model, how: Stored) -> str | None:
     config = model.quantization_config or {}
     scheme = config.get("kv_cache_scheme")
     method = str(config.get("quant_method") or "")
@@ -157,7 +184,7 @@ def _stored_dtype(model: Model, settings: Settings) -> str | None:
     if not algorithm and isinstance(nested, dict):
         algorithm = str(nested.get("kv_cache_quant_algo") or "").lower()
     since = Release(0, 11, 1) if method.startswith("modelopt") else Release(0, 17)
-    if settings.release < since:
+    if how.release < since:
         return None
     if algorithm in ("fp8", "nvfp4"):
         return algorithm
@@ -166,30 +193,30 @@ def _stored_dtype(model: Model, settings: Settings) -> str | None:
     return None
 
 
-def attention_bytes(model: Model, settings: Settings, kind: str) -> int | None:
+def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
     """Bytes of one token in one attention layer of a rank; None where a size is missing."""
-    each, vector = element_bytes(model, settings)
-    if model.kv_lora_rank and not weights.uses_mla(settings):
+    each, vector = element_bytes(model, how)
+    if model.kv_lora_rank and not how.mla:
         # whole heads: keys and values padded to 256 (vLLM 0.6 models/deepseek_v2.py), later values to the keys' width
-        heads = max(1, (model.num_attention_heads or 1) // settings.parallel.tp)
+        heads = max(1, (model.num_attention_heads or 1) // how.tp)
         width = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
-        return int(heads * 2 * (width if width and settings.release >= Release(0, 7, 1) else 256) * each)
+        return int(heads * 2 * (width if width and how.release >= Release(0, 7, 1) else 256) * each)
     if model.kv_lora_rank:
         row = model.kv_lora_rank + (model.qk_rope_head_dim or 0)
         if model.index_head_dim:
-            quantised = settings.kv_cache_dtype == "auto" or settings.kv_cache_dtype.startswith("fp8")
+            quantised = how.kv_cache_dtype == "auto" or how.kv_cache_dtype.startswith("fp8")
             return (656 if quantised else int(row * each)) + model.index_head_dim + model.index_head_dim // 128 * 4
-        if settings.kv_cache_dtype == "fp8_ds_mla":
+        if how.kv_cache_dtype == "fp8_ds_mla":
             return 656
-        if settings.kv_cache_dtype == "nvfp4_ds_mla":
+        if how.kv_cache_dtype == "nvfp4_ds_mla":
             return 352
         size = int(row * each + vector)
-        return -(-size // 256) * 256 if settings.release < Release(0, 8) else size
+        return -(-size // 256) * 256 if how.release < Release(0, 8) else size
     sizes = shape.head_dims(model, kind)
     if sizes is None:
         return None
     heads, keys, values = sizes
-    heads = parallel.key_value_heads(heads, settings.parallel.tp)
+    heads = parallel.key_value_heads(heads, how.tp)
     return int(heads * ((keys + values) * each + 2 * vector))
 
 
@@ -197,13 +224,13 @@ STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Of an element of a recurrent state; else the model's dtype."""
 
 
-def state_bytes(model: Model, settings: Settings, kind: str) -> int | None:
+def state_bytes(model: Model, how: Stored, kind: str) -> int | None:
     """Bytes of one sequence's state in one layer of a rank (vLLM 0.33 layers/mamba/mamba_utils.py)."""
-    tp = settings.parallel.tp
-    draft = settings.speculative.tokens if settings.speculative and settings.speculative.layers else 0
-    stored, own = settings.state_dtypes
-    own = own or stored or model.config.get("mamba_ssm_dtype", model.config.get("mamba_ssm_cache_dtype"))
-    narrow = STATE_BYTES.get(stored or "", settings.dtype)
+    tp = how.tp
+    draft = how.speculative.tokens if how.speculative and how.speculative.layers else 0
+    given, own = how.state_dtypes
+    own = own or given or model.config.get("mamba_ssm_dtype", model.config.get("mamba_ssm_cache_dtype"))
+    narrow = STATE_BYTES.get(given or "", how.width)
     wide = STATE_BYTES.get(str(own), narrow)
     if kind == "linear_attention":
         if (sizes := shape.delta_net(model)) is not None:
@@ -234,24 +261,29 @@ def state_bytes(model: Model, settings: Settings, kind: str) -> int | None:
 
 def layout(model: Model, settings: Settings, first: int = 0, last: int | None = None) -> Layout | None:
     """The layout of the layers `first … last` of one rank; None where nothing is known of them."""
+    return _layout(model, stored(settings), first, last)
+
+
+@lru_cache(512)
+def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout | None:
     layers = model.num_hidden_layers
     if not layers or model.model_type in ENCODERS or _sees_both_ways(model):
         return None
     last = layers if last is None else last
     shared = shape.number(model.config, "num_kv_shared_layers") or 0
     kinds = _kinds(model, first, min(last, layers - shared))
-    if last == layers and (drafted := _drafted(model, settings)):
+    if last == layers and (drafted := _drafted(model, how)):
         kinds["full_attention"] = kinds.get("full_attention", 0) + drafted
-    known = settings.speculative is None or settings.speculative.known
+    known = how.speculative is None or how.speculative.known
     if model.model_type == "falcon_h1":  # each layer has both
         kinds["mamba"] = kinds.get("full_attention", 0)
-    kinds, known = _described(model, settings, kinds, known)
+    kinds, known = _described(model, how, kinds, known)
     if _cross_tokens(model) and kinds:  # as many layers again, for the encoder's keys and values
-        known = known and settings.v1
+        known = known and how.v1
         kinds["cross_attention"] = kinds.get("full_attention", 0)
     if not kinds:
         return None
-    return _grouped(model, settings, kinds, known)
+    return _grouped(model, how, kinds, known)
 
 
 def of_check(model: Model, settings: Settings, own: Layout | None) -> Layout | None:
@@ -274,13 +306,13 @@ def _sees_both_ways(model: Model) -> bool:
     )
 
 
-def _drafted(model: Model, settings: Settings) -> int:
+def _drafted(model: Model, how: Stored) -> int:
     """Layers of this model that take as much KV cache as the drafter's."""
-    speculative = settings.speculative
+    speculative = how.speculative
     if speculative is None or not speculative.layers:
         return 0
-    own = attention_bytes(model, settings, "full_attention")
-    other = attention_bytes(speculative.drafter, settings, "full_attention") if speculative.drafter else own
+    own = attention_bytes(model, how, "full_attention")
+    other = attention_bytes(speculative.drafter, how, "full_attention") if speculative.drafter else own
     return ceil(speculative.layers * (other or own or 1) / (own or 1))
 
 
@@ -294,20 +326,20 @@ def _kinds(model: Model, first: int, last: int) -> dict[str, int]:
     return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds) if kind not in shape.STATELESS}
 
 
-def _described(model: Model, settings: Settings, kinds: dict[str, int], known: bool) -> tuple[dict[str, int], bool]:
+def _described(model: Model, how: Stored, kinds: dict[str, int], known: bool) -> tuple[dict[str, int], bool]:
     """Without the kinds whose cache is not described here, and with windows as this release stores them."""
     found: dict[str, int] = {}
-    windows = settings.windows and (settings.release >= HYBRID_SINCE or len(kinds) == 1)
+    windows = how.windows and (how.release >= HYBRID_SINCE or len(kinds) == 1)
     for kind, count in kinds.items():
         stored = kind
         if kind in ("sliding_attention", "chunked_attention") and not windows:
             stored = "full_attention"
-        size = attention_bytes(model, settings, kind) if kind in ATTENTION else state_bytes(model, settings, kind)
-        if size is None or (kind not in ATTENTION and not settings.v1):
+        size = attention_bytes(model, how, kind) if kind in ATTENTION else state_bytes(model, how, kind)
+        if size is None or (kind not in ATTENTION and not how.v1):
             known = False
             continue
         found[stored] = found.get(stored, 0) + count
-    described = not _is_special(model) and not settings.skipped_layers and is_known(settings.kv_cache_dtype)
+    described = not _is_special(model) and not how.skipped_layers and is_known(how.kv_cache_dtype)
     return found, known and described
 
 
@@ -338,10 +370,10 @@ def _cross_tokens(model: Model) -> int:
     return shape.number(model.config, "max_source_positions") or 0
 
 
-def _grouped(model: Model, settings: Settings, kinds: dict[str, int], known: bool) -> Layout:
-    per_token = {kind: attention_bytes(model, settings, kind) or 1 for kind in kinds if kind in ATTENTION}
-    states = {kind: state_bytes(model, settings, kind) or 1 for kind in kinds if kind not in ATTENTION}
-    size = settings.block_size or 16
+def _grouped(model: Model, how: Stored, kinds: dict[str, int], known: bool) -> Layout:
+    per_token = {kind: attention_bytes(model, how, kind) or 1 for kind in kinds if kind in ATTENTION}
+    states = {kind: state_bytes(model, how, kind) or 1 for kind in kinds if kind not in ATTENTION}
+    size = how.block_size or 16
     if states:
         step = 128 if model.kv_lora_rank else 16
         largest = max(states.values())
@@ -352,10 +384,10 @@ def _grouped(model: Model, settings: Settings, kinds: dict[str, int], known: boo
     # layers with smaller pages take more tokens a block where the sizes divide
     tokens = {kind: size * (widest // each if widest % each == 0 else 1) for kind, each in per_token.items()}
     least, most = min(kinds.values()), max(kinds.values())
-    depth = most if most < least * (1.5 if settings.release >= Release(0, 20) else 1.25) else least
-    states_kept = 1 + (1 if settings.prefix_caching else 0)
-    if settings.speculative and settings.speculative.layers:
-        states_kept += settings.speculative.tokens
+    depth = most if most < least * (1.5 if how.release >= Release(0, 20) else 1.25) else least
+    states_kept = 1 + (1 if how.prefix_caching else 0)
+    if how.speculative and how.speculative.layers:
+        states_kept += how.speculative.tokens
     one = {kind: Group(kind, tokens.get(kind, 0), _window(model, kind), states_kept) for kind in kinds}
     groups = tuple(one[kind] for kind, count in kinds.items() for _ in range(ceil(count / depth)))
     full = sum(ceil(depth * page / tokens[group.kind]) for group in groups if group.kind == "full_attention")

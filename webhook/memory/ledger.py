@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "blocks", "request", "graphs"]
 """What fails first, in vLLM's order (`webhook.memory.verdict`)."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A quantity in bytes with its uncertainty: `floor ≤ low ≤ likely ≤ high`.
 
     `low … high` is the 95 % interval for people, `floor` the certain minimum: the only one a denial may rest on.
@@ -42,8 +41,7 @@ def plus(one: Line, other: Line) -> Line:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class GpuLedger:
+class GpuLedger(NamedTuple):
     """One GPU's memory at start-up: the rank with the least room."""
 
     total: Line
@@ -73,8 +71,7 @@ class GpuLedger:
     """The budget pays for the CUDA graphs; else they come out of what it leaves of the GPU."""
 
 
-@dataclass(frozen=True)
-class HostLedger:
+class HostLedger(NamedTuple):
     """The container's host memory."""
 
     lines: tuple[tuple[str, Line], ...]
@@ -95,8 +92,7 @@ class HostLedger:
     """GPUs of the container's engines."""
 
 
-@dataclass(frozen=True)
-class Startup:
+class Startup(NamedTuple):
     """Seconds from the container's start to the first answer on /health."""
 
     floor: float

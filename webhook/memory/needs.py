@@ -13,7 +13,7 @@ from typing import Any
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu, by_name
-from webhook.memory import plan, quantisation, shape, solve
+from webhook.memory import plan, quantisation, solve
 from webhook.memory.division import divisible
 from webhook.memory.ledger import GpuLedger
 from webhook.memory.solve import NODE, PRODUCTS, with_changes
@@ -145,14 +145,13 @@ def _ways(
     gpus: int | None,
     env: Mapping[str, str] | None,
 ) -> Iterator[Offer]:
-    counted = shape.of(model)
     own = {dest: value for dest, value in changes.items() if dest != "model"}
     asked = {**own, "max_model_len": context, "max_num_seqs": users}
     for size in (gpus,) if gpus else SIZES:
         if not where or size > stock.per_node or not (size == 1 or divisible(model, size, args)):
             continue
         changed = with_changes(args, {**asked, "tensor_parallel_size": size})
-        judged = plan.judge(changed, model, Accelerator(where, size), env=env, counted=counted)
+        judged = plan.judge(changed, model, Accelerator(where, size), env=env)
         if judged.verdict != "fits" or judged.ledger is None:
             continue
         holds = capacity(judged.ledger)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from webhook.args import EngineArgs
 
 
-@dataclass(frozen=True)
-class Parallel:
+class Parallel(NamedTuple):
     """Sizes of the parallel groups; 1 where a dimension is not used."""
 
     tp: int = 1
@@ -52,6 +50,8 @@ class Parallel:
         layers // PP each; the remainder goes to the stages before the last, from the back (vLLM 0.33
         distributed/utils.py, get_pp_indices).
         """
+        if self.pp == 1:
+            return ((0, layers),)
         if sum(self.partition) == layers and len(self.partition) == self.pp:
             sizes = list(self.partition)
         else:

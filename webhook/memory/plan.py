@@ -8,7 +8,6 @@ end of the interval still holds one request, else `unsure`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu
@@ -24,7 +23,6 @@ from webhook.memory import (
     non_torch,
     printed,
     settings,
-    shape,
     startup,
     verdict,
     weights,
@@ -33,7 +31,6 @@ from webhook.memory.generations import GENERATIONS, OLDEST, possible
 from webhook.memory.kv_cache import Layout
 from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict, plus
 from webhook.memory.settings import Settings
-from webhook.memory.shape import Shape
 from webhook.memory.verdict import Judged
 from webhook.model import Model, longest_max_model_len
 from webhook.quantity import human
@@ -70,7 +67,7 @@ def plan(
         smallest = min(_gpus(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
         memory = gpu_memory or (smallest.memory if smallest else 0)
         resolved = settings.resolve(args, model, smallest, memory, release, env)
-        found = weights.checkpoint(model, resolved, shape.of(model))
+        found = weights.checkpoint(model, resolved)
     makers = {gpu.vendor.lower() for gpu in accelerator.gpus} if accelerator else {vendor}
     hosted = host.ledger(args, model, resolved, release, env, found, files, amd=makers == {"amd"})
     form = str(args.given.get("load_format") or "auto")
@@ -89,30 +86,23 @@ def judge(
     *,
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
-    counted: Shape | None = None,
     known: Sequence[Measured] = (),
 ) -> Judged:
-    """The GPU's part of the plan: does it fit on every product that this may be, with every release that it may be?
-
-    `counted`: `shape.of(model)`, where it has been computed already.
-    """
+    """The GPU's part of the plan: does it fit on every product that this may be, with every release that it may be?"""
     gpus = _gpus(accelerator, gpu_memory)
     if model is None or not gpus:
         missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
         return Judged("unsure", f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known", None)
-    counted = counted or shape.of(model)
-    planned = [
-        one for gpu in gpus if (one := _on_gpu(args, model, counted, gpu, gpu_memory, env or {}, known)) is not None
-    ]
+    planned = [one for gpu in gpus if (one := _on_gpu(args, model, gpu, gpu_memory, env or {}, known)) is not None]
     if not planned:
         return Judged("unsure", "the sizes of the model or of the GPU are not known", None)
     shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
     if len({one.verdict for one in planned}) > 1 or len(planned) < len(gpus):
-        shown = replace(shown, verdict="unsure", why=f"it depends on which GPU it is: {shown.why}")
+        shown = shown._replace(verdict="unsure", why=f"it depends on which GPU it is: {shown.why}")
     if accelerator and accelerator.shared and shown.verdict == "fits":
-        shown = replace(shown, verdict="unsure", why=f"{shown.why}; other processes may use the same GPU")
+        shown = shown._replace(verdict="unsure", why=f"{shown.why}; other processes may use the same GPU")
     if shown.verdict == "does-not-fit" and (why := doubt.of(args, model, env or {})):
-        shown = replace(shown, verdict="unsure", why=f"{why}; {shown.why}")
+        shown = shown._replace(verdict="unsure", why=f"{why}; {shown.why}")
     return shown
 
 
@@ -123,7 +113,6 @@ def fits(
     *,
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
-    counted: Shape | None = None,
 ) -> bool:
     """Whether the verdict is `fits`: as `judge`, but it stops at the first product or release that does not."""
     gpus = _gpus(accelerator, gpu_memory)
@@ -131,7 +120,7 @@ def fits(
     if not gpus or accelerator.shared or releases[-1] < OLDEST:
         return False
     return all(
-        (one := _judge(args, model, counted, gpu, gpu_memory, release, env or {})) is not None and one.verdict == "fits"
+        (one := _judge(args, model, gpu, gpu_memory, release, env or {})) is not None and one.verdict == "fits"
         for gpu in gpus
         for release in releases
     )
@@ -146,7 +135,6 @@ def _gpus(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu
 def _on_gpu(
     args: EngineArgs,
     model: Model,
-    counted: Shape | None,
     gpu: Gpu | None,
     measured: int | None,
     env: Mapping[str, str],
@@ -154,25 +142,22 @@ def _on_gpu(
 ) -> Judged | None:
     """One GPU: the release's plan, or every generation's where it is not known."""
     if args.release is not None:
-        one = _judge(args, model, counted, gpu, measured, args.release, env, known)
+        one = _judge(args, model, gpu, measured, args.release, env, known)
         if one is not None and args.release < OLDEST:
-            return replace(one, verdict="unsure", why=f"vLLM {args.release} is older than what is known here")
+            return one._replace(verdict="unsure", why=f"vLLM {args.release} is older than what is known here")
         return one
-    judged = [
-        one for release in possible(model, args) if (one := _judge(args, model, counted, gpu, measured, release, env))
-    ]
+    judged = [one for release in possible(model, args) if (one := _judge(args, model, gpu, measured, release, env))]
     if not judged:
         return None
     newest = judged[-1]
     if len({one.verdict for one in judged}) == 1:
         return newest
-    return replace(newest, verdict="unsure", why=f"it depends on vLLM's release, which is not known: {newest.why}")
+    return newest._replace(verdict="unsure", why=f"it depends on vLLM's release, which is not known: {newest.why}")
 
 
 def _judge(
     args: EngineArgs,
     model: Model,
-    counted: Shape | None,
     gpu: Gpu | None,
     measured: int | None,
     release: Release,
@@ -184,7 +169,7 @@ def _judge(
     if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
         return None
     resolved = settings.resolve(args, model, gpu, whole.likely, release, env)
-    found = weights.checkpoint(model, resolved, counted)
+    found = weights.checkpoint(model, resolved)
     if found is None:
         return None
     seen = printed.of(known, args, model, gpu, whole, release, env) if known else None
@@ -196,7 +181,7 @@ def _judge(
     if not stages:
         return None
     worst = min(stages, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
-    return replace(worst, settings=resolved, checkpoint=found)
+    return worst._replace(settings=resolved, checkpoint=found)
 
 
 RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}

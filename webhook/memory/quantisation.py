@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from webhook.model import Model
@@ -19,9 +20,9 @@ STORED_BYTES = {
 """safetensors dtypes; packed 4-bit weights are I32 or U8 words."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scheme:
-    """A way to store linear layers."""
+    """A way to store linear layers. Equal to itself alone, as the model it was read of."""
 
     name: str
     bytes: float
@@ -48,6 +49,7 @@ class Scheme:
         return 1.0 if group == "vision" else 0.0
 
 
+@lru_cache(512)
 def scheme(model: Model, given: str | None) -> Scheme | None:
     """The scheme vLLM serves with: the checkpoint's own, else what `--quantization` makes of a plain one."""
     config = model.quantization_config or _named(model)

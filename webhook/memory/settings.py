@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from webhook.args import EngineArgs
 from webhook.gpu import Gpu
@@ -17,8 +16,7 @@ from webhook.quantity import GI
 from webhook.release import Release
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The arguments of one engine, resolved for one release and one GPU."""
 
     release: Release
@@ -70,8 +68,7 @@ class Settings:
     env: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Speculative:
+class Speculative(NamedTuple):
     """`--speculative-config`."""
 
     method: str
@@ -88,8 +85,7 @@ class Speculative:
     """The catalogue's row of the drafter may deny, and nothing quantises it while it loads."""
 
 
-@dataclass(frozen=True)
-class Lora:
+class Lora(NamedTuple):
     """`--enable-lora`: slots that are allocated when the model is loaded."""
 
     slots: int

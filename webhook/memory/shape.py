@@ -40,7 +40,7 @@ PURE_MAMBA = frozenset({"falcon_mamba", "mamba", "mamba2"})
 STATELESS = ("mlp", "moe")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shape:
     """The language model of a checkpoint."""
 
@@ -76,29 +76,9 @@ class Shape:
         return self.embedding + self.head + self.body
 
 
-class _Same:
-    """A model by identity: those of the catalogue are made once, and a search plans one many times."""
-
-    __slots__ = ("model",)
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-
-    def __hash__(self) -> int:
-        return id(self.model)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.model is self.model
-
-
+@lru_cache(256)
 def of(model: Model) -> Shape | None:
     """The shape; None where not even layers, hidden size and vocabulary are known."""
-    return _of(_Same(model))
-
-
-@lru_cache(256)
-def _of(same: _Same) -> Shape | None:
-    model = same.model
     layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
     if not layers or not hidden or not vocab:
         return None

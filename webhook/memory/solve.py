@@ -16,7 +16,7 @@ from typing import Any
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu, by_name
-from webhook.memory import division, parallel, plan, quantisation, shape
+from webhook.memory import division, parallel, plan, quantisation
 from webhook.memory.division import divisible
 from webhook.memory.generations import GENERATIONS, possible
 from webhook.memory.settings import default_utilization
@@ -82,7 +82,6 @@ class Search:
 
     def __post_init__(self) -> None:
         self._releases = [self.args.release] if self.args.release else list(possible(self.model, self.args))
-        self._counted = shape.of(self.model)
         self.cut = parallel.read(self.args, self.env)
 
     def fits(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None, model: Model | None = None) -> bool:
@@ -90,14 +89,13 @@ class Search:
         # another product: what was measured on this one says nothing
         where = replace(self.accelerator, gpus=tuple(gpus)) if gpus else self.accelerator
         memory = None if gpus else self.gpu_memory
-        counted = shape.of(model) if model else self._counted
         changed = with_changes(self.args, changes)
         for index, release in enumerate(self._releases):
             if self.steps <= 0:
                 raise SpentError
             self.steps -= 1
             one = replace(changed, release=release)
-            if not plan.fits(one, model or self.model, where, gpu_memory=memory, env=self.env, counted=counted):
+            if not plan.fits(one, model or self.model, where, gpu_memory=memory, env=self.env):
                 self._releases.insert(0, self._releases.pop(index))  # the likeliest to fail again: asked first
                 return False
         return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, by_name
-from webhook.memory import parallel, plan, shape
+from webhook.memory import parallel, plan
 from webhook.memory.division import divisible
 from webhook.memory.ledger import Verdict
 from webhook.memory.solve import NODE, PRODUCTS, with_changes
@@ -60,7 +60,7 @@ def sweep(
     """A row for each product and each tensor-parallel size of one node that divides the heads, in the order of
     `products`. `asked`: context lengths, by default `lengths(model)`."""
     asked = asked or lengths(model)
-    now, counted = parallel.read(args, env), shape.of(model)
+    now = parallel.read(args, env)
     others = now.pp * now.pcp * now.dp_local
     for label in products:
         where = Accelerator(by_name(label), None)
@@ -75,7 +75,6 @@ def sweep(
                     model,
                     replace(where, count=size * others),
                     env=env,
-                    counted=counted,
                 )
                 cells[length] = Cell(one.verdict, one.ledger.max_concurrency if one.ledger else None)
             yield Row(label, size * others, cells)

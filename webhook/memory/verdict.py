@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from webhook.args import EngineArgs
 from webhook.memory import budget, cuda_graphs
@@ -46,8 +46,7 @@ NULL_BLOCK = Release(0, 28)
 """From here the check of one request leaves out block 0, which stands for "no block" (v1/core/kv_cache_utils.py)."""
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """One GPU and one release."""
 
     verdict: Verdict

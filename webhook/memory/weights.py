@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
-from webhook.memory import tower
+from webhook.memory import shape, tower
 from webhook.memory.ledger import Line
+from webhook.memory.parallel import Parallel
 from webhook.memory.parts import Cut, Group, Part
 from webhook.memory.quantisation import DTYPE_BYTES, STORED_BYTES, Scheme
-from webhook.memory.settings import Settings
+from webhook.memory.settings import Lora, Settings
 from webhook.memory.shape import Shape
 from webhook.model import Model
 from webhook.quantity import human
@@ -54,7 +57,20 @@ SIZE = Doubt(0.25, 0.2)
 """The size that a name says, rounded; a checkpoint whose name says no quantisation may still have 4 bits a weight."""
 
 
-@dataclass(frozen=True)
+class Loaded(NamedTuple):
+    """What of the settings decides a checkpoint's bytes."""
+
+    scheme: Scheme | None
+    width: int
+    """Bytes of an unquantised weight."""
+    head: bool
+    """A head is loaded: text is generated."""
+    mla: bool
+    padding: float
+    """Of MXFP4's experts."""
+
+
+@dataclass(frozen=True, eq=False)
 class Checkpoint:
     """A model's tensors in bytes on the GPU, before they are cut over ranks."""
 
@@ -76,7 +92,7 @@ class Checkpoint:
         """How many layers."""
         return len(self.counted.order)
 
-    @property
+    @cached_property
     def total(self) -> float:
         """Bytes of the whole model, once."""
         body = sum(count * sum(cuts.values()) for cuts, count in zip(self.variants, self.counted.count(), strict=True))
@@ -88,12 +104,19 @@ ENGRAMS = ("engram_layer_ids", "ple_layer_ids")
 pinned host memory unless told otherwise (vLLM 0.33 config/engram.py), and how large they are is not described here."""
 
 
-def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Checkpoint | None:
-    """The checkpoint as this engine loads it; `counted` is `shape.of(model)`. None where its size can't be known."""
+def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
+    """The checkpoint as this engine loads it. None where its size can't be known."""
+    how = Loaded(settings.scheme, settings.dtype, not settings.pooling, uses_mla(settings), padding(model, settings))
+    return _checkpoint(model, how)
+
+
+@lru_cache(512)
+def _checkpoint(model: Model, how: Loaded) -> Checkpoint | None:
+    counted = shape.of(model)
     if any(model.config.get(field) for field in ENGRAMS):
         return None
     if counted is None:
-        return _by_parameters(model, settings)
+        return _by_parameters(model, how)
     total = total_elements(model)
     tied = _is_tied(model, counted, total)
     plain = counted.elements - (counted.head if tied else 0)
@@ -130,7 +153,7 @@ def checkpoint(model: Model, settings: Settings, counted: Shape | None) -> Check
             False,
         )
         stretch = 1.0
-    return _in_bytes(model, settings, counted, stretch=stretch, vision=vision, tied=tied, agrees=agrees)
+    return _in_bytes(model, how, counted, stretch=stretch, vision=vision, tied=tied, agrees=agrees)
 
 
 def _is_near(rest: int, table: int, model: Model, counted: Shape) -> bool:
@@ -143,14 +166,14 @@ NOMINAL_LAYERS = 64
 """A checkpoint of which only the parameters are known is spread evenly over so many layers."""
 
 
-def _by_parameters(model: Model, settings: Settings) -> Checkpoint | None:
+def _by_parameters(model: Model, how: Loaded) -> Checkpoint | None:
     """The checkpoint where nothing but a number of parameters is known: a size in a name. None without one."""
     total = total_elements(model)
     if not total:
         return None
     each = total // NOMINAL_LAYERS
     counted = Shape(((Part(each, "column", "mlp"),),), (0,) * NOMINAL_LAYERS, 0, 0, 0, False)
-    found = _in_bytes(model, settings, counted, stretch=1.0, vision=0, tied=False, agrees=False)
+    found = _in_bytes(model, how, counted, stretch=1.0, vision=0, tied=False, agrees=False)
     return replace(found, doubt=SIZE)
 
 
@@ -182,9 +205,9 @@ GROUPS: tuple[Group, ...] = ("attention", "linear", "mlp", "experts", "shared", 
 
 
 def _in_bytes(
-    model: Model, settings: Settings, counted: Shape, *, stretch: float, vision: int, tied: bool, agrees: bool
+    model: Model, how: Loaded, counted: Shape, *, stretch: float, vision: int, tied: bool, agrees: bool
 ) -> Checkpoint:
-    scheme, width = settings.scheme, settings.dtype
+    scheme, width = how.scheme, how.width
     rates = {group: stretch * _rate(scheme, group, width) for group in GROUPS}
     vision_bytes = vision * _rate(scheme, "vision", width)
     draft = counted.extra * _rate(scheme, "experts" if model.num_experts else "mlp", width)
@@ -197,7 +220,7 @@ def _in_bytes(
         if scale is not None:
             doubt = COUNTED_BYTES
             rates = {group: rate * scale for group, rate in rates.items()}
-    rates["experts"] *= padding(model, settings)
+    rates["experts"] *= how.padding
     variants: list[Mapping[Cut, float]] = []
     for layer in counted.variants:
         cuts: dict[Cut, float] = {}
@@ -208,12 +231,12 @@ def _in_bytes(
         counted=counted,
         variants=tuple(variants),
         embedding=counted.embedding * (scheme.bytes if scheme is not None and scheme.embedding else width),
-        head=0
-        if tied or settings.pooling
-        else counted.head * (scheme.bytes if scheme is not None and scheme.head else width),
+        head=counted.head * (scheme.bytes if scheme is not None and scheme.head else width)
+        if how.head and not tied
+        else 0,
         tied=tied,
         vision=vision_bytes,
-        absorbed=_absorbed(model, settings),
+        absorbed=_absorbed(model, how),
         draft=draft,
         doubt=doubt,
     )
@@ -276,28 +299,29 @@ def uses_mla(settings: Settings) -> bool:
     return settings.release >= Release(0, 7, 1) and settings.env.get("VLLM_MLA_DISABLE") != "1"
 
 
-def _absorbed(model: Model, settings: Settings) -> float:
-    if not model.kv_lora_rank or not model.num_attention_heads or not uses_mla(settings):
+def _absorbed(model: Model, how: Loaded) -> float:
+    if not model.kv_lora_rank or not model.num_attention_heads or not how.mla:
         return 0.0
     width = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
-    return model.kv_lora_rank * model.num_attention_heads * width * settings.dtype
+    return model.kv_lora_rank * model.num_attention_heads * width * how.width
 
 
 THREE_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v")
 """Families with M-RoPE, whose table covers four times the positions (layers/rotary_embedding/mrope.py)."""
 
 
-def rotary_cache(model: Model, settings: Settings) -> int:
+@lru_cache(256)
+def rotary_cache(model: Model, element: int) -> int:
     """The table of cosines and sines: positions × rotated width in the model's dtype, once for each kind of layer
-    (vLLM 0.33 layers/rotary_embedding). Linear and dynamic scaling multiply the positions, M-RoPE takes four times:
-    32 MiB for Llama 3.1, 0.5 GiB for Gemma 3 4B."""
+    (vLLM 0.33 layers/rotary_embedding); `element`: its bytes. Linear and dynamic scaling multiply the positions, M-RoPE
+    takes four times: 32 MiB for Llama 3.1, 0.5 GiB for Gemma 3 4B."""
     positions = model.max_position_embeddings or 0
     width = (model.qk_rope_head_dim if model.kv_lora_rank else model.head_dim) or 0
     config = model.config
     partial = config.get("partial_rotary_factor")
     if isinstance(partial, int | float) and 0 < partial < 1:
         width = int(width * partial)
-    plain = positions * width * settings.dtype
+    plain = positions * width * element
     scaling = config.get("rope_scaling")
     scaling = scaling if isinstance(scaling, Mapping) else {}
     factor = scaling.get("factor")
@@ -310,16 +334,36 @@ def rotary_cache(model: Model, settings: Settings) -> int:
     return int(plain * times) + local
 
 
-def vision_on_rank(found: Checkpoint, settings: Settings) -> float:
+class Placed(NamedTuple):
+    """What of the settings decides which of the tensors stand on a rank."""
+
+    cut: Parallel
+    width: int
+    """Bytes of an unquantised weight."""
+    vision: bool
+    vision_replicated: bool
+    mtp: bool
+    """Multi-token prediction is on."""
+
+
+def placed(settings: Settings) -> Placed:
+    """Of these settings."""
+    speculative = settings.speculative
+    mtp = speculative is not None and speculative.method == "mtp"
+    return Placed(settings.parallel, settings.dtype, settings.vision, settings.vision_replicated, mtp)
+
+
+def vision_on_rank(found: Checkpoint, how: Placed) -> float:
     """The vision tower on a rank of the first stage: cut by TP, or whole with `--mm-encoder-tp-mode data`."""
-    if not settings.vision:
+    if not how.vision:
         return 0.0
-    return found.vision / (1 if settings.vision_replicated else settings.parallel.tp)
+    return found.vision / (1 if how.vision_replicated else how.cut.tp)
 
 
-def of_stage(found: Checkpoint, model: Model, settings: Settings, stage: int) -> float:
+@lru_cache(512)
+def of_stage(found: Checkpoint, model: Model, how: Placed, stage: int) -> float:
     """Bytes on one rank of a pipeline stage."""
-    cut = settings.parallel
+    cut = how.cut
     first, last = cut.stages(found.layers)[stage]
     ranks: Mapping[Cut, int] = {
         "column": cut.tp,
@@ -329,75 +373,84 @@ def of_stage(found: Checkpoint, model: Model, settings: Settings, stage: int) ->
     }
     total = (last - first) * found.absorbed / cut.tp
     for cuts, count in zip(found.variants, found.counted.count(first, last), strict=True):
-        total += count * sum(size / ranks[how] for how, size in cuts.items())
+        total += count * sum(size / ranks[divided] for divided, size in cuts.items())
     at_end = stage == cut.pp - 1
     if stage == 0:
-        total += found.embedding / cut.tp + vision_on_rank(found, settings)
+        total += found.embedding / cut.tp + vision_on_rank(found, how)
     elif at_end and found.tied:
         total += found.embedding / cut.tp
     if at_end:
         total += found.head / cut.tp
-        if settings.speculative and settings.speculative.method == "mtp":
+        if how.mtp:
             total += found.draft / (cut.experts if model.num_experts else cut.tp)
-    return total + rotary_cache(model, settings)
+    return total + rotary_cache(model, how.width)
 
 
-def least_in_layers(found: Checkpoint, model: Model, settings: Settings) -> float:
+def least_in_layers(found: Checkpoint, model: Model, how: Placed) -> float:
     """Bytes that are certainly in the layers of every rank: without embedding, head, tower and rotary table."""
-    cut = settings.parallel
+    cut = how.cut
 
     def of(stage: int) -> float:
-        ends = (found.embedding + found.head) / cut.tp + vision_on_rank(found, settings) + rotary_cache(model, settings)
-        return of_stage(found, model, settings, stage) - ends
+        ends = (found.embedding + found.head) / cut.tp + vision_on_rank(found, how) + rotary_cache(model, how.width)
+        return of_stage(found, model, how, stage) - ends
 
     stages = cut.stages(found.layers)
     fewest = min(range(len(stages)), key=lambda stage: stages[stage][1] - stages[stage][0])
     return max(0.0, found.doubt.least * min(of(stage) for stage in {0, fewest, len(stages) - 1}))
 
 
-def lora(model: Model, settings: Settings) -> float:
+def lora(model: Model, slots: Lora | None, cut: Parallel, width: int) -> float:
     """LoRA slots: for each adapted linear layer max_loras × rank × (inputs + outputs); A whole, B cut by TP unless
-    `--fully-sharded-loras` (vLLM 0.33 lora/layers)."""
-    if settings.lora is None or not model.hidden_size or not model.num_hidden_layers:
+    `--fully-sharded-loras` (vLLM 0.33 lora/layers). `width`: bytes of an element."""
+    if slots is None or not model.hidden_size or not model.num_hidden_layers:
         return 0.0
-    hidden, inner, tp = model.hidden_size, model.intermediate_size or 4 * model.hidden_size, settings.parallel.tp
+    hidden, inner, tp = model.hidden_size, model.intermediate_size or 4 * model.hidden_size, cut.tp
     heads = (model.num_attention_heads or 1) * (model.head_dim or 0)
     groups = (model.num_key_value_heads or 1) * (model.head_dim or 0)
     inputs = 5 * hidden + (heads + inner) / tp
     outputs = 2 * hidden + (heads + 2 * groups + 2 * inner) / tp
-    if settings.lora.sharded:
+    if slots.sharded:
         inputs /= tp
-    layers = model.num_hidden_layers / settings.parallel.pp
-    return settings.lora.slots * settings.lora.rank * (inputs + outputs) * settings.dtype * layers
+    layers = model.num_hidden_layers / cut.pp
+    return slots.slots * slots.rank * (inputs + outputs) * width * layers
 
 
 def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Line:
     """Weights of one rank of `stage`. `floor`: what is certainly loaded."""
-    cut = settings.parallel
-    loaded = of_stage(found, model, settings, stage)
-    slots = lora(model, settings)
-    likely = loaded + slots
-    floor = found.doubt.least * (loaded - (vision_on_rank(found, settings) if stage == 0 else 0))
+    return _line(found, model, placed(settings), stage, settings.scheme, settings.lora, settings.cpu_offload)
+
+
+@lru_cache(512)
+def _line(
+    found: Checkpoint, model: Model, how: Placed, stage: int, scheme: Scheme | None, slots: Lora | None, offload: int
+) -> Line:
+    cut = how.cut
+    loaded = of_stage(found, model, how, stage)
+    adapters = lora(model, slots, cut, how.width)
+    likely = loaded + adapters
+    floor = found.doubt.least * (loaded - (vision_on_rank(found, how) if stage == 0 else 0))
     note = human(found.total)
     if cut.tp * cut.pp > 1:
         note += f" over {cut.tp * cut.pp} GPUs"
-    if settings.scheme:
-        note += f", {settings.scheme.name}"
-    elif settings.dtype == 4:
+    if scheme:
+        note += f", {scheme.name}"
+    elif how.width == 4:
         note += " in float32"
-    if slots:
-        note += f", {human(slots)} LoRA slots"
-    if settings.cpu_offload:
-        likely = max(0.0, likely - settings.cpu_offload)
-        floor = max(0.0, floor - settings.cpu_offload)
-        note += f", up to {human(settings.cpu_offload)} offloaded to the host"
+    if adapters:
+        note += f", {human(adapters)} LoRA slots"
+    if offload:
+        likely = max(0.0, likely - offload)
+        floor = max(0.0, floor - offload)
+        note += f", up to {human(offload)} offloaded to the host"
     spread = found.doubt.spread * loaded
-    low, high = max(0.0, likely - spread - 0.3 * slots), likely + spread + 0.3 * slots
+    low, high = max(0.0, likely - spread - 0.3 * adapters), likely + spread + 0.3 * adapters
     return Line(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
 
 
 def heaviest(found: Checkpoint, settings: Settings) -> Sequence[int]:
     """The pipeline stages that may have the least room: the first, the last and the one with the most layers."""
+    if settings.parallel.pp == 1:
+        return (0,)
     stages = settings.parallel.stages(found.layers)
     most = max(range(len(stages)), key=lambda stage: stages[stage][1] - stages[stage][0])
     return sorted({0, most, len(stages) - 1})

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
-    """A model's shape. Field names are config.json's; None means config.json (and transformers' default) is silent."""
+    """A model's shape. Field names are config.json's; None means config.json (and transformers' default) is silent.
+
+    One is equal to itself alone: what is computed of it is remembered by which it is, and those of the catalogue are
+    made once.
+    """
 
     id: str
     model_type: str | None

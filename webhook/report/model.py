@@ -23,7 +23,7 @@ def tree(fact: Fact[Model]) -> dict[str, Any]:
     model = fact.value
     resolved = settings.resolve(EngineArgs(release=None, given={}), model, None, 0, GENERATIONS[-1], {})
     counted = shape.of(model)
-    loaded = weights.checkpoint(model, resolved, counted)
+    loaded = weights.checkpoint(model, resolved)
     layout = kv_cache.layout(model, resolved)
     formula = None
     if counted is not None and counted.known:

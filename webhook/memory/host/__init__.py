@@ -52,8 +52,11 @@ def ledger(
     vision = bool(model and model.vision_config and not args.given.get("language_model_only"))
     running = processes(args, cut, release, v1=v1)
     ranks = running.ranks
-    per_rank = weights.of_stage(checkpoint, model, resolved, 0) if checkpoint and model and resolved else None
-    in_layers = weights.least_in_layers(checkpoint, model, resolved) if checkpoint and model and resolved else 0.0
+    per_rank, in_layers = None, 0.0
+    if checkpoint and model and resolved:
+        how = weights.placed(resolved)
+        per_rank = weights.of_stage(checkpoint, model, how, 0)
+        in_layers = weights.least_in_layers(checkpoint, model, how) if resolved.cpu_offload else 0.0
     kv_offload, kv_in_shm = offload.kv_cache(
         args, running.engines, ranks, release, env, "amd" if amd else resolved.vendor if resolved else "nvidia"
     )
