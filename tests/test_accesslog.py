@@ -13,7 +13,8 @@ import pytest
 
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed
-from webhook import accesslog, review
+from webhook import lines as lines_
+from webhook import review
 from webhook.accesslog import LONGEST, AccessLog
 from webhook.app import create_app
 from webhook.facts import Facts
@@ -104,7 +105,7 @@ def say(access: AccessLog, uid: str = UID) -> None:
 
 
 def test_reviews_do_not_wait_for_who_reads_and_what_has_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accesslog, "QUEUE", 4)
+    monkeypatch.setattr(lines_, "QUEUE", 4)
     stream = Stuck()
     access, metrics = AccessLog(stream), Metrics("", "", "")
     metrics.watch_access_log(access)
@@ -112,7 +113,7 @@ def test_reviews_do_not_wait_for_who_reads_and_what_has_no_room_is_counted(monke
         say(access, f"u{number}")
     lost = access.dropped
 
-    assert lost >= 80 - 4 - accesslog.BATCH
+    assert lost >= 80 - 4 - lines_.BATCH
     assert f"podfit_access_log_dropped_lines_total {float(lost)}" in metrics.text().decode()
     stream.reads.set()
     access.close(30)

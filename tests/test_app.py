@@ -223,7 +223,7 @@ def test_a_secret_in_env_is_never_logged(
         pod["metadata"]["name"] = "never-seen"
         post(client, admission_review(doomed(pod)))
 
-    from webhook.cli._gunicorn import OneLine
+    from webhook.cli._log import OneLine
 
     lines = [OneLine().format(record) for record in caplog.records]
     assert any("failed, allowed" in line and "ValueError at " in line for line in lines)

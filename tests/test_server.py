@@ -311,12 +311,15 @@ def test_a_connection_in_reserve_serves_later(server: Server) -> None:
             assert connection.sock is opened
 
 
-def test_the_access_log_is_on_standard_output(tmp_path: Path) -> None:
-    with (tmp_path / "access.jsonl").open("w+") as file, serving(tmp_path, stdout=file) as server:
-        server.review("/validate", admission_review(doomed(GOOD_POD)))
+def test_the_access_log_is_on_standard_output_whole_at_the_end(tmp_path: Path) -> None:
+    with (tmp_path / "access.jsonl").open("w+") as file:
+        with serving(tmp_path, stdout=file) as server:
+            for _ in range(3):
+                server.review("/validate", admission_review(doomed(GOOD_POD)))
         file.seek(0)
-        (line,) = map(json.loads, file)
+        line, *more = map(json.loads, file)
 
+    assert len(more) == 2
     assert (line["uid"], line["decision"], line["waited"] >= 0) == (UID, "denied", True)
 
 
@@ -338,6 +341,38 @@ def test_standard_output_that_nobody_reads_stops_neither_reviews_nor_the_end(tmp
     assert server.process.returncode == 0
 
 
+def test_standard_error_that_nobody_reads_stops_neither_reviews_nor_the_end(tmp_path: Path) -> None:
+    body = json.dumps(admission_review(GOOD_POD)).encode()
+    with serving(tmp_path, patch="from webhook.cli import serve\nserve.FLUSH = 0.1") as server:
+        with open(f"/proc/{server.process.pid}/fd/2", "wb", 0, opener=_not_blocking) as pipe:
+            while pipe.write(b" " * 4096) is not None:
+                pass
+        for _ in range(5):  # more than there are threads; of each a line says that there was no time
+            assert json.loads(server.request("POST", "/validate?timeout=1ns", body)[1])["response"]["allowed"]
+        server.process.terminate()
+
+        assert server.process.wait(DEADLINE) == 0
+
+
+def test_what_is_logged_is_read_later_and_after_the_end(tmp_path: Path) -> None:
+    body = json.dumps(admission_review(GOOD_POD)).encode()
+    with serving(tmp_path) as server:
+        for _ in range(5):
+            server.request("POST", "/validate?timeout=1ns", body)
+        server.process.terminate()
+        assert server.process.wait(DEADLINE) == 0
+        assert server.process.stderr
+        said = server.process.stderr.read().splitlines()
+
+    assert [line.split(" ", 2)[1] for line in said] == ["WARNING"] * 5 + ["INFO"]
+    assert "waited too long" in said[0]
+    assert said[-1].endswith("stopped")
+
+
+def _not_blocking(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def test_old_connections_are_closed_with_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that who has connections to this replica finds the new ones too."""
     closing_: list[bool] = []
@@ -346,9 +381,40 @@ def test_old_connections_are_closed_with_an_answer(monkeypatch: pytest.MonkeyPat
     worker._arrived = SimpleNamespace()
     request = SimpleNamespace(force_close=lambda: closing_.append(True))
     for ages in (time.monotonic() + 60, time.monotonic() - 1):
-        worker.handle_request(request, SimpleNamespace(ages=ages, arrived=0.0))
+        worker.handle_request(request, SimpleNamespace(ages=ages, arrived=0.0, sock=SimpleNamespace(together=suppress)))
 
     assert closing_ == [True]
+
+
+def test_an_answer_is_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+    monkeypatch.setattr(ssl.SSLSocket, "sendall", lambda self, data, flags: sent.append(bytes(data)))
+    near = _gunicorn.PatientSocket.__new__(_gunicorn.PatientSocket)
+    with near.together():
+        near.sendall(b"headers,")
+        near.sendall(b"body")
+    with suppress(ValueError), near.together():
+        near.sendall(b"the beginning of an answer that")
+        raise ValueError
+    near.sendall(b"error 500")
+
+    assert sent == [b"headers,body", b"error 500"]
+
+
+def test_one_thread_stays_with_its_connection_for_the_next_request() -> None:
+    workers: Any = [_gunicorn.Worker.__new__(_gunicorn.Worker) for _ in range(2)]
+    for worker, threads in zip(workers, (2, 1), strict=True):
+        worker.staying(threads)
+    several, only = workers
+    near, far = socket.socketpair()
+    with near, far:
+        waiting = SimpleNamespace(sock=near)
+        assert not several._more_soon(waiting)
+        far.sendall(b"P")
+        assert several._more_soon(waiting)
+        with several._staying:  # another one stays
+            assert not several._more_soon(waiting)
+        assert not only._more_soon(waiting)
 
 
 def test_a_request_that_comes_a_byte_at_a_time_is_given_up() -> None:

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from webhook.accesslog import AccessLog
 from webhook.cluster import Status
+from webhook.lines import Lines
 from webhook.live import Live
 from webhook.readiness import Readiness
 from webhook.review import Decision, Webhook
@@ -49,19 +50,18 @@ class _Cluster(Collector):
         yield from (objects, age, fresh)
 
 
-class _Lines(Collector):
-    """What the access log has lost."""
+class _Dropped(Collector):
+    """Lines that nobody read in time."""
 
-    def __init__(self, access: AccessLog) -> None:
-        self._access = access
+    def __init__(self, name: str, what: str, lines: AccessLog | Lines) -> None:
+        self._name = name
+        self._what = what
+        self._lines = lines
 
     def collect(self) -> Iterator[Metric]:
         """Called at a scrape."""
-        yield CounterMetricFamily(
-            "podfit_access_log_dropped_lines",
-            "Lines of the access log that were not written: nobody read them in time, or they could not be",
-            value=self._access.dropped,
-        )
+        help_ = f"Lines {self._what} that were not written: nobody read them in time, or they could not be"
+        yield CounterMetricFamily(self._name, help_, value=self._lines.dropped)
 
 
 class Metrics:
@@ -152,7 +152,11 @@ class Metrics:
 
     def watch_access_log(self, access: AccessLog) -> None:
         """Exports how many lines were lost, read anew at each scrape."""
-        self._registry.register(_Lines(access))
+        self._registry.register(_Dropped("podfit_access_log_dropped_lines", "of the access log", access))
+
+    def watch_log(self, lines: Lines) -> None:
+        """Exports how many lines on standard error were lost, read anew at each scrape."""
+        self._registry.register(_Dropped("podfit_log_dropped_lines", "on standard error", lines))
 
     def rule_error(self, rule: str) -> None:
         """Counts an error in podfit itself."""

@@ -1,4 +1,4 @@
-"""gunicorn, as `podfit serve` runs it: its settings, TLS, and log lines that are lines."""
+"""gunicorn, as `podfit serve` runs it: its settings, TLS, and a worker whose threads wait for nobody."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import math
 import os
 import random
 import re
+import select
 import selectors
 import socket
 import ssl
 import threading
 import time
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,18 +23,20 @@ from typing import Any
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]  # gunicorn has no types
-from gunicorn.glogging import Logger  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.http import get_parser  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.sock import ssl_wrap_socket  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
 
-from webhook.report.text import one_line
+from webhook.cli import _log
 from webhook.reviews import ARRIVED, MAX_BODY
 
 PATIENCE = 10.0
 """Seconds within which a peer must have shaken hands, and sent its whole request, and read some of its answer."""
 LINGER = 2.0
 """Seconds for a peer to close after our last word: who closes at once may tear that word away from it."""
+SOON = 0.002
+"""Seconds that a thread stays with a connection whose request it has answered: who has more to ask mostly asks at once,
+and the way of the next request through the main loop to a thread takes as long as the rest of a remembered review."""
 HEAD = 64 << 10
 """Bytes of a request's line and headers; whoever sends more is not answered."""
 AHEAD = 2 * MAX_BODY
@@ -65,9 +68,6 @@ def serve(
     `certificate` is asked at each handshake; `begin` is called in the worker (threads outlive no fork) once it can
     answer, `drain` when it has been told to stop, `end` when all has been answered.
     """
-    handler = logging.StreamHandler()
-    handler.setFormatter(OneLine())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
     host, port = listener.getsockname()[:2]
     where = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     settings = {
@@ -81,7 +81,7 @@ def serve(
         "certfile": os.devnull,  # that there is one means TLS; what serves is in ssl_context
         "ssl_context": TLS(certificate),
         "accesslog": None,
-        "logger_class": OneLineLogger,
+        "logger_class": _log.Gunicorn,
         "loglevel": "warning",
         "control_socket_disable": True,
         "worker_tmp_dir": str(SHM) if os.access(SHM, os.W_OK) else None,
@@ -251,8 +251,36 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             if not conn.begun:
                 conn.timeout = min(conn.timeout, deadline)
 
+    def init_process(self) -> None:
+        """Called by gunicorn in the worker's process."""
+        self.staying(self.cfg.threads)
+        super().init_process()
+
+    def staying(self, threads: int) -> None:
+        """Of so many threads one at a time may stay with its connection; the only one may not, it is for everybody."""
+        self._staying = threading.Semaphore(min(threads - 1, 1))
+
     def handle(self, conn: TConn) -> object:
-        """In a thread: what has come of a request, and its answer once all has."""
+        """In a thread: what has come of a request and its answer once all has, and so on while more comes at once."""
+        kept = self._handle(conn)
+        while kept is True and self._more_soon(conn):
+            conn.arrived = time.monotonic()
+            kept = self._handle(conn)
+        return kept
+
+    def _more_soon(self, conn: TConn) -> bool:
+        """Something came of the connection's next request while this thread waited for it; but one does at a time."""
+        if not self._staying.acquire(blocking=False):
+            return False
+        try:
+            waiting = select.poll()
+            waiting.register(conn.sock, select.POLLIN)
+            return bool(waiting.poll(SOON * 1000))
+        finally:
+            self._staying.release()
+
+    def _handle(self, conn: TConn) -> object:
+        """What has come of a request, and its answer once all has."""
         try:
             self._read(conn)
         except ssl.SSLWantReadError:
@@ -274,7 +302,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if time.monotonic() > conn.ages:
             req.force_close()
         self._arrived.at = conn.arrived
-        kept: bool = super().handle_request(req, conn)
+        with conn.sock.together():
+            kept: bool = super().handle_request(req, conn)
         return kept
 
     def load_wsgi(self) -> None:
@@ -334,10 +363,30 @@ class PatientSocket(ssl.SSLSocket):
     until = math.inf
     """When (time.monotonic) the request that is being read must be there."""
 
+    _held: bytearray | None = None
+
     @cached_property
     def ahead(self) -> bytearray:
         """What came before a thread was taken."""
         return bytearray()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is sent meanwhile goes out at the end, nothing of it where something is raised: gunicorn sends an
+        answer's headers and its body, each of which would be a TLS record and a system call of its own."""
+        held = self._held = bytearray()
+        try:
+            yield
+        finally:
+            self._held = None
+        self.sendall(held)
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        """Sends it all, if not `together` with what comes."""
+        if self._held is None:
+            super().sendall(data, flags)
+        else:
+            self._held += data
 
     def setblocking(self, flag: bool) -> None:
         """Blocking means at most PATIENCE seconds."""
@@ -355,33 +404,3 @@ class PatientSocket(ssl.SSLSocket):
         if left < PATIENCE:
             self.settimeout(left)
         return super().recv(buflen, flags)
-
-
-class OneLine(logging.Formatter):
-    """One line a record. Of an exception it says type and place; the text only of errors of the network and of files,
-    since any other may quote a manifest and with it a secret in `env`."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record as one line without control characters."""
-        line = f"{self.formatTime(record, self.datefmt)} {record.levelname} {one_line(record.getMessage())}"
-        error = record.exc_info[1] if record.exc_info else None
-        return f"{line}: {_short(error)}" if error is not None else line
-
-
-def _short(error: BaseException) -> str:
-    words = type(error).__name__ + (f" {one_line(str(error))}" if isinstance(error, OSError) else "")
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{words} at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else words
-
-
-class OneLineLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's error log in our form."""
-
-    def setup(self, cfg: Any) -> None:
-        """Called by gunicorn at start and on SIGHUP."""
-        super().setup(cfg)
-        for handler in self.error_log.handlers:
-            handler.setFormatter(OneLine())

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from webhook.certs.serving import Serving
     from webhook.cluster import Access, Cluster
     from webhook.facts import Facts
+    from webhook.lines import Lines
     from webhook.live import Live
     from webhook.policy import Policy
     from webhook.readiness import Readiness, SelfCall
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 POLICIES = "policies"
 BIND = "127.0.0.1:8443"
 FLUSH = 2.0
-"""Seconds that the access log's last lines may take at the end."""
+"""Seconds that the last lines of the access log may take at the end, and those on standard error."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -90,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
     policy, facts = edge.policy(args.policy), edge.facts(args)
     from webhook.accesslog import AccessLog
+    from webhook.lines import Lines
 
     access = _access(args.kubeconfig)
     serving = certificate.serving(args, access)
@@ -98,14 +100,15 @@ def run(args: argparse.Namespace) -> int:
     ready, answers = _readiness(live, serving, cluster)
     # Without a buffer: its lock, held by a thread that waits for whoever reads, would keep the process from its end.
     lines = AccessLog(None if args.no_access_log or sys.stdout is None else FileIO(1, "w", closefd=False))
-    app = application(live, facts, serving, ready, lines, cluster)
+    said = Lines(FileIO(os.devnull if sys.stderr is None else 2, "w", closefd=sys.stderr is None), "log")
+    app = application(live, facts, serving, ready, lines, said, cluster)
     if args.client_ca:
         certificate.refuse_strangers(app)
     warm(policy, facts)
     listener = listen(args.bind)
     address = listener.getsockname()[:2]
 
-    from webhook.cli import _gunicorn, _memory
+    from webhook.cli import _gunicorn, _log, _memory
 
     def begin() -> None:
         _memory.bound(args.threads + (0 if cluster is None else len(cluster.watched)))
@@ -117,7 +120,13 @@ def run(args: argparse.Namespace) -> int:
         serving.start()
         answers.start(*address)
 
-    return _gunicorn.serve(app, listener, serving.context, args.threads, begin, ready.drain, lambda: lines.close(FLUSH))
+    _log.to(said)
+    try:
+        return _gunicorn.serve(
+            app, listener, serving.context, args.threads, begin, ready.drain, lambda: lines.close(FLUSH)
+        )
+    finally:
+        said.close(FLUSH)
 
 
 def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
@@ -165,7 +174,13 @@ def _readiness(live: Live, serving: Serving, cluster: Cluster | None) -> tuple[R
 
 
 def application(
-    live: Live, facts: Facts, serving: Serving, ready: Readiness, access: AccessLog, cluster: Cluster | None = None
+    live: Live,
+    facts: Facts,
+    serving: Serving,
+    ready: Readiness,
+    access: AccessLog,
+    said: Lines,
+    cluster: Cluster | None = None,
 ) -> Flask:
     """The Flask application with its metrics."""
 
@@ -175,6 +190,7 @@ def application(
     metrics = Metrics(__version__, live.policy.version, facts.version)
     metrics.watch_certificate(serving.not_after)
     metrics.watch_policy(live)
+    metrics.watch_log(said)
     if cluster is not None:
         metrics.watch_cluster(cluster.status)
     metrics.watch_readiness(ready)

@@ -1,0 +1,64 @@
+"""What `podfit serve` says on standard error: lines that are lines, and that nobody waits for."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import Any
+
+from gunicorn.glogging import Logger  # type: ignore[import-untyped]  # gunicorn has no types
+
+from webhook.lines import Lines
+from webhook.report.text import one_line
+
+
+def to(lines: Lines) -> None:
+    """Everything that is logged in this process from now on."""
+    logging.basicConfig(level=logging.INFO, handlers=[Handler(lines)])
+
+
+class Handler(logging.Handler):
+    """Hands each record on as a line; a thread that answers reviews must not wait for whoever reads them."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self.setFormatter(OneLine())
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by logging."""
+        try:
+            line = self.format(record)
+        except Exception as error:  # whose text would go to standard error, by way of logging
+            line = f"a line of the log can't be said: {type(error).__name__} at {record.pathname}:{record.lineno}"
+        self._lines.put(line.encode(errors="backslashreplace") + b"\n")
+
+
+class OneLine(logging.Formatter):
+    """One line a record. Of an exception it says type and place; the text only of errors of the network and of files,
+    since any other may quote a manifest and with it a secret in `env`."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line without control characters."""
+        line = f"{self.formatTime(record, self.datefmt)} {record.levelname} {one_line(record.getMessage())}"
+        error = record.exc_info[1] if record.exc_info else None
+        return f"{line}: {_short(error)}" if error is not None else line
+
+
+def _short(error: BaseException) -> str:
+    words = type(error).__name__ + (f" {one_line(str(error))}" if isinstance(error, OSError) else "")
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{words} at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else words
+
+
+class Gunicorn(Logger):  # type: ignore[misc]  # gunicorn has no types
+    """gunicorn's error log, by our way."""
+
+    def setup(self, cfg: Any) -> None:
+        """Called by gunicorn at start and on SIGHUP."""
+        super().setup(cfg)
+        self.error_log.handlers.clear()
+        self.error_log.propagate = True

@@ -1,0 +1,114 @@
+"""Lines for whoever reads standard output or standard error: a thread writes them, so that nobody waits for a reader.
+
+Whoever reads may stop (a container runtime that hangs), and then a pipe takes 64 KiB and no more. Lines for which there
+is no room are counted instead.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from io import BytesIO, FileIO
+from threading import Event, Lock, Thread
+
+QUEUE = 8192
+"""Lines that may wait for whoever reads them, 4 MiB of the usual ones."""
+BATCH = 64
+"""Lines that are written at once."""
+PAUSE = 0.05
+"""Seconds between two looks at what has come while the thread is awake, and until the next try where the stream does
+not block and takes nothing now. To wake it for every line would take longer (20 us) than to make the line."""
+
+
+class Lines:
+    """Writes to a stream; safe for threads and for forks."""
+
+    dropped = 0
+    """Lines that were not written: nobody read them in time, or they could not be."""
+
+    def __init__(
+        self, stream: BytesIO | FileIO, name: str, lost: Callable[[Exception], None] = lambda error: None
+    ) -> None:
+        """`stream`: where the lines go, unbuffered; `lost` is called where it stops taking them, which is counted."""
+        self._stream = stream
+        self._name = name
+        self._lost = lost
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        """With nothing that waits: at first, and after a fork, which no thread outlives and which may leave any lock
+        locked. What waited is the parent's to write."""
+        self._lines: deque[bytes] = deque()
+        self._some = Event()
+        self._ending = Event()
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        self._failing = False
+
+    def put(self, line: bytes) -> None:
+        """Never waits, never raises."""
+        if len(self._lines) >= QUEUE:  # nobody reads
+            self._drop(1)
+            return
+        self._lines.append(line)
+        if not self._some.is_set():
+            self._some.set()
+        if self._thread is None or not self._thread.is_alive():
+            self._start()
+
+    def close(self, seconds: float) -> None:
+        """Writes what waits, for at most so many seconds."""
+        if self._thread is None:
+            return
+        self._ending.set()
+        self._some.set()
+        self._thread.join(seconds)
+
+    def _drop(self, lines: int) -> None:
+        with self._lock:
+            self.dropped += lines
+
+    def _start(self) -> None:
+        """At the first line, and where the thread is gone. Where none can be had now, the next line tries again."""
+        with self._lock:
+            if self._thread is not None and self._thread.is_alive():
+                return
+            self._ending.clear()
+            thread = Thread(target=self._run, name=self._name, daemon=True)
+            try:
+                thread.start()
+            except (RuntimeError, MemoryError):
+                return
+            self._thread = thread
+
+    def _run(self) -> None:
+        while self._some.wait():
+            last = self._ending.is_set()
+            self._some.clear()
+            while batch := self._taken():
+                try:
+                    self._put(b"".join(batch))
+                    self._failing = False
+                except (OSError, ValueError, MemoryError) as error:  # nobody reads it now, or it was closed
+                    self._drop(len(batch))
+                    if not self._failing:
+                        self._lost(error)
+                    self._failing = True
+            if last:
+                return
+            self._ending.wait(PAUSE)
+
+    def _taken(self) -> list[bytes]:
+        return [self._lines.popleft() for _ in range(min(len(self._lines), BATCH))]
+
+    def _put(self, text: bytes) -> None:
+        left = memoryview(text)
+        while left:
+            written = self._stream.write(left)
+            if written is None:  # somebody has set the pipe to not block
+                time.sleep(PAUSE)
+            else:
+                left = left[written:]
