@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
@@ -53,19 +54,19 @@ class GpuLedger(NamedTuple):
     kv_cache: Line
     """What is left for the KV cache; negative where nothing is. `floor` is here the certain *maximum* (what would be
     left if every line took its floor of the largest total ever seen): below zero, vLLM can't start."""
-    kv_cache_bytes_per_token: int | None
-    kv_cache_bytes_per_request: int | None
+    kv_cache_bytes_per_token: int | None = None
+    kv_cache_bytes_per_request: int | None = None
     """What one request of max_model_len takes of the KV cache."""
-    kv_cache_tokens: tuple[int, int, int] | None
+    kv_cache_tokens: tuple[int, int, int] | None = None
     """low, likely, high: "GPU KV cache size: N tokens"."""
-    max_model_len: int | None
-    estimated_max_model_len: int | None
+    max_model_len: int | None = None
+    estimated_max_model_len: int | None = None
     """The longest single request that fits (likely), up to max_model_len: what vLLM prints where one does not fit."""
-    longest_request: int | None
+    longest_request: int | None = None
     """The same up to the model's own length."""
-    model_length: int | None
+    model_length: int | None = None
     """The longest that the model's config allows; None where that is not known."""
-    max_concurrency: float | None
+    max_concurrency: float | None = None
     """"Maximum concurrency for N tokens per request" (likely)."""
     graphs_charged: bool = True
     """The budget pays for the CUDA graphs; else they come out of what it leaves of the GPU."""
@@ -109,8 +110,8 @@ class MemoryPlan:
 
     verdict: Verdict
     """The arithmetic of GPU memory at start-up alone."""
-    why: str
-    """One line for people: the arithmetic behind the verdict, or what is missing for one."""
+    tell: Callable[[], str] = field(compare=False)
+    """Writes `why`: most plans that fit are told to nobody."""
     gpu: GpuLedger | None
     host: HostLedger | None
     startup: Startup | None
@@ -118,3 +119,8 @@ class MemoryPlan:
     """Bytes of all weights, as the files hold them; None where that is not known."""
     cause: Cause | None = None
     """What fails, or may fail, first; None where it fits or nothing is known."""
+
+    @property
+    def why(self) -> str:
+        """One line for people: the arithmetic behind the verdict, or what is missing for one."""
+        return self.tell()

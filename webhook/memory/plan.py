@@ -7,7 +7,7 @@ end of the interval still holds one request, else `unsure`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu
@@ -32,6 +32,7 @@ from webhook.memory.kv_cache import Layout
 from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict, plus
 from webhook.memory.settings import Settings
 from webhook.memory.verdict import Judged
+from webhook.memory.weights import Checkpoint
 from webhook.model import Model, longest_max_model_len
 from webhook.quantity import human
 from webhook.release import Release
@@ -76,7 +77,7 @@ def plan(
         filled = dict(hosted.lines)["KV offload"].likely if "KV offload" in dict(hosted.lines) else 0
         starting = startup.estimate(model, resolved, found, load_format=form, files=files, kv_in_memory=filled)
     size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
-    return MemoryPlan(judged.verdict, judged.why, judged.ledger, hosted, starting, size, judged.cause)
+    return MemoryPlan(judged.verdict, judged.tell, judged.ledger, hosted, starting, size, judged.cause)
 
 
 def judge(
@@ -92,18 +93,24 @@ def judge(
     gpus = _gpus(accelerator, gpu_memory)
     if model is None or not gpus:
         missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
-        return Judged("unsure", f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known", None)
+        missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
+        return Judged("unsure", lambda: missed, None)
     planned = [one for gpu in gpus if (one := _on_gpu(args, model, gpu, gpu_memory, env or {}, known)) is not None]
     if not planned:
-        return Judged("unsure", "the sizes of the model or of the GPU are not known", None)
+        return Judged("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
     shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
     if len({one.verdict for one in planned}) > 1 or len(planned) < len(gpus):
-        shown = shown._replace(verdict="unsure", why=f"it depends on which GPU it is: {shown.why}")
+        shown = _unsure(shown, lambda own: f"it depends on which GPU it is: {own}")
     if accelerator and accelerator.shared and shown.verdict == "fits":
-        shown = shown._replace(verdict="unsure", why=f"{shown.why}; other processes may use the same GPU")
+        shown = _unsure(shown, lambda own: f"{own}; other processes may use the same GPU")
     if shown.verdict == "does-not-fit" and (why := doubt.of(args, model, env or {})):
-        shown = shown._replace(verdict="unsure", why=f"{why}; {shown.why}")
+        shown = _unsure(shown, lambda own: f"{why}; {own}")
     return shown
+
+
+def _unsure(one: Judged, told: Callable[[str], str]) -> Judged:
+    """The verdict taken back; `told` writes why, of what it was."""
+    return one._replace(verdict="unsure", tell=lambda: told(one.why))
 
 
 def fits(
@@ -119,11 +126,26 @@ def fits(
     releases = (args.release,) if args.release else possible(model, args)
     if not gpus or accelerator.shared or releases[-1] < OLDEST:
         return False
-    return all(
-        (one := _judge(args, model, gpu, gpu_memory, release, env or {})) is not None and one.verdict == "fits"
-        for gpu in gpus
-        for release in releases
-    )
+    return all(_fits(args, model, gpu, gpu_memory, release, env or {}) for gpu in gpus for release in releases)
+
+
+def _fits(
+    args: EngineArgs, model: Model, gpu: Gpu | None, measured: int | None, release: Release, env: Mapping[str, str]
+) -> bool:
+    """One GPU, one release: whether every stage of the pipeline fits; weights without room are refuted first."""
+    known = _loaded(args, model, gpu, measured, release, env)
+    if known is None:
+        return False
+    whole, resolved, found = known
+    for stage in weights.heaviest(found, resolved):
+        if not resolved.kv_cache_memory and (
+            weights.line(found, model, resolved, stage).likely >= budget.line(whole, resolved).likely
+        ):
+            return False
+        ledger = _ledger(model, resolved, whole, found, stage, None)
+        if _verdict(args, model, resolved, found, stage, ledger).verdict != "fits":
+            return False
+    return True
 
 
 def _gpus(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu | None]:
@@ -144,7 +166,7 @@ def _on_gpu(
     if args.release is not None:
         one = _judge(args, model, gpu, measured, args.release, env, known)
         if one is not None and args.release < OLDEST:
-            return one._replace(verdict="unsure", why=f"vLLM {args.release} is older than what is known here")
+            return _unsure(one, lambda _: f"vLLM {args.release} is older than what is known here")
         return one
     judged = [one for release in possible(model, args) if (one := _judge(args, model, gpu, measured, release, env))]
     if not judged:
@@ -152,7 +174,7 @@ def _on_gpu(
     newest = judged[-1]
     if len({one.verdict for one in judged}) == 1:
         return newest
-    return newest._replace(verdict="unsure", why=f"it depends on vLLM's release, which is not known: {newest.why}")
+    return _unsure(newest, lambda own: f"it depends on vLLM's release, which is not known: {own}")
 
 
 def _judge(
@@ -165,37 +187,40 @@ def _judge(
     known: Sequence[Measured] = (),
 ) -> Judged | None:
     """One GPU, one release: the worst of the pipeline's stages."""
-    whole = budget.total(gpu, measured)
-    if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
+    begun = _loaded(args, model, gpu, measured, release, env)
+    if begun is None:
         return None
-    resolved = settings.resolve(args, model, gpu, whole.likely, release, env)
-    found = weights.checkpoint(model, resolved)
-    if found is None:
-        return None
+    whole, resolved, found = begun
     seen = printed.of(known, args, model, gpu, whole, release, env) if known else None
-    stages = [
-        one
-        for stage in weights.heaviest(found, resolved)
-        if (one := _stage(args, model, resolved, whole, found, stage, seen)) is not None
-    ]
-    if not stages:
-        return None
-    worst = min(stages, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
+    worst = min(
+        (
+            _verdict(args, model, resolved, found, stage, _ledger(model, resolved, whole, found, stage, seen))
+            for stage in weights.heaviest(found, resolved)
+        ),
+        key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0),
+    )
     return worst._replace(settings=resolved, checkpoint=found)
 
 
 RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
 
 
-def _stage(
-    args: EngineArgs,
-    model: Model,
-    resolved: Settings,
-    whole: Line,
-    found: weights.Checkpoint,
-    stage: int,
-    seen: Measured | None,
-) -> Judged:
+def _loaded(
+    args: EngineArgs, model: Model, gpu: Gpu | None, measured: int | None, release: Release, env: Mapping[str, str]
+) -> tuple[Line, Settings, Checkpoint] | None:
+    """The GPU's memory, the settings, and the checkpoint as it is loaded; None where one of them can't be known."""
+    whole = budget.total(gpu, measured)
+    if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
+        return None
+    resolved = settings.resolve(args, model, gpu, whole.likely, release, env)
+    found = weights.checkpoint(model, resolved)
+    return None if found is None else (whole, resolved, found)
+
+
+def _ledger(
+    model: Model, resolved: Settings, whole: Line, found: Checkpoint, stage: int, seen: Measured | None
+) -> GpuLedger:
+    """The lines of one rank of `stage`, and what they leave."""
     allowed = budget.line(whole, resolved)
     loaded = plus(weights.line(found, model, resolved, stage), draft.line(model, resolved, stage))
     peak = activations.line(model, resolved, stage)
@@ -203,42 +228,43 @@ def _stage(
     other = non_torch.line(resolved)
     if seen is not None:
         loaded, peak, graphs, other = printed.lines(seen, loaded, peak, graphs, other)
-    inside = [loaded, peak, other, *([graphs] if cuda_graphs.charged(resolved) else [])]
+    charged = cuda_graphs.charged(resolved)
+    inside = (loaded, peak, other, graphs) if charged else (loaded, peak, other)
     if resolved.kv_cache_memory:
         fixed = resolved.kv_cache_memory
         left = Line(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
     else:
-        likely = allowed.likely - sum(one.likely for one in inside)
-        most = max(likely, allowed.high - sum(one.floor for one in inside))
+        used = sum([one.likely for one in inside])
+        likely = allowed.likely - used
+        most = max(likely, allowed.high - sum([one.floor for one in inside]))
         left = Line(
             floor=most,
             low=likely - (allowed.likely - allowed.low) - _doubt([one.high - one.likely for one in inside]),
             likely=likely,
             high=min(most, likely + _doubt([one.likely - one.low for one in inside])),
-            note=f"{human(allowed.likely)} − {human(sum(one.likely for one in inside))}",
+            note=f"{human(allowed.likely)} − {human(used)}",
             source=kv_cache.SOURCE,
         )
     if seen is not None:
         left = printed.kv_cache(seen, left, whole)
+    return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, graphs_charged=charged)
+
+
+def _verdict(
+    args: EngineArgs, model: Model, resolved: Settings, found: Checkpoint, stage: int, ledger: GpuLedger
+) -> Judged:
+    """Whether one rank of `stage` starts, and what vLLM will print of its KV cache."""
+    left, length = ledger.kv_cache, resolved.max_model_len
     first, last = resolved.parallel.stages(found.layers)[stage]
     layout = kv_cache.layout(model, resolved, first, last)
     checked = kv_cache.of_check(model, resolved, layout)
-    length = resolved.max_model_len
     if resolved.auto_len and checked and length:
         length = kv_cache.longest(left.likely, checked, length, resolved)
     estimated = kv_cache.longest(left.likely, checked, length, resolved) if checked and length else None
     longest, own = estimated, longest_max_model_len(model, resolved.release)
     if checked and length and estimated == length and own and own > length:
         longest = kv_cache.longest(left.likely, checked, own, resolved)
-    ledger = GpuLedger(
-        total=whole,
-        budget=allowed,
-        weights=loaded,
-        activations=peak,
-        cuda_graphs=graphs,
-        non_torch=other,
-        kv_cache=left,
-        graphs_charged=cuda_graphs.charged(resolved),
+    ledger = ledger._replace(
         kv_cache_bytes_per_token=layout.bytes_per_token if layout else None,
         kv_cache_bytes_per_request=layout.bytes(length, resolved) if layout and length else None,
         kv_cache_tokens=_tokens(left, layout, length, resolved),

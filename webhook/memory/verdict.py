@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from webhook.args import EngineArgs
@@ -50,7 +51,8 @@ class Judged(NamedTuple):
     """One GPU and one release."""
 
     verdict: Verdict
-    why: str
+    tell: Callable[[], str]
+    """Writes `why`: a search judges many times and tells nobody."""
     ledger: GpuLedger | None
     cause: Cause | None = None
     """What fails, or may fail; None where it fits."""
@@ -58,6 +60,11 @@ class Judged(NamedTuple):
     """What the release makes of the arguments, on that GPU."""
     checkpoint: Checkpoint | None = None
     """The checkpoint as it is loaded."""
+
+    @property
+    def why(self) -> str:
+        """One line for people: the arithmetic behind the verdict, or what is missing for one."""
+        return self.tell()
 
 
 def of_rank(
@@ -68,68 +75,99 @@ def of_rank(
     `layout`: what this release's check counts with; `every_stage`: that is the whole model's, not the rank's own.
     """
 
-    def judged(verdict: Verdict, why: str, cause: Cause | None = None) -> Judged:
-        return Judged(verdict, why, ledger, cause)
+    def judged(verdict: Verdict, tell: Callable[[], str], cause: Cause | None = None) -> Judged:
+        return Judged(verdict, tell, ledger, cause)
+
+    def why() -> str:
+        told = arithmetic(ledger, resolved)
+        if every_stage:
+            told += f"; vLLM {resolved.release} holds it against the layers of all {resolved.parallel.pp} stages"
+        return told
 
     left, loaded, share = ledger.kv_cache, ledger.weights, resolved.utilization
     if not 0 < share <= 1:
-        return judged("unsure", f"--gpu-memory-utilization {share:g} is out of range")
-    why = arithmetic(ledger, resolved)
-    doubts = [f"--{dest.replace('_', '-')}" for dest in SIZES if dest in args.unresolved]
+        return judged("unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range")
+    doubts = _unresolved(args, SIZES)
     if doubts:
-        return judged("unsure", f"{' and '.join(doubts)} can't be known here; {why}")
+        return judged("unsure", lambda: f"{doubts} can't be known here; {arithmetic(ledger, resolved)}")
     beside = ledger.total.high - ledger.budget.high
     if not resolved.kv_cache_memory and budget.checked(resolved) and beside < budget.context(resolved).floor:
         return judged(
             "does-not-fit",
-            f"--gpu-memory-utilization {share:g} asks for {human(ledger.budget.likely)} of "
-            f"{human(ledger.total.likely)}: the process's own CUDA context takes more than what is left, and vLLM "
-            f"{resolved.release} compares before it loads",
+            lambda: (
+                f"--gpu-memory-utilization {share:g} asks for {human(ledger.budget.likely)} of "
+                f"{human(ledger.total.likely)}: the process's own CUDA context takes more than what is left, and vLLM "
+                f"{resolved.release} compares before it loads"
+            ),
             "free-memory",
         )
     if loaded.floor > ledger.total.high:
         return judged(
-            "does-not-fit", f"weights {human(loaded.floor)} exceed the GPU's {human(ledger.total.high)}", "weights"
+            "does-not-fit",
+            lambda: f"weights {human(loaded.floor)} exceed the GPU's {human(ledger.total.high)}",
+            "weights",
         )
-    doubts = [f"--{dest.replace('_', '-')}" for dest in PEAKS if dest in args.unresolved]
-    if doubts and loaded.floor <= ledger.budget.high:
-        return judged("unsure", f"{' and '.join(doubts)} can't be known here; {why}")
+    peaks = _unresolved(args, PEAKS)
+    if peaks and loaded.floor <= ledger.budget.high:
+        return judged("unsure", lambda: f"{peaks} can't be known here; {arithmetic(ledger, resolved)}")
     overridden = args.given.get("num_gpu_blocks_override")
     if overridden and not resolved.v1:  # V0 takes it before it checks (vLLM 0.6 engine/llm_engine.py)
-        return judged("unsure", f"--num-gpu-blocks-override {overridden} takes the place of what is left; {why}")
+        return judged(
+            "unsure",
+            lambda: (
+                f"--num-gpu-blocks-override {overridden} takes the place of what is left; "
+                f"{arithmetic(ledger, resolved)}"
+            ),
+        )
     if left.floor <= 0:
         wide = " in float32" if resolved.dtype == 4 and resolved.scheme is None else ""
         return judged(
             "does-not-fit",
-            f"weights take {human(loaded.likely)}{wide} (at least {human(loaded.floor)}) of the "
-            f"{human(ledger.budget.likely)} that vLLM may use: nothing is left for the KV cache",
+            lambda: (
+                f"weights take {human(loaded.likely)}{wide} (at least {human(loaded.floor)}) of the "
+                f"{human(ledger.budget.likely)} that vLLM may use: nothing is left for the KV cache"
+            ),
             "blocks",
         )
     if layout is None and resolved.pooling and left.low > 0:
-        return judged("fits", f"{why.replace('of KV cache', 'free')}; an encoder stores no KV cache")
+        return judged(
+            "fits",
+            lambda: f"{arithmetic(ledger, resolved).replace('of KV cache', 'free')}; an encoder stores no KV cache",
+        )
     if layout is None or overridden:
-        return judged("unsure", f"how this model's KV cache is laid out is not known here; {why}", "blocks")
-    if every_stage:
-        why += f"; vLLM {resolved.release} holds it against the layers of all {resolved.parallel.pp} stages"
+        return judged(
+            "unsure",
+            lambda: f"how this model's KV cache is laid out is not known here; {arithmetic(ledger, resolved)}",
+            "blocks",
+        )
     return _with_cache(resolved, ledger, layout, why)
 
 
-def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: str) -> Judged:
+def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
+    """Those of the arguments that can't be known, as flags."""
+    if not args.unresolved:
+        return ""
+    return " and ".join(f"--{dest.replace('_', '-')}" for dest in which if dest in args.unresolved)
+
+
+def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: Callable[[], str]) -> Judged:
     """The rank's KV cache is described: does one request fit, and what stands beside the budget?"""
 
-    def judged(verdict: Verdict, why: str, cause: Cause | None = None) -> Judged:
-        return Judged(verdict, why, ledger, cause)
+    def judged(verdict: Verdict, tell: Callable[[], str], cause: Cause | None = None) -> Judged:
+        return Judged(verdict, tell, ledger, cause)
 
-    left = ledger.kv_cache
-    least = 1 if resolved.auto_len or ledger.max_model_len is None else ledger.max_model_len
+    left, length = ledger.kv_cache, ledger.max_model_len
+    least = 1 if resolved.auto_len or length is None else length
     needed = layout.bytes(least, resolved)
     certain = layout.checked(least, resolved) if layout.known else layout.bytes_per_block
     if left.floor < certain * 0.999:
         estimate = ledger.estimated_max_model_len or 0
         return judged(
             "does-not-fit",
-            f"{why}; one request of {least:,} tokens needs {human(certain)}"
-            + (f"; the estimated maximum model length is {estimate:,}" if estimate else ""),
+            lambda: (
+                f"{why()}; one request of {least:,} tokens needs {human(certain)}"
+                + (f"; the estimated maximum model length is {estimate:,}" if estimate else "")
+            ),
             "request",
         )
     outside = budget.context(resolved).likely
@@ -139,22 +177,28 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: str)
     if not resolved.kv_cache_memory and beside < outside:
         return judged(
             "unsure",
-            f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU to the CUDA "
-            f"context, NCCL and graphs, which may take {human(outside)}; {why}",
+            lambda: (
+                f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU to the CUDA "
+                f"context, NCCL and graphs, which may take {human(outside)}; {why()}"
+            ),
             "graphs",
         )
-    if ledger.max_model_len is None:
-        return judged("unsure", f"{why}; the context length is not known", "request")
+    if length is None:
+        return judged("unsure", lambda: f"{why()}; the context length is not known", "request")
     if not layout.known:
-        return judged("unsure", f"how this model's KV cache is laid out is only partly known here; {why}", "request")
-    if resolved.auto_len:
-        why = f"{why}; --max-model-len auto takes the longest that fits, about {ledger.max_model_len:,} tokens"
-    else:
-        why = f"{why}; one request of {ledger.max_model_len:,} tokens needs {human(needed)}"
+        return judged(
+            "unsure", lambda: f"how this model's KV cache is laid out is only partly known here; {why()}", "request"
+        )
+
+    def request() -> str:
+        if resolved.auto_len:
+            return f"{why()}; --max-model-len auto takes the longest that fits, about {length:,} tokens"
+        return f"{why()}; one request of {length:,} tokens needs {human(needed)}"
+
     if left.low >= needed + (layout.bytes_per_block if resolved.release >= NULL_BLOCK else 0):
-        return judged("fits", why)
+        return judged("fits", request)
     cause: Cause = "request" if left.likely > 0 else "blocks"
-    return judged("unsure", f"{why}: it is close" if left.likely >= needed else why, cause)
+    return judged("unsure", (lambda: f"{request()}: it is close") if left.likely >= needed else request, cause)
 
 
 def arithmetic(ledger: GpuLedger, resolved: Settings) -> str:
