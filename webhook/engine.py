@@ -81,6 +81,11 @@ class Engine:
         """A field of the PodSpec, None where absent."""
         return inside(self.workload.spec, parts)
 
+    @cached_property
+    def said(self) -> str:
+        """`command` and `args` as one text, for rules that look for a word wherever it stands."""
+        return f"{self.field('command')} {self.field('args')}"
+
     @property
     def served(self) -> bool:
         """The container answers HTTP on a port (a follower or a joining worker does not)."""
@@ -358,7 +363,7 @@ def _read(
         placement=placement,
         siblings=siblings,
     )
-    if _on_processors(container, whole):
+    if whole.on_processors:
         return replace(whole, plan=replace(planned, host=_on_host(whole), startup=None))
     if _on_gpus(workload, container, whole):
         return whole

@@ -101,8 +101,11 @@ def unsplit(engine: Engine) -> dict[int, Word]:
     """Words of a list that hold a flag and its value, by their index. In a script the shell has split them."""
     if engine.command.shell:
         return {}
-    words = enumerate(engine.command.words)
-    return {n: word for n, word in words if not word.unknown and _UNSPLIT.fullmatch(word.text)}
+    return {
+        n: word
+        for n, word in enumerate(engine.command.words)
+        if len(word.text.split(maxsplit=1)) == 2 and not word.unknown and _UNSPLIT.fullmatch(word.text)
+    }
 
 
 def misplaced(engine: Engine) -> dict[int, str]:
@@ -112,7 +115,7 @@ def misplaced(engine: Engine) -> dict[int, str]:
     spellings = builtin().spellings
     found = {}
     for index, word in enumerate(engine.command.words):
-        if word.unknown:
+        if word.unknown or not ("=" in word.text or word.text.endswith(":")):
             continue
         without = _WITHOUT_DASHES.fullmatch(word.text)
         if without is not None and f"--{without['flag'].replace('_', '-')}" in spellings:

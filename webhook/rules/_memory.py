@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from webhook.engine import Engine
 from webhook.memory.host import KEPT, MODEL_FREE, OFFLOAD
-from webhook.memory.ledger import HostLedger, Line
+from webhook.memory.ledger import HostLedger, Line, plus
 from webhook.patch import Edit
 from webhook.path import FieldPath
 from webhook.quantity import GI, MI, human, quantity, try_parse
@@ -24,16 +24,22 @@ def rounded(size: int) -> int:
 
 def need(host: HostLedger) -> Line:
     """Unreclaimable memory at its highest, while loading or serving."""
-    pairs = ((host.peak.floor, host.steady.floor), (host.peak.low, host.steady.low),
-             (host.peak.likely, host.steady.likely), (host.peak.high, host.steady.high))  # fmt: skip
-    floor, low, likely, high = (max(pair) for pair in pairs)
-    return Line(floor, low, likely, high)
+    peak, steady = host.peak, host.steady
+    return Line(
+        max(peak.floor, steady.floor),
+        max(peak.low, steady.low),
+        max(peak.likely, steady.likely),
+        max(peak.high, steady.high),
+    )
 
 
 def offloaded(host: HostLedger) -> Line:
     """What arguments move from the GPU to the host."""
-    found = [line for name, line in host.lines if name in OFFLOAD]
-    return Line(*(sum(getattr(line, part) for line in found) for part in ("floor", "low", "likely", "high")))
+    whole = Line(0, 0, 0, 0)
+    for name, line in host.lines:
+        if name in OFFLOAD:
+            whole = plus(whole, line)
+    return whole
 
 
 def offload_is_to_blame(engine: Engine) -> bool:
@@ -41,8 +47,8 @@ def offload_is_to_blame(engine: Engine) -> bool:
     host, limit = engine.plan.host, engine.memory_limit
     if host is None or limit is None:
         return False
-    whole, moved = need(host).likely, offloaded(host).likely
-    return moved > 0 and whole - moved <= limit < whole
+    moved = offloaded(host).likely
+    return moved > 0 and limit < need(host).likely <= limit + moved
 
 
 def certainty(engine: Engine, needed: Line) -> Certainty:

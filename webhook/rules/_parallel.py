@@ -69,9 +69,9 @@ def refuses(engine: Engine) -> bool:
 
 def joins_ray(engine: Engine) -> bool:
     """A script makes a Ray cluster of Pods that this object does not tell of."""
-    if refuses(engine) or (engine.group is not None and engine.group.closed) or not engine.command.shell:
+    if refuses(engine) or not engine.command.shell or (engine.group is not None and engine.group.closed):
         return False
-    return _RAY_SCRIPT.search(f"{engine.field('command')} {engine.field('args')}") is not None
+    return _RAY_SCRIPT.search(engine.said) is not None
 
 
 def _over_nodes(engine: Engine) -> bool:
@@ -105,14 +105,16 @@ def sees_more(engine: Engine) -> bool:
 
 def visible(engine: Engine) -> int | None:
     """Cards that CUDA_VISIBLE_DEVICES of the Pod leaves; None where it is not set there, or names no plain indices."""
+    text = engine.command.env.get("CUDA_VISIBLE_DEVICES")
+    if engine.command.shell or text is None:
+        return None
     listed = engine.field("env")
     said = {
         str(one.get("name")): one.get("value")
         for one in (listed if isinstance(listed, list) else ())
         if isinstance(one, dict)
     }
-    text = engine.command.env.get("CUDA_VISIBLE_DEVICES")
-    if engine.command.shell or text is None or said.get("CUDA_VISIBLE_DEVICES") != text:
+    if said.get("CUDA_VISIBLE_DEVICES") != text:
         return None
     return len(set(text.split(","))) if _INDICES.fullmatch(text) else None
 

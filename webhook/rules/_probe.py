@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from webhook.engine import Engine
 from webhook.patch import Edit
-from webhook.path import FieldPath
+from webhook.path import FieldPath, is_object
 from webhook.release import is_official
 
 BATCH = ("Job", "CronJob", "JobSet", "RayJob")
@@ -17,6 +17,7 @@ BATCH = ("Job", "CronJob", "JobSet", "RayJob")
 PERIOD = 10
 NAMES = ("startupProbe", "livenessProbe", "readinessProbe")
 ACTIONS = ("httpGet", "tcpSocket", "grpc")
+Asked = tuple[tuple[str, Mapping[str, Any]], ...]
 
 
 def setting(probe: Mapping[str, Any], name: str) -> int:
@@ -55,7 +56,7 @@ def consequence(engine: Engine, name: str) -> tuple[str, ...]:
 def probe(engine: Engine, name: str) -> Mapping[str, Any] | None:
     """The container's probe of that name, None where absent."""
     value = engine.field(name)
-    return value if isinstance(value, Mapping) and value else None
+    return value if value and is_object(value) else None
 
 
 LONG_DELAY = 60
@@ -76,14 +77,19 @@ def unreachable(engine: Engine) -> bool:
     return bool(engine.args.get("uds"))
 
 
-def asked(engine: Engine, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def asked(engine: Engine, name: str) -> Asked:
     """What the probe asks of this container: action and its fields. An exec probe may know better, and what another
     host answers says nothing of vLLM."""
-    found = probe(engine, name) or {}
-    for action in ACTIONS:
-        said = found.get(action)
-        if isinstance(said, Mapping) and not said.get("host"):
-            yield action, said
+    return engine.once(_all_asked)[name]
+
+
+def _all_asked(engine: Engine) -> dict[str, Asked]:
+    return {name: _asked(probe(engine, name) or {}) for name in NAMES}
+
+
+def _asked(found: Mapping[str, Any]) -> Asked:
+    said = ((action, found[action]) for action in ACTIONS if action in found)
+    return tuple((action, fields) for action, fields in said if is_object(fields) and not fields.get("host"))
 
 
 def kills(engine: Engine, name: str) -> Mapping[str, Any] | None:
@@ -130,8 +136,7 @@ def others_listen(engine: Engine, port: int | None) -> bool:
         for key, value in said.items() if isinstance(said, Mapping) else ():
             if _INJECTED.search(str(key)) and str(value).lower() not in ("false", "disabled", "no", ""):
                 return True
-    words = f"{engine.field('command')} {engine.field('args')}"
-    return any(word in words for word in _SECOND_LISTENERS)
+    return any(word in engine.said for word in _SECOND_LISTENERS)
 
 
 def is_vllm(engine: Engine) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from webhook.engine import SHM, Engine
 from webhook.patch import Edit
 from webhook.quantity import quantity, round_up_gi
@@ -31,7 +33,7 @@ def covered(engine: Engine, size: int) -> bool:
 def may_be_resized(engine: Engine) -> bool:
     """/dev/shm may be larger than a container runtime makes it: a command or a hook mounts it anew, or the Pod runs in
     a sandbox with a /dev/shm of its own (gVisor: no limit; Kata: half of the guest's memory)."""
-    said = f"{engine.field('command')} {engine.field('args')} {engine.field('lifecycle', 'postStart')}"
+    said = f"{engine.said} {engine.field('lifecycle', 'postStart')}"
     if SHM in said and "mount" in said:
         return True
     runtime = str(engine.pod("runtimeClassName") or "")
@@ -64,7 +66,7 @@ def add(engine: Engine, size: int) -> tuple[Edit, ...]:
     taken = {str(volume.get("name")) for volume in volumes}
     own = f"dshm-{engine.container.name}"
     first = engine.workload.containers[:1] == (engine.container,)
-    names = (*(("dshm",) if first else ()), own, *(f"{own}-{n}" for n in range(99)))
+    names = chain(("dshm",) if first else (), (own,), (f"{own}-{n}" for n in range(99)))
     name = next(name for name in names if name not in taken)
     volume = {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": quantity(size)}}
     return (

@@ -27,8 +27,10 @@ class CpuKvCacheUnbounded(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: a node that has no more memory than the container may use would do."""
+        if not engine.on_processors or cpu.SPACE in engine.args.unresolved:
+            return
         limit, release = engine.memory_limit, engine.release
-        if not engine.on_processors or limit is None or release is None or cpu.SPACE in engine.args.unresolved:
+        if limit is None or release is None:
             return
         if cpu.exceeds_limits(engine.args, engine.command.env, release):
             told = cpu.kv_cache(engine.args, engine.command.env, 1, release).note

@@ -42,8 +42,10 @@ class EngineReadyTimeoutTooShort(Rule):
             return
         given = engine.command.env.get(VARIABLE, "")
         limit = int(given) if release >= SETTABLE and given.isascii() and given.isdigit() else DEFAULT
+        if limit >= startup.high or engine.spans_pods or "api_server_count" in engine.args.unresolved:
+            return
         servers = host.processes(engine.args, parallel.read(engine.args, engine.command.env), release, v1=True).fronts
-        if servers < 2 or limit >= startup.high or engine.spans_pods or "api_server_count" in engine.args.unresolved:
+        if servers < 2:
             return
         wanted = math.ceil(2 * startup.high / 300) * 300
         settable = release >= SETTABLE

@@ -8,6 +8,7 @@ from typing import Any
 from webhook.engine import Engine
 from webhook.gpu import requested
 from webhook.patch import Edit
+from webhook.path import mapping
 from webhook.quantity import equal
 from webhook.rule import Certainty, Finding, Rule
 
@@ -28,8 +29,10 @@ class GpuRequestWithoutLimit(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for Kubernetes' own kinds; an operator may complete its own."""
-        resource = (requested(engine.workload, engine.container) or ("", None))[0]
         limits, requests = _part(engine, "limits"), _part(engine, "requests")
+        if not requests:
+            return
+        resource = (requested(engine.workload, engine.container) or ("", None))[0]
         wanted, limit = requests.get(resource), limits.get(resource)
         if wanted is None or str(wanted) == str(limit) or equal(wanted, limit):
             return
@@ -51,8 +54,7 @@ class GpuRequestWithoutLimit(Rule):
 
 
 def _part(engine: Engine, name: str) -> Mapping[str, Any]:
-    part = engine.field("resources", name)
-    return part if isinstance(part, Mapping) else {}
+    return mapping(engine.field("resources", name))
 
 
 def _certainty(engine: Engine) -> Certainty:

@@ -43,9 +43,8 @@ class MemoryLimitTooLow(Rule):
         if limit < _memory.LEAST:
             return  # a slip of the unit: quantity-suspicious
         needed, weights = _memory.need(host), engine.plan.checkpoint
-        advice = _memory.advised_limit(engine) or 0
-        suggestions = (f"resources.limits.memory: {quantity(advice)}",)
         if limit < needed.likely:
+            advice = _memory.advised_limit(engine) or 0
             yield Finding(
                 path=engine.memory_at,
                 message=f"limit {quantity(limit)}: vLLM needs about {human(needed.likely)} of host memory, "
@@ -53,10 +52,11 @@ class MemoryLimitTooLow(Rule):
                 details=_memory.parts(host),
                 certainty=_memory.certainty(engine, needed),
                 rests_on=_memory.rests_on(limit, host),
-                suggestions=suggestions,
+                suggestions=(f"resources.limits.memory: {quantity(advice)}",),
                 fix=_memory.raise_limit(engine, advice),
             )
         elif weights is not None and limit < PART * weights:
+            advice = _memory.advised_limit(engine) or 0
             yield Finding(
                 path=engine.memory_at,
                 message=f"limit {quantity(limit)} is below the checkpoint's {human(weights)}: loading gets slow",
@@ -65,6 +65,6 @@ class MemoryLimitTooLow(Rule):
                     + ("but every rank reads the files again" if host.ranks > 1 else "under pressure all along"),
                 ),
                 certainty="possible",
-                suggestions=suggestions,
+                suggestions=(f"resources.limits.memory: {quantity(advice)}",),
                 fix=_memory.raise_limit(engine, advice),
             )

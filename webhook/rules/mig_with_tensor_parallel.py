@@ -27,12 +27,14 @@ class MigWithTensorParallel(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain with CUDA 11 and 12, where the resource or a label of the node names the slice."""
-        if engine.requested is None or engine.spans_pods or engine.world_size < 2:
+        if engine.requested is None:
             return
         resource, count = engine.requested
         by_resource = resource.startswith("nvidia.com/mig-") and " + " not in resource
         gpus = engine.gpu.value.gpus if engine.gpu else ()
         if not by_resource and not (gpus and all(gpu.mig for gpu in gpus)):
+            return
+        if engine.spans_pods or engine.world_size < 2:
             return
         newer = BUILT_FOR_CUDA_13.search(str(engine.field("image"))) is not None
         refuses = engine.release is not None and LAST_WITH_RAY < engine.release < CUDA_13 and not newer

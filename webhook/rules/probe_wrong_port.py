@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from webhook.engine import Engine
 from webhook.patch import Edit
 from webhook.path import FieldPath
-from webhook.rule import Finding, Rule
+from webhook.rule import Certainty, Finding, Rule
 from webhook.rules import _probe
 
 
@@ -41,8 +41,6 @@ class ProbeWrongPort(Rule):
         for name in _probe.NAMES:
             for action, asked in _probe.asked(engine, name):
                 port, where = _probe.number(engine, asked.get("port")), engine.at(name, action, "port")
-                nobody = _probe.alone(engine) and not _probe.others_listen(engine, port)
-                certain = nobody and name != "readinessProbe"
                 if _unnamed(engine, action, asked.get("port")):
                     yield Finding(
                         path=where,
@@ -55,9 +53,9 @@ class ProbeWrongPort(Rule):
                         path=where,
                         message=f"the {name} asks port {asked.get('port')}, but {silent}",
                         details=_probe.consequence(engine, name),
-                        certainty="certain" if certain else "likely",
+                        certainty=_certainty(engine, name, port),
                         suggestions=(f"no {name}",),
-                        fix=_remove(engine, name) if nobody else (),
+                        fix=_remove(engine, name) if _nobody_else(engine, port) else (),
                     )
                 elif not _usual(engine) or port is None:
                     continue
@@ -67,16 +65,16 @@ class ProbeWrongPort(Rule):
                             path=where,
                             message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
                             details=_probe.consequence(engine, name),
-                            certainty="certain" if certain else "likely",
+                            certainty=_certainty(engine, name, port),
                             suggestions=(f"port: {engine.port}",),
-                            fix=_fix(engine, where) if nobody else (),
+                            fix=_fix(engine, where) if _nobody_else(engine, port) else (),
                         )
                 elif action == "grpc":
                     yield Finding(
                         path=engine.at(name, "grpc"),
                         message=f"the {name} speaks gRPC to port {port}, where vLLM answers HTTP",
                         details=_probe.consequence(engine, name),
-                        certainty="certain" if certain and _probe.is_vllm(engine) else "likely",
+                        certainty=_certainty(engine, name, port) if _probe.is_vllm(engine) else "likely",
                         suggestions=(f"httpGet: {{path: /health, port: {port}}}",),
                     )
                 elif (host := engine.args.given.get("host")) in _LOOPBACK and not engine.pod("hostNetwork"):
@@ -85,9 +83,17 @@ class ProbeWrongPort(Rule):
                         message=f"the {name} asks the Pod's address, but with --host {host} vLLM listens on loopback "
                         "only",
                         details=_probe.consequence(engine, name),
-                        certainty="certain" if certain else "likely",
+                        certainty=_certainty(engine, name, port),
                         suggestions=("--host 0.0.0.0",),
                     )
+
+
+def _nobody_else(engine: Engine, port: int | None) -> bool:
+    return _probe.alone(engine) and not _probe.others_listen(engine, port)
+
+
+def _certainty(engine: Engine, name: str, port: int | None) -> Certainty:
+    return "certain" if name != "readinessProbe" and _nobody_else(engine, port) else "likely"
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -117,10 +123,9 @@ def _whole(engine: Engine) -> bool:
 
 def _by_another_server(engine: Engine, port: int) -> bool:
     """The script starts several servers, and another one listens there."""
-    text = f"{engine.field('command')} {engine.field('args')}"
-    if len(_SERVER.findall(text)) < 2:
+    if len(_SERVER.findall(engine.said)) < 2:
         return False
-    return port == 8000 or re.search(rf"(?<!\d){port}(?!\d)", text) is not None
+    return port == 8000 or re.search(rf"(?<!\d){port}(?!\d)", engine.said) is not None
 
 
 _SERVER = re.compile(r"vllm\s+serve\b|vllm\.entrypoints\.[\w.]*api_server")

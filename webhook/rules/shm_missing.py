@@ -37,7 +37,6 @@ class ShmMissing(Rule):
         if size >= host.shm.likely:
             return
         refuses = engine.release is not None and size < host.shm.floor
-        resized = _shm.may_be_resized(engine)
         if refuses:
             detail = f"vLLM {engine.release} refuses to start with less than {human(host.shm.floor)}"
         else:
@@ -47,7 +46,7 @@ class ShmMissing(Rule):
             path=engine.at("volumeMounts"),
             message=f"nothing is mounted at /dev/shm: it has {human(size)}, about {human(host.shm.likely)} are needed",
             details=(detail,),
-            certainty="certain" if refuses and not resized else "likely" if refuses else "possible",
+            certainty="possible" if not refuses else "likely" if _shm.may_be_resized(engine) else "certain",
             rests_on=(),
             suggestions=(
                 f"an emptyDir volume with medium: Memory and sizeLimit: {quantity(advice)}, mounted at /dev/shm",

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.memory import division, parallel
-from webhook.rule import Certainty, Finding, Rule
+from webhook.model import Model
+from webhook.rule import Finding, Rule
 from webhook.rules import _flags
 
 
@@ -41,32 +42,21 @@ class TensorParallelIndivisible(Rule):
             return
         heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
         cut = division.blocks(engine.args, model)
-        fits = [
-            n for n in range(1, 17) if heads and heads % n == 0 and _shares(kv_heads, n) and (not cut or cut.hold(n))
-        ]
-        near = [n for n in (max((n for n in fits if n < size), default=0), *(n for n in fits if n > size)) if n][:2]
-        rest = (parallel.gpus_needed(engine.args) or size) // size
-        count = engine.requested[1] if engine.requested else None
-        suggestions = tuple(
-            f"--tensor-parallel-size {n}" + (f" with {n * rest} GPUs" if count not in (None, n * rest) else "")
-            for n in near
-        )
         where = engine.argument("tensor_parallel_size")
-        compared: Certainty = "likely" if _flags.is_changed(engine) else "certain"
         if heads and heads % size:
             yield Finding(
                 path=where,
-                certainty=compared,
+                certainty="likely" if _flags.is_changed(engine) else "certain",
                 message=f"{heads} attention heads of {model.id} can't be split over --tensor-parallel-size {size}",
-                suggestions=suggestions,
+                suggestions=_sizes(engine, model, size, cut),
             )
         elif not model.kv_lora_rank and not _shares(kv_heads, size):
             yield Finding(
                 path=where,
-                certainty=compared,
+                certainty="likely" if _flags.is_changed(engine) else "certain",
                 message=f"{kv_heads} key-value heads of {model.id} and --tensor-parallel-size {size}: "
                 "neither divides the other",
-                suggestions=suggestions,
+                suggestions=_sizes(engine, model, size, cut),
             )
         elif cut and not cut.hold(size):
             what = "experts" if cut.experts else "MLP"
@@ -77,8 +67,21 @@ class TensorParallelIndivisible(Rule):
                 message=f"--tensor-parallel-size {size} leaves each rank {cut.width / size:g} of the {cut.width} "
                 f"columns of {model.id}'s {what}: no multiple of its FP8 blocks of {cut.block}, within which vLLM "
                 f"{engine.release} does not cut",
-                suggestions=(*whole, *suggestions),
+                suggestions=(*whole, *_sizes(engine, model, size, cut)),
             )
+
+
+def _sizes(engine: Engine, model: Model, size: int, cut: division.Blocks | None) -> tuple[str, ...]:
+    """The next smaller and the next larger size that would do, or the next two."""
+    heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
+    fits = [n for n in range(1, 17) if heads and heads % n == 0 and _shares(kv_heads, n) and (not cut or cut.hold(n))]
+    near = [n for n in (max((n for n in fits if n < size), default=0), *(n for n in fits if n > size)) if n][:2]
+    rest = (parallel.gpus_needed(engine.args) or size) // size
+    count = engine.requested[1] if engine.requested else None
+    return tuple(
+        f"--tensor-parallel-size {n}" + (f" with {n * rest} GPUs" if count not in (None, n * rest) else "")
+        for n in near
+    )
 
 
 def _shares(kv_heads: int | None, size: int) -> bool:

@@ -34,7 +34,7 @@ class TokenInPlainEnv(Rule):
                 )
         variables = engine.at("env")
         for word in engine.command.words:
-            if not word.unknown and FORM.search(word.text) and word.path != variables:
+            if len(word.text) >= LEAST and not word.unknown and FORM.search(word.text) and word.path != variables:
                 yield Finding(
                     word.path,
                     "an argument holds a token in plain text",
@@ -59,6 +59,8 @@ NAMES = frozenset({
 """Variables whose value is a token whatever its form."""
 FORM = re.compile(r"\b(hf_[A-Za-z0-9]{30,}|nvapi-[\w-]{40,}|sk-[\w-]{32,}|AKIA[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{36,})")
 """Forms of Hugging Face's, NVIDIA's, OpenAI's, AWS's and GitHub's tokens."""
+LEAST = 16
+"""Characters that a token has, at least."""
 PLACEHOLDER = re.compile(
     r"[<>{}$\[\]]|your|replace|change|example|placeholder|insert|dummy|fake|todo|secret|xxx|\*\*\*|token|key|none|test",
     re.IGNORECASE,
@@ -66,9 +68,11 @@ PLACEHOLDER = re.compile(
 
 
 def _is_token(value: str, *, named: bool) -> bool:
+    if len(value) < LEAST:
+        return False
     if FORM.search(value):
         return True
-    if not named or len(value) < 16:
+    if not named:
         return False
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     return mixed and not PLACEHOLDER.search(value)

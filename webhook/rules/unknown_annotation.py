@@ -27,14 +27,15 @@ class UnknownAnnotation(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: nothing reads it."""
+        workload = engine.workload
+        unsure = [key for key in workload.annotations if key.startswith(PREFIX) and key not in KNOWN]
+        if not unsure:
+            return
         from webhook.rules import all_rules  # not before every rule is there
 
-        workload = engine.workload
         template = workload.path.parts[-1:] == ("spec",) and workload.metadata is not workload.object.get("metadata")
         own = mapping(mapping(workload.object.get("metadata")).get("annotations"))
-        for key in workload.annotations:
-            if not key.startswith(PREFIX) or key in KNOWN:
-                continue
+        for key in unsure:
             rule = key.removeprefix(IGNORE)
             if key.startswith(IGNORE) and rule in all_rules():
                 continue
