@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 from webhook.data import load
@@ -154,15 +154,11 @@ def neighbours(release: Release, table: Sequence[Release] | None = None) -> tupl
     A post release brings no flags, so it counts as the one in the table. A patch may (0.11.1 and 0.17.1 did), so it is
     a release of its own. The lower one is None before the table's first release, the upper one after its last.
     """
-    table = table or known()
-    for listed in table:
-        if (listed.major, listed.minor, listed.patch) == (release.major, release.minor, release.patch):
-            return listed, listed
-    if release < table[0]:
-        return None, table[0]
-    if release > table[-1]:
-        return table[-1], None
-    return next((lower, upper) for lower, upper in pairwise(table) if lower < release < upper)
+    table, same = table or known(), release[:3]
+    at = bisect_left(table, same)  # the first of the table that begins with these numbers, or comes after them
+    if at < len(table) and table[at][:3] == same:
+        return table[at], table[at]
+    return table[at - 1] if at else None, table[at] if at < len(table) else None
 
 
 _PUBLISHED = re.compile(

@@ -117,13 +117,14 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
     parser, newest = table.parser, table.releases[-1]
     lower, upper = (newest, newest) if release is None else neighbours(release, table.releases)
     nearest = lower or upper or newest
-    if len(command.words) > _MOST_WORDS or sum(len(word.text) for word in command.words) > _MOST_TEXT:
+    if len(command.words) > _MOST_WORDS or sum([len(word.text) for word in command.words]) > _MOST_TEXT:
         return EngineArgs(release, defaults=parser(nearest, entry).defaults, open=f"{len(command.words)} words")
     if command.entry == "worker":
         return EngineArgs(release, defaults=parser(nearest, entry).defaults)
-    candidates = (
-        table.releases[::-1] if release is None else tuple(dict.fromkeys(r for r in (lower, upper) if r is not None))
-    )
+    if release is None:
+        candidates = table.releases[::-1]
+    else:
+        candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
     used, reading, problems = _agree(command, entry, table, candidates)
     conflicts = tuple(_conflicts(reading, command, used))
     if lower is None or upper is None:

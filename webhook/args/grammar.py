@@ -15,6 +15,7 @@ from typing import Any
 from webhook.args.flags import Option, Parser
 from webhook.args.tokens import Token
 from webhook.args.values import InvalidValueError, convert, from_json
+from webhook.frozen import frozen
 from webhook.path import FieldPath
 
 
@@ -54,7 +55,7 @@ class Reading:
     """What `--model` says, where the positional says something too."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Flag:
     """A word that argparse takes for a flag."""
 
@@ -251,27 +252,32 @@ class _Reader:
         before = reading.given.pop(dest, None)
         reading.unresolved.pop(dest, None)
         texts = [token.text for token in tokens]
-        self._write(dest, texts)
         reading.places[dest] = tokens[0].path if tokens else flag.path
-        why = next((token.unknown for token in tokens if token.unknown), None)
+        why = next(filter(None, [token.unknown for token in tokens]), None)
         if dest in ("model", "model_tag"):
             why = why or tokens[0].doubtful  # no model is called ${MODEL}, whatever text arrives
         if why:
             reading.unresolved[dest] = why
+            self._write(dest, texts)
             # The last of several may be something else than a value; a key from a Secret is one word.
             if option.nargs in ("+", "?") and dest != "api_key":
                 reading.open = reading.open or tokens[-1].open
             return
         try:
-            reading.given[dest] = self._value(option, texts, before)
-            level = bool(texts) and texts[0].isdecimal() and isinstance(reading.given[dest], dict)
-            if option.action not in _MODULES and not level:
-                del reading.written[dest]
+            value = self._value(option, texts, before)
         except InvalidValueError as error:
+            self._write(dest, texts)
             if why := next((token.doubtful for token in tokens if token.doubtful), None):
                 reading.unresolved[dest] = why
             else:
                 self._refuse(str(error) if error.complete else f"argument {option.name}: {error}", flag, option)
+            return
+        reading.given[dest] = value
+        level = isinstance(value, dict) and bool(texts) and texts[0].isdecimal()
+        if option.action in _MODULES or level:
+            self._write(dest, texts)
+        else:
+            reading.written.pop(dest, None)
 
     def _value(self, option: Option, texts: list[str], before: Any) -> Any:
         if option.action == "StoreBoolean":

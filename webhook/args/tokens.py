@@ -16,11 +16,12 @@ from typing import Any
 from webhook.args.flags import Parser
 from webhook.args.values import InvalidValueError, human_int
 from webhook.command import Command
+from webhook.frozen import frozen
 from webhook.path import FieldPath
 from webhook.release import Release
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Token:
     """A word on its way to argparse."""
 
@@ -41,6 +42,8 @@ class Token:
     @property
     def open(self) -> str | None:
         """Why it may turn out to be any number of words, of any kind: `$EXTRA_ARGS`. None where it is one word."""
+        if not self.unknown and not self.doubtful:
+            return None
         text = self.text
         if self.unknown and (not text or (text.startswith("-") and "=" not in text)):
             return self.unknown
@@ -61,11 +64,21 @@ class Words:
 
 _REFERENCE = re.compile(r"\$\((?P<pod>\w+)\)|\$\{\w[^}]{0,200}\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`")
 
+_SIGN = re.compile(r"[$`<]|\{\{")
+"""What every reference begins with: most commands have none of it."""
+
 
 def tokens_of(command: Command) -> list[Token]:
     """The command's words as tokens."""
+    sure = _SIGN.search("\n".join([word.text for word in command.words])) is None
     return [
-        Token(word.text, word.path, index, word.unknown, None if word.unknown else _doubt(word.text, command.shell))
+        Token(
+            word.text,
+            word.path,
+            index,
+            word.unknown,
+            None if sure or word.unknown else _doubt(word.text, command.shell),
+        )
         for index, word in enumerate(command.words)
     ]
 
@@ -107,7 +120,7 @@ def prepare(command: Command, tokens: list[Token], parser: Parser) -> Words:
         _model_first(words, parser)
     _config(words, command, parser)
     if parser.underscores:
-        words.tokens = [_dashes(token) for token in words.tokens]
+        words.tokens = [_dashes(token) if "_" in token.text else token for token in words.tokens]
     words.tokens = _optimization(words.tokens, parser.release)
     if parser.release >= _DOTTED:
         _dotted(words, parser.release)
@@ -225,7 +238,7 @@ def _config_words(settings: Mapping[Any, Any], parser: Parser) -> list[str]:
 def _dashes(token: Token) -> Token:
     """`--some_flag.some_key=some_value` → `--some-flag.some_key=some_value`."""
     text = token.text
-    if not text.startswith("--") or "_" not in text:
+    if not text.startswith("--"):
         return token
     end = re.search(r"[.=]|$", text)
     cut = end.start() if end else len(text)
@@ -233,7 +246,7 @@ def _dashes(token: Token) -> Token:
 
 
 def _optimization(tokens: list[Token], release: Release) -> list[Token]:
-    if release < _LEVEL_WORD:
+    if release < _LEVEL_WORD or not any([token.text.startswith("-O") for token in tokens]):
         return tokens
     key = "level" if release < _MODE_WORD else "mode"
     out: list[Token] = []
@@ -265,8 +278,8 @@ def _dotted(words: Words, release: Release) -> None:
     merged: dict[str, tuple[Token, dict[str, Any]]] = {}
     tokens = iter(words.tokens)
     for token in tokens:
-        name, equals, text = token.text.partition("=")
-        if not token.text.startswith(prefix) or "." not in name or token.open:
+        name, equals, text = token.text.partition("=") if "." in token.text else ("", "", "")
+        if "." not in name or not name.startswith(prefix) or token.open:
             kept.append(token)
             continue
         value = token

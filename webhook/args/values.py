@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from webhook.args.flags import Option
@@ -169,11 +170,12 @@ _HUMAN_JSON = Release(0, 17)
 """0.33 takes `{"cpu_bytes_to_use": 80m}`. Since when is not known; nothing is refused that may have been accepted."""
 
 
-def _converter(option: Option, name: str, release: Release) -> tuple[Convert, str]:
+@lru_cache(4096)  # options and releases are those of the table
+def _converter(dest: str, name: str, release: Release) -> tuple[Convert, str]:
     if name == "<lambda>":
-        return _LAMBDAS.get(option.dest, backend_name), "<lambda>"
+        return _LAMBDAS.get(dest, backend_name), "<lambda>"
     if name.startswith("json["):
-        bare = option.dest == "compilation_config" and release < _BARE_LEVEL_UNTIL
+        bare = dest == "compilation_config" and release < _BARE_LEVEL_UNTIL
         config = json_object if release < _HUMAN_JSON else human_json_object
         return level_or_config if bare else config, name.removeprefix("json[").removesuffix("]")
     if name == "json" and _COMMA_LISTS[0] <= release < _COMMA_LISTS[1]:
@@ -197,7 +199,7 @@ def _typed(option: Option, text: str, release: Release) -> Any:
         if text in ("", "None"):
             return None
         name = name.removeprefix("optional[").removesuffix("]")
-    function, shown = _converter(option, name, release)
+    function, shown = _converter(option.dest, name, release)
     try:
         return function(text)
     except (ValueError, OverflowError):
