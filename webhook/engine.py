@@ -50,6 +50,8 @@ class Engine:
     facts: Facts
     placement: Placement | None = None
     """The live nodes on which the Pod may run; None where nodes are not known."""
+    mounts: tuple[Mount, ...] = ()
+    """What is mounted into the container."""
     siblings: Sequence[Engine] = field(default=(), compare=False, repr=False)
     """All engines of its Pod, itself too, as they were read; whole once all its containers are."""
     _once: dict[Callable[[Engine], object], object] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -123,11 +125,6 @@ class Engine:
         if pod and (not own or pod < own):
             return self.workload.path.join("resources", "limits", "memory")
         return self.at("resources", "limits", "memory")
-
-    @cached_property
-    def mounts(self) -> tuple[Mount, ...]:
-        """What is mounted into the container."""
-        return volumes.mounts(self.workload, self.container)
 
     @cached_property
     def shm(self) -> Shm:
@@ -337,7 +334,8 @@ def _read(
     placement = gpu.place(workload, container, facts.snapshot)
     accelerator = gpu.find(workload, container, facts, placement)
     requested = gpu.requested(workload, container, facts.snapshot)
-    files = volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth)
+    mounted = volumes.mounts(workload, container)
+    files = volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth, mounted)
     planned = plan.plan(
         engine_args,
         its_model.value if its_model else None,
@@ -361,6 +359,7 @@ def _read(
         plan=planned,
         facts=facts,
         placement=placement,
+        mounts=mounted,
         siblings=siblings,
     )
     if whole.on_processors:

@@ -56,6 +56,8 @@ def _text(value: object) -> str:
 
 def try_parse(value: object) -> int | None:
     """Like `parse`, or None where the value is absent or no quantity (a rule of its own reports those)."""
+    if value is None:
+        return None
     text = value if isinstance(value, str) else _text(value)
     return _read(text) if 0 < len(text) <= 64 else None
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from webhook.args import EngineArgs
+from webhook.frozen import frozen
 from webhook.model import by_id
-from webhook.path import FieldPath, mapping
+from webhook.path import FieldPath, is_object, mapping
 from webhook.release import is_official
-from webhook.workload import JSON, Container, Workload
+from webhook.workload import JSON, Container, Workload, listing
 
 HUB = "/root/.cache/huggingface"
 """Where huggingface_hub keeps its files where root is the user, as in vLLM's image (huggingface_hub constants.py)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Files:
     """Where the checkpoint comes from."""
 
@@ -31,7 +31,7 @@ class Files:
     """Bytes a second at which weights are read here, where somebody says so."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Mount:
     """One of a container's volumeMounts, with the volume behind it."""
 
@@ -61,18 +61,19 @@ class Mount:
 
 def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
     """A container's mounts; what is no mount is left out."""
-    declared = workload.spec.get("volumes")
-    volumes = declared if isinstance(declared, list) else []
+    volumes = listing(workload.spec.get("volumes"))
+    declared: dict[str, int] = {}
+    for index, volume in enumerate(volumes):
+        if isinstance(name := mapping(volume).get("name"), str):
+            declared.setdefault(name, index)
     at = workload.path / "volumes"
     claims = _claim_templates(workload)
-    listed = container.spec.get("volumeMounts")
     found = []
-    for index, mount in enumerate(listed if isinstance(listed, list) else ()):
-        if not isinstance(mount, Mapping) or not isinstance(mount.get("mountPath"), str):
+    for index, mount in enumerate(listing(container.spec.get("volumeMounts"))):
+        if not is_object(mount) or not isinstance(mount.get("mountPath"), str):
             continue
         name = str(mount.get("name"))
-        where = next((i for i, one in enumerate(volumes) if mapping(one).get("name") == name), None)
-        where = None if name in claims else where
+        where = None if name in claims else declared.get(name)
         found.append(
             Mount(
                 path=posixpath.normpath(mount["mountPath"]),
@@ -97,8 +98,9 @@ def _claim_templates(workload: Workload) -> Mapping[str, FieldPath]:
 
 def holding(mounted: Iterable[Mount], path: str) -> Mount | None:
     """The mount that `path` lies in: the deepest one."""
-    inside = [one for one in mounted if one.path == "/" or f"{posixpath.normpath(path)}/".startswith(f"{one.path}/")]
-    return max(inside, key=lambda one: len(one.path), default=None)
+    within = f"{posixpath.normpath(path)}/"
+    inside = [one for one in mounted if one.path == "/" or within.startswith(f"{one.path}/")]
+    return max(inside, key=lambda one: len(one.path)) if inside else None
 
 
 def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
@@ -147,15 +149,22 @@ def modelscope(env: Mapping[str, str]) -> bool:
 
 
 def files(
-    workload: Workload, container: Container, args: EngineArgs, env: Mapping[str, str], rate: int | None = None
+    workload: Workload,
+    container: Container,
+    args: EngineArgs,
+    env: Mapping[str, str],
+    rate: int | None = None,
+    mounted: Sequence[Mount] | None = None,
 ) -> Files:
     """Where the checkpoint comes from: fetched at each start, there already, or not known.
+
+    `mounted`: the container's `mounts`, for who has read them already.
 
     A path is there when vLLM starts, whoever filled it. An id of a hub is downloaded where nothing keeps the cache (no
     volume in vLLM's own image, which holds no models; an emptyDir that no init container fills), and may be there in
     a volume that outlives the Pod.
     """
-    mounted = mounts(workload, container)
+    mounted = mounts(workload, container) if mounted is None else mounted
     if not is_hub_id(args.model) or offline(env):
         there = holding(mounted, args.model) if args.model and args.model.startswith("/") else None
         return Files(False if args.model else None, in_memory=there is not None and there.memory, rate=rate)

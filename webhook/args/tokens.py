@@ -246,7 +246,7 @@ def _dashes(token: Token) -> Token:
 
 
 def _optimization(tokens: list[Token], release: Release) -> list[Token]:
-    if release < _LEVEL_WORD or not any([token.text.startswith("-O") for token in tokens]):
+    if release < _LEVEL_WORD or "-O" not in {token.text[:2] for token in tokens}:
         return tokens
     key = "level" if release < _MODE_WORD else "mode"
     out: list[Token] = []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from webhook import quantity
 from webhook.facts import Fact, Facts
+from webhook.frozen import frozen
 from webhook.gpu import advice, claim, labels
 from webhook.gpu.labels import Named
 from webhook.gpu.name import by_name, nearest
@@ -18,8 +19,8 @@ from webhook.gpu.resource import (
     named_product,
     requested,
     requests,
-    resources_of,
     shared_by_resource,
+    together,
 )
 from webhook.workload import Container, Workload
 
@@ -29,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
+@frozen
 class Accelerator:
     """What a container gets."""
 
@@ -58,8 +59,9 @@ def find(
     A preferred affinity and a toleration select no node, so they say nothing. Several products are an answer: each of
     them is planned. `placement` is `place` of the same container.
     """
-    resource, count = requested(workload, container, facts.snapshot) or (None, None)
-    named = _named(workload, container, facts) or _on_nodes(placement, facts)
+    asked, claimed = requests(workload, container), claim.find(workload, container, facts.snapshot)
+    resource, count = together(asked, claimed) or (None, None)
+    named = _named(workload, container, [name for name, _ in asked], claimed) or _on_nodes(placement, facts)
     if named is not None and facts.assume.nodes == "closed" and placement is not None and placement.fresh:
         named = _narrowed(named, placement)
     if named is None and (given := facts.gpu or _assumed(facts, resource)) is not None:
@@ -69,19 +71,18 @@ def find(
     if named is None and facts.gpu_memory is None:
         return None
     named = named or Named((), "memory given", True, False)
-    gpus = limited(named.gpus, resources_of(container), workload.spec.get("nodeSelector"))
+    gpus = limited(named.gpus, container.resources, workload.spec.get("nodeSelector"))
     if facts.gpu_memory is not None:
         gpus = _with_memory(gpus, facts.gpu_memory)
     shared = named.shared or shared_by_resource(resource, workload)
     return Fact(Accelerator(gpus, count, resource, shared), named.source, named.may_deny)
 
 
-def _named(workload: Workload, container: Container, facts: Facts) -> Named | None:
+def _named(workload: Workload, container: Container, asked: Sequence[str], claimed: claim.Claim | None) -> Named | None:
     """The product by what the object itself says, or the claims that it names."""
-    if (claimed := claim.find(workload, container, facts.snapshot)) is not None and claimed.gpus:
+    if claimed is not None and claimed.gpus:
         return Named(claimed.gpus, claimed.source, claimed.exact, False)
-    asked: list[str | None] = [name for name, _ in requests(workload, container)]
-    found = [labels.named(workload, name) for name in asked or [None]]
+    found = [labels.named(workload, name) for name in asked] if asked else [labels.named(workload, None)]
     said = [one for one in found if one is not None]
     if len(found) > 1:  # CUDA sees the whole cards or one slice, and which of them is not said
         both = labels.union(said) if len(said) == len(found) else None

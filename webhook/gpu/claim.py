@@ -46,10 +46,11 @@ class Claim:
 
 def find(workload: Workload, container: Container, snapshot: Snapshot | None) -> Claim | None:
     """What the container claims; None where it claims nothing that may be an accelerator."""
-    resources = container.spec.get("resources")
-    asked = resources.get("claims") if isinstance(resources, Mapping) else None
+    asked = mapping(container.spec.get("resources")).get("claims")
+    if not isinstance(asked, list):
+        return None
     there = {str(one.get("name")): one for one in _mappings(workload.spec.get("resourceClaims"))}
-    if not isinstance(asked, list) or not there:
+    if not there:
         return None
     found: list[Claim] = []
     for one in _mappings(asked):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 
+from webhook.frozen import frozen
 from webhook.gpu import instances
 from webhook.gpu.name import SHARED_SUFFIX, by_name
 from webhook.gpu.product import Gpu, all_products, partition_of, products, slices
@@ -75,7 +77,7 @@ FEW = 8
 """Products that filters alone may leave: with more of them nothing is named."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Named:
     """What demands make of the product."""
 
@@ -112,6 +114,20 @@ def as_demands(labels: Mapping[str, str]) -> Demands:
 
 def of_demands(demands: Demands) -> Named | None:
     """What demands that all hold leave of the products; None where none of them names one."""
+    short = sum([len(text) for one in demands for text in (one.key, *one.values)]) <= _SHORT
+    return _known_demands(demands) if short else _of_demands(demands)
+
+
+_SHORT = 1024
+"""Characters of the demands whose answer is remembered."""
+
+
+@lru_cache(512)  # a cluster has a few pools of nodes
+def _known_demands(demands: Demands) -> Named | None:
+    return _of_demands(demands)
+
+
+def _of_demands(demands: Demands) -> Named | None:
     gpus: tuple[Gpu, ...] | None = None
     sources: list[str] = []
     may_deny, shared = True, False

@@ -14,6 +14,7 @@ from webhook.gpu import labels, resource
 from webhook.gpu.labels import Named
 from webhook.gpu.product import Gpu
 from webhook.gpu.requirement import NAME, Demands, alternatives
+from webhook.path import mapping
 from webhook.snapshot import Node, Snapshot
 from webhook.workload import JSON, Container, Workload
 
@@ -70,7 +71,7 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
     if snapshot is None or (nodes := snapshot.nodes) is None:
         return None
     asked = resource.requests(workload, container)
-    claims = bool(isinstance(resources := container.spec.get("resources"), Mapping) and resources.get("claims"))
+    claims = bool(mapping(container.spec.get("resources")).get("claims"))
     if not asked and not claims:
         return None
     terms = alternatives(workload.spec)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from webhook.frozen import frozen
+from webhook.path import is_object, mapping
 from webhook.workload import JSON
 
 NAME = "metadata.name"
 """The one field that `matchFields` may name (k8s.io/kubernetes pkg/apis/core/validation)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Requirement:
     """One thing a node must have: `key In values`, `key Gt value` …"""
 
@@ -65,14 +66,16 @@ def alternatives(spec: JSON) -> list[Demands]:
 
 
 def _selector(value: object) -> Iterator[Requirement]:
-    for key, wanted in value.items() if isinstance(value, Mapping) else ():
+    for key, wanted in mapping(value).items():
         yield Requirement(str(key), "In", (str(wanted),))
 
 
 def _terms(spec: JSON) -> Iterator[Demands]:
     found: Any = spec
     for key in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"):
-        found = found.get(key) if isinstance(found, Mapping) else None
+        if found is None:
+            return
+        found = found.get(key) if is_object(found) else None
     for term in found if isinstance(found, list) else ():
         if isinstance(term, Mapping) and (demands := tuple(_expressions(term))):  # an empty term matches no node
             yield demands

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from webhook import quantity
 from webhook.gpu import claim
@@ -31,6 +31,7 @@ ONE_BY_DEFAULT = (*LIMITS_IN_MIB, *LIMITS_IN_PERCENT, "nvidia.com/gpucores", "ha
 """Without a count HAMi's webhook asks for one device (HAMi pkg/device/nvidia/device.go, defaultGPUNum)."""
 ISOLATED = {"aliyun.com/gpu-mem": ("ack.node.gpu.schedule", "cgpu")}
 """Memory that is only enforced on nodes with this label (ACK's cGPU); elsewhere the whole card is seen."""
+_SLICING = frozenset((*LIMITS_IN_MIB, *LIMITS_IN_PERCENT, *ISOLATED))
 FRACTION_ANNOTATIONS = ("gpu-fraction", "gpu-memory", "runai/gpu-fraction", "runai/gpu-memory")
 """KAI's and Run:ai's fractions: part of a card is promised, the whole of it is seen."""
 FRACTION_DEVICES = "gpu-fraction-num-devices"
@@ -40,7 +41,7 @@ CLAIM = "DRA claim"
 
 def requests(workload: Workload, container: Container) -> list[tuple[str, int | None]]:
     """Every accelerator resource that the container asks for, and how many of each (None: can't be known)."""
-    asked = resources_of(container)
+    asked = container.resources
     found = [
         (name, 1 if name in FRACTIONS else count)
         for name, value in asked.items()
@@ -80,23 +81,15 @@ def requested(
 
     Several of them are one answer whose count can't be known: CUDA sees either whole cards or one MIG slice.
     """
-    found = requests(workload, container)
-    if (claimed := claim.find(workload, container, snapshot)) is not None:
-        found.append((CLAIM, claimed.count))
+    return together(requests(workload, container), claim.find(workload, container, snapshot))
+
+
+def together(asked: Sequence[tuple[str, int | None]], claimed: claim.Claim | None) -> tuple[str, int | None] | None:
+    """What is asked for by resources and by claims, as `requested` says it."""
+    found = [*asked, (CLAIM, claimed.count)] if claimed is not None else asked
     if len(found) > 1:
         return " + ".join(name for name, _ in found), None
     return found[0] if found else None
-
-
-def resources_of(container: Container) -> dict[str, object]:
-    """Requests beneath limits: an extended resource needs its limit, and an absent request follows it."""
-    resources = container.spec.get("resources")
-    asked: dict[str, object] = {}
-    for key in ("limits", "requests"):
-        part = resources.get(key) if isinstance(resources, Mapping) else None
-        for name, value in part.items() if isinstance(part, Mapping) else ():
-            asked.setdefault(str(name), value)
-    return asked
 
 
 def _count(value: object) -> int | None:
@@ -117,6 +110,8 @@ def limited(gpus: tuple[Gpu, ...], asked: Mapping[str, object], selector: object
 
     `selector`: the Pod's nodeSelector, which tells where memory that others only promise is enforced.
     """
+    if _SLICING.isdisjoint(asked):
+        return gpus
     for name in LIMITS_IN_MIB:
         if (mib := quantity.try_parse(asked.get(name))) and mib > 0:
             return tuple(gpu.with_memory(min(gpu.memory, mib << 20), min(gpu.memory_high, mib << 20)) for gpu in gpus)

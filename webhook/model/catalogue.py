@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from webhook import data
@@ -80,7 +80,16 @@ def by_id(name: str) -> Fact[Model] | None:
     Rows and their aliases come first; then ids under an owner's older name, fine-tunes and copies whose cards name the
     model they were made of, and mirrors: ids of an owner who copies, under the name of exactly one original.
     """
-    key = name.strip().lower()
+    return _by_id(name.strip()) if len(name) <= _LONGEST else None
+
+
+_LONGEST = 256
+"""A hub's names have at most 96 characters a part."""
+
+
+@lru_cache(512)  # a cluster serves a few models
+def _by_id(name: str) -> Fact[Model] | None:
+    key = name.lower()
     owner, _, last = key.partition("/")
     renamed = f"{RENAMED[owner]}/{last}".lower() if owner in RENAMED else key
     found = next((row for one in (key, renamed) if (row := ids().get(one) or aliases().get(one))), None)
@@ -88,7 +97,7 @@ def by_id(name: str) -> Fact[Model] | None:
         return _row(found)
     if (line := relatives().get(key) or relatives().get(renamed)) is not None:
         return _relative(*line)
-    return _mirrored(name.strip(), last) if owner in MIRRORS else None
+    return _mirrored(name, last) if owner in MIRRORS else None
 
 
 def _row(name: str) -> Fact[Model]:

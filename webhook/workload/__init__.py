@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from webhook import manifest
-from webhook.path import FieldPath, mapping
+from webhook.path import FieldPath, is_object, mapping
 from webhook.workload.table import TABLE, Pods, Row
 from webhook.workload.template import JSON, Container, Workload, containers_of, listing, number
 
-__all__ = ["JSON", "Container", "Workload", "find", "number"]
+__all__ = ["JSON", "Container", "Workload", "find", "listing", "number"]
 
 
 def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Workload]:
@@ -45,7 +45,7 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
     for pods in row.pods:
         for path, items in _expand(obj, pods.path):
             spec = path.get(obj)
-            if not isinstance(spec, Mapping):
+            if not is_object(spec):
                 continue
             size = _bound(pods.size, items).get(obj) if pods.size else None
             found.append(
@@ -62,7 +62,15 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
             )
     if row.refine is not None:
         found = row.refine(obj, found)
-    return [replace(one, completes=_absent(one, row.main), owned=owned) for one in found]
+    return [_said(one, row.main, owned) for one in found]
+
+
+def _said(workload: Workload, main: str, owned: bool) -> Workload:
+    """The workload with what else its object says."""
+    completes = _absent(workload, main) if workload.completes else workload.completes
+    if completes == workload.completes and owned == workload.owned:
+        return workload
+    return replace(workload, completes=completes, owned=owned)
 
 
 def _pod_metadata(obj: JSON, path: FieldPath, own: JSON) -> JSON:
@@ -92,7 +100,7 @@ def _absent(workload: Workload, main: str) -> frozenset[str]:
 
 def _objects(obj: object, path: FieldPath, depth: int) -> Iterator[tuple[FieldPath, JSON]]:
     """`obj`, or what a List or an OpenShift Template holds, with its place in it."""
-    if not isinstance(obj, Mapping) or depth > 8:
+    if not is_object(obj) or depth > 8:
         return
     inner = manifest.items(obj)
     if inner is None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from webhook.path import FieldPath, mapping
+from webhook.path import FieldPath, is_object, mapping
 
 JSON = Mapping[str, Any]
 """A Kubernetes object or a part of one: objects stay dicts, so that no field is lost."""
@@ -32,6 +33,15 @@ class Container:
     stand under `path`. A container that the operator only completes is not synthetic, but has such fields too."""
     accelerator: str | None = None
     """The accelerator that the kind demands by a name of its own (Ray's `accelerator_type`)."""
+
+    @cached_property
+    def resources(self) -> Mapping[str, object]:
+        """Requests beneath limits: an extended resource needs its limit, and an absent request follows it."""
+        given = mapping(self.spec.get("resources"))
+        asked = {str(name): value for name, value in mapping(given.get("limits")).items()}
+        for name, value in mapping(given.get("requests")).items():
+            asked.setdefault(str(name), value)
+        return asked
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ class Workload:
         namespace = mapping(self.object.get("metadata")).get("namespace")
         return str(namespace) if namespace else None
 
-    @property
+    @cached_property
     def annotations(self) -> Mapping[str, str]:
         """The Pod's annotations over the object's own."""
         own = mapping(mapping(self.object.get("metadata")).get("annotations"))
@@ -95,7 +105,7 @@ Refine = Callable[[JSON, list[Workload]], list[Workload]]
 def containers_of(spec: JSON, path: FieldPath) -> Iterator[Container]:
     for key, init in (("containers", False), ("initContainers", True)):
         for index, container in enumerate(listing(spec.get(key))):
-            if isinstance(container, Mapping):
+            if is_object(container):
                 yield Container(str(container.get("name") or ""), path.join(key, index), container, init)
 
 
