@@ -60,6 +60,41 @@ def test_an_unknown_key(dest: str, value: dict[str, Any], release: str | None, r
         ("kv_transfer_config", {"kv_role": "both"}, "0.9.1", ["kv_role"]),
         ("kv_transfer_config", {"kv_role": "kv_both"}, "0.9.1", []),
         ("eplb_config", {"window_size": "1000"}, "0.33.0", []),  # pydantic reads the number
+        ("eplb_config", {"window_size": "many"}, "0.33.0", ["window_size"]),
+        ("eplb_config", {"window_size": 1.5}, "0.33.0", ["window_size"]),
+        ("eplb_config", {"window_size": 1e3}, "0.33.0", []),
+        ("eplb_config", {"window_size": "$WINDOW"}, "0.33.0", []),  # something may fill it in
+        ("eplb_config", {"use_async": "yes"}, "0.33.0", []),
+        ("eplb_config", {"use_async": "always"}, "0.33.0", ["use_async"]),
+        ("eplb_config", {"use_async": None}, "0.33.0", []),
+        ("compilation_config", {"cudagraph_mode": "FULL_AND_PIECEWISE"}, "0.11.0", []),
+        ("compilation_config", {"cudagraph_mode": "full_and_piecewise"}, "0.11.0", []),
+        ("compilation_config", {"cudagraph_mode": "PIECEWISE_AND_FULL"}, "0.11.0", ["cudagraph_mode"]),
+        ("compilation_config", {"cudagraph_mode": "2"}, "0.33.0", ["cudagraph_mode"]),  # no number after all
+        ("compilation_config", {"cudagraph_mode": 2}, "0.33.0", []),
+        ("compilation_config", {"cudagraph_mode": 3}, "0.33.0", ["cudagraph_mode"]),
+        ("compilation_config", {"cudagraph_mode": "anything"}, "0.10.0", []),  # not there yet, and passed over
+        ("compilation_config", {"mode": "vllm_compile"}, "0.12.0", []),
+        ("compilation_config", {"mode": 3}, "0.33.0", []),
+        ("compilation_config", {"mode": 4}, "0.33.0", ["mode"]),
+        ("compilation_config", {"mode": "PIECEWISE"}, "0.33.0", ["mode"]),
+        (
+            "compilation_config",
+            {"pass_config": {"fuse_norm_quant": "maybe"}},
+            "0.33.0",
+            ["pass_config.fuse_norm_quant"],
+        ),
+        ("attention_config", {"backend": "flash_attn"}, "0.33.0", []),
+        ("attention_config", {"backend": "AUTO"}, "0.33.0", []),
+        ("attention_config", {"backend": "auto"}, "0.16.0", ["backend"]),
+        ("attention_config", {"backend": "XFORMERS"}, "0.33.0", ["backend"]),
+        ("kernel_config", {"moe_backend": "Deep-GEMM"}, "0.33.0", []),
+        ("kernel_config", {"moe_backend": "deepgemm"}, "0.33.0", ["moe_backend"]),
+        ("kernel_config", {"moe_backend": "humming"}, "0.20.2", ["moe_backend"]),
+        ("speculative_config", {"num_speculative_tokens": 0}, "0.8.5", ["num_speculative_tokens"]),
+        ("speculative_config", {"num_speculative_tokens": -1}, "0.11.0", ["num_speculative_tokens"]),
+        ("speculative_config", {"num_speculative_tokens": "three"}, "0.33.0", ["num_speculative_tokens"]),
+        ("structured_outputs_config", {"backend": "xgramar"}, "0.11.0", ["backend"]),
     ],
 )
 def test_a_bad_value(dest: str, value: dict[str, Any], release: str, refused: list[str]) -> None:
@@ -72,7 +107,7 @@ def test_a_bad_value(dest: str, value: dict[str, Any], release: str, refused: li
         ("max_loras", 0, "0.11.0", False),
         ("max_loras", 0, "0.11.1", True),
         ("data_parallel_size", 0, "0.20.2", False),
-        ("data_parallel_size", 0, "0.21.0", False),  # its neighbours do not agree
+        ("data_parallel_size", 0, "0.22.2", False),  # its neighbours do not agree
         ("data_parallel_size", 0, "0.23.0", True),
         ("tensor_parallel_size", 1, "0.33.0", False),
         ("watermark", 1.0, "0.33.0", True),
@@ -107,6 +142,16 @@ def test_a_class_that_is_only_made_with_a_switch() -> None:
         ("load_format", "gguf", "0.20.2", False),
         ("load_format", "gguf", "0.24.0", True),
         ("load_format", "foo", "0.6.6", False),  # the parser's own choices
+        ("quantization", "auto_awq", "0.23.0", True),
+        ("quantization", "auto_awq", "0.24.0", False),
+        ("kv_cache_dtype", "FP8", "0.33.0", True),  # as it is written
+        ("kv_cache_dtype", "fp8", "0.33.0", False),
+        ("mamba_backend", "TRITON", "0.20.0", False),
+        ("mamba_backend", "CUDA", "0.20.0", True),
+        ("mamba_backend", "CUDA", "0.19.1", False),  # no such argument
+        ("config_format", "hf", "0.10.2", False),
+        ("config_format", "gguf", "0.10.2", True),
+        ("distributed_executor_backend", "multiprocessing", "0.10.2", True),
     ],
 )
 def test_names(kind: str, name: str, release: str, refused: bool) -> None:

@@ -92,6 +92,12 @@ class EngineArgs:
         return None if dest in self.unresolved else self.given.get(dest, self.defaults.get(dest))
 
     @property
+    def quantization(self) -> str | None:
+        """`--quantization` as vLLM looks it up: in small letters (vLLM 0.4.2 config.py, 0.33 config/model.py)."""
+        given = self.given.get("quantization")
+        return given.lower() or None if isinstance(given, str) else None
+
+    @property
     def model(self) -> str | None:
         """The model that is named; None where the command names none (vLLM would serve its own default)."""
         model = self.given.get("model")

@@ -33,6 +33,8 @@ class Refusal:
     first: Release | None = None
     """The first release of the table that takes it, in the run nearest to the one that was asked; None: none does."""
     last: Release | None = None
+    open: bool = False
+    """A plugin may add to what is taken."""
 
 
 @cache
@@ -41,9 +43,21 @@ def releases() -> tuple[Release, ...]:
     return tuple(release for release in map(parse, load("settings")["releases"]) if release is not None)
 
 
+NAMED: Mapping[str, Callable[[str], str]] = {
+    "quantization": str.lower,
+    "load_format": str.lower,
+    "config_format": str,
+    "distributed_executor_backend": str,
+    "kv_cache_dtype": str,
+    "mamba_backend": str.upper,
+}
+"""Arguments that name something of a registry, and how vLLM spells what is given before it looks (vLLM 0.33
+config/model.py, load.py, mamba.py)."""
+
+
 def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | None:
     """A name that the release's registry does not have: `kind` is "tool_call_parser", "reasoning_parser",
-    "kv_connector", "attention_backend", "quantization" or "load_format"."""
+    "kv_connector", "attention_backend", or an argument (`NAMED`)."""
     names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
     there = [any(_at(spans, number) is not None for spans in names.values()) for number in range(len(releases()))]
 
@@ -115,9 +129,20 @@ def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> 
 def _bad_value(spans: Sequence[Span], path: str, given: object, release: Release | None) -> Refusal | None:
     return _agreed(
         release,
-        lambda number: _outside(path, given, _at(spans, number)),
+        lambda number: _refused(path, given, _at(spans, number), number),
         lambda number: _at(spans, number) is not None,
     )
+
+
+def _refused(path: str, given: object, known: Mapping[str, Any] | None, number: int) -> Refusal | None:
+    kind = known.get("names") if known else None
+    if kind is None or known is None or not isinstance(given, str):
+        return _outside(path, given, known)
+    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    if given.lower() in known["choices"] or _at(names.get(given.upper(), ()), number) is not None:
+        return None
+    taken = tuple(sorted(name for name, spans in names.items() if _at(spans, number) is not None))
+    return Refusal(path, given, taken, None, *_life(names.get(given.upper(), ()), number), open=True)
 
 
 _DEEPEST = 3
@@ -157,7 +182,12 @@ def _outside(place: str, value: object, known: Mapping[str, Any] | None) -> Refu
         return None
     if "choices" in known:
         comparable = isinstance(value, str | int) and not isinstance(value, bool)
-        return Refusal(place, value, tuple(known["choices"])) if comparable and value not in known["choices"] else None
+        fold = known.get("fold")
+        taken = {_folded(one, fold) for one in known["choices"]}
+        names = tuple(one for one in known["choices"] if fold is None or isinstance(one, str))
+        return Refusal(place, value, names) if comparable and taken and _folded(value, fold) not in taken else None
+    if (kind := known.get("type")) is not None and not _converts(value, kind):
+        return Refusal(place, value, bounds=_KINDS[kind])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     least, above, most, below = (known.get(word) for word in ("ge", "gt", "le", "lt"))
@@ -172,6 +202,35 @@ def _outside(place: str, value: object, known: Mapping[str, Any] | None) -> Refu
     low = f"{least} and more" if least is not None else f"more than {above}" if above is not None else ""
     high = f"at most {most}" if most is not None else f"less than {below}" if below is not None else ""
     return Refusal(place, value, bounds=", ".join(part for part in (low, high) if part))
+
+
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+_TRUTH = frozenset(("0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"))
+"""What pydantic reads as a boolean, in any case."""
+
+
+def _converts(value: object, kind: str) -> bool:
+    """Pydantic makes that type of it: it reads texts as numbers, and numbers without a fraction as whole ones.
+
+    A text with `$` may be filled in before vLLM sees it.
+    """
+    if isinstance(value, str) and "$" in value:
+        return True
+    if kind == "bool":
+        return value.lower() in _TRUTH if isinstance(value, str) else value in (0, 1)
+    if isinstance(value, str):
+        try:
+            float(value.replace("_", ""))
+        except ValueError:
+            return False
+        return True
+    return isinstance(value, int) or (isinstance(value, float) and (kind == "float" or value.is_integer()))
+
+
+def _folded(value: object, fold: str | None) -> object:
+    if fold is None or not isinstance(value, str):
+        return value
+    return value.lower().replace("-", "_") if fold == "dash" else value.lower()
 
 
 def _agreed(

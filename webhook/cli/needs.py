@@ -75,8 +75,8 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
 
 def _refuse_unknown(base: Engine) -> None:
     """Raises UnusableError where a method or a type is named that a plugin would have to bring: it can't be planned."""
-    method, dtype = (base.args.given.get(dest) for dest in ("quantization", "kv_cache_dtype"))
-    found = settings.unknown_name("quantization", method.lower(), base.release) if isinstance(method, str) else None
+    method, dtype = base.args.quantization, base.args.given.get("kv_cache_dtype")
+    found = settings.unknown_name("quantization", method, base.release) if method else None
     if found is not None:
         raise edge.UnusableError(f"--quantization {method}: vLLM {base.release} has {', '.join(found.allowed)}")
     if isinstance(dtype, str) and not kv_cache.is_known(dtype):

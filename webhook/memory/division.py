@@ -47,7 +47,7 @@ def blocks(args: EngineArgs, model: Model) -> Blocks | None:
     sides = config.get("weight_block_size")
     if not (isinstance(sides, list) and len(sides) == 2 and all(isinstance(n, int) and n > 0 for n in sides)):
         return None
-    if given.get("hf_overrides") or given.get("quantization") not in (None, "fp8"):
+    if given.get("hf_overrides") or args.quantization not in (None, "fp8"):
         return None
     experts = model.num_experts is not None
     width = model.moe_intermediate_size if experts else model.intermediate_size

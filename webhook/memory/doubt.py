@@ -27,8 +27,8 @@ def of(args: EngineArgs, model: Model | None, env: Mapping[str, str]) -> str | N
         return f"--{unplanned[0].replace('_', '-')} is not in the ledger"
     if HUMMING in env:
         return f"{HUMMING} is not in the ledger"
-    wish = given.get("quantization")
-    if model is not None and not quantisation.is_known(model, wish if isinstance(wish, str) else None):
+    wish = args.quantization
+    if model is not None and not quantisation.is_known(model, wish):
         named = f" with --quantization {wish}" if wish else ""
         return f"how few bytes a weight of {model.id} takes{named} is not known"
     # vLLM 0.13 v1/worker/gpu_model_runner.py, get_kv_cache_spec: who only encodes images keeps no KV cache

@@ -126,7 +126,6 @@ def resolve(
     images = not text_only and not _no_images(given)
     dropped = text_only or (not images and (model.model_type or "").startswith("qwen") and release >= Release(0, 11))
     dtype = given.get("dtype")
-    quantization = given.get("quantization")
     kv_dtype = given.get("kv_cache_dtype")
     return Settings(
         release=release,
@@ -139,7 +138,7 @@ def resolve(
         max_num_batched_tokens=max(1, tokens),
         eager=bool(given.get("enforce_eager")),
         dtype=4 if is_widened(dtype, model, gpu, release) else quantisation.DTYPE_BYTES.get(str(dtype), 2),
-        scheme=quantisation.scheme(model, quantization if isinstance(quantization, str) else None),
+        scheme=quantisation.scheme(model, args.quantization),
         kv_cache_dtype=kv_dtype if isinstance(kv_dtype, str) else "auto",
         block_size=_whole(given.get("block_size")),
         kv_cache_memory=_whole(given.get("kv_cache_memory_bytes")) or _whole(given.get("kv_cache_memory")),

@@ -31,7 +31,7 @@ class GpuLacksQuantization(Rule):
         """Certain where the checkpoint's own config names the method and every product is too old for it."""
         if engine.model is None or engine.gpu is None or engine.release is None:
             return
-        used = kernels.method(engine.model.value, engine.args.given.get("quantization"))
+        used = kernels.method(engine.model.value, engine.args.quantization)
         least = kernels.least_capability(used[0], engine.release) if used else None
         if used is None or least is None:
             return

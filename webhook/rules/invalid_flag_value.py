@@ -41,10 +41,16 @@ class InvalidFlagValue(Rule):
           Input should be 'ngram', 'medusa', … [type=literal_error, input_value='eagle4', input_type=str]
         ValueError: Unsupported connector type: NixlConector
 
-    A `--quantization` or `--load-format` that vLLM does not have may be a plugin's, so that it is only warned of:
+        KeyError: 'PIECEWISE_AND_FULL'
+        ValueError: Unknown attention backend: 'XFORMERS'. Valid options are: FLASH_ATTN, …
+
+    Since the parser has no list of them, `--quantization`, `--load-format`, `--kv-cache-dtype`, `--config-format`,
+    `--mamba-backend` and `--distributed-executor-backend` are looked up by name when the engine is configured. A plugin
+    may have added to these, so that nothing is certain where one is installed:
 
         Unknown quantization method: gptq_marlim. Must be one of ['awq', 'gptq_marlin', …
         ValueError: Load format `runai-streamer` is not supported
+        ValueError: not enough values to unpack (expected 2, got 1)
 
     Of a script with a quote that is never closed, a shell runs nothing:
 
@@ -151,9 +157,10 @@ def _json(engine: Engine) -> Iterator[Finding]:
             few = one.bounds or (f"one of {listed}" if len(one.allowed) <= _FEW else "another")
             yield Finding(
                 path=engine.argument(dest),
-                certainty=certainty(engine),
+                certainty=registry_certainty(engine) if one.open else certainty(engine),
                 uncertain=uncertain(engine),
-                message=f"--{dest.replace('_', '-')}: {one.place} is {one.value!r}, and {named(engine)} takes {few}",
+                message=f"--{dest.replace('_', '-')}: {one.place} is {one.value!r}, and {named(engine)} takes {few}"
+                f"{life(one, engine.release)}",
                 details=lines(
                     f"it takes {listed}" if len(one.allowed) > _FEW else None,
                     "vLLM ends with a validation error before it loads anything",
@@ -164,30 +171,46 @@ def _json(engine: Engine) -> Iterator[Finding]:
         yield from _connector(engine, transfer.get("kv_connector"))
 
 
-REGISTERED = {"quantization": "method", "load_format": "format"}
-"""Arguments that name something of a registry, to which a plugin may add, and what vLLM calls it."""
+REGISTERED = {
+    "quantization": "method",
+    "load_format": "format",
+    "config_format": "format",
+    "distributed_executor_backend": "backend",
+    "kv_cache_dtype": "dtype",
+    "mamba_backend": "backend",
+}
+"""Arguments that name something of a registry, and what to call it."""
 
 
 def _registered(engine: Engine) -> Iterator[Finding]:
-    """Never certain: a plugin is a package that the image has, and nothing in the manifest tells of it."""
-    for dest, what in REGISTERED.items():
-        name = engine.args.given.get(dest)
-        found = settings.unknown_name(dest, name.lower(), engine.release) if isinstance(name, str) and name else None
-        if found is None or name is None:
-            continue
-        from difflib import get_close_matches  # only a name that is not there wants it
+    """Certain in vLLM's own image, where nothing tells of a plugin that may have added to the registry."""
+    given = engine.args.given
+    for dest in REGISTERED:
+        name = given.get(dest)
+        if isinstance(name, str) and name and dest not in engine.args.unresolved:
+            yield from _registry(engine, dest, name)
 
-        near = get_close_matches(name.lower(), found.allowed, 1, 0.8)
-        if near or registry_certainty(engine) == "certain":  # builds of others bring their own
-            flag = f"--{dest.replace('_', '-')}"
-            yield Finding(
-                path=engine.argument(dest),
-                certainty="likely",
-                message=f"{flag} {name}: {named(engine)} has no such {what}{life(found, engine.release)}"
-                f"{f'; did you mean {near[0]}?' if near else ''}",
-                details=(f"it has {', '.join(found.allowed)}", f"without a plugin that adds it, vLLM refuses {name!r}"),
-                suggestions=(f"{flag} {near[0]}",) if near else (),
-            )
+
+def _registry(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
+    spelt = settings.NAMED[dest](name)
+    found = settings.unknown_name(dest, spelt, engine.release)
+    if found is None or (dest == "distributed_executor_backend" and "." in name):  # a class of somebody's own
+        return
+    from difflib import get_close_matches  # only a name that is not there wants it
+
+    near = [name.lower()] if name.lower() in found.allowed else get_close_matches(spelt, found.allowed, 1, 0.8)
+    known = registry_certainty(engine)
+    if near or known == "certain":  # builds of others bring their own
+        flag = f"--{dest.replace('_', '-')}"
+        yield Finding(
+            path=engine.argument(dest),
+            certainty=known,
+            uncertain=uncertain(engine),
+            message=f"{flag} {name}: {named(engine)} has no such {REGISTERED[dest]}{life(found, engine.release)}"
+            f"{f'; did you mean {near[0]}?' if near else ''}",
+            details=(f"it has {', '.join(found.allowed)}", f"without a plugin that adds it, vLLM refuses {name!r}"),
+            suggestions=(f"{flag} {near[0]}",) if near else (),
+        )
 
 
 V1_ALONE = Release(0, 11)

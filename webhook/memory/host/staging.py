@@ -53,7 +53,7 @@ def line(
         return Line(0, each // 2, each * ranks, 2 * each * ranks, f"one .bin file in each of {ranks} ranks")
     if form in ("dummy", "sharded_state", "tensorizer", "fastsafetensors", "instanttensor", "ipc_cache", "gguf"):
         return Line(0, 0, 0, usual, form)
-    if form == "bitsandbytes" or args.given.get("quantization") == "bitsandbytes":
+    if form == "bitsandbytes" or args.quantization == "bitsandbytes":
         return Line(0, 0, usual, 2 * usual * ranks, "16-bit tensors on their way to bitsandbytes")
     if form.startswith("runai_streamer"):
         return _streamed(form, extra, size, usual, ranks, env)
