@@ -32,6 +32,10 @@ class Line(NamedTuple):
         return {"floor": self.floor, "low": self.low, "likely": self.likely, "high": self.high}
 
 
+NOTHING = Line(0, 0, 0, 0)
+"""What is not there at all."""
+
+
 def plus(one: Line, other: Line) -> Line:
     """Both together."""
     if not other.high:

@@ -72,13 +72,13 @@ def estimate(
         "KV offload": (filled, filled, 4 * filled),
         "profile and warm-up": (2.0, 5.0 * large, 40.0 * large),
     }
-    low, likely, high = (sum(part[i] for part in parts.values()) for i in range(3))
+    low, likely, high = map(sum, zip(*parts.values(), strict=True))
     return Startup(
         floor=min(low, IMPORTS[0] + _read_at_least(read[0], settings, load_format)),
         low=low,
         likely=likely,
         high=high,
-        parts=tuple((name, round(part[1], 1)) for name, part in parts.items() if part[1]),
+        parts=tuple([(name, round(part[1], 1)) for name, part in parts.items() if part[1]]),
     )
 
 

@@ -7,14 +7,14 @@ processes; they are in `low … high` and never in a floor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from webhook.args import EngineArgs
 from webhook.memory import parallel, weights
 from webhook.memory.host import offload, shm, staging
 from webhook.memory.host.processes import IMPORTED, Processes, compilers, memory, processes, requests
 from webhook.memory.host.staging import SHARD
-from webhook.memory.ledger import HostLedger, Line
+from webhook.memory.ledger import NOTHING, HostLedger, Line
 from webhook.memory.settings import Settings
 from webhook.memory.weights import Checkpoint
 from webhook.model import Model
@@ -46,14 +46,15 @@ def ledger(
 
     `files`: where the checkpoint comes from; in a memory-backed volume it stays. `amd`: vLLM's ROCm build runs.
     """
-    cut = parallel.read(args, env)
+    cut = resolved.parallel if resolved else parallel.read(args, env)
     v1 = resolved.v1 if resolved else release >= Release(0, 8)
     eager = resolved.eager if resolved else bool(args.given.get("enforce_eager"))
     vision = bool(model and model.vision_config and not args.given.get("language_model_only"))
     running = processes(args, cut, release, v1=v1)
     ranks = running.ranks
     per_rank, in_layers = None, 0.0
-    if checkpoint and model and resolved:
+    moved = args.given.get("cpu_offload_gb") or args.given.get("enable_sleep_mode")
+    if moved and checkpoint and model and resolved:
         how = weights.placed(resolved)
         per_rank = weights.of_stage(checkpoint, model, how, 0)
         in_layers = weights.least_in_layers(checkpoint, model, how) if resolved.cpu_offload else 0.0
@@ -70,12 +71,12 @@ def ledger(
         "swap space": offload.swap_space(args, ranks, v1=v1),
         "CPU offload": offload.weights(args, ranks, per_rank, in_layers),
         "KV offload": kv_offload,
-        "caches": _caches(args, running, release) if vision else Line(0, 0, 0, 0),
+        "caches": _caches(args, running, release) if vision else NOTHING,
         "sleep mode": offload.asleep(args, ranks, per_rank),
         "in /dev/shm": shm.used(running),
     }
-    steady = _sum(*(line for name, line in lines.items() if name not in ("staged weights", "compilers")))
-    loading = _sum(*(lines[name] for name in WHILE_LOADING))
+    steady = _sum([line for name, line in lines.items() if name not in ("staged weights", "compilers")])
+    loading = _sum([lines[name] for name in WHILE_LOADING])
     peak = Line(
         max(loading.floor, steady.floor),
         max(loading.low, steady.low),
@@ -88,7 +89,7 @@ def ledger(
         steady = Line(least, steady.low, steady.likely, steady.high, steady.note)
         peak = Line(least, peak.low, peak.likely, peak.high, peak.note)
     return HostLedger(
-        lines=tuple((name, line) for name, line in lines.items() if line.high),
+        lines=tuple([(name, line) for name, line in lines.items() if line.high]),
         steady=steady,
         peak=peak,
         shm=shm.needed(args, cut, running, release, env, kv_in_shm),
@@ -110,7 +111,7 @@ def _kept(model: Model | None, checkpoint: Checkpoint | None, files: Files | Non
     the Pod's, and counts against the limits of all its containers together."""
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
     if size is None or files is None or not files.in_memory:
-        return Line(0, 0, 0, 0)
+        return NOTHING
     return Line(int(0.94 * size) if files.download else 0, size, size, int(1.1 * size), f"{human(size)} on tmpfs")
 
 
@@ -121,18 +122,14 @@ def _caches(args: EngineArgs, running: Processes, release: Release) -> Line:
     (vLLM 0.33 multimodal/cache/factories.py).
     """
     if release < Release(0, 8):
-        return Line(0, 0, 0, 0)
+        return NOTHING
     each = gib(args.given.get("mm_processor_cache_gb"), 4)
     if each <= 0:
-        return Line(0, 0, 0, 0)
+        return NOTHING
     most = each * (running.servers + running.engines if running.engines > 1 else 1)
     return Line(0, 0, most // 2, most, "multimodal processor cache, fills while serving", "vLLM 0.33 multimodal/cache")
 
 
-def _sum(*lines: Line) -> Line:
-    return Line(
-        sum(one.floor for one in lines),
-        sum(one.low for one in lines),
-        sum(one.likely for one in lines),
-        sum(one.high for one in lines),
-    )
+def _sum(lines: Sequence[Line]) -> Line:
+    floors, lows, likelies, highs, _, _ = zip(*lines, strict=True)
+    return Line(sum(floors), sum(lows), sum(likelies), sum(highs))

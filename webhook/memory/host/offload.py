@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.args import EngineArgs
-from webhook.memory.ledger import Line
+from webhook.memory.ledger import NOTHING, Line
 from webhook.quantity import GI, gib, human
 from webhook.release import Release
 
@@ -20,7 +20,7 @@ LAZY = 0.2
 def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Line:
     """V0 pins `--swap-space` (4 GiB) a GPU at start; V1 allocates none."""
     if v1:
-        return Line(0, 0, 0, 0)
+        return NOTHING
     size = gib(args.given.get("swap_space"), 4) * ranks
     return Line(
         size,
@@ -41,7 +41,7 @@ def weights(args: EngineArgs, ranks: int, per_rank: float | None, in_layers: flo
     """
     wished = gib(args.given.get("cpu_offload_gb"))
     if not wished:
-        return Line(0, 0, 0, 0)
+        return NOTHING
     each = min(wished, int(0.95 * per_rank)) if per_rank else wished
     size = each * ranks
     least = min(wished, int(in_layers)) * ranks
@@ -79,7 +79,7 @@ def kv_cache(
         floor = int(LAZY * each * ranks) if given is not None else 0
         return Line(floor, int(0.9 * each * ranks), each * ranks, each * ranks,
                     f"LMCache {human(each)} × {ranks} workers, pinned", "LMCache v1/config.py"), 0  # fmt: skip
-    return Line(0, 0, 0, 0), 0
+    return NOTHING, 0
 
 
 def _connector(args: EngineArgs) -> tuple[str, Mapping[str, Any]]:
@@ -93,7 +93,7 @@ def _connector(args: EngineArgs) -> tuple[str, Mapping[str, Any]]:
 def asleep(args: EngineArgs, ranks: int, per_rank: float | None) -> Line:
     """Sleep mode, level 1, moves the weights to pinned host memory when somebody asks for it."""
     if not args.given.get("enable_sleep_mode") or per_rank is None:
-        return Line(0, 0, 0, 0)
+        return NOTHING
     return Line(0, 0, 0, int(per_rank * ranks), "weights, while asleep")
 
 

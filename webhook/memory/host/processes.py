@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import lru_cache
 
 from webhook.args import EngineArgs
+from webhook.frozen import frozen
 from webhook.memory.ledger import Line
 from webhook.memory.parallel import Parallel
 from webhook.quantity import GI
@@ -16,7 +17,7 @@ IMPORTED_BEFORE = int(0.2 * GI)
 """The same for releases before 0.9, which import less: torch alone is 0.22 GiB resident, measured."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Processes:
     """Processes of one container."""
 
@@ -63,6 +64,7 @@ def processes(args: EngineArgs, cut: Parallel, release: Release, *, v1: bool) ->
     return Processes(servers + launcher + coordinator, engines, workers, engines * ranks, servers)
 
 
+@lru_cache(256)  # few kinds of Pods
 def memory(running: Processes, release: Release) -> Line:
     """Anonymous memory; shared library pages are file-backed.
 

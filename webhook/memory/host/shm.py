@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from webhook.args import EngineArgs
 from webhook.memory.host.processes import Processes
-from webhook.memory.ledger import Line
+from webhook.memory.ledger import NOTHING, Line
 from webhook.memory.parallel import Parallel
 from webhook.quantity import GI, MI, gib
 from webhook.release import Release
@@ -65,6 +65,6 @@ def _cache(args: EngineArgs) -> int:
 def used(running: Processes) -> Line:
     """What is really in use there, offloaded KV aside: rings are sparse, NCCL takes some."""
     if not running.workers:
-        return Line(0, 0, 0, 0)
+        return NOTHING
     each = running.workers
     return Line(0, 10 * MI * each, 100 * MI * each, 600 * MI * each, "pages of rings and NCCL")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from webhook.args import EngineArgs
-from webhook.memory.ledger import Line
+from webhook.memory.ledger import NOTHING, Line
 from webhook.memory.weights import Checkpoint
 from webhook.model import Model
 from webhook.quantity import GI, human
@@ -44,7 +44,7 @@ def line(
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
     form = str(args.given.get("load_format") or "auto")
     if size is None:
-        return Line(0, 0, 0, 0)
+        return NOTHING
     extra = args.given.get("model_loader_extra_config")
     extra = extra if isinstance(extra, Mapping) else {}
     least, usual = shard(size, model)
