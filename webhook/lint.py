@@ -14,10 +14,11 @@ from webhook.command import ALL_WORK, Budget
 from webhook.engine import Engine
 from webhook.facts import Assumed, Fact, Facts
 from webhook.patch import Edit, apply, fits, json_patch
-from webhook.path import mapping
+from webhook.path import is_object, mapping
 from webhook.policy import Policy, Setting, Subject, Terms
 from webhook.rule import FACTS, IGNORE, Finding, Mode, Place, Rule
 from webhook.workload import JSON, Workload
+from webhook.workload.template import listing
 
 
 @dataclass(frozen=True)
@@ -303,15 +304,10 @@ def _judge(
 
 def secrets(found: Engine) -> frozenset[str]:
     """The keys and tokens in a container's command and variables."""
-    env = [one for one in _listed(found.field("env")) if isinstance(one, Mapping)]
-    pairs = [(str(one.get("name")), str(one.get("value"))) for one in env]
-    written = [*_listed(found.field("command")), *_listed(found.field("args"))]
-    text = "\n".join([*map(str, written), *(word.text for word in found.command.words)])
+    pairs = [(str(one.get("name")), str(one.get("value"))) for one in listing(found.field("env")) if is_object(one)]
+    written = [*listing(found.field("command")), *listing(found.field("args"))]
+    text = "\n".join([*map(str, written), *[word.text for word in found.command.words]])
     return secret.found(text) | {value for name, value in pairs if secret.given(name, value)}
-
-
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def _masked(finding: Finding, hidden: frozenset[str]) -> Finding:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from webhook.data import load
@@ -59,7 +59,7 @@ def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | Non
     """A name that the release's registry does not have: `kind` is "tool_call_parser", "reasoning_parser",
     "kv_connector", "attention_backend", or an argument (`NAMED`)."""
     names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
-    there = [any(_at(spans, number) is not None for spans in names.values()) for number in range(len(releases()))]
+    there = _listed(kind)
 
     def refused(number: int) -> Refusal | None:
         if not there[number] or _at(names.get(name, ()), number) is not None:
@@ -70,12 +70,20 @@ def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | Non
     return _agreed(release, refused, lambda number: there[number])
 
 
+@cache
+def _listed(kind: str) -> tuple[bool, ...]:
+    """Of each release, whether its registry of that kind was read."""
+    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    return tuple(any(_at(spans, number) is not None for spans in names.values()) for number in range(len(releases())))
+
+
 def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal | None:
     """A number that is handed to a config class as it is, and lies outside of what its field takes."""
     spans: Sequence[Span] = load("settings")["bounds"].get(dest, ())
     return _agreed(release, lambda number: _outside("", value, _at(spans, number)), lambda number: True)
 
 
+@cache
 def needs(dest: str) -> str | None:
     """The argument without which the class that has `dest`'s bounds is not made."""
     return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)
@@ -233,20 +241,23 @@ def _folded(value: object, fold: str | None) -> object:
     return value.lower().replace("-", "_") if fold == "dash" else value.lower()
 
 
+@lru_cache(256)
+def _around(release: Release) -> tuple[int, ...]:
+    """The release, or its two neighbours in the table, the newer one first; none where it has only one."""
+    table = releases()
+    lower, upper = neighbours(release, table)
+    if lower is None or upper is None:
+        return ()
+    return (table.index(upper), table.index(lower)) if lower != upper else (table.index(lower),)
+
+
 def _agreed(
     release: Release | None, refused: Callable[[int], Refusal | None], asked: Callable[[int], bool]
 ) -> Refusal | None:
     """What every release that counts refuses, as the newest of them says it."""
-    table = releases()
-    if release is None:
-        numbers = [number for number in range(len(table)) if asked(number)]
-    else:
-        lower, upper = neighbours(release, table)
-        if lower is None or upper is None:
-            return None
-        numbers = sorted({table.index(lower), table.index(upper)})
+    numbers = _around(release) if release else tuple(filter(asked, reversed(range(len(releases())))))
     newest: Refusal | None = None
-    for number in reversed(numbers):  # one that takes it is enough, and mostly the newest does
+    for number in numbers:  # one that takes it is enough, and mostly the newest does
         if (found := refused(number)) is None:
             return None
         newest = newest or found

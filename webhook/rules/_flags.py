@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from typing import Any
 
 from webhook import release
 from webhook.args import settings
@@ -11,6 +12,7 @@ from webhook.args.flags import builtin
 from webhook.command import Word, edit
 from webhook.engine import Engine
 from webhook.patch import Edit
+from webhook.path import is_object
 from webhook.release import Release
 from webhook.rule import Certainty
 
@@ -87,6 +89,12 @@ def in_file(engine: Engine, index: int) -> str:
     words = engine.command.words
     config = 0 <= index < len(words) and words[index].text.partition("=")[0] == "--config"
     return f", in {engine.args.written.get('config')}" if config else ""
+
+
+def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:
+    """The arguments that fill a config class from JSON, and what is given of them."""
+    given = engine.args.given
+    return [(dest, value) for dest in settings.configs() if dest in given and is_object(value := given[dest])]
 
 
 def spellings(engine: Engine) -> Container[str]:

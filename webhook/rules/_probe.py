@@ -84,12 +84,12 @@ def asked(engine: Engine, name: str) -> Asked:
 
 
 def _all_asked(engine: Engine) -> dict[str, Asked]:
-    return {name: _asked(probe(engine, name) or {}) for name in NAMES}
+    return {name: _asked(found) if (found := probe(engine, name)) else () for name in NAMES}
 
 
 def _asked(found: Mapping[str, Any]) -> Asked:
-    said = ((action, found[action]) for action in ACTIONS if action in found)
-    return tuple((action, fields) for action, fields in said if is_object(fields) and not fields.get("host"))
+    said = [(action, found[action]) for action in ACTIONS if action in found]
+    return tuple([(action, fields) for action, fields in said if is_object(fields) and not fields.get("host")])
 
 
 def kills(engine: Engine, name: str) -> Mapping[str, Any] | None:

@@ -12,6 +12,7 @@ from webhook.rule import Finding, Rule, lines
 from webhook.rules._flags import (
     certainty,
     explained,
+    from_json,
     in_file,
     life,
     named,
@@ -148,10 +149,7 @@ _FEW = 6
 
 def _json(engine: Engine) -> Iterator[Finding]:
     """Values inside of a JSON argument, which its class checks."""
-    for dest in settings.configs():
-        value = engine.args.given.get(dest)
-        if not isinstance(value, Mapping):
-            continue
+    for dest, value in engine.once(from_json):
         for one in settings.bad_values(dest, value, engine.release):
             listed = ", ".join(map(str, one.allowed))
             few = one.bounds or (f"one of {listed}" if len(one.allowed) <= _FEW else "another")
@@ -230,6 +228,9 @@ def _connector(engine: Engine, name: object) -> Iterator[Finding]:
         )
 
 
+_FOLDER = re.compile(r"[/.~]|\w+://")
+
+
 def _model_id(engine: Engine) -> Iterator[Finding]:
     """What no hub and hardly a folder is called: quotes that no shell has taken off, blanks, `$(MODEL)` as it is.
 
@@ -237,9 +238,9 @@ def _model_id(engine: Engine) -> Iterator[Finding]:
     repository ID or local directory specified".
     """
     model = engine.args.model
-    if model is None or re.match(r"[/.~]|\w+://", model) or engine.command.own_flags:
+    if model is None or _FOLDER.match(model) or engine.command.own_flags:
         return
-    what = "blanks" if re.search(r"\s", model) else "quotes" if re.search("['\"]", model) else None
+    what = "blanks" if len(f"|{model}|".split()) > 1 else "quotes" if "'" in model or '"' in model else None
     if what is None or any(word.text in (model, f"--model={model}") for word in unsplit(engine).values()):
         return
     clean = re.sub(r"['\"\s]", "", model)

@@ -14,6 +14,7 @@ from webhook.rules import _memory
 MOST_CORES = 2000
 """More than any node has."""
 _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]+)?\s*", re.ASCII)
+_FRACTION = re.compile(r"[0-9]*\.[0-9]*[1-9][0-9]*|[0-9]*[1-9][0-9]{0,2}m")
 _MEANT = {
     "gb": "G", "g": "G", "mb": "M", "m": "M", "kb": "k", "k": "k", "tb": "T", "t": "T",
     "gib": "Gi", "gi": "Gi", "mib": "Mi", "mi": "Mi", "kib": "Ki", "ki": "Ki", "tib": "Ti", "ti": "Ti",
@@ -45,12 +46,14 @@ class QuantitySuspicious(Rule):
         for side in ("limits", "requests"):
             for name in (*_BYTES, "cpu"):
                 given = engine.field("resources", side, name)
-                yield from _judged(engine.at("resources", side, name), name, given, fatal=_is_fatal(engine, side, name))
+                if _is_odd(name, given):
+                    where = engine.at("resources", side, name)
+                    yield from _judged(where, name, given, fatal=_is_fatal(engine, side, name))
         yield from _fractions(engine)
         mount = engine.shm.mount
-        if mount is not None and mount.empty_dir:
-            where = mount.at.join("emptyDir", "sizeLimit")
-            yield from _judged(where, "sizeLimit", mount.empty_dir.get("sizeLimit"), fatal=False)
+        size = (mount.empty_dir or {}).get("sizeLimit") if mount is not None else None
+        if mount is not None and _is_odd("sizeLimit", size):
+            yield from _judged(mount.at.join("emptyDir", "sizeLimit"), "sizeLimit", size, fatal=False)
 
 
 def _is_fatal(engine: Engine, side: str, name: str) -> bool:
@@ -68,7 +71,7 @@ def _fractions(engine: Engine) -> Iterator[Finding]:
         for name, given in listed.items() if isinstance(listed, dict) else ():
             whole = "/" not in str(name) or "kubernetes.io/" in str(name) or isinstance(given, bool | dict | list)
             text = str(given).strip()
-            if whole or not re.fullmatch(r"[0-9]*\.[0-9]*[1-9][0-9]*|[0-9]*[1-9][0-9]{0,2}m", text):
+            if whole or text.isdecimal() or not _FRACTION.fullmatch(text):
                 continue
             if text.endswith("m") and text.endswith("000m"):
                 continue
@@ -80,14 +83,17 @@ def _fractions(engine: Engine) -> Iterator[Finding]:
             )
 
 
+def _is_odd(name: str, given: object) -> bool:
+    """It is no quantity, or none that can be meant."""
+    if given is None or isinstance(given, bool | dict | list):
+        return False
+    size = try_parse(given)
+    return size is None or (size > MOST_CORES if name == "cpu" else 0 < size < _memory.LEAST)
+
+
 def _judged(path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:
     """`fatal`: a container with so little, or that asks for so many cores, does not start."""
-    if given is None or isinstance(given, bool | dict | list):
-        return
-    size = try_parse(given)
-    if size is not None and (size <= MOST_CORES if name == "cpu" else size <= 0 or size >= _memory.LEAST):
-        return
-    text = str(given)
+    size, text = try_parse(given), str(given)
     match = _NUMBER.fullmatch(text) if len(text) < 40 else None
     meant = _meant(match, name) if match else None
     if size is None:

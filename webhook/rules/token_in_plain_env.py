@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from webhook import secret
 from webhook.engine import Engine
+from webhook.path import is_object
 from webhook.rule import Finding, Rule
+from webhook.workload.template import listing
 
 
 class TokenInPlainEnv(Rule):
@@ -23,18 +26,25 @@ class TokenInPlainEnv(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the text has a known token's form."""
-        env = engine.field("env")
-        for index, one in enumerate(env if isinstance(env, list) else ()):
-            name, value = (one.get("name"), one.get("value")) if isinstance(one, Mapping) else (None, None)
-            if isinstance(name, str) and isinstance(value, str) and _is_token(value, named=name in NAMES):
+        env = [
+            (index, name, value)
+            for index, one in enumerate(listing(engine.field("env")))
+            if is_object(one)
+            and isinstance(name := one.get("name"), str)
+            and isinstance(value := one.get("value"), str)
+        ]
+        texts = [value for _, _, value in env] + [word.text for word in engine.command.words]
+        formed = secret.has_form("\n".join(texts))  # a look at all of them at once: mostly there is none
+        for index, name, value in env:
+            if (formed or name in NAMES) and _is_token(value, named=name in NAMES):
                 yield Finding(
                     engine.at("env", index, "value"),
                     f"env {name} holds a token in plain text",
                     suggestions=(f"valueFrom.secretKeyRef for {name}, and a new token: this one has been seen",),
                 )
         variables = engine.at("env")
-        for word in engine.command.words:
-            if len(word.text) >= LEAST and not word.unknown and FORM.search(word.text) and word.path != variables:
+        for word in engine.command.words if formed else ():
+            if not word.unknown and FORM.search(word.text) and word.path != variables:
                 yield Finding(
                     word.path,
                     "an argument holds a token in plain text",
@@ -59,8 +69,6 @@ NAMES = frozenset({
 """Variables whose value is a token whatever its form."""
 FORM = re.compile(r"\b(hf_[A-Za-z0-9]{30,}|nvapi-[\w-]{40,}|sk-[\w-]{32,}|AKIA[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{36,})")
 """Forms of Hugging Face's, NVIDIA's, OpenAI's, AWS's and GitHub's tokens."""
-LEAST = 16
-"""Characters that a token has, at least."""
 PLACEHOLDER = re.compile(
     r"[<>{}$\[\]]|your|replace|change|example|placeholder|insert|dummy|fake|todo|secret|xxx|\*\*\*|token|key|none|test",
     re.IGNORECASE,
@@ -68,11 +76,9 @@ PLACEHOLDER = re.compile(
 
 
 def _is_token(value: str, *, named: bool) -> bool:
-    if len(value) < LEAST:
-        return False
     if FORM.search(value):
         return True
-    if not named:
+    if not named or len(value) < 16:
         return False
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     return mixed and not PLACEHOLDER.search(value)

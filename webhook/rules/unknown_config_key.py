@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from webhook.args import settings
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, life, named, uncertain
+from webhook.rules._flags import certainty, from_json, life, named, uncertain
 
 
 class UnknownConfigKey(Rule):
@@ -27,10 +27,7 @@ class UnknownConfigKey(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the fields are read off each release's sources."""
-        for dest in settings.configs():
-            value = engine.args.given.get(dest)
-            if not isinstance(value, Mapping):
-                continue
+        for dest, value in engine.once(from_json):
             for one in settings.unknown_keys(dest, value, engine.release):
                 from difflib import get_close_matches  # here, because only a mistake needs it
 
