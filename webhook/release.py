@@ -13,7 +13,8 @@ from webhook.data import load
 
 
 class Release(NamedTuple):
-    """A vLLM release; compares by number (`Release(0, 9) < Release(0, 20)`)."""
+    """A vLLM release; compares by number (`Release(0, 9) < Release(0, 20)`), also with the beginning of one:
+    `release >= (0, 20)`."""
 
     major: int
     minor: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from webhook.gpu import Gpu
 from webhook.memory.ledger import Line
 from webhook.memory.settings import Settings
@@ -24,7 +26,11 @@ def total(gpu: Gpu | None, measured: int | None) -> Line | None:
 
 def line(whole: Line, settings: Settings) -> Line:
     """total × utilisation."""
-    share = settings.utilization
+    return _share(whole, settings.utilization)
+
+
+@lru_cache(256)
+def _share(whole: Line, share: float) -> Line:
     floor, low, likely, high = (int(size * share) for size in (whole.floor, whole.low, whole.likely, whole.high))
     return Line(floor, low, likely, high, f"{share:g} × {human(whole.likely)}", SOURCE)
 

@@ -200,7 +200,7 @@ def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
         # whole heads: keys and values padded to 256 (vLLM 0.6 models/deepseek_v2.py), later values to the keys' width
         heads = max(1, (model.num_attention_heads or 1) // how.tp)
         width = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
-        return int(heads * 2 * (width if width and how.release >= Release(0, 7, 1) else 256) * each)
+        return int(heads * 2 * (width if width and how.release >= (0, 7, 1) else 256) * each)
     if model.kv_lora_rank:
         row = model.kv_lora_rank + (model.qk_rope_head_dim or 0)
         if model.index_head_dim:
@@ -211,7 +211,7 @@ def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
         if how.kv_cache_dtype == "nvfp4_ds_mla":
             return 352
         size = int(row * each + vector)
-        return -(-size // 256) * 256 if how.release < Release(0, 8) else size
+        return -(-size // 256) * 256 if how.release < (0, 8) else size
     sizes = shape.head_dims(model, kind)
     if sizes is None:
         return None
@@ -264,7 +264,7 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
     return _layout(model, stored(settings), first, last)
 
 
-@lru_cache(512)
+@lru_cache(256)
 def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout | None:
     layers = model.num_hidden_layers
     if not layers or model.model_type in ENCODERS or _sees_both_ways(model):
@@ -384,7 +384,7 @@ def _grouped(model: Model, how: Stored, kinds: dict[str, int], known: bool) -> L
     # layers with smaller pages take more tokens a block where the sizes divide
     tokens = {kind: size * (widest // each if widest % each == 0 else 1) for kind, each in per_token.items()}
     least, most = min(kinds.values()), max(kinds.values())
-    depth = most if most < least * (1.5 if how.release >= Release(0, 20) else 1.25) else least
+    depth = most if most < least * (1.5 if how.release >= (0, 20) else 1.25) else least
     states_kept = 1 + (1 if how.prefix_caching else 0)
     if how.speculative and how.speculative.layers:
         states_kept += how.speculative.tokens
@@ -410,7 +410,7 @@ def tokens(available: int, found: Layout, length: int, settings: Settings) -> in
     count = max(0, available) // found.bytes_per_block
     if len(found.groups) == 1 and found.groups[0].block_tokens:
         return count * found.groups[0].block_tokens * settings.parallel.context
-    if settings.release >= Release(0, 21) or any(not group.block_tokens for group in found.groups):
+    if settings.release >= (0, 21) or any(not group.block_tokens for group in found.groups):
         return int(count / found.blocks(length, settings) * length)
     return count // len(found.groups) * found.block_size
 

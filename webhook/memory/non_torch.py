@@ -7,12 +7,12 @@ with NCCL, from 0.11 growth without it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from webhook.memory.ledger import Line
 from webhook.memory.settings import Settings
 from webhook.quantity import GI
-from webhook.release import Release
 
 SOURCE = "vLLM 0.33 utils/mem_utils.py, memory_profiling; printed in start-up logs"
 
@@ -53,11 +53,17 @@ MEASURED = {
 
 def line(settings: Settings) -> Line:
     """Non-torch growth on one rank."""
-    floor, low, likely, high, note = MEASURED[measured(settings)]
-    if settings.parallel.dp > 1 and settings.parallel.expert:
+    spread = settings.parallel.dp > 1 and settings.parallel.expert
+    return _line(MEASURED[measured(settings)], spread, settings.flashinfer)
+
+
+@lru_cache(64)
+def _line(seen: Measured, spread: bool, flashinfer: bool) -> Line:
+    floor, low, likely, high, note = seen
+    if spread:
         likely, high = likely + 1.2, high + 4.0  # 0.10.1, 8 H20, 480B: what the gathered tokens leave unexplained
         note += ", all-to-all buffers"
-    if settings.flashinfer:
+    if flashinfer:
         likely, high = likely + 0.385, high + 0.4  # VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE: 394 MiB
         note += ", FlashInfer's workspace"
     return Line(int(floor * GI), int(low * GI), int(likely * GI), int(high * GI), note, SOURCE)
@@ -70,16 +76,16 @@ def measured(settings: Settings) -> str:
     hopper = settings.capability is not None and (9, 0) <= settings.capability < (12, 0) and settings.vendor == "nvidia"
     if not settings.v1:
         return "V0, several ranks" if many else "V0"
-    if release < Release(0, 9, 1):
+    if release < (0, 9, 1):
         return "V1 to 0.9.0, several ranks" if many else "V1 to 0.9.0"
-    if release < Release(0, 11):
+    if release < (0, 11):
         if not many:
             return "0.9.1 to 0.10"
         return "0.9.1 to 0.10, ranks on Hopper" if hopper else "0.9.1 to 0.10, several ranks"
     if tp == 1:
         if many:
             return "from 0.11, stages on Hopper" if hopper else "from 0.11, stages elsewhere"
-        return "0.11 to 0.17" if release < Release(0, 18) else "from 0.18"
+        return "0.11 to 0.17" if release < (0, 18) else "from 0.18"
     if not hopper:
         return "from 0.11, several ranks"
-    return "from 0.17, ranks on Hopper" if release >= Release(0, 17) else "0.11 to 0.16, ranks on Hopper"
+    return "from 0.17, ranks on Hopper" if release >= (0, 17) else "0.11 to 0.16, ranks on Hopper"

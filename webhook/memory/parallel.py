@@ -63,7 +63,7 @@ class Parallel(NamedTuple):
 
 def size(args: EngineArgs, dest: str) -> int:
     """A parallel size as given, 1 where it is absent or no positive number."""
-    value = args.given.get(dest)
+    value = args.given.get(dest, 1)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 1
 
 
@@ -82,11 +82,17 @@ def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
         nnodes=size(args, "nnodes"),
         expert=bool(args.given.get("enable_expert_parallel")),
         api_servers=servers if isinstance(servers, int) and servers >= 0 else None,
-        partition=_partition(str((env or {}).get("VLLM_PP_LAYER_PARTITION", ""))),
+        partition=_partition(str(env["VLLM_PP_LAYER_PARTITION"])) if env and "VLLM_PP_LAYER_PARTITION" in env else (),
     )
 
 
+_LONGEST = 1000
+"""Characters of a partition; nobody has so many stages."""
+
+
 def _partition(text: str) -> tuple[int, ...]:
+    if len(text) > _LONGEST:
+        return ()
     parts = [part.strip() for part in text.split(",")]
     return tuple(int(part) for part in parts) if all(part.isascii() and part.isdigit() for part in parts) else ()
 

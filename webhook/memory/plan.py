@@ -8,6 +8,7 @@ end of the interval still holds one request, else `unsure`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu
@@ -143,7 +144,8 @@ def _fits(
         ):
             return False
         ledger = _ledger(model, resolved, whole, found, stage, None)
-        if _verdict(args, model, resolved, found, stage, ledger).verdict != "fits":
+        cache = _cache(model, resolved, found, stage, ledger.kv_cache)
+        if _verdict(args, resolved, ledger._replace(max_model_len=cache.length), cache).verdict != "fits":
             return False
     return True
 
@@ -192,13 +194,12 @@ def _judge(
         return None
     whole, resolved, found = begun
     seen = printed.of(known, args, model, gpu, whole, release, env) if known else None
-    worst = min(
-        (
-            _verdict(args, model, resolved, found, stage, _ledger(model, resolved, whole, found, stage, seen))
-            for stage in weights.heaviest(found, resolved)
-        ),
-        key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0),
-    )
+    judged = []
+    for stage in weights.heaviest(found, resolved):
+        ledger = _ledger(model, resolved, whole, found, stage, seen)
+        cache = _cache(model, resolved, found, stage, ledger.kv_cache)
+        judged.append(_verdict(args, resolved, _with_cache(model, resolved, ledger, cache), cache))
+    worst = min(judged, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
     return worst._replace(settings=resolved, checkpoint=found)
 
 
@@ -250,21 +251,38 @@ def _ledger(
     return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, graphs_charged=charged)
 
 
-def _verdict(
-    args: EngineArgs, model: Model, resolved: Settings, found: Checkpoint, stage: int, ledger: GpuLedger
-) -> Judged:
-    """Whether one rank of `stage` starts, and what vLLM will print of its KV cache."""
-    left, length = ledger.kv_cache, resolved.max_model_len
+class _Cache(NamedTuple):
+    """How the KV cache of one rank is laid out."""
+
+    own: Layout | None
+    checked: Layout | None
+    """What this release's check of one request counts with."""
+    length: int | None
+    """max_model_len; what fits, where vLLM is to find that."""
+
+
+def _cache(model: Model, resolved: Settings, found: Checkpoint, stage: int, left: Line) -> _Cache:
     first, last = resolved.parallel.stages(found.layers)[stage]
     layout = kv_cache.layout(model, resolved, first, last)
     checked = kv_cache.of_check(model, resolved, layout)
+    length = resolved.max_model_len
     if resolved.auto_len and checked and length:
         length = kv_cache.longest(left.likely, checked, length, resolved)
+    return _Cache(layout, checked, length)
+
+
+def _verdict(args: EngineArgs, resolved: Settings, ledger: GpuLedger, cache: _Cache) -> Judged:
+    return verdict.of_rank(args, resolved, ledger, cache.checked, every_stage=cache.checked is not cache.own)
+
+
+def _with_cache(model: Model, resolved: Settings, ledger: GpuLedger, cache: _Cache) -> GpuLedger:
+    """The ledger with what vLLM will print of its KV cache."""
+    left, (layout, checked, length) = ledger.kv_cache, cache
     estimated = kv_cache.longest(left.likely, checked, length, resolved) if checked and length else None
     longest, own = estimated, longest_max_model_len(model, resolved.release)
     if checked and length and estimated == length and own and own > length:
         longest = kv_cache.longest(left.likely, checked, own, resolved)
-    ledger = ledger._replace(
+    return ledger._replace(
         kv_cache_bytes_per_token=layout.bytes_per_token if layout else None,
         kv_cache_bytes_per_request=layout.bytes(length, resolved) if layout and length else None,
         kv_cache_tokens=_tokens(left, layout, length, resolved),
@@ -276,7 +294,6 @@ def _verdict(
         if layout and length
         else None,
     )
-    return verdict.of_rank(args, resolved, ledger, checked, every_stage=checked is not layout)
 
 
 def _doubt(deviations: Sequence[float]) -> int:

@@ -49,9 +49,13 @@ class Scheme:
         return 1.0 if group == "vision" else 0.0
 
 
-@lru_cache(512)
 def scheme(model: Model, given: str | None) -> Scheme | None:
     """The scheme vLLM serves with: the checkpoint's own, else what `--quantization` makes of a plain one."""
+    return _scheme(model, given if given in METHODS else None)
+
+
+@lru_cache(256)
+def _scheme(model: Model, given: str | None) -> Scheme | None:
     config = model.quantization_config or _named(model)
     if config:
         found = _stored(model, config, given)
@@ -60,17 +64,17 @@ def scheme(model: Model, given: str | None) -> Scheme | None:
         # plain FP8 and bitsandbytes checkpoints quantise every linear layer but the head
         usual = model.quantization_config is not None and found.name in ("FP8", "bitsandbytes")
         return replace(found, said=usual or _kept(model, config) is not None)
-    if given in ("fp8", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "ptpc_fp8"):
+    if given in ONLINE_FP8:
         return Scheme("online fp8", 1.0, kept={"vision": 1.0}, online=True)
-    if given in ("experts_int8", "int8_per_channel_weight_only"):
+    if given in ONLINE_INT8:
         return Scheme(given, 1.0, experts_only=True, kept=None, online=True)
     if given == "nvfp4_per_token":
         return Scheme(given, 0.5 + 1 / 16, experts_only=True, kept=None, online=True)
-    if given in ("bitsandbytes", "inflight_bnb"):
+    if given in ONLINE_BNB:
         return Scheme("online bitsandbytes", 0.5 + 4 / 64, kept={"vision": 1.0}, online=True)
     if given == "mxfp8":
         return Scheme("online mxfp8", 1 + 1 / 32, kept={"vision": 1.0}, online=True)
-    if given in ("awq", "awq_marlin", "gptq", "gptq_marlin", "modelopt_fp4"):
+    if given in FOUR_BITS:
         return Scheme(given, _integer(4, 128, zero_points=given.startswith("awq")))
     if given in CONFIGURED:
         return Scheme(given, 1.0)
@@ -79,6 +83,14 @@ def scheme(model: Model, given: str | None) -> Scheme | None:
 
 CONFIGURED = ("compressed-tensors", "modelopt", "auto_round", "gguf")
 """Methods whose bits the checkpoint's config says: 8 are likely where it is not here, and 4 may be."""
+ONLINE_FP8 = ("fp8", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "ptpc_fp8")
+ONLINE_INT8 = ("experts_int8", "int8_per_channel_weight_only")
+ONLINE_BNB = ("bitsandbytes", "inflight_bnb")
+FOUR_BITS = ("awq", "awq_marlin", "gptq", "gptq_marlin", "modelopt_fp4")
+METHODS = frozenset({
+    *ONLINE_FP8, *ONLINE_INT8, *ONLINE_BNB, *FOUR_BITS, *CONFIGURED, "nvfp4_per_token", "mxfp8",
+})  # fmt: skip
+"""Values of `--quantization` that change what is loaded; another one is as none."""
 
 
 UNSAID = ("modelopt", "compressed-tensors", "quark", "gguf", "torchao", "experts-int8", "hqq", "aqlm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from webhook.args import EngineArgs
@@ -14,6 +15,9 @@ from webhook.memory.quantisation import Scheme
 from webhook.model import Model, by_id, derived_max_model_len
 from webhook.quantity import GI
 from webhook.release import Release
+
+LONGEST_NAME = 64
+"""Characters of a value that names something: none is longer, and what is remembered by it stays small."""
 
 
 class Settings(NamedTuple):
@@ -113,18 +117,18 @@ def resolve(
         seqs = default_max_num_seqs(release, v1, gpu, memory)
         if given.get("performance_mode") == "throughput":
             seqs, usual = 2 * seqs, 2 * usual
-        if release >= Release(0, 11, 1):
+        if release >= (0, 11, 1):
             seqs = min(seqs, tokens or usual)
     if tokens is None:
         tokens = max(usual, media.least_default(model, release))
-        if v1 and length and not auto and release >= Release(0, 11, 1):
+        if v1 and length and not auto and release >= (0, 11, 1):
             tokens = min(tokens, max(seqs, 1) * length)
     utilization = given.get("gpu_memory_utilization")
     if not isinstance(utilization, int | float) or isinstance(utilization, bool) or not abs(utilization) < 1e6:
         utilization = default_utilization(release)
     text_only = bool(given.get("language_model_only"))
     images = not text_only and not _no_images(given)
-    dropped = text_only or (not images and (model.model_type or "").startswith("qwen") and release >= Release(0, 11))
+    dropped = text_only or (not images and (model.model_type or "").startswith("qwen") and release >= (0, 11))
     dtype = given.get("dtype")
     kv_dtype = given.get("kv_cache_dtype")
     return Settings(
@@ -139,7 +143,7 @@ def resolve(
         eager=bool(given.get("enforce_eager")),
         dtype=4 if is_widened(dtype, model, gpu, release) else quantisation.DTYPE_BYTES.get(str(dtype), 2),
         scheme=quantisation.scheme(model, args.quantization),
-        kv_cache_dtype=kv_dtype if isinstance(kv_dtype, str) else "auto",
+        kv_cache_dtype=kv_dtype[:LONGEST_NAME] if isinstance(kv_dtype, str) else "auto",
         block_size=_whole(given.get("block_size")),
         kv_cache_memory=_whole(given.get("kv_cache_memory_bytes")) or _whole(given.get("kv_cache_memory")),
         cpu_offload=int(_float(given.get("cpu_offload_gb")) * GI),
@@ -156,7 +160,7 @@ def resolve(
         capability=capability,
         state_dtypes=(_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
         skipped_layers=bool(given.get("kv_cache_dtype_skip_layers")),
-        all2all=_named(given.get("all2all_backend")) or env.get("VLLM_ALL2ALL_BACKEND") or None,
+        all2all=_named(given.get("all2all_backend")) or env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME] or None,
         vendor=(gpu.vendor if gpu else "nvidia").lower(),
         unified_memory=bool(gpu and gpu.unified_memory),
         env=env,
@@ -165,11 +169,11 @@ def resolve(
 
 def is_v1(release: Release, capability: tuple[int, int] | None, env: Mapping[str, str]) -> bool:
     """Whether the V1 engine runs: opt-in 0.6.6–0.7, default from 0.8.0 (V0 on GPUs before Ampere), alone from 0.11."""
-    if release >= Release(0, 11):
+    if release >= (0, 11):
         return True
     wish = env.get("VLLM_USE_V1")
-    if release < Release(0, 8):
-        return wish == "1" and release >= Release(0, 6, 6)
+    if release < (0, 8):
+        return wish == "1" and release >= (0, 6, 6)
     if wish == "0":
         return False
     return capability is None or capability >= (8, 0) or wish == "1"
@@ -177,16 +181,16 @@ def is_v1(release: Release, capability: tuple[int, int] | None, env: Mapping[str
 
 def default_utilization(release: Release) -> float:
     """`--gpu-memory-utilization`: 0.9, from 0.20.0 0.92."""
-    return 0.92 if release >= Release(0, 20) else 0.9
+    return 0.92 if release >= (0, 20) else 0.9
 
 
 def default_max_num_seqs(release: Release, v1: bool, gpu: Gpu | None, memory: int) -> int:
     """The API server's default: 256; V1 on a GPU of 70 GiB and more 1024, from 0.9 not on an A100."""
     if not v1:
         return 256
-    if release < Release(0, 8, 5):
+    if release < (0, 8, 5):
         return 1024
-    return 1024 if memory >= 70 * GI and not (release >= Release(0, 9) and _is_a100(gpu)) else 256
+    return 1024 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 256
 
 
 def default_max_num_batched_tokens(
@@ -196,16 +200,16 @@ def default_max_num_batched_tokens(
     length = length or 2048
     if not v1:
         if chunked:
-            return 512 if release < Release(0, 6, 6) else 2048
+            return 512 if release < (0, 6, 6) else 2048
         return max(length, 4096 if model.vision_config else 2048)
-    if release < Release(0, 8, 5):
+    if release < (0, 8, 5):
         name = gpu.name.lower() if gpu else ""
         usual = 8192 if "h100" in name or "h200" in name else 2048
-    elif release >= Release(0, 28) and memory >= 160 * GI:
+    elif release >= (0, 28) and memory >= 160 * GI:
         usual = 16384
     else:
-        usual = 8192 if memory >= 70 * GI and not (release >= Release(0, 9) and _is_a100(gpu)) else 2048
-        if gpu is not None and gpu.unified_memory and release >= Release(0, 33):
+        usual = 8192 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 2048
+        if gpu is not None and gpu.unified_memory and release >= (0, 33):
             usual = 2048
     return usual if chunked else max(length, usual)
 
@@ -224,7 +228,7 @@ def max_model_len(args: EngineArgs, model: Model, release: Release) -> tuple[int
     derived = derived_max_model_len(model, release)
     if args.given.get("disable_sliding_window") and model.sliding_window and derived:
         derived = min(derived, model.sliding_window)
-    auto = given in (-1, "auto") and release >= Release(0, 14)
+    auto = given in (-1, "auto") and release >= (0, 14)
     if given is not None and not auto:
         return None, False
     return derived, auto
@@ -238,9 +242,9 @@ def _chunked(
     if wish is not None:
         return wish
     if v1:
-        return not pooling or release >= Release(0, 11)
+        return not pooling or release >= (0, 11)
     return (
-        release >= Release(0, 5, 4)
+        release >= (0, 5, 4)
         and (length or 0) > 32768
         and not lora
         and not model.vision_config
@@ -253,14 +257,21 @@ def _chunked(
 def _is_pooling(given: Mapping[str, Any], model: Model) -> bool:
     if given.get("runner") == "pooling" or given.get("task") in ("embed", "embedding", "classify", "score", "reward"):
         return True
-    endings = ("ForSequenceClassification", "EmbeddingModel", "ForTokenClassification", "ForRewardModel")
-    return any(one.endswith((*endings, "Model")) for one in model.architectures) or "embedding" in model.id.lower()
+    return _embeds(model)
+
+
+@lru_cache(256)
+def _embeds(model: Model) -> bool:
+    """Whether the model is made to answer with vectors or scores, by its class or its name."""
+    endings = ("ForSequenceClassification", "EmbeddingModel", "ForTokenClassification", "ForRewardModel", "Model")
+    return any(one.endswith(endings) for one in model.architectures) or "embedding" in model.id.lower()
 
 
 def _no_images(given: Mapping[str, Any]) -> bool:
     limits = given.get("limit_mm_per_prompt")
     return (
-        isinstance(limits, Mapping)
+        limits is not None
+        and isinstance(limits, Mapping)
         and bool(limits)
         and limits.get("image") == 0
         and all(value == 0 for value in limits.values())
@@ -269,7 +280,7 @@ def _no_images(given: Mapping[str, Any]) -> bool:
 
 def _limit(given: Mapping[str, Any], modality: str) -> object:
     limits = given.get("limit_mm_per_prompt")
-    return limits.get(modality) if isinstance(limits, Mapping) else None
+    return limits.get(modality) if limits is not None and isinstance(limits, Mapping) else None
 
 
 def _is_flashinfer(
@@ -278,18 +289,20 @@ def _is_flashinfer(
     backend = given.get("attention_backend") or env.get("VLLM_ATTENTION_BACKEND")
     if backend:
         return "FLASHINFER" in str(backend).upper()
-    return capability is not None and (10, 0) <= capability < (11, 0) and release >= Release(0, 11)
+    return capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
 
 
 def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
     config = given.get("speculative_config")
+    if config is None and not given.get("speculative_model"):
+        return None
     if not isinstance(config, Mapping):
         tokens = _whole(given.get("num_speculative_tokens"))
         if not given.get("speculative_model"):
             return None
         config = {"model": given.get("speculative_model"), "num_speculative_tokens": tokens or 1}
     tokens = _whole(config.get("num_speculative_tokens")) or 1
-    method = str(config.get("method") or "")
+    method = str(config.get("method") or "")[:LONGEST_NAME]
     if config.get("model") in ("ngram", "[ngram]") or method in ("ngram", "suffix", "ngram_gpu"):
         return Speculative(method or "ngram", tokens, 0, True)
     if method.endswith("mtp") or (not config.get("model") and model.num_nextn_predict_layers):
@@ -315,7 +328,7 @@ def _lora(given: Mapping[str, Any]) -> Lora | None:
 
 
 def _named(value: object) -> str | None:
-    return value if isinstance(value, str) and value != "auto" else None
+    return value[:LONGEST_NAME] if isinstance(value, str) and value != "auto" else None
 
 
 def _whole(value: object) -> int | None:
@@ -323,7 +336,9 @@ def _whole(value: object) -> int | None:
 
 
 def _float(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e6 else 0.0
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 < value < 1e6 else 0.0
 
 
 def _flag(value: object) -> bool | None:

@@ -21,7 +21,6 @@ from webhook.memory.settings import Lora, Settings
 from webhook.memory.shape import Shape
 from webhook.model import Model
 from webhook.quantity import human
-from webhook.release import Release
 
 SOURCE = "vLLM 0.33 model_executor/layers/linear.py, vocab_parallel_embedding.py, fused_moe/config.py"
 
@@ -110,7 +109,7 @@ def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
     return _checkpoint(model, how)
 
 
-@lru_cache(512)
+@lru_cache(256)
 def _checkpoint(model: Model, how: Loaded) -> Checkpoint | None:
     counted = shape.of(model)
     if any(model.config.get(field) for field in ENGRAMS):
@@ -296,7 +295,7 @@ def padding(model: Model, settings: Settings) -> float:
 
 def uses_mla(settings: Settings) -> bool:
     """Multi-head latent attention stores latents from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
-    return settings.release >= Release(0, 7, 1) and settings.env.get("VLLM_MLA_DISABLE") != "1"
+    return settings.release >= (0, 7, 1) and settings.env.get("VLLM_MLA_DISABLE") != "1"
 
 
 def _absorbed(model: Model, how: Loaded) -> float:
@@ -360,7 +359,7 @@ def vision_on_rank(found: Checkpoint, how: Placed) -> float:
     return found.vision / (1 if how.vision_replicated else how.cut.tp)
 
 
-@lru_cache(512)
+@lru_cache(256)
 def of_stage(found: Checkpoint, model: Model, how: Placed, stage: int) -> float:
     """Bytes on one rank of a pipeline stage."""
     cut = how.cut
@@ -420,7 +419,7 @@ def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Lin
     return _line(found, model, placed(settings), stage, settings.scheme, settings.lora, settings.cpu_offload)
 
 
-@lru_cache(512)
+@lru_cache(256)
 def _line(
     found: Checkpoint, model: Model, how: Placed, stage: int, scheme: Scheme | None, slots: Lora | None, offload: int
 ) -> Line:

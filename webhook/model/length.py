@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from webhook.model.read import integer
@@ -22,6 +23,7 @@ def context(text: Mapping[str, Any]) -> int | None:
     return min((length for key in LENGTHS if (length := integer(text.get(key)))), default=None)
 
 
+@lru_cache(256)
 def derived_max_model_len(model: Model, release: Release | None) -> int | None:
     """The context length, in tokens, that vLLM takes where --max-model-len is not given (0.33 config/model.py,
     _get_and_verify_max_len); None where config.json's lengths are not known, or where the release is not and the
@@ -29,6 +31,7 @@ def derived_max_model_len(model: Model, release: Release | None) -> int | None:
     return _agreed(_default_length, model, release)
 
 
+@lru_cache(256)
 def longest_max_model_len(model: Model, release: Release | None) -> int | None:
     """The longest --max-model-len, in tokens, that vLLM takes from this config without VLLM_ALLOW_LONG_MAX_MODEL_LEN:
     more than the default for LongRoPE models, and where config.json has a `model_max_length`."""
