@@ -281,3 +281,24 @@ def test_a_fix_that_nothing_can_hold_is_no_fix(pod: dict[str, Any], container: d
     found = [judged for judged in report.findings if judged.rule == "memory-limit-missing"]
     assert [(judged.applies, judged.finding.fix) for judged in found] == [(False, ())]
     assert all(path.parts[:3] != ("spec", "containers", 0) for path in (edit.path for edit in report.edits))
+
+
+@pytest.mark.parametrize(
+    ("further", "mode"),
+    [
+        ([], "deny"),
+        (["--quantization", "rtn"], "deny"),  # what a weight takes is not known, and does not matter
+        (["--revision", "abc"], "deny"),
+        (["--max-num-seqs", "$(N)"], "warn"),
+        (["--offload-backend", "uva"], "warn"),
+    ],
+)
+def test_only_what_arguments_do_not_tell_softens_what_rests_on_them_alone(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge, further: list[str], mode: str
+) -> None:
+    container["image"] = "vllm/vllm-openai:v0.27.1"
+    container["args"] = ["--model", "Qwen/Qwen3-8B", "--tensor-parallel-size", "2", *further]
+    container["env"] = [{"name": "N", "valueFrom": {"configMapKeyRef": {"name": "sizes", "key": "n"}}}]
+    container["volumeMounts"] = []
+
+    assert _modes(judge(pod))["shm-missing"] == mode

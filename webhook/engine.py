@@ -185,12 +185,19 @@ class Engine:
             and not any(dest in self.args.unresolved for dest in PARALLEL)
         )
 
-    @cached_property
-    def doubt(self) -> str | None:
-        """Why nothing that is computed from the arguments is certain, None where it is."""
+    @property
+    def unseen(self) -> str | None:
+        """Why not even what the arguments alone tell is certain, such as how many processes run; None where it is."""
         unknown = [dest for dest in self.args.unresolved if dest not in HARMLESS]
         if unknown:
             return f"--{unknown[0].replace('_', '-')} can't be known: {self.args.unresolved[unknown[0]]}"
+        return doubt.of_arguments(self.args)
+
+    @cached_property
+    def doubt(self) -> str | None:
+        """Why nothing that is computed from the arguments and the model is certain, None where it is."""
+        if why := self.unseen:
+            return why
         if why := doubt.of(self.args, self.model.value if self.model else None, self.command.env):
             return why
         image = self.field("image")

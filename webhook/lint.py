@@ -334,8 +334,8 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
         return "warn", f"vLLM may get more arguments than can be seen here{why}"
     rests_on = rule.needs if finding.rests_on is None else finding.rests_on
     computed = any(name.startswith("plan.") for name in (*rule.needs, *rests_on))
-    if computed and found.doubt:
-        return "warn", found.doubt
+    if computed and (doubt := found.doubt if rests_on else found.unseen):
+        return "warn", doubt
     if "plan.host" in rule.needs and found.spans_pods:
         return "warn", "the engine spans several Pods, and which of its processes run in this one can't be told"
     facts = [_FACT[fact](found) for name in rests_on for fact in FACTS[name]]

@@ -19,12 +19,18 @@ HUMMING = "VLLM_HUMMING_ONLINE_QUANT_CONFIG"
 """vLLM 0.33 quantization/humming.py: how to quantise a plain checkpoint while it loads."""
 
 
-def of(args: EngineArgs, model: Model | None, env: Mapping[str, str]) -> str | None:
-    """The first reason, for people; None where there is none."""
+def of_arguments(args: EngineArgs) -> str | None:
+    """The reason that holds for what the arguments alone tell, too: processes, and what they share."""
     given = args.given
     unplanned = [dest for dest in UNPLANNED if given.get(dest) not in (None, False)]
-    if unplanned:
-        return f"--{unplanned[0].replace('_', '-')} is not in the ledger"
+    return f"--{unplanned[0].replace('_', '-')} is not in the ledger" if unplanned else None
+
+
+def of(args: EngineArgs, model: Model | None, env: Mapping[str, str]) -> str | None:
+    """The first reason, for people; None where there is none."""
+    if why := of_arguments(args):
+        return why
+    given = args.given
     if HUMMING in env:
         return f"{HUMMING} is not in the ledger"
     wish = args.quantization
