@@ -302,3 +302,17 @@ def test_only_what_arguments_do_not_tell_softens_what_rests_on_them_alone(
     container["volumeMounts"] = []
 
     assert _modes(judge(pod))["shm-missing"] == mode
+
+
+def test_plugins_that_a_config_map_names_soften_what_rests_on_registries(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge
+) -> None:
+    container["image"] = "vllm/vllm-openai:v0.33.0"
+    container["args"] = ["Qwen/Qwen3-8B", "--reasoning-parser", "ours", "--load-format", "ours"]
+    container["envFrom"] = [{"configMapRef": {"name": "serving"}}]
+    facts = Facts(config_maps={"serving": {"data": {"VLLM_PLUGINS": "ours"}}})
+
+    named, unseen = (_modes(judge(pod, facts=one)) for one in (facts, Facts()))
+
+    assert (named["unknown-parser"], named.get("invalid-flag-value")) == ("warn", None)
+    assert (unseen["unknown-parser"], unseen["invalid-flag-value"]) == ("deny", "deny")

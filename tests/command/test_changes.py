@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.command.pods import script
+from tests.command.pods import container, script
 
 SITE = "/usr/local/lib/python3.12/dist-packages"
 
@@ -47,3 +47,30 @@ def test_what_a_script_may_have_changed(before: str, changes: set[str]) -> None:
 
     assert command is not None
     assert command.changes == changes
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "changes"),
+    [
+        ("uv run --with my-plugin", {"packages"}),
+        ("uv run --with=my-plugin", {"packages"}),
+        ("uv run", {"packages"}),  # in a project that may have plugins
+        ("uv run --no-project", set()),
+        ("uv run --no-project --with my-plugin", {"packages"}),
+        ("uv run --with vllm==0.11.0", {"vllm"}),
+        ("uv run --with-requirements /opt/requirements.txt", {"vllm"}),
+        ("uvx --with my-plugin", {"vllm"}),
+        ("env A=b uvx", {"vllm"}),
+        ("conda run -n serving", {"vllm"}),
+        ("poetry run", {"vllm"}),
+        ("nice -n 5", set()),
+    ],
+)
+def test_what_a_wrapper_brings(wrapper: str, changes: set[str]) -> None:
+    for command in (
+        container({"command": [*wrapper.split(), "vllm", "serve", "m"]}),
+        script(f"exec {wrapper} vllm serve m"),
+    ):
+        assert command is not None
+        assert command.changes == changes
+        assert [word.text for word in command.words] == ["m"]

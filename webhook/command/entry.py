@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from webhook.command import apart
-from webhook.command.word import Slip, Value, known, literal, mystery, text_of
+from webhook.command.word import Change, Slip, Value, known, literal, mystery, text_of
 
 Argv = Sequence[Value]
 
@@ -347,6 +347,32 @@ def installs_vllm(argv: Argv) -> bool:
         return False
     texts = [text_of(word)[:500] for word in argv[1:_NEAR]]
     return "install" in texts and any(_VLLM_PACKAGE.fullmatch(text) for text in texts)
+
+
+_MANAGERS = frozenset(
+    {"uv", "uvx", "pipx", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi", "conda", "mamba", "micromamba"}
+)
+"""Wrappers that start a program in a Python environment which they choose, or make."""
+
+
+def brings(argv: Argv) -> Change | None:
+    """What such a wrapper puts beside vLLM (`uv run --with PLUGIN vllm serve`), or that vLLM itself is another one."""
+    if _name(argv[0]) not in _WRAPPERS:
+        return None
+    names = [_name(word) for word in argv[:_NEAR]]
+    at = next((n for n, name in enumerate(names) if name in _MANAGERS), None)
+    if at is None:
+        return None
+    texts = [text_of(word) for word in argv[at + 1 : _NEAR]]
+    if names[at] != "uv" or "run" not in texts[:1]:
+        return "vllm"
+    own = texts[: next((n for n, name in enumerate(names[at + 1 :]) if name == "vllm" or _PYTHONS.fullmatch(name)), 0)]
+    asked = [
+        text.partition("=")[2] or after for text, after in zip(own, [*own[1:], ""], strict=True) if "--with" in text
+    ]
+    if any(_VLLM_PACKAGE.fullmatch(one) for one in asked) or any("--with-" in text for text in own):
+        return "vllm"
+    return None if "--no-project" in own and not asked else "packages"  # a project has an environment of its own
 
 
 # ── telling an unknown program by its arguments ──

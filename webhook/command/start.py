@@ -128,7 +128,9 @@ class _Resolver(Reading):
         if isinstance(started, Serve):
             set_here, removed = entry.assignments(argv), entry.removals(argv)
             env = {**_without(self.env.values, removed), **set_here}
-            return self.serve(self._with_additional(started), env, decided=removed | set_here.keys())
+            found = self.serve(self._with_additional(started), env, decided=removed | set_here.keys())
+            change = entry.brings(argv) if found is not None else None
+            return replace(found, changes=frozenset({change})) if found is not None and change is not None else found
         if isinstance(started, Join):
             return self._worker(scripted=False)
         if isinstance(started, Script):
@@ -243,6 +245,8 @@ class _Resolver(Reading):
             if command is not None:
                 if any(changes.CODE.search(path) for path in sh.state.files.keys() - self.files.keys()):
                     sh.changes.add("code")
+                if (change := entry.brings(argv)) is not None:
+                    sh.changes.add(change)
                 changed = frozenset(sh.changes)
                 raise _Found(replace(command, changes=changed, exec_at=self._exec_at(sh), unforked=self._unforked(sh)))
         elif isinstance(started, Join):

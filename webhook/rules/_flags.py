@@ -63,8 +63,16 @@ def uncertain(engine: Engine) -> str | None:
 def registry_certainty(engine: Engine) -> Certainty:
     """The same of a name that vLLM looks up in a registry (parsers, connectors, backends, models): a plugin, which is a
     Python package that is installed beside vLLM, may have added to it (vLLM 0.33 plugins/__init__.py)."""
-    plugins = "VLLM_PLUGINS" in engine.command.env or engine.command.changes
-    return "likely" if plugins else certainty(engine)
+    return "likely" if engine.command.changes or _names_plugins(engine) else certainty(engine)
+
+
+def _names_plugins(engine: Engine) -> bool:
+    """VLLM_PLUGINS says which plugins to load, so that the image has some; its value need not be known. What an
+    `envFrom` may hold that is not seen is no such word: vLLM's own image has no plugin to name."""
+    listed = engine.field("env")
+    entries = listed if isinstance(listed, list) else ()
+    named = any(isinstance(entry, dict) and entry.get("name") == "VLLM_PLUGINS" for entry in entries)
+    return named or "VLLM_PLUGINS" in engine.command.env
 
 
 def named(engine: Engine) -> str:

@@ -92,7 +92,7 @@ class InvalidFlagValue(Rule):
             instead = _switch(engine, error)
             yield Finding(
                 path=error.path,
-                certainty=certainty(engine),
+                certainty=registry_certainty(engine) if error.dest in PLUGGED else certainty(engine),
                 uncertain=uncertain(engine),
                 message=error.message + in_file(engine, error.index),
                 details=(f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",),
@@ -110,6 +110,9 @@ class InvalidFlagValue(Rule):
             )
 
 
+PLUGGED = frozenset({"quantization", "reasoning_parser", "tool_call_parser"})
+"""Arguments whose choices plugins have added to before vLLM parses (vLLM 0.4.2 … 0.33 engine/arg_utils.py,
+`AsyncEngineArgs.add_cli_args`: `load_general_plugins()`)."""
 BATCH_AT_LEAST_ONE = Release(0, 13)
 """Since when the class says `ge=1` of max_num_batched_tokens (vLLM 0.13 config/scheduler.py), which vLLM computes
 where it is not given, so that the table of bounds lacks it."""
