@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -20,6 +21,9 @@ from webhook.workload.table import TABLE
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 25.0)
 """Seconds: those of apiserver_admission_webhook_admission_duration_seconds (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25;
 k8s.io/apiserver v0.37 pkg/admission/metrics), and some between: the two can be laid side by side."""
+
+ROWS = 1024
+"""Of a metric, that are found at once; there are fewer."""
 
 KINDS = frozenset(kind for _, kind in TABLE)
 """Kinds that get a label value of their own; all others are "other"."""
@@ -115,6 +119,10 @@ class Metrics:
             buckets=BUCKETS,
             registry=self._registry,
         )
+        # The row of some labels' values: looking for it takes prometheus_client longer than counting.
+        self._review_row = lru_cache(ROWS)(self._reviews.labels)
+        self._finding_row = lru_cache(ROWS)(self._findings.labels)
+        self._seconds_row = lru_cache(ROWS)(self._seconds.labels)
         self._waited = Histogram(
             "podfit_review_wait_seconds",
             "Time that a review has waited for a thread: grows when there is more to do than can be done",
@@ -167,8 +175,8 @@ class Metrics:
         request = decision.request
         kind = request.kind if request.kind in KINDS else "other"
         dry_run = "true" if request.dry_run else "false"
-        self._reviews.labels(webhook, request.operation, kind, decision.outcome, dry_run).inc()
-        self._seconds.labels(webhook).observe(seconds)
+        self._review_row(webhook, request.operation, kind, decision.outcome, dry_run).inc()
+        self._seconds_row(webhook).observe(seconds)
         self._waited.observe(waited)
         self._remembered.inc(decision.remembered)
         if decision.patch:
@@ -179,7 +187,7 @@ class Metrics:
             self._errors.labels(error.rule).inc()
         if webhook == "validate":
             for rule, mode in decision.found:
-                self._findings.labels(rule, mode).inc()
+                self._finding_row(rule, mode).inc()
             for rule, by in decision.exempted:
                 self._exempted.labels(rule, by).inc()
             for shadow in decision.shadowed:

@@ -348,7 +348,7 @@ def _agree(request: Request, version: str, resource: Mapping[str, Any]) -> None:
 
 def _read(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body.decode("utf-8"), parse_constant=_not_a_number)
+        found = _JSON.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise BadReview(f"the body is not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -366,6 +366,9 @@ def _read(body: bytes) -> dict[str, Any]:
 
 def _not_a_number(word: str) -> NoReturn:
     raise BadReview(f"the body is not JSON: {word} is no JSON number")
+
+
+_JSON = json.JSONDecoder(parse_constant=_not_a_number)
 
 
 def _part(request: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ import marshal
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import itemgetter
 from threading import Lock
 
 from cachetools import LRUCache
@@ -26,21 +27,24 @@ SIZE = 4 << 20
 """Bytes of answers that are kept, about 2,000 of them."""
 _ENTRY = 1024
 """Bytes that a kept decision takes beside its answer's text, about (sys.getsizeof of its parts)."""
-_MADE_UP = frozenset(("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation", "selfLink"))
+_MADE_UP = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation", "selfLink")
 """Fields of `metadata` that the API server fills in, and that differ between the objects of one template."""
 _TOKEN = re.compile(rb"u\x15\0\0\0kube-api-access-[a-z0-9]{5}")
 """The name of the volume that the ServiceAccount admission plugin adds to a Pod (plugin/pkg/admission/serviceaccount),
 as marshal writes a text of 21 bytes."""
 
+_NOBODY = review.unread("")
+"""Stands for whoever asked."""
+
 _Key = tuple[str, str, str, bytes]
 
 
 class Verdicts:
-    """Remembers the last decisions; safe for threads."""
+    """Remembers the last decisions, each with its weight; safe for threads."""
 
     def __init__(self, size: int = SIZE) -> None:
         self._lock = Lock()
-        self._kept: LRUCache[_Key, Decision] = LRUCache(size, getsizeof=_weight)
+        self._kept: LRUCache[_Key, tuple[Decision, int]] = LRUCache(size, getsizeof=itemgetter(1))
 
     def decide(
         self,
@@ -62,16 +66,16 @@ class Verdicts:
             return compute(request)
         key = (webhook, policy.version, facts.version, hashlib.sha256(what).digest())
         with self._lock:
-            kept = self._kept.get(key)
-        if kept is not None:
-            return replace(kept, request=request, remembered=True)
+            found = self._kept.get(key)
+        if found is not None:
+            return replace(found[0], request=request, remembered=True)
         decision = compute(asked)
-        light = replace(decision, request=replace(asked, object=None, old_object=None))
-        if (
-            decision.error is None and not _may_soften(decision) and _weight(light) <= self._kept.maxsize // 64
-        ):  # one must not push out all others
-            with self._lock:
-                self._kept[key] = light
+        if decision.error is None and not _may_soften(decision):
+            kept = replace(decision, request=_NOBODY)
+            weight = _weight(kept)
+            if weight <= self._kept.maxsize // 64:  # one must not push out all others
+                with self._lock:
+                    self._kept[key] = kept, weight
         return replace(decision, request=request)
 
 
@@ -81,7 +85,13 @@ def _may_soften(decision: Decision) -> bool:
 
 
 def _weight(decision: Decision) -> int:
-    return _ENTRY + len(str(decision.answer))
+    status = decision.status or {}
+    causes = status.get("details", {}).get("causes", ())
+    return (
+        _ENTRY
+        + sum(len(text) for text in (decision.patch or "", status.get("message", ""), *decision.warnings))
+        + sum(len(cause["message"]) + len(cause["field"]) for cause in causes)
+    )
 
 
 def _essential(request: Request) -> Request:
@@ -106,9 +116,14 @@ def _is_name_made_up(obj: JSON) -> bool:
 def _without_made_up(obj: JSON | None) -> JSON | None:
     if obj is None or not isinstance(metadata := obj.get("metadata", {}), Mapping):
         return obj
-    left_out = _MADE_UP | {"name"} if _is_name_made_up(obj) else _MADE_UP
-    left = {name: value for name, value in metadata.items() if name not in left_out}
-    return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": left}
+    left = dict(metadata)
+    for name in _MADE_UP:
+        left.pop(name, None)
+    if left.get("generateName"):
+        left.pop("name", None)
+    essential = {**obj, "metadata": left}
+    essential.pop("status", None)
+    return essential
 
 
 def _bytes(asked: Request) -> bytes:

@@ -80,6 +80,9 @@ def serve(
         "keepalive": KEEPALIVE,
         "certfile": os.devnull,  # that there is one means TLS; what serves is in ssl_context
         "ssl_context": TLS(certificate),
+        "forwarded_allow_ips": "*",  # nobody is looked for in a list of proxies,
+        "secure_scheme_headers": {},  # since there are none, and no header of theirs is believed
+        "forwarder_headers": "",
         "accesslog": None,
         "logger_class": _log.Gunicorn,
         "loglevel": "warning",
@@ -254,6 +257,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def init_process(self) -> None:
         """Called by gunicorn in the worker's process."""
         self.staying(self.cfg.threads)
+        self.cfg.__dict__.update(
+            {name: one.get() for name, one in self.cfg.settings.items()}
+        )  # else 20 calls a request
         super().init_process()
 
     def staying(self, threads: int) -> None:
