@@ -14,6 +14,7 @@ from webhook.args.flags import Parser, Releases, Table
 from webhook.args.grammar import Problem, Reading, read
 from webhook.args.tokens import Token, prepare, tokens_of
 from webhook.command import Command
+from webhook.frozen import frozen
 from webhook.path import FieldPath
 from webhook.release import Release, neighbours
 
@@ -51,7 +52,7 @@ class ArgumentError:
     """Which of the command's words it is about; -1 and below: none."""
 
 
-@dataclass(frozen=True)
+@frozen
 class EngineArgs:
     """What vLLM's parser would make of the command line. Field names (`dest`) are vLLM's."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -59,11 +59,25 @@ class Parser:
     """`--some_flag` is `--some-flag`."""
     defaults: Mapping[str, Any]
     dests: frozenset[str]
+    plain: frozenset[str]
+    """The spellings that tell nothing beyond their option: `--max-model-len`, unlike 0.33's `--disable-x` for
+    `--enable-x`."""
 
     def beginning(self, text: str) -> list[str]:
         """The flags that begin with `text`."""
         found = itertools.islice(self.ordered, bisect_left(self.ordered, text), None)
         return list(itertools.takewhile(lambda flag: flag.startswith(text), found))
+
+
+def plain(flag: str, dests: Container[str]) -> bool:
+    """The flag is called as its option, or switches it off."""
+    name = name_of(flag)
+    return not flag.startswith("--") or name in dests or name.startswith("no_")
+
+
+def name_of(flag: str) -> str:
+    """`--some-flag` → `some_flag`."""
+    return flag.lstrip("-").replace("-", "_")
 
 
 HELP = Option("help", ("-h", "--help"), nargs=0, action="help")
@@ -135,6 +149,7 @@ class Table:
                 spellings.setdefault(flag, (option, False))
         if positional is None and entry == "serve":  # before 0.5.4 the table knows the module alone
             positional = Option("model_tag", type="str")
+        dests = frozenset(option.dest for option in options)
         return Parser(
             release=release,
             entry=entry,
@@ -144,7 +159,8 @@ class Table:
             positional=positional,
             underscores=release >= self._underscores,
             defaults={option.dest: option.default for option in options if option.default is not None},
-            dests=frozenset(option.dest for option in options),
+            dests=dests,
+            plain=frozenset(flag for flag in spellings if plain(flag, dests)),
         )
 
     @cached_property

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.args.flags import Option, Parser
+from webhook.args.flags import Option, Parser, name_of, plain
 from webhook.args.tokens import Token
 from webhook.args.values import InvalidValueError, convert, from_json
 from webhook.frozen import frozen
@@ -109,7 +109,8 @@ class _Reader:
     def __init__(self, parser: Parser, tokens: list[Token]) -> None:
         self.parser = parser
         self.reading = Reading()
-        separator = next((n for n, token in enumerate(tokens) if token.text == "--"), len(tokens))
+        texts = [token.text for token in tokens]
+        separator = texts.index("--") if "--" in texts else len(tokens)
         self.tokens = tokens[:separator] + tokens[separator + 1 :]
         self.flags = [None if token.open else _flag(token, parser) for token in tokens[:separator]]
         self.flags += [None] * (len(self.tokens) - separator)
@@ -186,12 +187,13 @@ class _Reader:
 
     def _spelled(self, token: Token, flag: _Flag, option: Option) -> None:
         """Another name than the option's own: an abbreviation, or 0.33's `--disable-x` for `--enable-x`."""
+        if token.text in self.parser.plain:
+            return
         spelling = token.text.partition("=")[0]
         self.reading.abbreviated += spelling != flag.spelling
-        name = _name(spelling)
-        if spelling.startswith("--") and name not in self.parser.dests and not name.startswith("no_"):
+        if not plain(spelling, self.parser.dests):
             value = self.reading.given.get(option.dest)
-            self.reading.written[name] = True if option.nargs == 0 else value
+            self.reading.written[name_of(spelling)] = True if option.nargs == 0 else value
 
     def _known(self, at: int, flag: _Flag, option: Option) -> int:
         """A flag that the release knows, with its values."""
@@ -232,9 +234,9 @@ class _Reader:
             words = 1 + len(values) if life else 1  # of a flag that nobody knows, nobody knows the values
             self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling, words=words)
         if flag.explicit is not None:
-            self._write(_name(flag.spelling), [flag.explicit])
+            self._write(name_of(flag.spelling), [flag.explicit])
             return at + 1
-        self._write(_name(flag.spelling), [value.text for value in values])
+        self._write(name_of(flag.spelling), [value.text for value in values])
         return at + 1 + len(values)
 
     def _write(self, name: str, texts: list[str]) -> None:
@@ -280,6 +282,8 @@ class _Reader:
             reading.written.pop(dest, None)
 
     def _value(self, option: Option, texts: list[str], before: Any) -> Any:
+        if option.action is None and len(texts) == 1 and option.nargs is None:  # as most are
+            return convert(option, texts[0], self.parser.release)
         if option.action == "StoreBoolean":
             return _true_or_false(texts[0] if texts else "True")
         if not texts:
@@ -290,11 +294,6 @@ class _Reader:
         if option.action == "_AppendAction":
             return [*(before or option.default or ()), *values]
         return values if option.nargs == "+" else values[0]
-
-
-def _name(flag: str) -> str:
-    """`--some-flag` → `some_flag`."""
-    return flag.lstrip("-").replace("-", "_")
 
 
 def _true_or_false(text: str) -> bool:

@@ -102,12 +102,15 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
         if not isinstance(name, str) or not name:
             continue
         env.later.discard(name)
+        given = entry.get("value")
         if entry.get("valueFrom"):
             value = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
             if value is not None:
                 env.values[name] = value
+        elif isinstance(given, str) and "$" not in given:  # as nearly all are
+            env.values[name] = literal(given, place.join(index, "value"))
         else:
-            env.values[name] = expanded(string(entry.get("value")), env, place.join(index, "value"))
+            env.values[name] = expanded(string(given), env, place.join(index, "value"))
     return env
 
 

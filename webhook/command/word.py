@@ -107,7 +107,7 @@ class Slip:
     """Several words in one, which no shell splits."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Command:
     """How a container starts vLLM."""
 
