@@ -88,7 +88,7 @@ class Engine:
         """`command` and `args` as one text, for rules that look for a word wherever it stands."""
         return f"{self.field('command')} {self.field('args')}"
 
-    @property
+    @cached_property
     def served(self) -> bool:
         """The container answers HTTP on a port (a follower or a joining worker does not)."""
         return self.command.serves and not self.args.get("headless")

@@ -89,14 +89,16 @@ def needs(dest: str) -> str | None:
     return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)
 
 
-def bounded() -> Iterator[str]:
+@cache
+def bounded() -> frozenset[str]:
     """The arguments that have bounds in some release."""
-    yield from load("settings")["bounds"]
+    return frozenset(load("settings")["bounds"])
 
 
-def configs() -> Iterator[str]:
+@cache
+def configs() -> frozenset[str]:
     """The arguments that fill a config class from JSON."""
-    yield from load("settings")["configs"]
+    return frozenset(load("settings")["configs"])
 
 
 def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:

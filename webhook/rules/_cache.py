@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from webhook.companions import describe
 from webhook.engine import Engine
-from webhook.path import FieldPath, mapping
+from webhook.path import FieldPath, is_object, mapping
 from webhook.release import is_official
 from webhook.volumes import Mount, download_directory, holding, is_hub_id, modelscope, offline
 from webhook.workload import JSON
+from webhook.workload.template import listing
 
 _READ_FROM_FILES = (None, "auto", "safetensors", "pt", "hf", "npcache", "mistral", "bitsandbytes", "gguf",
                     "fastsafetensors", "instanttensor")  # fmt: skip
@@ -106,32 +106,25 @@ def _directory(engine: Engine) -> tuple[str, str] | None:
 
 def _hidden(engine: Engine) -> bool:
     """One of the variables may be set where that can't be seen."""
-    env = engine.field("env")
-    for one in env if isinstance(env, list) else ():
-        if isinstance(one, Mapping) and one.get("name") in _VARIABLES and one["name"] not in engine.command.env:
+    for one in listing(engine.field("env")):
+        if is_object(one) and one.get("name") in _VARIABLES and one["name"] not in engine.command.env:
             return True
-    sources = engine.field("envFrom")
     return any(
-        isinstance(one, Mapping)
-        and isinstance(ref := one.get("configMapRef"), Mapping)
-        and str(ref.get("name")) not in engine.facts.config_maps
-        for one in (sources if isinstance(sources, list) else ())
+        is_object(ref := mapping(one).get("configMapRef")) and str(ref.get("name")) not in engine.facts.config_maps
+        for one in listing(engine.field("envFrom"))
     )
 
 
 def _may_be_elsewhere(engine: Engine) -> bool:
-    sources = engine.field("envFrom")
-    secrets = any(
-        isinstance(one, Mapping) and one.get("secretRef") for one in (sources if isinstance(sources, list) else ())
-    )
+    secrets = any(mapping(one).get("secretRef") for one in listing(engine.field("envFrom")))
     return secrets or engine.field("workingDir") not in (None, "", "/")
 
 
 def _over(engine: Engine, directory: str) -> Volume | None:
     """The volume that the directory is in; one below it counts too, for then somebody has thought of it."""
     mount = holding(engine.mounts, directory)
-    below = (one for one in engine.mounts if one.path.startswith(f"{directory}/"))
-    mount = mount or next(below, None)
+    if mount is None:
+        mount = next((one for one in engine.mounts if one.path.startswith(f"{directory}/")), None)
     return _volume(engine, mount) if mount is not None else None
 
 
@@ -148,7 +141,7 @@ def _volume(engine: Engine, mount: Mount) -> Volume:
 def _kind(engine: Engine, volume: JSON) -> tuple[str, JSON]:
     inner: Any
     for key, inner in volume.items():
-        if key == "name" or not isinstance(inner, Mapping):
+        if key == "name" or not is_object(inner):
             continue
         if key == "persistentVolumeClaim":
             return "claim", {
@@ -179,7 +172,7 @@ def _claim(engine: Engine, name: str) -> JSON | None:
 
 def _template(engine: Engine, name: str) -> tuple[str, JSON]:
     templates = mapping(engine.workload.object.get("spec")).get("volumeClaimTemplates")
-    for one in templates if isinstance(templates, list) else ():
+    for one in listing(templates):
         if mapping(mapping(one).get("metadata")).get("name") == name:
             return "template", mapping(one)
     return "other", {}

@@ -102,7 +102,7 @@ def in_file(engine: Engine, index: int) -> str:
 def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:
     """The arguments that fill a config class from JSON, and what is given of them."""
     given = engine.args.given
-    return [(dest, value) for dest in settings.configs() if dest in given and is_object(value := given[dest])]
+    return [(dest, value) for dest in sorted(settings.configs().intersection(given)) if is_object(value := given[dest])]
 
 
 def spellings(engine: Engine) -> Container[str]:

@@ -124,8 +124,8 @@ def _bounds(engine: Engine) -> Iterator[Finding]:
     given = engine.args.given
     refused = {
         dest: found
-        for dest in settings.bounded()
-        if dest in given and dest not in ELSEWHERE and _made(engine, settings.needs(dest))
+        for dest in sorted(settings.bounded().intersection(given))
+        if dest not in ELSEWHERE and _made(engine, settings.needs(dest))
         if (found := settings.out_of_bounds(dest, given[dest], engine.release)) is not None
     }
     tokens = given.get("max_num_batched_tokens")
