@@ -48,7 +48,7 @@ def clean(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Clean and without line breaks."""
-    return re.sub(r"\s+", " ", clean(text.replace("\n", " "))).strip()
+    return " ".join(clean(text).split())
 
 
 def subject(report: Report) -> str:
@@ -150,6 +150,8 @@ def _suggestions(judged: Judged, width: int) -> list[str]:
 def wrapped(text: str, first: str, rest: str | None = None, width: int = WIDTH, *, cut: bool = False) -> list[str]:
     """The text in lines of at most `width` characters, none of which ends between a number and its unit; `cut`: nor is
     wider where a single word is."""
+    if len(first) + len(text) <= width and text == text.strip() != "" and text.isprintable():
+        return [first + text]  # as most do: nothing to break, and no white space to mend
     lines = textwrap.wrap(
         _UNIT.sub("\N{NO-BREAK SPACE}", text),
         width,
