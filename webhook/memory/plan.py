@@ -130,19 +130,72 @@ def fits(
     return all(_fits(args, model, gpu, gpu_memory, release, env or {}) for gpu in gpus for release in releases)
 
 
+def is_full(
+    args: EngineArgs,
+    model: Model,
+    accelerator: Accelerator,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> bool:
+    """Whether the weights alone take the budget of one product under one release: then `fits` is False, whatever the
+    context, the batches and the dtype of the KV cache are."""
+    releases = (args.release,) if args.release else possible(model, args)
+    return any(
+        (begun := _loaded(args, model, gpu, gpu_memory, release, env or {})) is None or _is_full(model, *begun)
+        for gpu in _gpus(accelerator, gpu_memory)
+        for release in releases
+    )
+
+
+def _is_full(model: Model, whole: Line, resolved: Settings, found: Checkpoint) -> bool:
+    allowed = budget.line(whole, resolved).likely
+    return not resolved.kv_cache_memory and any(
+        weights.line(found, model, resolved, stage).likely >= allowed for stage in weights.heaviest(found, resolved)
+    )
+
+
+def longest(
+    args: EngineArgs,
+    model: Model,
+    accelerator: Accelerator,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> int:
+    """Tokens of the longest request, up to max_model_len, that the low end of the KV cache holds on every product under
+    every release: the longest for which `fits` may be True, if batches are as large then."""
+    releases = (args.release,) if args.release else possible(model, args)
+    found = []
+    for gpu in _gpus(accelerator, gpu_memory):
+        for release in releases:
+            if (begun := _loaded(args, model, gpu, gpu_memory, release, env or {})) is None:
+                return 0
+            found.append(_longest(model, *begun))
+    return min(found, default=0)
+
+
+def _longest(model: Model, whole: Line, resolved: Settings, found: Checkpoint) -> int:
+    """One GPU, one release."""
+    least = resolved.max_model_len or 0
+    for stage in weights.heaviest(found, resolved):
+        left = _ledger(model, resolved, whole, found, stage, None).kv_cache
+        layout = _cache(model, resolved, found, stage, left).checked
+        if layout is not None:
+            null = layout.bytes_per_block if resolved.release >= verdict.NULL_BLOCK else 0
+            least = min(least, kv_cache.longest(left.low - null, layout, least, resolved))
+    return least
+
+
 def _fits(
     args: EngineArgs, model: Model, gpu: Gpu | None, measured: int | None, release: Release, env: Mapping[str, str]
 ) -> bool:
     """One GPU, one release: whether every stage of the pipeline fits; weights without room are refuted first."""
-    known = _loaded(args, model, gpu, measured, release, env)
-    if known is None:
+    begun = _loaded(args, model, gpu, measured, release, env)
+    if begun is None or _is_full(model, *begun):
         return False
-    whole, resolved, found = known
+    whole, resolved, found = begun
     for stage in weights.heaviest(found, resolved):
-        if not resolved.kv_cache_memory and (
-            weights.line(found, model, resolved, stage).likely >= budget.line(whole, resolved).likely
-        ):
-            return False
         ledger = _ledger(model, resolved, whole, found, stage, None)
         cache = _cache(model, resolved, found, stage, ledger.kv_cache)
         if _verdict(args, resolved, ledger._replace(max_model_len=cache.length), cache).verdict != "fits":

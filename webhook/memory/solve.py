@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from webhook.args import EngineArgs
@@ -25,7 +26,7 @@ from webhook.model import Model, derived_max_model_len, quantised_copies
 MOST = 3
 """Suggestions of a refusal."""
 STEPS = 75
-"""Plans that a refusal may cost: 15 ms for 99 of 100, on a busy core (median 4 ms)."""
+"""Plans that a refusal may cost: 99 of 100 searches end before (median 14, 25 where the release is not known)."""
 LEAST_CONTEXT = 2048
 """A shorter context than this is no answer worth giving."""
 SAFE_UTILIZATION = 0.95
@@ -39,6 +40,8 @@ PRODUCTS = (
 )  # fmt: skip
 """What clusters have, by memory and price: values of the label nvidia.com/gpu.product."""
 OTHER = "(changes the model's output)"
+Rank = tuple[bool, int, float]
+"""Whether it changes the model's output, edits, loss."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Alternative:
     """What was planned in place of a change that is no argument (a checkpoint that is not in the catalogue)."""
 
     @property
-    def rank(self) -> tuple[bool, int, float]:
+    def rank(self) -> Rank:
         """Less is better."""
         return self.changes_output, self.edits, self.loss
 
@@ -94,11 +97,22 @@ class Search:
             if self.steps <= 0:
                 raise SpentError
             self.steps -= 1
-            one = replace(changed, release=release)
+            one = changed if changed.release == release else replace(changed, release=release)
             if not plan.fits(one, model or self.model, where, gpu_memory=memory, env=self.env):
                 self._releases.insert(0, self._releases.pop(index))  # the likeliest to fail again: asked first
                 return False
         return True
+
+    def is_full(self, changes: Mapping[str, Any]) -> bool:
+        """Whether the weights alone take the budget with these arguments changed."""
+        changed = with_changes(self.args, changes)
+        return plan.is_full(changed, self.model, self.accelerator, gpu_memory=self.gpu_memory, env=self.env)
+
+    def longest(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int:
+        """Tokens of the longest context that may fit with these arguments changed: by arithmetic, not planned."""
+        where = replace(self.accelerator, gpus=tuple(gpus)) if gpus else self.accelerator
+        memory = None if gpus else self.gpu_memory
+        return plan.longest(with_changes(self.args, changes), self.model, where, gpu_memory=memory, env=self.env)
 
     def given(self, dest: str) -> int | None:
         """A whole number above 0 from the command line."""
@@ -108,6 +122,8 @@ class Search:
 
 def with_changes(args: EngineArgs, changes: Mapping[str, Any]) -> EngineArgs:
     """The command line with some arguments changed."""
+    if not changes:
+        return args
     own = {dest: value for dest, value in changes.items() if dest not in ("gpus", "product", "model")}
     unresolved = {dest: why for dest, why in args.unresolved.items() if dest not in own}
     return replace(args, given={**args.given, **own}, unresolved=unresolved)
@@ -129,21 +145,36 @@ def alternatives(
     `products`: labels of the accelerators that there are. `steps`: plans that the search may cost; where they are
     spent, what was found until then is the answer.
     """
+    if accelerator.shared:
+        return []  # whatever is changed, others may use the same GPU
     search = Search(args, model, accelerator, gpu_memory, env, steps)
     found: list[Alternative] = []
-    finders: Sequence[Callable[[], Iterator[Alternative]]] = (
-        lambda: _utilization(search), lambda: _length(search), lambda: _batch(search), lambda: _more_gpus(search),
-        lambda: _product(search, products), lambda: _cache_dtype(search), lambda: _checkpoint(search),
-        lambda: _both(search, found), lambda: _product_and_gpus(search, products, found),
-    )  # fmt: skip
+    full = search.is_full({})  # then nothing helps but more memory or smaller weights
+    finders: Sequence[tuple[Rank, Callable[[], Iterator[Alternative]]]] = (
+        ((False, 1, 0), lambda: _utilization(search)),
+        ((False, 1, 0), lambda: iter(()) if full else _length(search)),
+        ((False, 1, 0), lambda: iter(()) if full else _batch(search)),
+        ((False, 1, 1), lambda: _product(search, products)),
+        ((False, 2, 1), lambda: _more_gpus(search)),
+        ((False, 2, 0), lambda: _both(search, found)),
+        ((False, 3, 2), lambda: _product_and_gpus(search, products, found)),
+        ((True, 1, 0), lambda: iter(()) if full else _cache_dtype(search)),
+        ((True, 1, 0), lambda: _checkpoint(search)),
+    )
     try:
-        for finder in finders:
-            found.extend(finder())
+        for best, finder in finders:
+            if sum([one.rank < best for one in _choices(found)]) < most:  # else what it finds is not told
+                found.extend(finder())
     except SpentError:
         pass
-    if any(one.changes.keys() == {"gpu_memory_utilization"} for one in found):  # what gives up more is no choice
-        found = [one for one in found if one.edits == 1 or ("gpus" in one.changes and one.edits == 2)]
-    return sorted(found, key=lambda one: one.rank)[:most]
+    return sorted(_choices(found), key=lambda one: one.rank)[:most]
+
+
+def _choices(found: Sequence[Alternative]) -> Sequence[Alternative]:
+    """Where a little more of the GPU is enough, what gives up more is no choice."""
+    if not any(one.changes.keys() == {"gpu_memory_utilization"} for one in found):
+        return found
+    return [one for one in found if one.edits == 1 or ("gpus" in one.changes and one.edits == 2)]
 
 
 def fewer_ranks(
@@ -172,6 +203,8 @@ def _utilization(search: Search) -> Iterator[Alternative]:
     if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return
     shares = (SAFE_UTILIZATION, 0.92, 0.9) if now > SAFE_UTILIZATION else tuple(one for one in SHARES if one > now)
+    if not shares or search.is_full({"gpu_memory_utilization": max(shares)}):
+        return
     for share in shares:
         if search.fits({"gpu_memory_utilization": share}):
             yield Alternative(
@@ -181,7 +214,10 @@ def _utilization(search: Search) -> Iterator[Alternative]:
 
 
 def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int | None:
-    """The longest context that fits with `also`, in steps of 1,024 tokens; None where none worth giving does."""
+    """The longest context that fits with `also`, in steps of 1,024 tokens; None where none worth giving does.
+
+    Bisected, and what the KV cache holds by arithmetic is asked about first: mostly that is it, and the next is not.
+    """
     longest = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release)
     if longest is None:
         return None
@@ -189,8 +225,9 @@ def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None
     if high * 1024 < LEAST_CONTEXT or not search.fits({**also, "max_model_len": LEAST_CONTEXT}, gpus):
         return None
     low = LEAST_CONTEXT // 1024
+    likely = search.longest({**also, "max_model_len": high * 1024}, gpus) // 1024
     while low < high:
-        middle = (low + high + 1) // 2
+        middle = next((one for one in (likely, likely + 1) if low < one <= high), (low + high + 1) // 2)
         if search.fits({**also, "max_model_len": middle * 1024}, gpus):
             low = middle
         else:
@@ -266,13 +303,18 @@ def _more_gpus(search: Search) -> Iterator[Alternative]:
             )
 
 
+@lru_cache(64)
+def _named(label: str) -> tuple[Gpu, ...]:
+    return by_name(label)
+
+
 def _larger(search: Search, products: Sequence[str]) -> Iterator[tuple[str, tuple[Gpu, ...], float]]:
     """Products with more memory than the least that it may be now: (label, what it may be, how much of it is new)."""
     if any(gpu.vendor != "nvidia" for gpu in search.accelerator.gpus):
         return
     enough = min((gpu.memory for gpu in search.accelerator.gpus), default=0)
     for label in products:
-        gpus = by_name(label)
+        gpus = _named(label)
         least = min((gpu.memory for gpu in gpus), default=0)
         if least > 1.05 * enough:
             yield label, gpus, 1 - enough / least

@@ -29,6 +29,7 @@ _OWNERS = (
 """Whose copies are named first: makers known to serve with vLLM."""
 
 
+@lru_cache(256)
 def quantised_copies(model: Model) -> tuple[Model, ...]:
     """Trusted rows of the catalogue that are `model` quantised, the best-known makers first; () for one that is
     quantised itself."""
