@@ -42,12 +42,17 @@ def is_changed(engine: Engine) -> bool:
     )
 
 
+def runs_vllms_code(engine: Engine) -> bool:
+    """It is vLLM's own image, of whatever release, or one that the policy vouches for, and nothing changes its code."""
+    image = engine.field("image")
+    official = engine.vouched or (isinstance(image, str) and release.is_official(image))
+    return official and not is_changed(engine)
+
+
 def certainty(engine: Engine) -> Certainty:
     """Certain for a release in the table in vLLM's own image, or in one that the policy vouches for: a fork may know
     more flags, and so may tomorrow's `latest`, and code that is changed."""
-    image = engine.field("image")
-    official = engine.vouched or (isinstance(image, str) and release.is_official(image))
-    return "certain" if official and engine.release is not None and not is_changed(engine) else "likely"
+    return "certain" if engine.release is not None and runs_vllms_code(engine) else "likely"
 
 
 def uncertain(engine: Engine) -> str | None:

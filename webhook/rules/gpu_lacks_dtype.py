@@ -8,6 +8,7 @@ from webhook.engine import Engine
 from webhook.memory.dtype import NO_HALF
 from webhook.release import Release
 from webhook.rule import Finding, Rule
+from webhook.rules._flags import runs_vllms_code, uncertain
 
 
 class GpuLacksDtype(Rule):
@@ -27,7 +28,8 @@ class GpuLacksDtype(Rule):
     needs = ("gpu",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where bfloat16 is given, or where a release before 0.9 takes it from config.json."""
+        """Certain where bfloat16 is given, or where a release before 0.9 takes it from config.json, in vLLM's own
+        image, whose every release looks: a fork for older GPUs may compute in another dtype, or not look."""
         given = engine.args.given.get("dtype")
         if engine.gpu is None or "dtype" in engine.args.unresolved:
             return
@@ -45,7 +47,8 @@ class GpuLacksDtype(Rule):
             path=engine.argument("dtype"),
             message=f"{what} needs compute capability 8.0; {' or '.join(gpu.name for gpu in lacking)} has "
             f"{capability or 'less'}",
-            certainty="certain" if len(lacking) == len(gpus) and trusted else "likely",
+            certainty="certain" if len(lacking) == len(gpus) and trusted and runs_vllms_code(engine) else "likely",
+            uncertain=uncertain(engine),
             suggestions=(*half, "a GPU of compute capability 8.0 or higher, such as an L4"),
         )
 
