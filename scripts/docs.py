@@ -169,12 +169,13 @@ def chart_schema() -> str:
 
 
 def facts_version() -> str:
-    """webhook/data/facts.json: one short hash of every other table."""
+    """webhook/data/facts.json: one short hash of every other table, and the month in which they were collected."""
     digest = hashlib.sha256()
     for path in sorted(DATA.glob("*.json")):
         if path != FACTS:
             digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
-    return json.dumps({"version": digest.hexdigest()[:12]}) + "\n"
+    generated = json.loads((DATA / "gpus.json").read_bytes())["generated"]
+    return json.dumps({"version": digest.hexdigest()[:12], "generated": generated}) + "\n"
 
 
 def generated() -> Iterator[tuple[Path, str]]:

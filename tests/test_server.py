@@ -168,12 +168,15 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_metrics_name_the_policy_and_the_certificates_end(server: Server) -> None:
+def test_metrics_name_the_policy_and_the_certificates_end_and_the_age_of_the_facts(server: Server) -> None:
     status, text = server.request("GET", "/metrics")
 
     assert status == 200
     assert re.search(rb'podfit_build_info\{.*policy_version="[0-9a-f]{12}"', text)
     assert re.search(rb"podfit_certificate_expiry_timestamp_seconds [1-9]", text)
+    (collected,) = re.findall(rb"^podfit_facts_collected_timestamp_seconds (\S+)", text, re.MULTILINE)
+    assert datetime.fromtimestamp(float(collected), UTC).day == 1
+    assert b"podfit_log_dropped_lines_total 0.0" in text
 
 
 def test_a_client_with_another_ca_is_not_served(server: Server, tmp_path: Path) -> None:

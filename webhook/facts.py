@@ -28,6 +28,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -137,6 +138,11 @@ class Facts:
         What was given by hand comes last, and wins."""
         seen = self.snapshot.objects.get("configmaps", {})
         return (*(one for obj in seen.values() for one in measured.of_config_map(obj)[0]), *self.given_measured)
+
+    @property
+    def collected(self) -> date:
+        """The first day of the month in which the packaged tables were collected."""
+        return date.fromisoformat(f"{data.load('facts')['generated']}-01")
 
     @cached_property
     def version(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -12,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from webhook.accesslog import AccessLog
 from webhook.cluster import Status
+from webhook.facts import Facts
 from webhook.lines import Lines
 from webhook.live import Live
 from webhook.readiness import Readiness
@@ -148,6 +150,15 @@ class Metrics:
     def watch_cluster(self, status: Callable[[], Iterable[Status]]) -> None:
         """Exports what is known of the cluster, read anew at each scrape."""
         self._registry.register(_Cluster(status))
+
+    def watch_facts(self, facts: Facts) -> None:
+        """Exports how old the packaged tables are."""
+        collected = datetime.combine(facts.collected, datetime.min.time(), UTC)
+        Gauge(
+            "podfit_facts_collected_timestamp_seconds",
+            "When what is packaged of models, accelerators and vLLM's releases was collected, to the month",
+            registry=self._registry,
+        ).set(collected.timestamp())
 
     def watch_readiness(self, ready: Readiness) -> None:
         """Exports whether all is in place that a ready server needs, read anew at each scrape."""

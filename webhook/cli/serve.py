@@ -190,6 +190,7 @@ def application(
     metrics = Metrics(__version__, live.policy.version, facts.version)
     metrics.watch_certificate(serving.not_after)
     metrics.watch_policy(live)
+    metrics.watch_facts(facts)
     metrics.watch_log(said)
     if cluster is not None:
         metrics.watch_cluster(cluster.status)
