@@ -9,7 +9,7 @@ from webhook.command import images, kserve
 from webhook.command.entry import Serve
 from webhook.command.expand import Environment, environment, expanded, items, mounts, string
 from webhook.command.tree import Budget
-from webhook.command.word import Command, Value, known, mystery, reason_of, text_of, words_of
+from webhook.command.word import Command, Value, known, literal, mystery, reason_of, text_of, words_of
 from webhook.path import FieldPath
 from webhook.workload import JSON, Container, Workload
 
@@ -57,12 +57,12 @@ class Reading:
         one = name in self.container.places and place.parts[-1:] != (name,)
         values = []
         for index, item in enumerate(items(self.container.spec.get(name))):
-            path, text = place if one else place / index, string(item)
+            path, text = place if one else place / index, item if isinstance(item, str) else string(item)
             self.characters += len(text)
             if index == _ITEMS or self.characters > _CHARACTERS:
                 self.complete = False
                 break
-            values.append(expanded(text, self.env, path))
+            values.append(expanded(text, self.env, path) if "$" in text else literal(text, path))
         return values
 
     def file(self, path: str) -> str | None:

@@ -87,7 +87,9 @@ def words_of(values: Iterable[Value], path: FieldPath) -> tuple[Word, ...]:
     """Values as words; `path` is the field of those that do not know their own."""
     return tuple(
         [
-            Word(text_of(value), origin_of(value) or path, reason_of(value), value[0].span if len(value) == 1 else None)
+            Word(piece.text, piece.path or path, piece.unknown, piece.span)
+            if len(value) == 1 and (piece := value[0])
+            else Word(text_of(value), origin_of(value) or path, reason_of(value))
             for value in values
         ]
     )

@@ -89,15 +89,28 @@ class Named:
 
 def named(workload: Workload, resource: str | None) -> Named | None:
     """The product, from what nodes must have and from the resource's own name."""
-    terms = alternatives(workload.spec)
-    found = [one for term in terms if (one := of_demands(term))]
-    if len(found) < len(terms):
-        found = []  # one of the alternatives leaves the product open
-    said = union(found) or _from_annotations(workload)
+    terms = tuple(alternatives(workload.spec))
+    short = sum([len(text) for term in terms for one in term for text in (one.key, *one.values)]) <= _SHORT
+    said = (_known_terms(terms) if short else _of_terms(terms)) or _from_annotations(workload)
     if (own := _from_resource(resource, said.gpus if said else None)) is not None:
         gpus, source = own
         return Named(gpus, f"{source}; {said.source}" if said else source, True, bool(said and said.shared))
     return said
+
+
+_SHORT = 1024
+"""Characters of the demands whose answer is remembered."""
+
+
+@lru_cache(512)  # a cluster has a few pools of nodes
+def _known_terms(terms: tuple[Demands, ...]) -> Named | None:
+    return _of_terms(terms)
+
+
+def _of_terms(terms: Sequence[Demands]) -> Named | None:
+    """What alternatives leave of the products; None where one of them leaves the product open."""
+    found = [one for term in terms if (one := of_demands(term))]
+    return union(found) if len(found) == len(terms) else None
 
 
 def of_node(labels: Mapping[str, str], resource: str | None) -> Named | None:
@@ -114,20 +127,6 @@ def as_demands(labels: Mapping[str, str]) -> Demands:
 
 def of_demands(demands: Demands) -> Named | None:
     """What demands that all hold leave of the products; None where none of them names one."""
-    short = sum([len(text) for one in demands for text in (one.key, *one.values)]) <= _SHORT
-    return _known_demands(demands) if short else _of_demands(demands)
-
-
-_SHORT = 1024
-"""Characters of the demands whose answer is remembered."""
-
-
-@lru_cache(512)  # a cluster has a few pools of nodes
-def _known_demands(demands: Demands) -> Named | None:
-    return _of_demands(demands)
-
-
-def _of_demands(demands: Demands) -> Named | None:
     gpus: tuple[Gpu, ...] | None = None
     sources: list[str] = []
     may_deny, shared = True, False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from webhook.gpu.product import Gpu, all_products, product, products, slices
 
@@ -28,9 +28,22 @@ def by_name(text: str, places: Sequence[str] = ()) -> tuple[Gpu, ...]:
     cloud's label, or short (`l4`, `a100-80gb`, `mi300x`). Whole words are compared: an L4 is no L40S.
     `places` prefers the names in use there ("gfd", "karpenter", "gke" …): Karpenter's `h100` is one product.
     """
+    return _known_name(text, tuple(places)) if len(text) <= _SHORT else _by_name(text, places)
+
+
+_SHORT = 128
+"""Characters of a name whose products are remembered; a label's value has at most 63."""
+
+
+@lru_cache(512)  # a cluster has a few products
+def _known_name(text: str, places: tuple[str, ...]) -> tuple[Gpu, ...]:
+    return _by_name(text, places)
+
+
+def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
     bare = SHARED_SUFFIX.sub("", text.strip())
     if sliced := MIG_SUFFIX.search(bare):
-        return slices(sliced[2], by_name(bare[: sliced.start()], places))
+        return slices(sliced[2], _by_name(bare[: sliced.start()], places))
     if bare.lower().removeprefix("nvidia.com/").startswith("mig-"):
         return slices(bare.lower().removeprefix("nvidia.com/").removeprefix("mig-"), all_products())
     known = _names().get(_plain(bare), ())

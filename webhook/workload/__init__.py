@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from webhook import manifest
@@ -130,8 +131,11 @@ def _under(root: FieldPath, workload: Workload) -> Workload:
 
 def _expand(obj: Any, pattern: str) -> Iterator[tuple[FieldPath, tuple[str | int, ...]]]:
     """The places that fit `pattern`, each with what its `*` stand for."""
+    if "*" not in pattern:
+        yield FieldPath(_parts(pattern)), ()
+        return
     found: list[tuple[FieldPath, tuple[str | int, ...]]] = [(FieldPath(), ())]
-    for part in pattern.split("."):
+    for part in _parts(pattern):
         if part != "*":
             found = [(path / part, items) for path, items in found]
         else:
@@ -139,10 +143,15 @@ def _expand(obj: Any, pattern: str) -> Iterator[tuple[FieldPath, tuple[str | int
     yield from found
 
 
+@lru_cache(1024)  # the table's patterns, and a policy's
+def _parts(pattern: str) -> tuple[str, ...]:
+    return tuple(pattern.split("."))
+
+
 def _bound(pattern: str, items: tuple[str | int, ...]) -> FieldPath:
     """`pattern` with its `*` replaced by `items`, in their order."""
     left = iter(items)
-    return FieldPath(tuple(next(left, part) if part == "*" else part for part in pattern.split(".")))
+    return FieldPath(tuple(next(left, part) if part == "*" else part for part in _parts(pattern)))
 
 
 def _keys(value: object) -> Iterable[str | int]:
