@@ -13,6 +13,7 @@ from webhook import engine, limits, revisions, secret, workload
 from webhook.command import ALL_WORK, Budget
 from webhook.engine import Engine
 from webhook.facts import Assumed, Fact, Facts
+from webhook.frozen import frozen
 from webhook.patch import Edit, apply, fits, json_patch
 from webhook.path import is_object, mapping
 from webhook.policy import Policy, Setting, Subject, Terms
@@ -21,7 +22,7 @@ from webhook.workload import JSON, Workload
 from webhook.workload.template import listing
 
 
-@dataclass(frozen=True)
+@frozen
 class Judged:
     """A finding with its consequence."""
 

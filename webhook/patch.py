@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from webhook.frozen import frozen
 from webhook.path import FieldPath
 
 
-@dataclass(frozen=True)
+@frozen
 class Edit:
     """A change as data: `set` a field (creating what is above it), `append` to a list (created where absent),
     `remove` a field, `swap` a part of a text or a run of a list's items."""

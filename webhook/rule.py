@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from webhook.frozen import frozen
 from webhook.patch import Edit
 from webhook.path import FieldPath
 
@@ -37,7 +38,7 @@ IGNORE = "podfit.dev/ignore."
 """An author's annotation: this and a rule's id, with the reason as its value (`webhook.lint`)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Finding:
     """Something wrong at one place of the object, as a rule yields it."""
 

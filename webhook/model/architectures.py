@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from webhook import data
@@ -43,9 +43,13 @@ class Removed:
 
 def known(model: Model) -> Known | None:
     """The model's architecture, where a release is known that does not know it; None also where that is not sure."""
-    found = [one for name in model.architectures if (one := _architecture(name)) is not None]
-    kind = (model.model_type or "").lower()
-    if not found or len(found) < len(model.architectures) or kind.startswith(OTHER_FORMATS):
+    return _known(model.architectures, (model.model_type or "").lower())
+
+
+@lru_cache(256)
+def _known(architectures: tuple[str, ...], kind: str) -> Known | None:
+    found = [one for name in architectures if (one := _architecture(name)) is not None]
+    if not found or len(found) < len(architectures) or kind.startswith(OTHER_FORMATS):
         return None
     oldest = min(found, key=lambda one: one.missing)
     return oldest if oldest.name.endswith(SUFFIXES) else None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
 from typing import Any
 
 from webhook.companions import describe
 from webhook.engine import Engine
+from webhook.frozen import frozen
 from webhook.path import FieldPath, is_object, mapping
 from webhook.release import is_official
 from webhook.volumes import Mount, download_directory, holding, is_hub_id, modelscope, offline
@@ -22,7 +22,7 @@ PERSISTENT = ("claim", "template", "hostPath", "other")
 """Volumes whose files outlive the Pod, or may."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Volume:
     """A mount, and what is known of the volume behind it."""
 
@@ -50,7 +50,7 @@ class Volume:
         return describe(self.spec) if self.kind == "claim" and self.known else f"volume {self.mount.name}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Cache:
     """Where the model's files are kept."""
 

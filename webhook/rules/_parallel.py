@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from webhook.engine import Engine
+from webhook.frozen import frozen
 from webhook.memory import parallel, plan
 from webhook.memory.division import divisible
 from webhook.memory.solve import with_changes
@@ -17,7 +17,7 @@ _ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
 parallelism counts; one Ascend or Gaudi card may be several too."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Count:
     """GPUs that are requested, and GPUs that the command line takes."""
 
