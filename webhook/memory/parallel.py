@@ -67,8 +67,18 @@ def size(args: EngineArgs, dest: str) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 1
 
 
+PARTITION = "VLLM_PP_LAYER_PARTITION"
+SELDOM = frozenset({
+    "pipeline_parallel_size", "data_parallel_size", "data_parallel_size_local", "prefill_context_parallel_size",
+    "decode_context_parallel_size", "nnodes", "enable_expert_parallel", "api_server_count",
+})  # fmt: skip
+"""What `read` reads beside the tensor-parallel size: most command lines have none of it."""
+
+
 def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
     """The parallel sizes of a command line."""
+    if SELDOM.isdisjoint(args.given) and not (env and PARTITION in env):
+        return Parallel(size(args, "tensor_parallel_size"))
     dp = size(args, "data_parallel_size")
     local = args.given.get("data_parallel_size_local")
     servers = args.given.get("api_server_count")
@@ -82,7 +92,7 @@ def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
         nnodes=size(args, "nnodes"),
         expert=bool(args.given.get("enable_expert_parallel")),
         api_servers=servers if isinstance(servers, int) and servers >= 0 else None,
-        partition=_partition(str(env["VLLM_PP_LAYER_PARTITION"])) if env and "VLLM_PP_LAYER_PARTITION" in env else (),
+        partition=_partition(str(env[PARTITION])) if env and PARTITION in env else (),
     )
 
 
