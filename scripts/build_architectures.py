@@ -1,6 +1,6 @@
 """Builds webhook/data/architectures.json: which releases of vLLM know a model's architecture.
 
-    python scripts/build_architectures.py VLLM_DIR TRANSFORMERS_DIR
+    python -m scripts.build_architectures VLLM_DIR TRANSFORMERS_DIR
 
 VLLM_DIR holds `<release>/vllm/model_executor/models/registry.py` (in 0.4 `__init__.py`) of some releases,
 TRANSFORMERS_DIR `<version>/transformers/models/auto/`, both as in the wheels, with the wheels' dates. Nothing
@@ -13,7 +13,8 @@ is imported; the tables in the sources are read.
     "model_types": {model_type: the last release read whose Transformers can't know it, or null}
 
 Transformers serves what vLLM does not name (from 0.7), if it knows the model_type. An image holds no Transformers newer
-than itself: a type that the first version after a release's date does not have is one that its image does not know.
+than itself: a type that the first version after a release's date, and some days, does not have is one that its image
+does not know.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ UNSERVED = ("_SPECULATIVE_DECODING_MODELS", "_PREVIOUSLY_SUPPORTED_MODELS", "_OO
             "_ROCM_UNSUPPORTED_MODELS", "_ROCM_PARTIALLY_SUPPORTED_MODELS")  # fmt: skip
 """Tables of the registry that serve nothing by themselves."""
 _TYPE = re.compile(r"""["']([\w.-]+)["'],?:?\s*["']\w+Config["']""")
+
+
+SLACK = 7 * 24 * 3600
+"""Seconds after its wheel within which an image may have been built."""
 
 
 def served(registry: Path) -> Iterator[str]:
@@ -92,7 +97,7 @@ def build(vllm: Path, transformers: Path) -> dict[str, object]:
         first = next(number for number, release in enumerate(releases) if name in known[release])
         architectures[name] = [releases[first - 1] if first else None, releases[first]]
     beside = {
-        release: next(types for date, types in versions if date >= path.stat().st_mtime)
+        release: next(types for date, types in versions if date >= path.stat().st_mtime + SLACK)
         for release, path in read.items()
     }
     types = {}
