@@ -29,12 +29,18 @@ def case(name: str = "a", **fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def row(verdict: str, outcome: str = "starts", kv_gib: float = 58.0, printed: float | None = 58.0) -> Row:
+def row(
+    verdict: str,
+    outcome: str = "starts",
+    kv_gib: float = 58.0,
+    printed: float | None = 58.0,
+    source: str = "acme/logs:run.log",
+) -> Row:
     """A prediction made by hand, of a card of 100 GiB."""
     line = {"floor": 0, "low": int((kv_gib - 1) * GIB), "likely": int(kv_gib * GIB), "high": int((kv_gib + 1) * GIB)}
     gpu = {"total": {"likely": 100 * GIB}, "kv_cache": line, "weights": line, "kv_cache_tokens": None,
            "estimated_max_model_len": None}  # fmt: skip
-    return Row(case(outcome=outcome, observed={"kv_cache_gib_per_gpu": printed}), verdict, gpu)
+    return Row(case(outcome=outcome, source=source, observed={"kv_cache_gib_per_gpu": printed}), verdict, gpu)
 
 
 def test_false_rejections_refusals_and_misses_are_counted() -> None:
@@ -53,6 +59,15 @@ def test_errors_are_shares_of_the_card_and_intervals_count() -> None:
     assert board.memory == pytest.approx([0.0, 0.02, 0.005])
     assert board.inside == [True, False, True]
     assert board.figures()["width of the card, median"] == pytest.approx(0.02)
+
+
+def test_a_source_with_many_start_ups_counts_once() -> None:
+    """Nine pools of one log are off by nothing, one of two others by 1 and 2 %: the middle source is off by 1 %."""
+    many = [row("fits") for _ in range(9)]
+    others = [row("fits", printed=57.0, source="b/b:x"), row("fits", printed=56.0, source="c/c:x")]
+    assert accuracy.Board([*many, *others]).figures()["KV memory of the card, median"] == 0
+    assert accuracy.each_once([*many, *others]) == pytest.approx(0.01)
+    assert accuracy.each_once([]) is None
 
 
 def test_a_real_log_is_compared_with_the_plan() -> None:
