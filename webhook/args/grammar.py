@@ -253,9 +253,11 @@ class _Reader:
         reading, dest = self.reading, option.dest
         before = reading.given.pop(dest, None)
         reading.unresolved.pop(dest, None)
-        texts = [token.text for token in tokens]
+        if len(tokens) == 1:  # as most flags have
+            texts, why = [tokens[0].text], tokens[0].unknown
+        else:
+            texts, why = [token.text for token in tokens], next((t.unknown for t in tokens if t.unknown), None)
         reading.places[dest] = tokens[0].path if tokens else flag.path
-        why = next(filter(None, [token.unknown for token in tokens]), None)
         if dest in ("model", "model_tag"):
             why = why or tokens[0].doubtful  # no model is called ${MODEL}, whatever text arrives
         if why:

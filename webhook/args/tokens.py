@@ -64,13 +64,11 @@ class Words:
 
 _REFERENCE = re.compile(r"\$\((?P<pod>\w+)\)|\$\{\w[^}]{0,200}\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`")
 
-_SIGN = re.compile(r"[$`<]|\{\{")
-"""What every reference begins with: most commands have none of it."""
-
 
 def tokens_of(command: Command) -> list[Token]:
     """The command's words as tokens."""
-    sure = _SIGN.search("\n".join([word.text for word in command.words])) is None
+    whole = "\n".join([word.text for word in command.words])
+    sure = not ("$" in whole or "`" in whole or "<" in whole or "{{" in whole)  # most have none of `_REFERENCE`'s signs
     return [
         Token(
             word.text,
@@ -274,12 +272,14 @@ _DEEPEST = 50
 def _dotted(words: Words, release: Release) -> None:
     """Merges `--config.key value` into one `--config '{"key": value}'` at the end, per flag."""
     prefix = "-" if release >= _DOTTED_SHORT else "--"
+    if not [True for token in words.tokens if "." in token.text and token.text.startswith(prefix)]:
+        return
     kept: list[Token] = []
     merged: dict[str, tuple[Token, dict[str, Any]]] = {}
     tokens = iter(words.tokens)
     for token in tokens:
-        name, equals, text = token.text.partition("=") if "." in token.text else ("", "", "")
-        if "." not in name or not name.startswith(prefix) or token.open:
+        name, equals, text = token.text.partition("=")
+        if not token.text.startswith(prefix) or "." not in name or token.open:
             kept.append(token)
             continue
         value = token
