@@ -113,6 +113,15 @@ def test_a_review_that_memory_is_not_enough_to_read_is_allowed(app: Flask, monke
     assert total(app, "podfit_rule_errors_total", rule="review") == 1
 
 
+def test_a_large_body_is_judged_and_not_remembered(app: Flask) -> None:
+    small, large = doomed(GOOD_POD), doomed(GOOD_POD)
+    large["metadata"] = {**large["metadata"], "annotations": {"note": "x" * reviews.LARGE}}
+
+    for pod in (small, small, large, large):
+        assert ask(app, pod)["allowed"] is False
+    assert total(app, "podfit_remembered_reviews_total") == 1
+
+
 def test_what_was_decided_is_answered_though_it_can_not_be_told(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Metrics, "observe", lambda *_: 1 / 0)
 

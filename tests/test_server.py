@@ -24,6 +24,8 @@ from types import SimpleNamespace
 from typing import Any, TextIO
 
 import pytest
+from gunicorn.http.body import Body, LengthReader  # type: ignore[import-untyped]  # gunicorn has no types
+from gunicorn.http.unreader import Unreader  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
 
 from tests.conftest import GOOD_POD
@@ -382,7 +384,7 @@ def test_old_connections_are_closed_with_an_answer(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ThreadWorker, "handle_request", lambda self, req, conn: True)
     worker: Any = _gunicorn.Worker.__new__(_gunicorn.Worker)
     worker._arrived = SimpleNamespace()
-    request = SimpleNamespace(force_close=lambda: closing_.append(True))
+    request = SimpleNamespace(force_close=lambda: closing_.append(True), body=SimpleNamespace(reader=None))
     for ages in (time.monotonic() + 60, time.monotonic() - 1):
         worker.handle_request(request, SimpleNamespace(ages=ages, arrived=0.0, sock=SimpleNamespace(together=suppress)))
 
@@ -402,6 +404,25 @@ def test_an_answer_is_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
     near.sendall(b"error 500")
 
     assert sent == [b"headers,body", b"error 500"]
+
+
+@pytest.mark.parametrize("first", [0, 3, 9, 12], ids=lambda size: f"{size} bytes were read with the headers")
+def test_a_body_that_is_there_is_handed_over_in_one_piece(first: int) -> None:
+    said = b"0123456789, and the next request"
+    for length, there in ((10, first <= 10), (100, False)):
+        unreader = Unreader()
+        unreader.unread(said[:first])
+        ahead = bytearray(said[first:])
+        request = SimpleNamespace(body=Body(LengthReader(unreader, length)))
+        before = request.body
+        _gunicorn._hand_over(
+            request, SimpleNamespace(parser=SimpleNamespace(unreader=unreader), sock=SimpleNamespace(ahead=ahead))
+        )
+
+        assert (request.body is not before) == there
+        if there:
+            assert request.body.read(4) + request.body.read() == said[:10]
+        assert unreader.take_buffered() + bytes(ahead) == (said[10:] if there else said)
 
 
 def test_one_thread_stays_with_its_connection_for_the_next_request() -> None:

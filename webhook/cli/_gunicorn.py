@@ -18,12 +18,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.http import get_parser  # type: ignore[import-untyped]  # gunicorn has no types
+from gunicorn.http.body import LengthReader  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.sock import ssl_wrap_socket  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
 
@@ -308,6 +310,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if time.monotonic() > conn.ages:
             req.force_close()
         self._arrived.at = conn.arrived
+        _hand_over(req, conn)
         with conn.sock.together():
             kept: bool = super().handle_request(req, conn)
         return kept
@@ -323,6 +326,23 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return app(environ, start_response)
 
         self.wsgi = arrived
+
+
+def _hand_over(req: Any, conn: TConn) -> None:
+    """Makes a request's body, all of which is there, one piece: gunicorn's reader copies it eight times."""
+    if not isinstance(req.body.reader, LengthReader):
+        return
+    unreader, ahead = conn.parser.unreader, conn.sock.ahead
+    begun = unreader.take_buffered()
+    missing = req.body.reader.length - len(begun)
+    try:
+        if 0 <= missing <= len(ahead):
+            with memoryview(ahead) as all_:
+                req.body, begun = BytesIO(b"".join((begun, all_[:missing]))), b""
+            del ahead[:missing]
+    except MemoryError:  # the application says so
+        pass
+    unreader.unread(begun)
 
 
 @dataclass(frozen=True)
