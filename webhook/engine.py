@@ -25,7 +25,9 @@ from webhook.workload import Container, Workload
 
 T = TypeVar("T")
 SHM = "/dev/shm"
-PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes")
+PARALLEL = frozenset({
+    "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes",
+})  # fmt: skip
 NVIDIAS = "nvcr.io/nvidia/vllm:"
 """An image whose release notes say "effectively --gpu-memory-utilization≈1.0" by default
 (docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
@@ -160,7 +162,7 @@ class Engine:
             or (get("nnodes") or 1) != 1
             or bool(get("headless") or get("worker_use_ray"))
             or "RAY_ADDRESS" in self.command.env
-            or any(dest in self.args.unresolved for dest in PARALLEL)
+            or not PARALLEL.isdisjoint(self.args.unresolved)
         )
 
     @cached_property
@@ -182,7 +184,7 @@ class Engine:
             and (get("nnodes") or 1) == 1
             and not get("headless")
             and "RAY_ADDRESS" not in self.command.env
-            and not any(dest in self.args.unresolved for dest in PARALLEL)
+            and PARALLEL.isdisjoint(self.args.unresolved)
         )
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from webhook.frozen import frozen
-from webhook.path import FieldPath
+from webhook.path import FieldPath, is_object
 
 
 @frozen
@@ -73,15 +73,16 @@ def _place(whole: Sequence[Any], edit: Edit) -> tuple[Any, str | int, FieldPath]
     """How far the edit's path exists: the parent, the key in it, and the path of that key."""
     at: Any = whole
     key: str | int = 0
-    path = FieldPath()
-    for part in edit.path.parts:
+    parts, depth = edit.path.parts, 0
+    for part in parts:
         child = _child(at, key)
         if child is None:
             break
-        if not isinstance(child, list if isinstance(part, int) else Mapping):
+        if not (isinstance(child, list) if isinstance(part, int) else is_object(child)):
+            path = FieldPath(parts[:depth])
             raise ValueError(f"{path or 'the object'} holds {child!r:.60}, so {edit.path} can't be changed")
-        at, key, path = child, part, path / part
-    return at, key, path
+        at, key, depth = child, part, depth + 1
+    return at, key, FieldPath(parts[:depth])
 
 
 def _list(value: Any, path: FieldPath) -> list[Any] | None:

@@ -169,6 +169,7 @@ _PUBLISHED = re.compile(
 _OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai(?:-(?:cpu|rocm|xpu|tpu))?$", re.IGNORECASE)
 
 
+@lru_cache(256)
 def is_official(image: str) -> bool:
     """The image is vLLM's own build or a mirror of it (`…/vllm/vllm-openai:TAG`): its flags are the release's.
 

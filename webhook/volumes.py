@@ -139,7 +139,8 @@ MODELSCOPE = "VLLM_USE_MODELSCOPE"
 def offline(env: Mapping[str, str]) -> bool:
     """No hub is asked: the first of the two variables that says something says so (huggingface_hub constants.py
     `HF_HUB_OFFLINE`, `_is_true`)."""
-    said = next((value for name in OFFLINE if (value := env.get(name))), "")
+    hub, transformers = OFFLINE
+    said = env.get(hub) or env.get(transformers) or ""
     return said.lower() in ("1", "on", "yes", "true")
 
 

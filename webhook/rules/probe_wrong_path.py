@@ -108,10 +108,9 @@ def _keyed(engine: Engine) -> Certainty | None:
 
 
 def _scheme(engine: Engine, name: str, asked: Mapping[str, Any], certainty: Certainty) -> Iterator[Finding]:
-    unknown = any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile"))
     given = str(asked.get("scheme") or "HTTP").upper()
     speaks = "HTTPS" if _probe.tls(engine) else "HTTP"
-    if unknown or given == speaks:
+    if given == speaks or any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile")):
         return
     yield Finding(
         path=engine.at(name, "httpGet", "scheme"),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from webhook.engine import Engine
-from webhook.path import FieldPath
+from webhook.path import FieldPath, mapping
 from webhook.quantity import human, quantity, try_parse
 from webhook.rule import Finding, Rule
 from webhook.rules import _memory
@@ -44,8 +44,9 @@ class QuantitySuspicious(Rule):
         limit of thousands of cores beside a request of few, or a volume that may not be needed, it runs: likely a
         slip."""
         for side in ("limits", "requests"):
+            listed = mapping(engine.field("resources", side))
             for name in (*_BYTES, "cpu"):
-                given = engine.field("resources", side, name)
+                given = listed.get(name)
                 if _is_odd(name, given):
                     where = engine.at("resources", side, name)
                     yield from _judged(where, name, given, fatal=_is_fatal(engine, side, name))
