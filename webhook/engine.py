@@ -18,10 +18,11 @@ from webhook.measured import HARMLESS
 from webhook.memory import cpu, doubt, parallel, plan, solve
 from webhook.memory.ledger import HostLedger, MemoryPlan
 from webhook.model import Model
-from webhook.path import FieldPath, inside
+from webhook.path import FieldPath, inside, is_object
 from webhook.release import Release, is_official
 from webhook.volumes import Mount
 from webhook.workload import Container, Workload
+from webhook.workload.template import listing
 
 T = TypeVar("T")
 SHM = "/dev/shm"
@@ -89,6 +90,11 @@ class Engine:
     def said(self) -> str:
         """`command` and `args` as one text, for rules that look for a word wherever it stands."""
         return f"{self.field('command')} {self.field('args')}"
+
+    @cached_property
+    def declared(self) -> frozenset[str]:
+        """The names of the variables in the container's `env`, whether or not their values can be seen."""
+        return frozenset([str(one.get("name")) for one in listing(self.field("env")) if is_object(one)])
 
     @cached_property
     def served(self) -> bool:

@@ -106,9 +106,8 @@ def _directory(engine: Engine) -> tuple[str, str] | None:
 
 def _hidden(engine: Engine) -> bool:
     """One of the variables may be set where that can't be seen."""
-    for one in listing(engine.field("env")):
-        if is_object(one) and one.get("name") in _VARIABLES and one["name"] not in engine.command.env:
-            return True
+    if any(name not in engine.command.env for name in engine.declared.intersection(_VARIABLES)):
+        return True
     return any(
         is_object(ref := mapping(one).get("configMapRef")) and str(ref.get("name")) not in engine.facts.config_maps
         for one in listing(engine.field("envFrom"))

@@ -94,13 +94,8 @@ def sees_more(engine: Engine) -> bool:
         return True
     if engine.field("securityContext", "privileged") is True:
         return True
-    listed = engine.field("env")
-    names = {str(one.get("name")) for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)}
-    return "NVIDIA_VISIBLE_DEVICES" in names and engine.command.env.get("NVIDIA_VISIBLE_DEVICES") not in (
-        "",
-        "none",
-        "void",
-    )
+    devices = "NVIDIA_VISIBLE_DEVICES"
+    return devices in engine.declared and engine.command.env.get(devices) not in ("", "none", "void")
 
 
 def visible(engine: Engine) -> int | None:

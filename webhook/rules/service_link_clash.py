@@ -41,11 +41,9 @@ class ServiceLinkClash(Rule):
         """Certain for vLLM's own image where Service and workload name the same namespace, or neither names one."""
         if engine.pod("enableServiceLinks") is False or engine.command.entry == "worker":
             return
-        own = engine.field("env")
-        named = {str(one.get("name")) for one in own if isinstance(one, dict)} if isinstance(own, list) else set()
         for name, service in engine.facts.companions.addresses(engine.workload):
             variable = f"{name.upper().replace('-', '_')}_PORT"
-            if variable not in PORTS or variable in named or variable in engine.command.env:
+            if variable not in PORTS or variable in engine.declared or variable in engine.command.env:
                 continue
             if engine.command.decided & {variable, "*"}:
                 continue  # `unset VLLM_PORT` in a script, `env -u VLLM_PORT`

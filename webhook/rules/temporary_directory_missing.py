@@ -44,15 +44,10 @@ class TemporaryDirectoryMissing(Rule):
             return
         image = engine.field("image")
         ours = isinstance(image, str) and is_official(image)
-        unseen = engine.command.shell or engine.field("envFrom") or any(name in _named(engine) for name in _VARIABLES)
+        unseen = engine.command.shell or engine.field("envFrom") or not engine.declared.isdisjoint(_VARIABLES)
         yield Finding(
             path=engine.at("securityContext", "readOnlyRootFilesystem"),
             message="the root file system is read-only, and no volume is at /tmp: Python finds no temporary directory",
             certainty="certain" if ours and not unseen else "likely",
             suggestions=("an emptyDir mounted at /tmp",),
         )
-
-
-def _named(engine: Engine) -> set[str]:
-    listed = engine.field("env")
-    return {str(one.get("name")) for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)}
