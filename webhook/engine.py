@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from webhook import args, command, gpu, group, model, quantity, release, volumes
 from webhook.args import EngineArgs, Releases
@@ -25,6 +25,7 @@ from webhook.workload import Container, Workload
 from webhook.workload.template import listing
 
 T = TypeVar("T")
+_NOT_ASKED: Any = object()
 SHM = "/dev/shm"
 PARALLEL = frozenset({
     "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes",
@@ -57,13 +58,14 @@ class Engine:
     """What is mounted into the container."""
     siblings: Sequence[Engine] = field(default=(), compare=False, repr=False)
     """All engines of its Pod, itself too, as they were read; whole once all its containers are."""
-    _once: dict[Callable[[Engine], object], object] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _once: dict[Callable[[Engine], Any], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def once(self, of: Callable[[Engine], T]) -> T:
         """What a helper that several rules share says of this engine: it is asked once."""
-        if of not in self._once:
-            self._once[of] = of(self)
-        return cast(T, self._once[of])
+        found: T = self._once.get(of, _NOT_ASKED)
+        if found is _NOT_ASKED:
+            found = self._once[of] = of(self)
+        return found
 
     def at(self, *parts: str | int) -> FieldPath:
         """Where a field of the container stands in the object: `at("resources", "limits", "memory")`."""

@@ -200,7 +200,7 @@ def _outside(place: str, value: object, known: Mapping[str, Any] | None) -> Refu
         return Refusal(place, value, bounds=_KINDS[kind])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    least, above, most, below = (known.get(word) for word in ("ge", "gt", "le", "lt"))
+    least, above, most, below = known.get("ge"), known.get("gt"), known.get("le"), known.get("lt")
     fits = (
         (least is None or value >= least)
         and (above is None or value > above)

@@ -112,15 +112,19 @@ def world_size(args: EngineArgs) -> int:
     return read(args).world_size
 
 
+_COUNTED = frozenset({
+    "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_size_local",
+    "data_parallel_rank", "prefill_context_parallel_size", "nnodes",
+})  # fmt: skip
+
+
 def gpus_needed(args: EngineArgs) -> int | None:
     """GPUs this container needs: TP × PP × PCP × (data-parallel engines in it); None where a size can't be known or
     the engine spans several nodes in a way the command line does not tell.
 
     One data-parallel rank a process (`--data-parallel-rank`, external load balancing) counts for itself.
     """
-    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_size_local",
-             "data_parallel_rank", "prefill_context_parallel_size", "nnodes")  # fmt: skip
-    if any(dest in args.unresolved for dest in sizes):
+    if not _COUNTED.isdisjoint(args.unresolved):
         return None
     parallel = read(args)
     if args.given.get("data_parallel_rank") is not None:
