@@ -51,20 +51,20 @@ Times = dict[str, float]
 def main(argv: Sequence[str]) -> int:
     """Prints microseconds; always 0: a busy machine is no fault of ours."""
     bodies = [serving.review(serving.pod(number)) for number in range(int(argv[0]) if argv else 150)]
-    outcomes = [_answered(body) for body in bodies]
+    outcomes = [answered(body) for body in bodies]
     gc.collect()
     gc.freeze()
     best: list[Times] = [{} for _ in bodies]
     rules: list[Times] = [{} for _ in bodies]
     for _ in range(ROUNDS):
         for number, body in enumerate(bodies):
-            _least(best[number], {"review": _clocked(lambda: _answered(body))})  # noqa: B023
-    with _timed_stages() as took, _timed_rules() as judged:
+            _least(best[number], {"review": _clocked(lambda: answered(body))})  # noqa: B023
+    with timed_stages() as took, timed_rules() as judged:
         for _ in range(ROUNDS):
             for number, body in enumerate(bodies):
                 took.clear()
                 judged.clear()
-                _answered(body)
+                answered(body)
                 _least(best[number], {**took, "rules": sum(judged.values())})
                 _least(rules[number], judged)
     for outcome, limit in LIMITS.items():
@@ -83,7 +83,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _answered(body: bytes) -> str:
+def answered(body: bytes) -> str:
     """A review from its bytes to the answer's; what was decided."""
     decision = review.decide("validate", review.parse(body), builtin(), _FACTS)
     json.dumps(decision.answer)
@@ -111,7 +111,8 @@ def _medians(pods: Sequence[Times]) -> Times:
 
 
 @contextmanager
-def _timed_stages() -> Iterator[Times]:
+def timed_stages() -> Iterator[Times]:
+    """What the stages of all reviews within the block take together, until it is cleared."""
     took: Times = defaultdict(float)
     with ExitStack() as patches:
         for stage, functions in STAGES.items():
@@ -131,7 +132,8 @@ def _timed(stage: str, function: Callable[..., Any], took: Times) -> Callable[..
 
 
 @contextmanager
-def _timed_rules() -> Iterator[Times]:
+def timed_rules() -> Iterator[Times]:
+    """The same of the rules."""
     took: Times = defaultdict(float)
     with ExitStack() as patches:
         for rule_id, rule in all_rules().items():

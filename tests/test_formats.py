@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import jsonschema
 import pytest
 import xmlschema
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.e2e import binaries
 from webhook import manifest
@@ -539,6 +542,20 @@ def test_a_narrow_terminal_gets_narrow_lines_and_no_number_without_its_unit(widt
     assert max(map(len, lines)) <= width
     assert not [line for line in lines if line[-1].isdigit()]
     assert " ".join(line.strip() for line in lines) == told.strip()
+
+
+@given(
+    st.text(st.sampled_from("ab-% \t\n\u00a0\u2028\u200b9é"), max_size=60),
+    st.sampled_from(["", "  ", "lead:  "]),
+    st.integers(12, 60),
+)
+def test_lines_that_fit_are_what_textwrap_makes_of_them(words: str, first: str, width: int) -> None:
+    wrapped = textwrap.wrap(
+        words, width, initial_indent=first, subsequent_indent=first, break_long_words=False, break_on_hyphens=False
+    )
+
+    if not re.search(r"\d [KMGTBs%]", words):  # what textwrap does not know of
+        assert text.wrapped(words, first, width=width) == [line.replace("\u00a0", " ") for line in wrapped]
 
 
 def test_check_is_as_wide_as_the_terminal(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:

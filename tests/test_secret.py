@@ -84,6 +84,24 @@ def test_the_value_of_a_variable_that_names_a_secret_is_one() -> None:
     assert not [judged for judged in report.findings if "correct-horse-battery" in str(judged.finding.message)]
 
 
+FLAGS = ("--api-key", "--API_KEY", "--hf-token", "--api_token", "--hf_key")
+NAMES = ("apiKey", "my-api-key", "APIKEY", "Hf_Token", "A_TOKEN", "MY_KEY", "DB_SECRET", "X9_PASSWORD")
+STARTS = ("hf_A0", "sk-", "nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "AKIA0123456789")
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        *((f"{flag}{mark}s3cr3t-v4lue", "s3cr3t-v4lue") for flag in FLAGS for mark in (" ", "=")),
+        *((f'{name}: "s3cr3t-v4lue"', "s3cr3t-v4lue") for name in NAMES),
+        ("authorization: BEARER s3cr3t-v4lue", "s3cr3t-v4lue"),
+        *((f"see {start}ABCDEF", f"{start}ABCDEF") for start in STARTS),
+    ],
+)
+def test_every_form_of_a_secret_is_found(words: str, key: str) -> None:
+    assert secret.found(words) == {key}
+
+
 @pytest.mark.parametrize(
     "words",
     [

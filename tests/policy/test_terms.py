@@ -15,7 +15,8 @@ from webhook.lint import Judged, Report, lint
 from webhook.policy import Layer, Match, Policy, Subject, builtin, load, of_layers
 from webhook.policy.expiry import ends
 from webhook.policy.layer import SaidOfRule, softer
-from webhook.rule import Mode
+from webhook.rule import FACTS, Mode, Place
+from webhook.rules import all_rules
 from webhook.selector import Requirement, Selector
 from webhook.snapshot import Snapshot
 
@@ -310,3 +311,30 @@ def test_a_policy_knows_the_disk(pod: JSONDict) -> None:
 
     slow = load_seconds(policy("assume: {diskBandwidth: 100M}"))
     assert slow == pytest.approx(10 * load_seconds(builtin()), rel=0.01)
+
+
+@given(
+    st.sampled_from(["admission", "check", "scan"]),
+    st.frozensets(st.sampled_from(sorted(FACTS))),
+    st.frozensets(st.sampled_from(sorted({word for rule in all_rules().values() for word in rule.mute_for}))),
+)
+def test_a_rule_is_asked_where_what_it_needs_is_known_and_nobody_fills_in(
+    where: Place, unknown: frozenset[str], completes: frozenset[str]
+) -> None:
+    asked = builtin().base.asked(where, unknown, completes)
+
+    assert [one.rule.id() for one in asked.settings] == [
+        rule_id
+        for rule_id, rule in all_rules().items()
+        if where in rule.where and not unknown & {*rule.needs} and not completes & {*rule.mute_for}
+    ]
+    assert asked.wrong == ()
+
+
+def test_an_ignored_rule_is_not_asked_and_no_sort_of_engine_is_kept_for_ever() -> None:
+    terms = policy("rules: {shm-missing: {mode: ignore}}").of(Subject("Pod", "", "chat", {}))
+
+    for number in range(1_000):
+        asked = terms.asked("admission", frozenset(), frozenset({f"word-{number}"}))
+        assert "shm-missing" not in {one.rule.id() for one in asked.settings}
+    assert len(terms._asked) <= 256
