@@ -120,14 +120,18 @@ def parse(script: str, budget: Budget) -> tuple[Node, dict[str, Value]]:
     return (root if text == raw else _tree(text, budget)), blanks
 
 
+_MARKS = re.compile(r"[\\'\"()}#]|\$[({]")
+"""What opens or closes something, or hides what does."""
+
+
 def unclosed(script: str) -> str | None:
     """The line on which a quote begins that nothing closes; None where there is none, or where that is not plain."""
     if len(script) > SIZE or any(mark in script for mark in ("<<", "`", "$'")):
         return None
     opened: list[tuple[str, int]] = []
-    at, word = 0, True
-    while at < len(script):
-        mark, inside = script[at], opened[-1][0] if opened else ""
+    at = 0
+    while (found := _MARKS.search(script, at)) is not None:
+        at, mark, inside = found.start(), found[0], opened[-1][0] if opened else ""
         if inside == "'":
             at = script.find("'", at)
             if at < 0:
@@ -139,18 +143,17 @@ def unclosed(script: str) -> str | None:
             opened.pop() if inside == '"' else opened.append(('"', at))
         elif mark == "'" and inside != '"':
             opened.append(("'", at))
-        elif script.startswith(("$(", "${"), at):
-            opened.append((")" if script[at + 1] == "(" else "}", at))
+        elif mark in ("$(", "${"):
+            opened.append((")" if mark == "$(" else "}", at))
             at += 1
         elif mark == inside:
             opened.pop()
         elif mark == "(" and inside == ")":
             opened.append((")", at))
-        elif mark == "#" and word and inside in ("", ")"):
+        elif mark == "#" and inside in ("", ")") and (at == 0 or script[at - 1] in " \t\n;&|("):
             at = script.find("\n", at)
             if at < 0:
                 break
-        word = script[at] in " \t\n;&|("
         at += 1
     quotes = [begun for mark, begun in opened if mark in "'\""]
     if not quotes:
