@@ -666,10 +666,122 @@ def test_odd_shapes_never_raise(kind: tuple[str, str], spec: Any, inference: Any
 @given(st.sampled_from(sorted(TABLE)), st.data())
 def test_a_template_with_odd_fields_in_it_never_raises(kind: tuple[str, str], data: st.DataObject) -> None:
     """The odd value stands where the table looks."""
-    parts = data.draw(st.sampled_from(TABLE[kind].pods)).path.split(".")
+    paths = [pods.path for pods in TABLE[kind].pods] or ["spec.templates.*.container", "spec.workflowSpec.templates.*"]
+    parts = data.draw(st.sampled_from(paths)).split(".")
     value: Any = data.draw(ODD)
     for part in reversed(parts[: len(parts) - data.draw(st.integers(0, len(parts) - 1))]):
         value = [value] if part == "*" else {part: value}
     obj = {"apiVersion": f"{kind[0]}/v1" if kind[0] else "v1", "kind": kind[1], **value}
 
     assert all(isinstance(workload.spec, dict) for workload in find(obj))
+
+
+TEMPLATE_WITH_PARAMETERS = """
+kind: Template
+apiVersion: template.openshift.io/v1
+parameters:
+  - {name: MODEL, value: Qwen/Qwen3-8B}
+  - {name: COPIES, value: "3"}
+  - {name: LENGTH}
+  - {name: NAME}
+objects:
+  - apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: "${NAME}"}
+    spec:
+      replicas: ${{COPIES}}
+      template:
+        spec:
+          containers:
+            - {name: vllm, args: ["--model=${MODEL}", "--port=${PORT}", "--served-model-name=${NAME}-${COPIES}"]}
+  - apiVersion: v1
+    kind: Pod
+    metadata: {name: "${NAME}"}
+    spec: {containers: [{name: vllm, args: ["--model=${MODEL}", "--max-model-len=${LENGTH}", "--seed=${{COPIES}}"]}]}
+  - apiVersion: v1
+    kind: Pod
+    metadata: {name: "${NAME}"}
+    spec: {containers: [{name: vllm, args: ["--model=${MODEL}"]}]}
+"""
+
+
+def test_a_template_s_parameters_are_filled_and_what_has_no_value_is_told() -> None:
+    deployment, pod, named = find(yaml.safe_load(TEMPLATE_WITH_PARAMETERS))
+
+    assert deployment.replicas == 3
+    assert deployment.containers[0].spec["args"] == [
+        "--model=Qwen/Qwen3-8B",
+        "--port=${PORT}",  # no parameter of the template
+        "--served-model-name=$(NAME)-3",
+    ]
+    assert (deployment.name, deployment.unfilled) == ("${NAME}", ("NAME",))
+    assert pod.containers[0].spec["args"][1:] == ["--max-model-len=$(LENGTH)", "--seed=${{COPIES}}"]  # only alone
+    assert pod.unfilled == ("LENGTH",)
+    assert named.unfilled == ()
+
+
+def test_values_of_parameters_take_bounded_room() -> None:
+    texts = ["${A}" * 10_000] * 10
+    template = {
+        "kind": "Template",
+        "parameters": [{"name": "A", "value": "x" * 10_000}],
+        "objects": [{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "args": texts}]}}],
+    }
+
+    (pod,) = find(template)
+
+    assert sum(map(len, pod.containers[0].spec["args"])) < 2 << 20
+    assert pod.unfilled == ("A",)
+
+
+WORKFLOW = """
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+spec:
+  arguments: {parameters: [{name: model, value: Qwen/Qwen3-8B}]}
+  volumes: [{name: all}]
+  nodeSelector: {pool: cpu}
+  templates:
+    - name: steps
+      steps: [[{name: a, template: evaluate}]]
+    - name: evaluate
+      inputs: {parameters: [{name: file, value: "{{workflow.parameters.other}}"}]}
+      nodeSelector: {pool: gpu}
+      volumes: [{name: own}]
+      container: {image: "python:3.12", command: [python, eval.py]}
+      sidecars: [{name: server, image: v, args: ["--model={{ workflow.parameters.model }}"]}]
+    - name: shell
+      script: {image: v, command: [/bin/bash], source: "vllm serve m --max-model-len {{inputs.parameters.len}}"}
+    - name: python
+      script: {image: v, command: [python3], source: "print()"}
+    - name: set
+      containerSet: {containers: [{name: one, image: v}, {name: two, image: v}]}
+"""
+
+
+def test_each_template_of_a_workflow_is_a_pod() -> None:
+    evaluate, shell, python, several = find(yaml.safe_load(WORKFLOW))
+
+    main, server = evaluate.containers
+    assert str(server.path) == "spec.templates[1].sidecars[0]"
+    assert server.spec["args"] == ["--model=Qwen/Qwen3-8B"]
+    assert evaluate.spec["nodeSelector"] == {"pool": "gpu"}
+    assert evaluate.spec["volumes"] == [{"name": "own"}, {"name": "all"}]
+    assert (main.name, evaluate.unfilled) == ("main", ())
+    assert shell.containers[0].spec["args"] == ["-c", "vllm serve m --max-model-len $(inputs_parameters_len)"]
+    assert shell.unfilled == ("inputs_parameters_len",)
+    assert shell.spec["nodeSelector"] == {"pool": "cpu"}
+    assert not python.containers
+    assert [one.name for one in several.containers] == ["one", "two"]
+
+
+def test_a_cron_workflow_holds_a_workflow_s_spec() -> None:
+    (workflow,) = find(
+        {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "CronWorkflow",
+            "spec": {"workflowSpec": {"templates": [{"name": "a", "container": {"image": "v"}}]}},
+        }
+    )
+
+    assert str(workflow.containers[0].path) == "spec.workflowSpec.templates[0].container"

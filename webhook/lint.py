@@ -328,6 +328,8 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
     if finding.certainty != "certain":
         because = f": {finding.uncertain}" if finding.uncertain else ""
         return "warn", f"{finding.certainty}, not certain{because}"
+    if found.workload.unfilled:
+        return "warn", f"the parameter {found.workload.unfilled[0]} has no value here"
     if found.command.guessed:
         return "warn", f"that this is vLLM is a guess: {found.command.guessed}"
     if found.args.open or not found.command.complete:

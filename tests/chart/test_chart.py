@@ -331,6 +331,10 @@ def test_no_object_is_judged_by_two_webhooks(chart: list[JSONDict]) -> None:
         assert len(matched) == len(set(matched))
 
 
+UNSENT = {("argoproj.io", "workflows")}
+"""Each step that their controller writes into the object would be a review; what they are made of is sent."""
+
+
 def test_every_kind_that_podfit_reads_is_sent(chart: list[JSONDict]) -> None:
     sent = {
         (group, resource)
@@ -341,7 +345,7 @@ def test_every_kind_that_podfit_reads_is_sent(chart: list[JSONDict]) -> None:
     }
     read = {(group, f"{kind.lower()}s") for group, kind in TABLE if group != "extensions"}  # gone since 1.16
 
-    assert read | {("", "pods/resize"), ("podfit.dev", "policies")} == sent
+    assert read - UNSENT | {("", "pods/resize"), ("podfit.dev", "policies")} == sent
 
 
 def test_only_pods_are_patched_unless_the_policy_says_so(chart: list[JSONDict]) -> None:

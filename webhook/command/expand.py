@@ -86,6 +86,8 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
     env = Environment()
     for injected in _injected(workload):
         env.values[injected] = mystery(f"${injected}", f"{injected} is set by the {workload.kind} operator")
+    for parameter in workload.unfilled:
+        env.values[parameter] = mystery(f"${parameter}", f"the parameter {parameter} has no value here")
     if workload.kind == "LeaderWorkerSet":
         template = mapping(mapping(workload.object.get("spec")).get("leaderWorkerTemplate"))
         size = template.get("size", 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from webhook.manifest import json_text, yaml_text
+from webhook.manifest import json_text, parameters, yaml_text
 from webhook.manifest.part import Mark, Part
 from webhook.path import FieldPath
 
@@ -144,10 +144,11 @@ def load(text: str) -> Any:
 
 
 def items(obj: Mapping[str, Any]) -> list[tuple[FieldPath, Any]] | None:
-    """What a List (or DeploymentList …) or an OpenShift Template holds, with its place; None for other kinds."""
+    """What a List (or DeploymentList …) or an OpenShift Template holds, with its place and its parameters filled in;
+    None for other kinds."""
     kind = str(obj.get("kind") or "")
     if kind == "Template" and isinstance(held := obj.get("objects"), list):
-        return [(FieldPath(("objects", index)), item) for index, item in enumerate(held)]
+        return parameters.objects(obj, held)
     if kind.endswith("List") and isinstance(held := obj.get("items"), list):
         own = {"apiVersion": obj.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
         return [

@@ -47,6 +47,8 @@ BELOW: tuple[Key, ...] = (
     ("jobset.x-k8s.io", "JobSet"),
     ("apps.openshift.io", "DeploymentConfig"),
     ("argoproj.io", "Rollout"),
+    ("argoproj.io", "CronWorkflow"),
+    ("argoproj.io", "Workflow"),
     ("apps.kruise.io", "CloneSet"),
     ("apps.kruise.io", "StatefulSet"),
     ("batch.volcano.sh", "Job"),

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from webhook import manifest
+from webhook.manifest.parameters import Filled
 from webhook.path import FieldPath, is_object, mapping
 from webhook.workload.table import TABLE, Pods, Row
 from webhook.workload.template import JSON, Container, Workload, containers_of, listing, number
@@ -57,6 +58,7 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
                     spec=spec,
                     containers=tuple(containers_of(spec, path)),
                     completes=row.completes,
+                    unfilled=obj.unfilled if isinstance(obj, Filled) else (),
                     pods_per_replica=1 if size is None else number(size),
                     replicas=number(_bound(pods.replicas, items).get(obj)) if pods.replicas else None,
                 )

@@ -67,6 +67,8 @@ class Workload:
     """How many copies are asked for; None where the kind does not say."""
     owned: bool = False
     """A controller made the object (`ownerReferences[].controller: true`): what it says was said, and judged, there."""
+    unfilled: tuple[str, ...] = ()
+    """Parameters of a template that have no value here; in what uses them they stand as `$(NAME)`."""
     model_uri: str | None = None
     """Where the weights come from, where the kind says it outside the container ("hf://Qwen/Qwen3-8B", "pvc://…",
     "s3://…"): KServe mounts them at /mnt/models and that path is all that vLLM is told."""

@@ -193,11 +193,11 @@ may be there and null: `ofNonZeroValue`. */}}
   scope: Namespaced
 {{- end -}}
 
-{{/* Group → resources of operators' kinds. */}}
+{{/* Group → resources of operators' kinds. Not Argo's workflows: their controller writes each step into the object. */}}
 {{- define "podfit.customKinds" -}}
 apps.kruise.io: [clonesets, statefulsets]
 apps.openshift.io: [deploymentconfigs]
-argoproj.io: [rollouts]
+argoproj.io: [clusterworkflowtemplates, cronworkflows, rollouts, workflowtemplates]
 batch.volcano.sh: [jobs]
 grove.io: [podcliquesets]
 inference.llmaz.io: [services]

@@ -1,0 +1,96 @@
+"""Texts with parameters in them → with their values: OpenShift's Templates, Argo's Workflows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.path import FieldPath, is_object, mapping
+
+_NAMES = re.compile(r"\$\{(\w+)\}")
+_WHOLE = re.compile(r"\$\{\{(\w+)\}\}")
+"""`${{NAME}}` alone is replaced by a value of any type, `${NAME}` anywhere by a text (openshift/library-go
+pkg/template/templateprocessing.go)."""
+_MOST = 1 << 20
+"""Characters that all values of an object may take: what is written once can't grow without bound."""
+_DEEPEST = 64
+_NAMING = frozenset({"metadata", "labels", "annotations", "selector", "matchLabels"})
+"""What only names things: a parameter there is no reason for doubt."""
+
+
+class Filled(dict[str, Any]):
+    """An object whose parameters are replaced."""
+
+    unfilled: tuple[str, ...] = ()
+    """Those that have no value here, which stand in it as `$(NAME)`."""
+
+
+class Parameters:
+    """Names → values, None for one that has none here."""
+
+    def __init__(self, values: Mapping[str, str | None], names: re.Pattern[str], whole: re.Pattern[str] | None = None):
+        self.values, self.names, self.whole = values, names, whole
+        self.unfilled: dict[str, None] = {}
+        self._left = _MOST
+
+    def fill(self, value: Any, *, naming: bool = False, depth: int = 0) -> Any:
+        """`value` with all its texts filled; what has no value becomes `$(NAME)`, and is noted unless it only names."""
+        if isinstance(value, str):
+            return self._text(value, naming) if "{" in value else value
+        if depth > _DEEPEST:
+            return value
+        if is_object(value):
+            return {
+                self._text(key, naming=True) if isinstance(key, str) and "{" in key else key: self.fill(
+                    one, naming=naming or key in _NAMING, depth=depth + 1
+                )
+                for key, one in value.items()
+            }
+        return [self.fill(one, naming=naming, depth=depth + 1) for one in value] if isinstance(value, list) else value
+
+    def _text(self, text: str, naming: bool) -> Any:
+        whole = self.whole.fullmatch(text) if self.whole else None
+        if whole is not None and whole[1] in self.values:
+            said = self._value(whole, naming)
+            try:
+                return json.loads(said)
+            except ValueError:
+                return said
+        return self.names.sub(lambda found: self._value(found, naming) if found[1] in self.values else found[0], text)
+
+    def _value(self, found: re.Match[str], naming: bool) -> str:
+        value = self.values[found[1]]
+        if value is not None and len(value) <= self._left:
+            self._left -= len(value)
+            return value
+        if naming:
+            return found[0]
+        self.unfilled[variable(found[1])] = None
+        return f"$({variable(found[1])})"
+
+
+def variable(name: str) -> str:
+    """As a variable may be called: `workflow.parameters.model` → `workflow_parameters_model`."""
+    return re.sub(r"\W", "_", name)
+
+
+def objects(template: Mapping[str, Any], held: list[Any]) -> list[tuple[FieldPath, Any]]:
+    """What an OpenShift Template makes with the values that stand in it, each with its place."""
+    values: dict[str, str | None] = {}
+    listed = template.get("parameters")
+    for one in map(mapping, listed if isinstance(listed, list) else ()):
+        value = one.get("value")
+        values[str(one.get("name"))] = None if value in (None, "") else str(value)
+    return [(FieldPath(("objects", index)), _filled(item, values)) for index, item in enumerate(held)]
+
+
+def _filled(item: Any, values: Mapping[str, str | None]) -> Any:
+    parameters = Parameters(values, _NAMES, _WHOLE)
+    made = parameters.fill(item) if values else item
+    if not isinstance(made, dict) or not values:
+        return made
+    found = Filled(made)
+    found.unfilled = tuple(parameters.unfilled)
+    return found
