@@ -368,6 +368,18 @@ def _lines(ledger: GpuLedger | HostLedger) -> list[tuple[str, Line]]:
     return [(name, value) for name, value in values if isinstance(value, Line)]
 
 
+@pytest.mark.parametrize("config", [LLAMA_8B, DEEPSEEK_V3])
+@pytest.mark.parametrize(
+    "dest", ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_model_len", "max_num_seqs"]
+)
+def test_absurd_numbers_are_planned_at_once(config: Mapping[str, Any], dest: str) -> None:
+    """No list of so many stages is made, and no division overflows."""
+    for number in (10**12, 10**400):
+        found = plan(engine("0.10.0", **{dest: number}), model(**config), on(H100))
+        assert found.verdict in ("fits", "unsure", "does-not-fit")
+        assert found.why
+
+
 MODELS = [model(**config) for config in CONFIGS]
 """Made once: what is remembered of a model is remembered by which it is."""
 REMEMBERING = (activations, kv_cache, non_torch, quantisation, shape, startup, weights)

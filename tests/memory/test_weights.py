@@ -148,7 +148,10 @@ def test_lora_slots_are_part_of_the_weights() -> None:
     [(32, 1, [32]), (32, 4, [8, 8, 8, 8]), (61, 2, [31, 30]), (62, 4, [15, 16, 16, 15]), (10, 4, [2, 3, 3, 2])],
 )
 def test_the_remainder_of_layers_goes_to_the_stages_before_the_last(layers: int, pp: int, sizes: list[int]) -> None:
-    assert [last - first for first, last in Parallel(pp=pp).stages(layers)] == sizes
+    cut = Parallel(pp=pp)
+    stages = [cut.stage(index, layers) for index in range(pp)]
+    assert [last - first for first, last in stages] == sizes
+    assert (cut.fullest(layers), cut.emptiest(layers)) == (sizes.index(max(sizes)), sizes.index(min(sizes)))
 
 
 def test_a_layer_partition_of_the_environment_is_obeyed() -> None:

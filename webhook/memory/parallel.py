@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from webhook.args import EngineArgs
@@ -44,27 +43,44 @@ class Parallel(NamedTuple):
         """Ranks over which the tokens of one request's full-attention KV cache are spread: DCP × PCP."""
         return self.dcp * self.pcp
 
-    def stages(self, layers: int) -> tuple[tuple[int, int], ...]:
-        """First and past-the-last layer of each pipeline stage.
+    def stage(self, index: int, layers: int) -> tuple[int, int]:
+        """First and past-the-last layer of a pipeline stage.
 
         layers // PP each; the remainder goes to the stages before the last, from the back (vLLM 0.33
         distributed/utils.py, get_pp_indices).
         """
-        if self.pp == 1:
-            return ((0, layers),)
-        if sum(self.partition) == layers and len(self.partition) == self.pp:
-            sizes = list(self.partition)
-        else:
-            sizes = [layers // self.pp] * self.pp
-            for i in range(2, layers % self.pp + 2):
-                sizes[-i] += 1
-        return tuple(pairwise(accumulate(sizes, initial=0)))
+        if self._is_partitioned(layers):
+            return sum(self.partition[:index]), sum(self.partition[: index + 1])
+        each, more = divmod(layers, self.pp)
+        plain = self.pp - 1 - more  # as many stages come before those with one layer more
+        first, past = (one * each + min(max(0, one - plain), more) for one in (index, index + 1))
+        return first, past
+
+    def fullest(self, layers: int) -> int:
+        """The first stage with the most layers."""
+        if self._is_partitioned(layers):
+            return self.partition.index(max(self.partition))
+        more = layers % self.pp
+        return self.pp - 1 - more if more else 0
+
+    def emptiest(self, layers: int) -> int:
+        """The first stage with the fewest layers."""
+        if self._is_partitioned(layers):
+            return self.partition.index(min(self.partition))
+        return 0 if layers % self.pp < self.pp - 1 else self.pp - 1
+
+    def _is_partitioned(self, layers: int) -> bool:
+        return len(self.partition) == self.pp and sum(self.partition) == layers
+
+
+LARGEST = 1 << 53
+"""What a larger number is read as: nobody means one, and no arithmetic overflows."""
 
 
 def size(args: EngineArgs, dest: str) -> int:
     """A parallel size as given, 1 where it is absent or no positive number."""
     value = args.given.get(dest, 1)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 1
+    return min(value, LARGEST) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 1
 
 
 PARTITION = "VLLM_PP_LAYER_PARTITION"

@@ -315,7 +315,7 @@ class _Cache(NamedTuple):
 
 
 def _cache(model: Model, resolved: Settings, found: Checkpoint, stage: int, left: Line) -> _Cache:
-    first, last = resolved.parallel.stages(found.layers)[stage]
+    first, last = resolved.parallel.stage(stage, found.layers)
     layout = kv_cache.layout(model, resolved, first, last)
     checked = kv_cache.of_check(model, resolved, layout)
     length = resolved.max_model_len

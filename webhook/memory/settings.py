@@ -223,8 +223,8 @@ def max_model_len(args: EngineArgs, model: Model, release: Release) -> tuple[int
     if "max_model_len" in args.unresolved:
         return None, False
     given = args.given.get("max_model_len")
-    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
-        return given, False
+    if (length := _whole(given)) is not None:
+        return length, False
     derived = derived_max_model_len(model, release)
     if args.given.get("disable_sliding_window") and model.sliding_window and derived:
         derived = min(derived, model.sliding_window)
@@ -332,7 +332,9 @@ def _named(value: object) -> str | None:
 
 
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        return None
+    return min(value, parallel.LARGEST)
 
 
 def _float(value: object) -> float:

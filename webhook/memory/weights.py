@@ -363,7 +363,7 @@ def vision_on_rank(found: Checkpoint, how: Placed) -> float:
 def of_stage(found: Checkpoint, model: Model, how: Placed, stage: int) -> float:
     """Bytes on one rank of a pipeline stage."""
     cut = how.cut
-    first, last = cut.stages(found.layers)[stage]
+    first, last = cut.stage(stage, found.layers)
     ranks: Mapping[Cut, int] = {
         "column": cut.tp,
         "key-value": min(cut.tp, model.num_key_value_heads or cut.tp),
@@ -393,9 +393,8 @@ def least_in_layers(found: Checkpoint, model: Model, how: Placed) -> float:
         ends = (found.embedding + found.head) / cut.tp + vision_on_rank(found, how) + rotary_cache(model, how.width)
         return of_stage(found, model, how, stage) - ends
 
-    stages = cut.stages(found.layers)
-    fewest = min(range(len(stages)), key=lambda stage: stages[stage][1] - stages[stage][0])
-    return max(0.0, found.doubt.least * min(of(stage) for stage in {0, fewest, len(stages) - 1}))
+    stages = {0, cut.emptiest(found.layers), cut.pp - 1}
+    return max(0.0, found.doubt.least * min(of(stage) for stage in stages))
 
 
 def lora(model: Model, slots: Lora | None, cut: Parallel, width: int) -> float:
@@ -448,8 +447,5 @@ def _line(
 
 def heaviest(found: Checkpoint, settings: Settings) -> Sequence[int]:
     """The pipeline stages that may have the least room: the first, the last and the one with the most layers."""
-    if settings.parallel.pp == 1:
-        return (0,)
-    stages = settings.parallel.stages(found.layers)
-    most = max(range(len(stages)), key=lambda stage: stages[stage][1] - stages[stage][0])
-    return sorted({0, most, len(stages) - 1})
+    cut = settings.parallel
+    return (0,) if cut.pp == 1 else sorted({0, cut.fullest(found.layers), cut.pp - 1})
