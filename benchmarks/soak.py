@@ -28,6 +28,8 @@ class Soaked:
     """Median of a review."""
     memory: list[float]
     """MiB, after it."""
+    processor: float
+    """Milliseconds of a processor that the server took for one review."""
     bad: int
 
 
@@ -39,7 +41,7 @@ def run(reviews: int) -> Soaked:
     with tempfile.TemporaryDirectory() as name:
         certificates(Path(name))
         with podfit(Path(name)) as server:
-            connection = Connection(server.port)
+            connection, before = Connection(server.port), server.processor()
             for tenth in range(10):
                 took = []
                 for number in range(tenth * reviews // 10, (tenth + 1) * reviews // 10):
@@ -51,7 +53,8 @@ def run(reviews: int) -> Soaked:
                 took.sort()
                 seconds.append(took[len(took) // 2])
                 memory.append(server.memory())
-    return Soaked(seconds, memory, bad)
+            processor = (server.processor() - before) / reviews * 1000
+    return Soaked(seconds, memory, processor, bad)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -60,6 +63,7 @@ def main(argv: Sequence[str]) -> int:
     seen = run(reviews)
     for tenth, (took, memory) in enumerate(zip(seen.seconds, seen.memory, strict=True), 1):
         print(f"     tenth {tenth:2}: median {took * 1000:.2f} ms, {memory:.1f} MiB")
+    print(f"     {seen.processor:.2f} ms of a processor a review")
     slower, last = seen.seconds[-1] / seen.seconds[0], seen.memory[-1]
     grown = last / seen.memory[0]
     for good, text in (
