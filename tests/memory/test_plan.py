@@ -380,6 +380,29 @@ def test_absurd_numbers_are_planned_at_once(config: Mapping[str, Any], dest: str
         assert found.why
 
 
+@pytest.mark.parametrize(
+    ("given_", "env"),
+    [
+        ({"api_server_count": 10**400}, {}),
+        ({"load_format": "runai_streamer"}, {"RUNAI_STREAMER_MEMORY_LIMIT": "9" * 5000}),
+        ({"tensor_parallel_size": 2}, {"VLLM_PP_LAYER_PARTITION": "9" * 5000}),
+        (
+            {
+                "kv_transfer_config": {
+                    "kv_connector": "OffloadingConnector",
+                    "kv_connector_extra_config": {"cpu_bytes_to_use": 10**400},
+                }
+            },
+            {},
+        ),
+    ],
+)
+def test_absurd_numbers_elsewhere_are_planned_too(given_: Mapping[str, Any], env: Mapping[str, str]) -> None:
+    found = plan(engine("0.20.0", **given_), model(), on(H100), env=env)
+    assert found.host is not None
+    assert found.why
+
+
 MODELS = [model(**config) for config in CONFIGS]
 """Made once: what is remembered of a model is remembered by which it is."""
 REMEMBERING = (activations, kv_cache, non_torch, quantisation, shape, startup, weights)

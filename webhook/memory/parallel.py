@@ -107,7 +107,7 @@ def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
         dcp=size(args, "decode_context_parallel_size"),
         nnodes=size(args, "nnodes"),
         expert=bool(args.given.get("enable_expert_parallel")),
-        api_servers=servers if isinstance(servers, int) and servers >= 0 else None,
+        api_servers=min(servers, LARGEST) if isinstance(servers, int) and servers >= 0 else None,
         partition=_partition(str(env[PARTITION])) if env and PARTITION in env else (),
     )
 

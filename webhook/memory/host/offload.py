@@ -7,6 +7,7 @@ from typing import Any
 
 from webhook.args import EngineArgs
 from webhook.memory.ledger import NOTHING, Line
+from webhook.memory.parallel import LARGEST
 from webhook.quantity import GI, gib, human
 from webhook.release import Release
 
@@ -67,7 +68,7 @@ def kv_cache(
     backend = args.given.get("kv_offloading_backend")
     connector, extra = _connector(args)
     if connector == "OffloadingConnector" and isinstance(extra.get("cpu_bytes_to_use"), int):
-        size += extra["cpu_bytes_to_use"] * engines
+        size += min(extra["cpu_bytes_to_use"], LARGEST) * engines
     if size and backend != "lmcache":
         simple = env.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0").lower() not in ("", "0", "false")
         if release >= IN_SHM and vendor == "nvidia" and not simple:

@@ -80,7 +80,11 @@ def _streamed(
 ) -> Line:
     """Run:ai's streamer: a buffer in each rank, bounded by `memory_limit` (40 GB if nothing is said; 0: one tensor)."""
     limit = extra.get("memory_limit", env.get("RUNAI_STREAMER_MEMORY_LIMIT"))
-    bound = int(limit) if isinstance(limit, int) or (isinstance(limit, str) and limit.isdigit()) else 40 * 10**9
+    bound = (
+        int(limit)
+        if isinstance(limit, int) or (isinstance(limit, str) and limit.isdecimal() and len(limit) < 19)
+        else 40 * 10**9
+    )
     each = min(size // ranks if form.endswith("sharded") else size, bound or usual)
     together = 1 if extra.get("distributed") else min(ranks, 4)
     return Line(0, each // 4, each * together, each * ranks, f"{form} buffers")
