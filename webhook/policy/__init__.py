@@ -27,7 +27,7 @@ _REMEMBERED = 1024
 class _Memo:
     """What is worked out once for the same policies, at whatever time."""
 
-    terms: dict[tuple[bool | None, ...], Terms] = field(default_factory=dict)
+    terms: dict[tuple[int | None, tuple[bool | None, ...]], Terms] = field(default_factory=dict)
     version: str = ""
 
 
@@ -59,23 +59,25 @@ class Policy:
 
     def of(self, subject: Subject) -> Terms:
         """What holds for an object."""
-        key = tuple(layer.match.selects(subject) for layer in self.layers)
-        remembered = self._memo.terms
-        found = remembered.get(key)
-        if found is None:
-            if len(remembered) >= _REMEMBERED:
-                remembered.clear()
-            found = remembered[key] = reduce(_lay, zip(self.layers, key, strict=True), self.base).capped()
-        return found
+        return self._laid(self.layers, subject)
 
     def shadowed(self, subject: Subject) -> Iterator[tuple[str, Terms]]:
         """What would hold with each of the policies that are only counted, by its name."""
-        for place, shadow in self.shadows:
-            if shadow.match.selects(subject) is not True:
-                continue
-            layers = (*self.layers[:place], replace(shadow, match=Match()), *self.layers[place:])
-            chosen = ((layer, layer.match.selects(subject)) for layer in layers)
-            yield shadow.name, reduce(_lay, chosen, self.base).capped()
+        for number, (place, shadow) in enumerate(self.shadows):
+            if shadow.match.selects(subject) is True:
+                yield shadow.name, self._laid((*self.layers[:place], shadow, *self.layers[place:]), subject, number)
+
+    def _laid(self, layers: tuple[Layer, ...], subject: Subject, shadow: int | None = None) -> Terms:
+        """What holds with these policies; `shadow`: the number of the one among them that is only counted."""
+        answers = tuple(layer.match.selects(subject) for layer in layers)
+        remembered = self._memo.terms
+        found = remembered.get((shadow, answers))
+        if found is None:
+            if len(remembered) >= _REMEMBERED:
+                remembered.clear()
+            found = reduce(_lay, zip(layers, answers, strict=True), self.base).capped()
+            remembered[shadow, answers] = found
+        return found
 
     @cached_property
     def expired(self) -> tuple[PolicyException, ...]:
