@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
@@ -125,9 +125,19 @@ def _relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
     return Fact(model, f"built-in catalogue (the architecture of {base}: a fine-tune or copy of it)", may_deny=False)
 
 
+@cache
+def _by_last_part() -> Mapping[str, Sequence[str]]:
+    """The ids behind their owners' names, in lower case."""
+    found: dict[str, list[str]] = {}
+    for one in ids().values():
+        if last := one.lower().partition("/")[2]:
+            found.setdefault(last, []).append(one)
+    return found
+
+
 def _mirrored(name: str, last: str) -> Fact[Model] | None:
-    originals = [one for one in ids().values() if one.lower().endswith("/" + last) and "base" not in row_of(one)]
-    originals = originals or [one for one in ids().values() if one.lower().endswith("/" + last)]
+    alike = _by_last_part().get(last, ())
+    originals = [one for one in alike if "base" not in row_of(one)] or alike
     if len(originals) != 1:
         return None
     found = _row(originals[0])
