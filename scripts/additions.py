@@ -1,7 +1,7 @@
 """Published models that the collected table lacks: sizes as their model cards, papers and libraries' tests state them.
 
-Nobody read their config.json here, so they inform and do not deny. The numbers of parameters are those of the hub's
-safetensors files; a test holds the sizes against them.
+Nobody read their config.json here, so they inform and do not deny, but for those in COPIED. The numbers of parameters
+are those of the hub's safetensors files; a test holds the sizes against them.
 """
 
 from __future__ import annotations
@@ -147,15 +147,57 @@ ADDITIONS: dict[str, tuple[dict[str, Any], int | None]] = {
     "sentence-transformers/all-MiniLM-L12-v2": (_bert(12, 384, 12, 30522), 33_360_512),
     "sentence-transformers/all-mpnet-base-v2": (_bert(12, 768, 12, 30527, "mpnet", 514), 109_486_978),
     "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2": (_bert(12, 384, 12, 250037), 117_654_272),
+    "inclusionAI/Ling-lite-1.5": (
+        {"model_type": "bailing_moe", "architectures": ["BailingMoeForCausalLM"], "num_hidden_layers": 28,
+         "hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 1408,
+         "moe_intermediate_size": 1408, "num_experts": 64, "num_shared_experts": 2, "num_experts_per_tok": 6,
+         "first_k_dense_replace": 0, "vocab_size": 126464, "max_position_embeddings": 32768,
+         "tie_word_embeddings": False, "torch_dtype": "bfloat16"}, None),
+    "Qwen/Qwen3-ASR-1.7B": (
+        {"model_type": "qwen3_asr", "architectures": ["Qwen3ASRForConditionalGeneration"], "thinker_config": {
+            "text_config": {
+                "model_type": "qwen3", "num_hidden_layers": 28, "hidden_size": 2048, "num_attention_heads": 16,
+                "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 6144, "vocab_size": 151936,
+                "max_position_embeddings": 65536, "tie_word_embeddings": True, "torch_dtype": "bfloat16"},
+            "audio_config": {"model_type": "qwen3_asr_encoder", "d_model": 1024, "encoder_layers": 24,
+                             "encoder_attention_heads": 16, "encoder_ffn_dim": 4096, "num_mel_bins": 128}}}, None),
+    "PaddlePaddle/PaddleOCR-VL": (
+        {"model_type": "paddleocr_vl", "architectures": ["PaddleOCRVLForConditionalGeneration"],
+         "num_hidden_layers": 18, "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 2,
+         "head_dim": 128, "intermediate_size": 3072, "vocab_size": 103424, "max_position_embeddings": 131072,
+         "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+         "vision_config": {"model_type": "paddleocr_vl_vision", "hidden_size": 1152, "intermediate_size": 4304,
+                           "num_hidden_layers": 27, "patch_size": 14, "image_size": 384}}, None),
+    "nomic-ai/nomic-embed-text-v1.5": (
+        {"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "num_hidden_layers": 12, "hidden_size": 768,
+         "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 30528, "max_position_embeddings": 2048,
+         "tie_word_embeddings": True, "torch_dtype": "float32"}, None),
 }  # fmt: skip
 """Id → (its config.json as far as it tells sizes, its parameters)."""
+
+
+COPIED = {
+    "inclusionAI/Ling-lite-1.5":
+        "lablup/mlxcel@2481211598:src/models/bailing_moe_tests.rs (its config.json, field for field)",
+}  # fmt: skip
+"""Rows whose config.json was read, and where its copy stands."""
+_AT = "transformers 5.23 models/{0}/configuration_{0}.py"
+DEFAULTS = {
+    "Qwen/Qwen3-ASR-1.7B": _AT.format("qwen3_asr"),
+    "PaddlePaddle/PaddleOCR-VL": f"{_AT.format('paddleocr_vl')}; arXiv 2510.14528 (0.9B: untied embeddings)",
+    "nomic-ai/nomic-embed-text-v1.5": _AT.format("nomic_bert"),
+}
+"""Rows whose sizes are the defaults of a class that Transformers documents by this very checkpoint."""
 
 
 def rows() -> Iterator[dict[str, Any]]:
     """The additions as rows of the collected table."""
     for name, (config, parameters) in ADDITIONS.items():
+        source = COPIED.get(name) or DEFAULTS.get(name) or "its model card and paper"
+        doubts = ["its sizes are Transformers' defaults"] if name in DEFAULTS else ["its config.json was not read"]
+        copied = name in COPIED
         yield {
             "id": name, "aliases": [], "base": None, "config": config, "parameters": parameters, "weights_bytes": None,
-            "gated": None, "source": ["its model card and paper"], "confidence": "documented", "trusted": False,
-            "doubts": ["its config.json was not read"], "notes": [],
+            "gated": None, "source": [source], "confidence": "file" if copied else "documented", "trusted": copied,
+            "doubts": [] if copied else doubts, "notes": [],
         }  # fmt: skip

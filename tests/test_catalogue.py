@@ -7,6 +7,7 @@ import re
 import pytest
 
 from webhook import data, gpu, model
+from webhook.memory import shape, tower
 from webhook.model import catalogue
 from webhook.release import Release
 
@@ -125,8 +126,32 @@ def test_no_more_rows_are_doubtful() -> None:
     doubts = [row["doubts"] for row in MODELS.values() if not row["trusted"]]
     unread = sum(doubt == "its config.json was not read" for doubt in doubts)
 
-    assert len(doubts) - unread <= 319
+    defaults = sum(doubt == "its sizes are Transformers' defaults" for doubt in doubts)
+
+    assert len(doubts) - unread - defaults <= 319
     assert unread <= 53
+    assert defaults <= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "trusted"),
+    [
+        ("inclusionAI/Ling-lite-1.5", 16.8, True),
+        ("Qwen/Qwen3-ASR-1.7B", 2.03, False),  # the encoder of sound included
+        ("PaddlePaddle/PaddleOCR-VL", 0.9, False),
+        ("nomic-ai/nomic-embed-text-v1.5", 0.137, False),
+    ],
+)
+def test_sizes_of_rows_without_a_count_are_those_that_their_makers_name(
+    name: str, billions: float, trusted: bool
+) -> None:
+    found = model.by_id(name)
+
+    assert found is not None
+    assert found.may_deny is trusted
+    counted = shape.of(found.value)
+    assert counted is not None
+    assert (counted.elements + tower.parameters(found.value)) / 1e9 == pytest.approx(billions, rel=0.03)
 
 
 def test_every_relative_names_a_row_and_informs_only() -> None:
