@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook import command, rules
+from webhook import command, engine, rules
 from webhook.engine import Engine
 from webhook.facts import Facts
 from webhook.lint import Report, lint
 from webhook.policy import Policy, builtin, load
 from webhook.rule import Finding
 from webhook.rules.unknown_flag import UnknownFlag
+from webhook.workload import Workload
 
 Judge = Callable[..., Report]
 
@@ -96,6 +97,28 @@ def test_an_update_denies_only_what_it_introduces(pod: dict[str, Any], container
     newer["spec"]["containers"][0]["args"] += ["--nor-this-one"]
 
     assert judge(newer, old=pod).denied
+
+
+def test_the_old_object_is_read_only_where_the_new_one_would_be_denied(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, real = list[Any](), engine.read
+
+    def counted(workload: Workload, *more: Any) -> Engine | None:
+        read.append(workload.object)
+        return real(workload, *more)
+
+    monkeypatch.setattr(engine, "read", counted)
+    newer = copy.deepcopy(pod)
+    newer["spec"]["containers"][0]["args"].insert(0, "--enable-prefix-caching")
+
+    assert not judge(newer, old=pod).denied
+    assert read == [newer]
+
+    newer["spec"]["containers"][0]["args"] += ["--no-such-flag"]
+
+    assert judge(newer, old=pod).denied
+    assert read == [newer, newer, pod]
 
 
 def test_a_rule_that_raises_is_an_error_of_ours_and_the_object_is_allowed(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Literal
 
@@ -139,6 +139,8 @@ def lint(
 
 
 _NOTHING: Mapping[str, str] = {}
+_Before = Callable[[], frozenset[tuple[str, ...]]]
+"""What was denied before an update: reading and judging the old object is left out where nothing is denied now."""
 
 
 @dataclass(frozen=True)
@@ -151,34 +153,40 @@ class _Judge:
     policy: Policy
     facts: Facts
     where: Place
-    _read: list[tuple[Assumed, list[Engine], list[Engine], list[RuleError]]] = field(default_factory=list)
+    _read: list[tuple[JSON, Assumed, list[Engine], list[RuleError]]] = field(default_factory=list)
 
     def results(self, terms: Terms, errors: list[RuleError]) -> tuple[Result, ...]:
         """Every container's findings."""
-        engines, before, problems = self._engines(terms.assume)
+        engines, problems = self._engines(self.obj, terms.assume)
         errors += problems
-        unheard: list[RuleError] = []
-        known = frozenset(
-            key
-            for found in before
-            for one in self._findings(found, self.old or {}, terms, unheard)
-            for key in _denied(one, found)
-        )
-        found = self._judged(engines, terms, known, errors)
+        before = cache(lambda: self._denied_before(terms))
+        found = self._judged(engines, terms, before, errors)
         try:
             spared = self._spared(found)
         except Exception as error:  # ours: then nothing of it is repaired
             errors.append(_error("limits", error))
             spared = {one.rule: "an error in podfit" for result in found for one in result.findings if one.applies}
         if spared:
-            found = self._judged(engines, terms, known, [], spared)
+            found = self._judged(engines, terms, before, [], spared)
         return found
+
+    def _denied_before(self, terms: Terms) -> frozenset[tuple[str, ...]]:
+        """What was denied of the object before the update, as `_keys` has it."""
+        old, unheard = self.old or {}, list[RuleError]()
+        engines, _ = self._engines(old, terms.assume)
+        return frozenset(
+            key
+            for found in engines
+            for one in self._findings(found, old, terms, unheard)
+            if one.mode == "deny"
+            for key in _keys(one, found)
+        )
 
     def _judged(
         self,
         engines: Iterable[Engine],
         terms: Terms,
-        known: frozenset[tuple[str, ...]],
+        before: _Before,
         errors: list[RuleError],
         spared: Mapping[str, str] = _NOTHING,
     ) -> tuple[Result, ...]:
@@ -186,7 +194,8 @@ class _Judge:
             Result(
                 found,
                 tuple(
-                    self._ratcheted(one, found, known) for one in self._findings(found, self.obj, terms, errors, spared)
+                    self._ratcheted(one, found, before)
+                    for one in self._findings(found, self.obj, terms, errors, spared)
                 ),
             )
             for found in engines
@@ -205,11 +214,11 @@ class _Judge:
                     spared[judged.rule] = why
         return spared
 
-    def _ratcheted(self, judged: Judged, found: Engine, before: frozenset[tuple[str, ...]]) -> Judged:
+    def _ratcheted(self, judged: Judged, found: Engine, before: _Before) -> Judged:
         """An update is refused for what it introduces, and not where it returns to what ran before."""
         if judged.mode != "deny" or self.old is None:
             return judged
-        if _keys(judged, found) & before:
+        if _keys(judged, found) & before():
             return replace(judged, mode="warn", why_softened="the object had this before the update")
         if revision := self._revision:
             return replace(judged, mode="warn", why_softened=f"the update returns to {revision}, which ran before")
@@ -222,17 +231,16 @@ class _Judge:
             return None
         return revisions.returned_to(self.obj, self.subject.namespace, self.facts.snapshot.objects)
 
-    def _engines(self, assume: Assumed) -> tuple[list[Engine], list[Engine], list[RuleError]]:
-        """The containers of the object and of the old one; read once where the same is assumed."""
-        for read, engines, before, problems in self._read:
-            if read == assume:
-                return engines, before, problems
+    def _engines(self, obj: JSON, assume: Assumed) -> tuple[list[Engine], list[RuleError]]:
+        """The containers of the object, or of the old one; read once where the same is assumed."""
+        for one, assumed, engines, problems in self._read:
+            if one is obj and assumed == assume:
+                return engines, problems
         facts = self.facts if assume == self.facts.assume else replace(self.facts, assume=assume)
         problems = []
-        engines = list(_engines(self.obj, self.policy, facts, problems))
-        before = list(_engines(self.old, self.policy, facts, [])) if self.old is not None else []
-        self._read.append((assume, engines, before, problems))
-        return engines, before, problems
+        engines = list(_engines(obj, self.policy, facts, problems))
+        self._read.append((obj, assume, engines, problems))
+        return engines, problems
 
     def _findings(
         self, found: Engine, obj: JSON, terms: Terms, errors: list[RuleError], spared: Mapping[str, str] = _NOTHING
@@ -365,10 +373,6 @@ def _keys(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
     """How a finding is recognised after an edit: by its place or, where list indices moved, by its words."""
     where = (judged.rule, str(found.workload.path), found.container.name)
     return {(*where, "at", str(judged.finding.path)), (*where, "says", judged.finding.message)}
-
-
-def _denied(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
-    return _keys(judged, found) if judged.mode == "deny" else set()
 
 
 def _template(obj: JSON) -> object:
