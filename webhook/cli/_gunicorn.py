@@ -259,9 +259,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def init_process(self) -> None:
         """Called by gunicorn in the worker's process."""
         self.staying(self.cfg.threads)
-        self.cfg.__dict__.update(
-            {name: one.get() for name, one in self.cfg.settings.items()}
-        )  # else 20 calls a request
+        settings = {name: one.get() for name, one in self.cfg.settings.items()}
+        self.cfg.__dict__.update(settings)  # else each is looked for by `__getattr__`, 20 of them a request
         super().init_process()
 
     def staying(self, threads: int) -> None:
@@ -271,7 +270,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def handle(self, conn: TConn) -> object:
         """In a thread: what has come of a request and its answer once all has, and so on while more comes at once."""
         kept = self._handle(conn)
-        while kept is True and self._more_soon(conn):
+        while kept is True and not conn.sock.ahead and self._more_soon(conn):
             conn.arrived = time.monotonic()
             kept = self._handle(conn)
         return kept
