@@ -29,6 +29,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,8 +186,14 @@ def _body(environ: WSGIEnvironment, head: bytes) -> bytes:
         return head
     length = environ.get("CONTENT_LENGTH")
     stream = environ["wsgi.input"]
-    # What is asked for is allocated at once (io.RawIOBase.read), so not all 8 MiB where the client says how much comes.
-    body: bytes = head + stream.read(min(int(length), MAX_BODY + 1) - HEAD if length else MAX_BODY + 1 - HEAD)
+    body: bytes
+    if isinstance(stream, BytesIO):  # it is there in one piece: no copy of it
+        body = stream.getvalue()
+        stream.seek(len(body))
+    else:
+        # What is asked for is allocated at once (io.RawIOBase.read), so not all 8 MiB where the client says how much
+        # comes.
+        body = head + stream.read(min(int(length), MAX_BODY + 1) - HEAD if length else MAX_BODY + 1 - HEAD)
     if len(body) <= MAX_BODY:
         return body
     left = min(int(length) - len(body), DRAIN) if length else DRAIN
