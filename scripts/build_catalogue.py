@@ -18,6 +18,7 @@ from typing import Any
 
 from scripts import additions, relatives, settle
 from scripts.corrections import CORRECTIONS, GEMMA3_WINDOW, UNSOURCED
+from webhook.model.length import LENGTHS
 from webhook.model.name import spelled
 
 DATA = Path(__file__).parent.parent / "webhook" / "data"
@@ -219,9 +220,17 @@ def _model(
     correction = CORRECTIONS.get(row["id"])
     if settle.is_scheme_guessed(row, files) and "quantization_config" not in (correction.changes if correction else ()):
         out["scheme_guessed"] = True
+    if correction is not None and _length(correction.changes):
+        out["length_corrected"] = True
     if not out["trusted"]:
         out["doubts"] = doubt or row["doubts"][0]
     return {key: value for key, value in out.items() if value is not None and (value is not False or key == "trusted")}
+
+
+def _length(changes: Mapping[str, Any]) -> bool:
+    """Whether a correction changes how long a context the config.json has."""
+    inner = [one for one in changes.values() if isinstance(one, Mapping)]
+    return any(key in one for key in (*LENGTHS, "rope_scaling") for one in (changes, *inner))
 
 
 def _short(source: str) -> str:

@@ -257,11 +257,11 @@ def _chunked(
 def _is_pooling(given: Mapping[str, Any], model: Model) -> bool:
     if given.get("runner") == "pooling" or given.get("task") in ("embed", "embedding", "classify", "score", "reward"):
         return True
-    return _embeds(model)
+    return embeds(model)
 
 
 @lru_cache(256)
-def _embeds(model: Model) -> bool:
+def embeds(model: Model) -> bool:
     """Whether the model is made to answer with vectors or scores, by its class or its name."""
     endings = ("ForSequenceClassification", "EmbeddingModel", "ForTokenClassification", "ForRewardModel", "Model")
     return any(one.endswith(endings) for one in model.architectures) or "embedding" in model.id.lower()

@@ -55,6 +55,7 @@ def catalogued(name: str) -> Model:
     model = from_config(name, row["config"], complete=row["confidence"] == "file")
     return replace(
         model,
+        length_read=model.length_read and not row.get("length_corrected", False),
         parameters=row.get("parameters"),
         weights_bytes=row.get("weights_bytes"),
         gated=row.get("gated", False),
@@ -116,7 +117,7 @@ def relatives() -> Mapping[str, tuple[str, str, str | None]]:
 
 
 def _relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
-    model = replace(catalogued(base), id=name, gated=False)
+    model = replace(catalogued(base), id=name, gated=False, length_read=False)
     if scheme is not None:
         model = replace(
             model, quantization_config=SCHEMES[scheme], scheme_guessed=True, weights_bytes=None, dtype_parameters={},
@@ -141,7 +142,7 @@ def _mirrored(name: str, last: str) -> Fact[Model] | None:
     if len(originals) != 1:
         return None
     found = _row(originals[0])
-    model = replace(found.value, id=name, gated=False)
+    model = replace(found.value, id=name, gated=False, length_read=False)
     return Fact(model, f"{found.source}, as a copy of {originals[0]}", found.may_deny)
 
 

@@ -75,6 +75,7 @@ def from_config(
         vocab_size=first(text, VOCABULARY),
         tie_word_embeddings=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
         max_position_embeddings=context(text),
+        length_read=complete and context(given) is not None,
         sliding_window=_sliding_window(text),
         layer_types=layer_types,
         num_experts=experts if experts and experts > 1 else None,

@@ -32,6 +32,8 @@ class Model:
     max_position_embeddings: int | None
     """The context length that vLLM derives when --max-model-len is not given (0.33 config/model.py), before release
     dependent rope rules; see `derived_max_model_len`."""
+    length_read: bool = False
+    """Its length stands in the config.json of this very id, which was read: no table's row, no copy's, no default."""
     sliding_window: int | None = None
     """Tokens; None where the model has no window or does not use it. With `layer_types` empty, every layer has it."""
     layer_types: tuple[str, ...] = ()

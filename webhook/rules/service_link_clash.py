@@ -48,19 +48,31 @@ class ServiceLinkClash(Rule):
             if engine.command.decided & {variable, "*"}:
                 continue  # `unset VLLM_PORT` in a script, `env -u VLLM_PORT`
             where = engine.workload.path / "enableServiceLinks"
+            why = _uncertain(engine, service, variable)
             yield Finding(
                 path=where,
                 message=f"{describe(service)} sets {variable}=tcp://… in this Pod, and vLLM refuses to start",
-                certainty="certain" if _certain(engine, service) and variable == "VLLM_PORT" else "likely",
+                certainty="likely" if why else "certain",
+                uncertain=why,
                 suggestions=("enableServiceLinks: false in the Pod", "another name for the Service"),
                 fix=(Edit(where, False),) if not engine.container.synthetic else (),
             )
 
 
-def _certain(engine: Engine, service: JSON) -> bool:
-    """vLLM 0.4.3 or later reads the variable whenever an engine starts (utils get_open_port); an `envFrom` may set it
-    to something better."""
+def _uncertain(engine: Engine, service: JSON, variable: str) -> str | None:
+    """What keeps it from being certain. vLLM 0.4.3 or later reads VLLM_PORT whenever an engine starts (utils
+    get_open_port); an `envFrom` may set it to something better."""
     metadata, image = service.get("metadata"), engine.field("image")
-    here = isinstance(metadata, dict) and metadata.get("namespace") == engine.workload.namespace
-    ours = isinstance(image, str) and is_official(image)
-    return here and ours and not engine.field("envFrom") and (engine.release is None or engine.release >= READS)
+    if variable != "VLLM_PORT":
+        return f"vLLM reads {variable} only where a feature needs it"
+    if not isinstance(metadata, dict) or metadata.get("namespace") != engine.workload.namespace:
+        return "Service and workload may be in different namespaces: only one of them names its own"
+    if image is None:
+        return f"the image is named elsewhere, and may set {variable} itself"
+    if not isinstance(image, str) or not is_official(image):
+        return f"image {str(image)!r} is none of vLLM's own, and may set {variable} itself"
+    if engine.field("envFrom"):
+        return f"an envFrom may set {variable} itself"
+    if engine.release is not None and engine.release < READS:
+        return f"vLLM {engine.release} does not always read {variable}"
+    return None
