@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.command.pods import container, script
@@ -39,6 +41,17 @@ SITE = "/usr/local/lib/python3.12/dist-packages"
         ("git -C /workspace apply /patch/one.diff", {"code"}),
         (f"curl -so {SITE}/vllm/envs.py https://example.com/envs.py", {"code"}),
         (f"echo 'x = 1' > {SITE}/sitecustomize.py", {"code"}),
+        ("apt-get update; apt-get install -y curl", set()),
+        ("apt install -y ./plug.deb", {"code"}),
+        ("apt-get install -y python3-plug", {"packages"}),
+        ("dpkg -i /archives/plug.deb", {"code"}),
+        ("tar xf /archives/model.tar -C /models", set()),
+        ("tar czf /backup/models.tgz /models", set()),
+        ("tar xf /archives/site.tar -C /", {"code"}),
+        ("tar xf /archives/site.tar", {"code"}),
+        ("curl -s https://example.com/site.tgz | tar xz -C /usr/local", {"code"}),
+        ("unzip /archives/site.zip -d /root/.local", {"code"}),
+        ("cp -r /patch/. /", {"code"}),
         (f"pip install my-plugin; cp /patch/envs.py {SITE}/vllm/envs.py", {"packages", "code"}),
     ],
 )
@@ -74,3 +87,68 @@ def test_what_a_wrapper_brings(wrapper: str, changes: set[str]) -> None:
         assert command is not None
         assert command.changes == changes
         assert [word.text for word in command.words] == ["m"]
+
+
+FIRST = "/venv/bin:/usr/bin"
+OWN = "/usr/local/nvidia/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/venv/bin"
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes"),
+    [
+        ({"command": ["/venv/bin/vllm", "serve", "m"]}, {"vllm"}),
+        ({"command": ["/venv/bin/python3", "-m", "vllm.entrypoints.openai.api_server"]}, {"vllm"}),
+        ({"command": ["/venv/bin/python3", "/venv/bin/vllm", "serve", "m"]}, {"vllm"}),
+        ({"command": ["nice", "/venv/bin/vllm", "serve", "m"]}, {"vllm"}),
+        ({"command": ["venv/bin/vllm", "serve", "m"]}, {"vllm"}),
+        ({"command": ["/usr/local/bin/vllm", "serve", "m"]}, set()),
+        ({"command": ["/usr/bin/python3", "-m", "vllm.entrypoints.openai.api_server"]}, set()),
+        ({"command": ["/opt/venv/bin/python", "/opt/venv/bin/vllm", "serve", "m"]}, set()),
+        ({"command": ["/usr/bin/env", "vllm", "serve", "m"]}, set()),
+        ({"command": ["/app/bin/vllm", "serve", "m"], "image": "team/vllm:v0.22.0"}, set()),  # its own, for all we know
+        (
+            {
+                "command": ["/app/bin/vllm", "serve", "m"],
+                "image": "team/vllm:v0.22.0",
+                "volumeMounts": [{"name": "app", "mountPath": "/app"}],
+            },
+            {"vllm"},
+        ),
+        ({"command": ["env", "PATH=" + FIRST, "vllm", "serve", "m"]}, {"code"}),
+        ({"env": [{"name": "PATH", "value": FIRST}]}, {"code"}),
+        ({"env": [{"name": "PATH", "value": OWN.removesuffix(":/venv/bin")}]}, set()),
+        ({"command": ["sh", "-c", "PATH=/venv/bin:$PATH vllm serve m"]}, {"code"}),
+        ({"command": ["sh", "-c", "export PATH=/venv/bin:${PATH}; vllm serve m"]}, {"code"}),
+        ({"command": ["sh", "-c", "export PATH=$PATH:/venv/bin; vllm serve m"]}, set()),
+        ({"command": ["sh", "-c", "export PATH=$VENV/bin:$PATH; vllm serve m"]}, {"code"}),
+        ({"env": [{"name": "PYTHONPATH", "value": "/src"}]}, {"code"}),
+        ({"env": [{"name": "PYTHONPATH", "value": ""}]}, set()),
+        ({"env": [{"name": "PYTHONHOME", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]}, {"code"}),
+        ({"env": [{"name": "PYTHONUSERBASE", "value": "/venv"}]}, {"code"}),
+        ({"command": ["sh", "-c", "cd /src; python3 -m vllm.entrypoints.openai.api_server"]}, {"code"}),
+        ({"command": ["sh", "-c", "cd; python3 -m vllm.entrypoints.openai.api_server"]}, {"code"}),
+        ({"command": ["sh", "-c", "cd /vllm-workspace; python3 -m vllm.entrypoints.openai.api_server"]}, set()),
+        ({"command": ["sh", "-c", "cd /src; vllm serve m"]}, set()),
+    ],
+)
+def test_whose_python_runs(spec: dict[str, Any], changes: set[str]) -> None:
+    command = container({"image": "vllm/vllm-openai:v0.22.0", **spec})
+
+    assert command is not None
+    assert command.changes == changes
+
+
+@pytest.mark.parametrize(
+    ("folder", "command", "changes"),
+    [
+        ("/src/vllm", ["python3", "-m", "vllm.entrypoints.openai.api_server"], {"code"}),
+        ("/src/vllm", ["python3", "-m", "vllm.entrypoints.cli.main", "serve", "m"], {"code"}),
+        ("/src/vllm", ["vllm", "serve", "m"], set()),
+        ("/elsewhere", ["python3", "-m", "vllm.entrypoints.openai.api_server"], set()),
+    ],
+)
+def test_modules_are_looked_for_where_python_starts(folder: str, command: list[str], changes: set[str]) -> None:
+    found = container({"command": command, "workingDir": folder, "volumeMounts": [{"name": "s", "mountPath": "/src"}]})
+
+    assert found is not None
+    assert found.changes == changes

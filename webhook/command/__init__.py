@@ -2,8 +2,9 @@
 
 `reading` is a container's own words and `expand` what the kubelet does to them (`$(VAR)`); `script` walks through what
 a shell does, with its rooms `tree`, `branch`, `condition`, `redirect`, `assign`, `builtin`, `output` and `parameter`
-(with `arithmetic` and `transform`), on a `state`; `changes` tells what a command may do to installed Python code;
-`entry` and `images` know what runs vLLM, `kserve` how KServe hands arguments over, and `start` walks through them.
+(with `arithmetic` and `transform`), on a `state`; `changes` tells what a command may do to installed Python code, and
+`python` whose Python runs; `entry` and `images` know what runs vLLM, `kserve` how KServe hands arguments over, and
+`start` walks through them.
 """
 
 from webhook.command.start import resolve

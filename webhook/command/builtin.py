@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from webhook.command import changes, condition
+from webhook.command import changes, condition, python
 from webhook.command.flow import Break, Exit, Return, Status
 from webhook.command.word import Value, known, literal, mystery, text_of
 
@@ -45,6 +45,12 @@ def _export(shell: Shell, argv: list[Value]) -> Status:
             why = next((p.unknown for p in word if p.unknown is not None), None)
             shell.state.variables[name] = mystery(value, why) if why else literal(value)
     return "yes"
+
+
+def _cd(shell: Shell, argv: list[Value]) -> Status:
+    to = argv[-1] if argv else None
+    shell.elsewhere = shell.elsewhere or python.went_elsewhere(known(to) if to is not None else None)
+    return "likely"
 
 
 def _eval(shell: Shell, argv: list[Value]) -> Status:
@@ -137,6 +143,7 @@ TABLE: Mapping[str, Callable[[Shell, list[Value]], Status]] = {
     ".": _source,
     "source": _source,
     "eval": _eval,
+    "cd": _cd,
     "set": _set,
     "shift": _shift,
     "export": _export,

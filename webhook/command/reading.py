@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from webhook.command import images, kserve
+from webhook.command import images, kserve, python
 from webhook.command.entry import Serve
 from webhook.command.expand import Environment, environment, expanded, items, mounts, string
 from webhook.command.tree import Budget
-from webhook.command.word import Command, Value, known, literal, mystery, reason_of, text_of, words_of
-from webhook.path import FieldPath
-from webhook.workload import JSON, Container, Workload
+from webhook.command.word import Change, Command, Value, known, literal, mystery, reason_of, text_of, words_of
+from webhook.path import FieldPath, mapping
+from webhook.workload import JSON, Container, Workload, listing
 
 _TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
 _SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
@@ -83,8 +83,13 @@ class Reading:
         complete: bool = True,
         decided: Iterable[str] = (),
         file: Callable[[str], str | None] | None = None,
+        argv: Sequence[Value] = (),
+        moved: bool = False,
     ) -> Command | None:
-        """The command that a server found among the words is; None where it does not run vLLM after all."""
+        """The command that a server found among the words is; None where it does not run vLLM after all.
+
+        `argv`: all words, with the programs that start it; `moved`: a script has gone to another folder before.
+        """
         words: list[Value] | None = list(started.words)
         if started.program == "dynamo serve":
             if not images.named_vllm(self.image):
@@ -114,8 +119,23 @@ class Reading:
             own_flags=started.own_flags,
             guessed=guessed,
             complete=complete and self.complete and not self.workload.completes & {"args"},
+            changes=self._changes(started, env, argv[: max(len(argv) - len(started.words), 0)], moved=moved),
             slip=started.slip,
         )
+
+    def _changes(
+        self, started: Serve, env: Mapping[str, Value], before: Sequence[Value], *, moved: bool
+    ) -> frozenset[Change]:
+        """What the words before vLLM's, the variables and the folder do to the Python code that runs."""
+        mounted = [string(mapping(one).get("mountPath")) for one in listing(self.container.spec.get("volumeMounts"))]
+        mounted = [path for path in mounted if path]
+        found = {python.by_variables(env)}
+        if before and python.is_another(before, self.image, mounted):
+            found.add("vllm")
+        if started.program.startswith("vllm.") or any(text_of(word) == "-m" for word in before):
+            folder = string(self.container.spec.get("workingDir"))
+            found.add("code" if moved else python.by_folder(folder, mounted) if folder and mounted else None)
+        return frozenset(one for one in found if one is not None)
 
     def config(self, words: Sequence[str], file: Callable[[str], str | None]) -> dict[str, str]:
         """The texts of the files that `--config` names: mounted ones, and those that the script has written."""

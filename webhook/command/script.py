@@ -35,7 +35,7 @@ DEPTH = 40
 _QUESTIONS = frozenset({"grep", "egrep", "pgrep", "which", "type", "cmp", "diff", "mountpoint", "curl", "nc", "lsmod"})
 """Commands that are run for their exit status."""
 _IGNORED = frozenset(
-    {"cd", "wait", "trap", "ulimit", "umask", "hash", "alias", "unalias", "getopts", "pushd", "popd", "shopt", "jobs"}
+    {"wait", "trap", "ulimit", "umask", "hash", "alias", "unalias", "getopts", "pushd", "popd", "shopt", "jobs"}
 )
 _SPACE = re.compile(r"\s+")
 
@@ -69,6 +69,8 @@ class Shell:
         """The script is read as it stands in its field, so that a word's place in it means something."""
         self.changes: set[Change] = parent.changes if parent else set()
         """What the script may have changed of the Python code; one set for the shell and its children."""
+        self.elsewhere: bool = parent.elsewhere if parent else False
+        """The script has gone to another folder than the image starts in."""
 
     @property
     def conditional(self) -> bool:

@@ -128,9 +128,10 @@ class _Resolver(Reading):
         if isinstance(started, Serve):
             set_here, removed = entry.assignments(argv), entry.removals(argv)
             env = {**_without(self.env.values, removed), **set_here}
-            found = self.serve(self._with_additional(started), env, decided=removed | set_here.keys())
-            change = entry.brings(argv) if found is not None else None
-            return replace(found, changes=frozenset({change})) if found is not None and change is not None else found
+            found = self.serve(self._with_additional(started), env, decided=removed | set_here.keys(), argv=argv)
+            if found is not None and (change := entry.brings(argv)) is not None:
+                found = replace(found, changes=found.changes | {change})
+            return found
         if isinstance(started, Join):
             return self._worker(scripted=False)
         if isinstance(started, Script):
@@ -241,13 +242,22 @@ class _Resolver(Reading):
             guessed = "it is in a branch of the script that may not run" if sh.conditional else None
             if started.slip is not None and not sh.exec:
                 guessed = guessed or "the script may go on after it has failed"
-            command = self.serve(started, env, shell_exec=sh.exec, guessed=guessed, decided=decided, file=sh.file)
+            command = self.serve(
+                started,
+                env,
+                shell_exec=sh.exec,
+                guessed=guessed,
+                decided=decided,
+                file=sh.file,
+                argv=argv,
+                moved=sh.elsewhere,
+            )
             if command is not None:
                 if any(changes.CODE.search(path) for path in sh.state.files.keys() - self.files.keys()):
                     sh.changes.add("code")
                 if (change := entry.brings(argv)) is not None:
                     sh.changes.add(change)
-                changed = frozenset(sh.changes)
+                changed = command.changes | sh.changes
                 raise _Found(replace(command, changes=changed, exec_at=self._exec_at(sh), unforked=self._unforked(sh)))
         elif isinstance(started, Join):
             seen.joined = True

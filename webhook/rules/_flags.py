@@ -9,7 +9,7 @@ from typing import Any
 from webhook import release
 from webhook.args import settings
 from webhook.args.flags import builtin
-from webhook.command import Word, edit
+from webhook.command import Word, edit, python
 from webhook.engine import Engine
 from webhook.patch import Edit
 from webhook.path import is_object
@@ -33,12 +33,10 @@ _NO_CODE = re.compile(r"\.(json|jinja|ya?ml|txt)$|/configs$")
 
 def is_changed(engine: Engine) -> bool:
     """Python code of somebody's own may run in place of vLLM's or Transformers': files are mounted or written over it,
-    or PYTHONPATH comes before it."""
+    a variable or a folder comes before it, or the vLLM that runs is not the image's."""
     mounted = (mount.path for mount in engine.mounts)
-    return (
-        "code" in engine.command.changes
-        or "PYTHONPATH" in engine.command.env
-        or any(_CODE.search(path) and not _NO_CODE.search(path) for path in mounted)
+    return not engine.command.changes.isdisjoint(("code", "vllm")) or any(
+        python.holds_code(path) or (_CODE.search(path) and not _NO_CODE.search(path)) for path in mounted
     )
 
 
@@ -60,6 +58,10 @@ def uncertain(engine: Engine) -> str | None:
     if certainty(engine) == "certain":
         return None
     image = engine.field("image") or "none"
+    if "vllm" in engine.command.changes:
+        return "the vLLM that runs is not the image's"
+    if engine.release is not None and is_changed(engine):
+        return "other Python code may run than the image's"
     if engine.release is None:
         return f"image {str(image)!r} names no vLLM release that is known"
     return f"image {str(image)!r} is none of vLLM's own, and a fork may know more"
