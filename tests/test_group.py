@@ -127,3 +127,37 @@ def modes(text: str) -> dict[str, str]:
 )
 def test_the_gpus_of_a_deployment(command: str, tag: str, wanted: dict[str, str]) -> None:
     assert modes(SERVE.format(api="apps/v1", kind="Deployment", command=command, tag=tag)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("command", "tag", "wanted"),
+    [
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp 2", "v0.11.1", "deny"),
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp 2", "v0.33.0", "deny"),
+        ("vllm serve Qwen/Qwen3-32B -tp 16 --data-parallel-backend ray", "v0.27.1", "deny"),
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp 2", "v0.11.0", None),  # it looks for Ray by itself
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp 2", "v0.34.0", "warn"),
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp 2", "latest", "warn"),
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp 2 --distributed-executor-backend ray", "v0.27.1", None),
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp 2 --distributed-executor-backend external_launcher", "v0.27.1", None),
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp 2 --distributed-executor-backend $HOW", "v0.27.1", None),
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp 2 --nnodes 2", "v0.27.1", None),
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp 2 $MORE", "v0.27.1", None),
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -pp $STAGES", "v0.27.1", None),
+        ("vllm serve Qwen/Qwen3-32B -tp 8 -dp 2", "v0.27.1", None),
+        ("pip install my-platform; vllm serve Qwen/Qwen3-32B -tp 8 -pp 2", "v0.27.1", "warn"),
+        ("sed -i s/a/b/ $PACKAGES/site-packages/vllm/x.py; vllm serve Qwen/Qwen3-32B -tp 16", "v0.27.1", "warn"),
+    ],
+)
+def test_a_leader_that_is_not_told_of_the_other_pods(command: str, tag: str, wanted: str | None) -> None:
+    pod = f"{{containers: [{{name: vllm, image: 'vllm/vllm-openai:{tag}', command: [bash, -c, '{command}'], "
+    pod += "resources: {limits: {nvidia.com/gpu: 8, memory: 500Gi}}}]}"
+    assert modes(LWS.format(f"size: 2, workerTemplate: {{spec: {pod}}}")).get("gpu-count-mismatch") == wanted
+    amd = pod.replace("nvidia.com", "amd.com")
+    assert "gpu-count-mismatch" not in modes(LWS.format(f"size: 2, workerTemplate: {{spec: {amd}}}"))
+
+
+def test_a_leader_that_may_see_more_cards_is_warned() -> None:
+    pod = "{containers: [{name: vllm, image: 'vllm/vllm-openai:v0.27.1', args: [Qwen/Qwen3-32B, -tp, '16'], "
+    pod += "securityContext: {privileged: true}, resources: {limits: {nvidia.com/gpu: 8, memory: 500Gi}}}]}"
+    assert modes(LWS.format(f"size: 2, workerTemplate: {{spec: {pod}}}")) == {"gpu-count-mismatch": "warn"}

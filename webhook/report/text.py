@@ -203,7 +203,8 @@ def _cut(line: str, after: str = "") -> str:
 
 
 def summary(engine: Engine) -> str:
-    """One line about a container: model, GPU, release, verdict; of the CPU backend, where its memory is."""
+    """One line about a container: model, GPU, release, verdict; of the CPU backend, where its memory is; of a Ray
+    worker, what it joins with."""
     model = engine.model.value.id if engine.model else (engine.args.model or "no model named")
     count = engine.requested[1] if engine.requested and engine.requested[1] else None
     gpu = engine.gpu.value.name if engine.gpu else "GPU unknown"
@@ -211,6 +212,8 @@ def summary(engine: Engine) -> str:
     if engine.on_processors:
         return one_line(f"{model} on CPUs, {release}: weights and KV cache are the container's memory")
     many = f"{count} × " if count and engine.gpu else ""
+    if engine.command.entry == "worker":
+        return one_line(f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves")
     return one_line(f"{model} on {many}{gpu}, {release}: GPU memory {engine.plan.verdict} ({engine.plan.why})")
 
 

@@ -70,10 +70,10 @@ def uncertain(engine: Engine) -> str | None:
 def registry_certainty(engine: Engine) -> Certainty:
     """The same of a name that vLLM looks up in a registry (parsers, connectors, backends, models): a plugin, which is a
     Python package that is installed beside vLLM, may have added to it (vLLM 0.33 plugins/__init__.py)."""
-    return "likely" if engine.command.changes or _names_plugins(engine) else certainty(engine)
+    return "likely" if engine.command.changes or names_plugins(engine) else certainty(engine)
 
 
-def _names_plugins(engine: Engine) -> bool:
+def names_plugins(engine: Engine) -> bool:
     """VLLM_PLUGINS says which plugins to load, so that the image has some; its value need not be known. What an
     `envFrom` may hold that is not seen is no such word: vLLM's own image has no plugin to name."""
     listed = engine.field("env")

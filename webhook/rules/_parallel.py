@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-from webhook.engine import Engine
+from webhook.engine import PARALLEL, Engine
 from webhook.frozen import frozen
 from webhook.memory import parallel, plan
 from webhook.memory.division import divisible
 from webhook.memory.solve import with_changes
 from webhook.path import FieldPath
 from webhook.release import Release
+from webhook.rules._flags import certainty, names_plugins, runs_vllms_code
 
 _ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
 """Where one of the resource is one device to vLLM. One `aws.amazon.com/neuron` is a chip of several cores that tensor
@@ -72,6 +73,54 @@ def joins_ray(engine: Engine) -> bool:
     if refuses(engine) or not engine.command.shell or (engine.group is not None and engine.group.closed):
         return False
     return _RAY_SCRIPT.search(engine.said) is not None
+
+
+def makes_ray(engine: Engine) -> bool:
+    """The container starts or joins a Ray cluster."""
+    return "RAY_ADDRESS" in engine.command.env or (engine.command.shell and _RAY_SCRIPT.search(engine.said) is not None)
+
+
+def short_of_own(engine: Engine) -> tuple[str, int] | None:
+    """Resource and number of this Pod's GPUs where one engine is more, other Pods have the rest, and vLLM is told
+    neither Ray nor nodes: since 0.11.1 it counts the GPUs it sees before it looks for Ray or a placement group (the
+    same in every release until 0.33, config/parallel.py `__post_init__`). On CUDA only; on others the workers die.
+
+    None too where more arguments may come, from a `$VARIABLE` or an operator (Dynamo, KServe).
+    """
+    args, release = engine.args, engine.release
+    if engine.alone or args.open or engine.command.own_flags or not engine.command.serves or engine.container.init:
+        return None
+    if (release is None and not runs_vllms_code(engine)) or (release is not None and release < RAY_FALLBACK):
+        return None
+    if not _TOLD.isdisjoint((*args.given, *args.written)) or not (_TOLD | PARALLEL).isdisjoint(args.unresolved):
+        return None
+    if engine.command.shell and _TOLD_ELSEWHERE.search(engine.said):
+        return None
+    if engine.container.synthetic or (engine.workload.completes and not _ray(engine)):
+        return None
+    resource, own = engine.requested or ("", None)
+    return (resource, own) if own and resource.startswith("nvidia.com/") and own < engine.world_size else None
+
+
+def own_count_is_certain(engine: Engine) -> bool:
+    """That vLLM's own code counts this Pod's own GPUs. A script of the image's, such as multi-node-serving.sh, may add
+    packages as any program may; one that the command itself installs may bring a platform of its own."""
+    if "leaderWorkerTemplate" not in engine.workload.path.parts or sees_more(engine):
+        return False
+    added = engine.command.changes - {"packages"} or _INSTALLS.search(engine.said)
+    return not added and not names_plugins(engine) and certainty(engine) == "certain" and _is_read(engine)
+
+
+def _is_read(engine: Engine) -> bool:
+    return engine.release is not None and engine.release < _READ
+
+
+_READ = Release(0, 34)
+"""The first release whose count of the Pod's GPUs nobody has read."""
+_INSTALLS = re.compile(r"\b(pip3?|uv|conda|install|source|eval|curl|wget)\b|(?:^|[;&\n'])\s*\. ")
+_TOLD = frozenset({"distributed_executor_backend", "worker_use_ray", "nnodes", "headless"})
+_TOLD_ELSEWHERE = re.compile(r"executor[-_]backend|nnodes|headless")
+"""Somewhere in a script, of which one branch was read."""
 
 
 def _over_nodes(engine: Engine) -> bool:

@@ -8,6 +8,7 @@ from webhook.engine import Engine
 from webhook.memory.solve import NODE
 from webhook.rule import Certainty, Finding, Rule
 from webhook.rules import _parallel
+from webhook.rules._flags import uncertain
 
 
 class GpuCountMismatch(Rule):
@@ -23,6 +24,10 @@ class GpuCountMismatch(Rule):
     `--nnodes`), the GPUs of all of them count together, and a mismatch is a warning; so it is where the container may
     see more cards than it asks for (`privileged: true`, NVIDIA_VISIBLE_DEVICES) or an executor of somebody's own places
     the workers. `gpu-idle` speaks of too many.
+
+    Since v0.11.1 vLLM does not look for a Ray cluster by itself: where one engine is more than this Pod's GPUs, it ends
+    with the same error although other Pods have the rest, unless it is told `--distributed-executor-backend ray` or
+    `--nnodes`. That is certain of a LeaderWorkerSet with vLLM's own image.
     """
 
     plane = "config"
@@ -31,6 +36,8 @@ class GpuCountMismatch(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where one Pod is the whole engine: both numbers stand in the manifest."""
         found = engine.once(_parallel.count)
+        if found is None or found.have >= found.needed:
+            yield from _of_this_pod(engine)
         if found is None:
             return
         seen = _parallel.visible(engine)
@@ -48,6 +55,8 @@ class GpuCountMismatch(Rule):
         if found.needed > NODE and not found.needed % NODE:
             whole = f"{found.needed // NODE} Pods of {NODE} × {found.resource} (a LeaderWorkerSet)"
         suggestions = [whole, *_parallel.other_sizes(engine, found)]
+        if found.pods == 1 and _parallel.makes_ray(engine):
+            suggestions.append("--distributed-executor-backend ray, where other Pods of the Ray cluster have the rest")
         if found.pods > 1 or (engine.group is not None and engine.group.closed):
             suggestions = _for_a_group(engine, found)
         yield Finding(
@@ -56,6 +65,26 @@ class GpuCountMismatch(Rule):
             certainty=_certainty(engine, found),
             suggestions=tuple(suggestions),
         )
+
+
+def _of_this_pod(engine: Engine) -> Iterator[Finding]:
+    """Other Pods have the rest of the GPUs, and vLLM is not told of them."""
+    short = _parallel.short_of_own(engine)
+    if short is None:
+        return
+    resource, own = short
+    pods = -(-engine.world_size // own)
+    nodes = f"--nnodes {pods} with --node-rank and --master-addr on each Pod, --headless on all but the first"
+    ray = "--distributed-executor-backend ray"
+    yield Finding(
+        path=engine.argument("tensor_parallel_size"),
+        message=f"{_parallel.sizes(engine)}: one engine is {engine.world_size} GPUs, this Pod has {own} × {resource}, "
+        "and vLLM is not told where the others are",
+        details=("since 0.11.1 vLLM counts the Pod's own GPUs, and ends before it looks for Ray",),
+        certainty="certain" if _parallel.own_count_is_certain(engine) else "likely",
+        uncertain=uncertain(engine),
+        suggestions=(ray, nodes) if _parallel.makes_ray(engine) else (nodes, f"{ray}, and a Ray cluster of the Pods"),
+    )
 
 
 def _for_a_group(engine: Engine, found: _parallel.Count) -> list[str]:

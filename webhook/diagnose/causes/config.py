@@ -126,7 +126,9 @@ CAUSES = (
         "too-few-gpus",
         "config",
         "vLLM is told to use more GPUs than the container has",
-        "Needs nvidia.com/gpu equal to tensor-parallel size × pipeline-parallel size × data-parallel size.",
+        "In one Pod: needs nvidia.com/gpu equal to tensor-parallel size × pipeline-parallel size × data-parallel size. "
+        "Where several Pods have the GPUs together: needs --distributed-executor-backend ray in the Ray cluster of the "
+        "Pods, or --nnodes (with --node-rank, --master-addr) without Ray; since 0.11.1 vLLM takes neither by itself.",
         (
             Signature(
                 r"World size \(\d+\) is larger than the number of available GPUs|"
