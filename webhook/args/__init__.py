@@ -65,6 +65,8 @@ class EngineArgs:
     """dest → the field its value came from."""
     unresolved: Mapping[str, str] = field(default_factory=dict)
     """dest → why its value can't be known (a command substitution, an unset variable)."""
+    doubtful: Mapping[str, str] = field(default_factory=dict)
+    """dest → why what is `given` is probably not what will arrive: a placeholder is in it."""
     unknown: tuple[UnknownFlag, ...] = ()
     errors: tuple[ArgumentError, ...] = ()
     written: Mapping[str, Any] = field(default_factory=dict)
@@ -91,6 +93,10 @@ class EngineArgs:
     def get(self, dest: str) -> Any:
         """The value given, else the release's default; None where neither is known (one that is `unresolved`)."""
         return None if dest in self.unresolved else self.given.get(dest, self.defaults.get(dest))
+
+    def is_sure(self, dest: str) -> bool:
+        """What is `given` of it, or that nothing is, is what vLLM will see."""
+        return dest not in self.unresolved and dest not in self.doubtful
 
     @property
     def quantization(self) -> str | None:
@@ -142,6 +148,7 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
         given=reading.given,
         places=reading.places,
         unresolved=reading.unresolved,
+        doubtful=reading.doubtful,
         unknown=tuple(_unknown_flags(problems, parser(used, entry))),
         errors=tuple(ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag),
         written=reading.written,

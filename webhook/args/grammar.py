@@ -41,6 +41,8 @@ class Reading:
     given: dict[str, Any] = field(default_factory=dict)
     places: dict[str, FieldPath] = field(default_factory=dict)
     unresolved: dict[str, str] = field(default_factory=dict)
+    doubtful: dict[str, str] = field(default_factory=dict)
+    """Why a value of `given` is probably not what will arrive: it holds a placeholder."""
     problems: list[Problem] = field(default_factory=list)
     written: dict[str, Any] = field(default_factory=dict)
     """What `given` does not say as it is written, under the name that is written, with underscores: flags that the
@@ -248,15 +250,18 @@ class _Reader:
             self.reading.written.pop(option.dest, None)
             self.reading.places[option.dest] = token.path
             self.reading.unresolved.pop(option.dest, None)
+            self.reading.doubtful.pop(option.dest, None)
 
     def _store(self, option: Option, tokens: list[Token], flag: Token) -> None:
         reading, dest = self.reading, option.dest
         before = reading.given.pop(dest, None)
         reading.unresolved.pop(dest, None)
+        reading.doubtful.pop(dest, None)
         if len(tokens) == 1:  # as most flags have
-            texts, why = [tokens[0].text], tokens[0].unknown
+            texts, why, doubt = [tokens[0].text], tokens[0].unknown, tokens[0].doubtful
         else:
             texts, why = [token.text for token in tokens], next((t.unknown for t in tokens if t.unknown), None)
+            doubt = next((t.doubtful for t in tokens if t.doubtful), None)
         reading.places[dest] = tokens[0].path if tokens else flag.path
         if dest in ("model", "model_tag"):
             why = why or tokens[0].doubtful  # no model is called ${MODEL}, whatever text arrives
@@ -271,12 +276,14 @@ class _Reader:
             value = self._value(option, texts, before)
         except InvalidValueError as error:
             self._write(dest, texts)
-            if why := next((token.doubtful for token in tokens if token.doubtful), None):
-                reading.unresolved[dest] = why
+            if doubt:
+                reading.unresolved[dest] = doubt
             else:
                 self._refuse(str(error) if error.complete else f"argument {option.name}: {error}", flag, option)
             return
         reading.given[dest] = value
+        if doubt:
+            reading.doubtful[dest] = doubt
         level = isinstance(value, dict) and bool(texts) and texts[0].isdecimal()
         if option.action in _MODULES or level:
             self._write(dest, texts)

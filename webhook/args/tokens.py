@@ -299,10 +299,11 @@ def _dotted(words: Words, release: Release) -> None:
             words.errors.append((f"argument {flag}: nested too deeply", token))
             continue
         _update(found, nested)
-        merged[flag] = (replace(first, unknown=first.unknown or value.unknown), found)
+        unknown, doubtful = first.unknown or value.unknown, first.doubtful or value.doubtful
+        merged[flag] = (replace(first, unknown=unknown, doubtful=doubtful), found)
     for flag, (token, found) in merged.items():
         try:
-            kept += [replace(token, text=flag, unknown=None), replace(token, text=json.dumps(found))]
+            kept += [replace(token, text=flag, unknown=None, doubtful=None), replace(token, text=json.dumps(found))]
         except RecursionError:
             words.errors.append((f"argument {flag}: nested too deeply", token))
     words.tokens = kept

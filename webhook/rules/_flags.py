@@ -76,10 +76,7 @@ def registry_certainty(engine: Engine) -> Certainty:
 def names_plugins(engine: Engine) -> bool:
     """VLLM_PLUGINS says which plugins to load, so that the image has some; its value need not be known. What an
     `envFrom` may hold that is not seen is no such word: vLLM's own image has no plugin to name."""
-    listed = engine.field("env")
-    entries = listed if isinstance(listed, list) else ()
-    named = any(isinstance(entry, dict) and entry.get("name") == "VLLM_PLUGINS" for entry in entries)
-    return named or "VLLM_PLUGINS" in engine.command.env
+    return "VLLM_PLUGINS" in engine.declared or "VLLM_PLUGINS" in engine.command.env
 
 
 def named(engine: Engine) -> str:
@@ -107,9 +104,10 @@ def in_file(engine: Engine, index: int) -> str:
 
 
 def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:
-    """The arguments that fill a config class from JSON, and what is given of them."""
-    given = engine.args.given
-    return [(dest, value) for dest in sorted(settings.configs().intersection(given)) if is_object(value := given[dest])]
+    """The arguments that fill a config class from JSON, and what is given of them; none with a placeholder in it."""
+    args = engine.args
+    dests = sorted(settings.configs().intersection(args.given))
+    return [(dest, value) for dest in dests if is_object(value := args.given[dest]) and args.is_sure(dest)]
 
 
 def spellings(engine: Engine) -> Container[str]:

@@ -96,7 +96,7 @@ def _v1(engine: Engine) -> Iterator[Finding]:
 def _backend(engine: Engine) -> Iterator[Finding]:
     release = engine.release
     given = engine.args.given.get("attention_backend")
-    if isinstance(given, str) and given.lower() != "auto" and "attention_backend" not in engine.args.unresolved:
+    if isinstance(given, str) and given.lower() != "auto" and engine.args.is_sure("attention_backend"):
         found = settings.unknown_name("attention_backend", given.upper(), release)
         if found is not None and registry_certainty(engine) == "certain":
             yield _unknown(engine, engine.argument("attention_backend"), f"--attention-backend {given}", found)

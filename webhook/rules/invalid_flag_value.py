@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from webhook.args import ArgumentError, settings
 from webhook.engine import Engine
 from webhook.release import Release
-from webhook.rule import Finding, Rule, lines
+from webhook.rule import Certainty, Finding, Rule, lines
+from webhook.rules import _checkpoint
 from webhook.rules._flags import (
     certainty,
     explained,
@@ -168,7 +169,8 @@ def _json(engine: Engine) -> Iterator[Finding]:
                 ),
             )
     transfer = engine.args.given.get("kv_transfer_config")
-    if isinstance(transfer, Mapping) and not transfer.get("kv_connector_module_path"):
+    sure = engine.args.is_sure("kv_transfer_config")
+    if sure and isinstance(transfer, Mapping) and not transfer.get("kv_connector_module_path"):
         yield from _connector(engine, transfer.get("kv_connector"))
 
 
@@ -188,8 +190,54 @@ def _registered(engine: Engine) -> Iterator[Finding]:
     given = engine.args.given
     for dest in REGISTERED:
         name = given.get(dest)
-        if isinstance(name, str) and name and dest not in engine.args.unresolved:
+        if isinstance(name, str) and name and engine.args.is_sure(dest):
             yield from _registry(engine, dest, name)
+
+
+GGUF_UNTIL = Release(0, 24)
+"""Before, vLLM sets both arguments of a GGUF file itself (vLLM 0.10.1.1 … 0.23 engine/arg_utils.py,
+`create_model_config`)."""
+BITSANDBYTES_UNTIL = Release(0, 28)
+"""Before, vLLM sets the load format of bitsandbytes itself (vLLM 0.10.1.1 … 0.27.1 engine/arg_utils.py,
+`create_load_config`, `create_engine_config`)."""
+_GGUF = re.compile(r"gguf|^[\w.-]+/[\w.-]+:\w", re.IGNORECASE)
+"""A file, a repository of files, or one file of a repository: `unsloth/Qwen3-8B-GGUF:Q4_K_M`."""
+MARLIN = "marlin"
+"""No method of its own since 0.10.2, and one that AWQ and GPTQ checkpoints take for theirs (vLLM 0.4.3 … 0.33
+gptq_marlin.py, awq_marlin.py, auto_gptq.py, auto_awq.py, `override_quantization_method`)."""
+OVERRIDING = ("modelopt", "mxfp4", "gpt_oss_mxfp4", "auto-round", _checkpoint.OVERRIDING)
+"""Methods, and a family, that take whatever is given for their own (vLLM 0.10 … 0.33 modelopt.py, 0.20 … mxfp4.py,
+0.15.1 … inc.py, 0.20 … models/deepseek_v4)."""
+FAITHFUL = frozenset({"", "fp8", "compressed-tensors"})
+"""Methods of checkpoints that no other method takes for its own on any platform; "": none."""
+FAITHFUL_ON_CUDA = frozenset({"awq", "gptq"})
+"""The same on NVIDIA's GPUs: the CPU's and Intel's methods (ipex_quant.py, cpu_wna16.py) take whatever is given."""
+
+
+def _looked_up(engine: Engine, dest: str, name: str) -> Certainty | None:
+    """How sure it is that vLLM looks for just this name; None where it puts another in its place before it looks."""
+    known, release = registry_certainty(engine), engine.release
+    if dest not in ("quantization", "load_format"):
+        return known
+    if (release is None or release < GGUF_UNTIL) and _GGUF.search(engine.args.model or ""):
+        return None
+    has, sure = _checkpoint.method(engine), _checkpoint.is_certain(engine)
+    if dest == "load_format":
+        if release is not None and release >= BITSANDBYTES_UNTIL:
+            return known
+        if "bitsandbytes" in (has, engine.args.quantization):
+            return None
+        return known if sure and engine.args.is_sure("quantization") else "likely"
+    family = (engine.model.value.model_type or "") if engine.model else ""
+    marlin = has in FAITHFUL_ON_CUDA and name.lower() == MARLIN
+    if marlin or has.startswith(OVERRIDING) or family.startswith(OVERRIDING):
+        return None
+    faithful = has in FAITHFUL or (has in FAITHFUL_ON_CUDA and _on_cuda(engine))
+    return known if sure and faithful else "likely"
+
+
+def _on_cuda(engine: Engine) -> bool:
+    return engine.requested is not None and engine.requested[0].startswith("nvidia.com/")
 
 
 def _registry(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
@@ -197,10 +245,12 @@ def _registry(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
     found = settings.unknown_name(dest, spelt, engine.release)
     if found is None or (dest == "distributed_executor_backend" and "." in name):  # a class of somebody's own
         return
+    known = _looked_up(engine, dest, name)
+    if known is None:
+        return
     from difflib import get_close_matches  # only a name that is not there wants it
 
     near = [name.lower()] if name.lower() in found.allowed else get_close_matches(spelt, found.allowed, 1, 0.8)
-    known = registry_certainty(engine)
     if near or known == "certain":  # builds of others bring their own
         flag = f"--{dest.replace('_', '-')}"
         yield Finding(

@@ -9,6 +9,7 @@ from webhook.gpu.kernels import is_exact
 from webhook.model.name import tells_quantisation
 from webhook.release import Release
 from webhook.rule import Certainty, Finding, Rule
+from webhook.rules._checkpoint import OVERRIDING, is_the_known, method
 from webhook.rules._flags import certainty
 
 FORMATS = {
@@ -27,11 +28,8 @@ READ = Release(0, 6, 6), Release(0, 34)
 read (vLLM 0.6.6, 0.8.5, 0.10.2, 0.17.1, 0.20.2, 0.24, 0.27.1, 0.33)."""
 NEED_A_FILE = ("awq", "awq_marlin", "gptq", "gptq_marlin")
 """Methods that can't quantise what is not: they look for the checkpoint's own config (`get_config_filenames`)."""
-OTHER_FILES = ("revision", "hf_overrides", "hf_config_path", "config_format", "quantization_config", "load_format",
-               "model_loader_extra_config")  # fmt: skip
+OTHER_FILES = "load_format", "model_loader_extra_config"
 """With these, what is loaded or how need not be what the catalogue knows."""
-OVERRIDING = "deepseek_v4"
-"""A family of FP8 checkpoints that has a method of its own, whatever is given."""
 
 
 class QuantizationMismatch(Rule):
@@ -65,7 +63,7 @@ class QuantizationMismatch(Rule):
         ):
             return
         config = model.value.quantization_config
-        has = str((config or {}).get("quant_method") or "").lower().replace("compressed_tensors", "compressed-tensors")
+        has = method(engine)
         if config and has in FORMATS.values() and has != FORMATS[asked]:
             if (model.value.model_type or "").startswith(OVERRIDING):
                 return
@@ -88,6 +86,5 @@ class QuantizationMismatch(Rule):
 
 def _certainty(engine: Engine, exact: bool) -> Certainty:
     other = any(one in engine.args.given or one in engine.args.unresolved for one in OTHER_FILES)
-    elsewhere = engine.command.env.get("VLLM_USE_MODELSCOPE", "").lower() not in ("", "0", "false")
     nvidias = engine.vendor == "nvidia" and not engine.on_processors
-    return certainty(engine) if exact and nvidias and not (other or elsewhere) else "likely"
+    return certainty(engine) if exact and nvidias and not other and is_the_known(engine) else "likely"

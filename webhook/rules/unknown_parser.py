@@ -45,7 +45,7 @@ class UnknownParser(Rule):
             kinds.append("reasoning_parser")
         for kind in kinds:
             name = args.given.get(kind)
-            if not isinstance(name, str) or not name or kind in args.unresolved:
+            if not isinstance(name, str) or not name or not args.is_sure(kind):
                 continue
             found = settings.unknown_name(kind, name, engine.release)
             if found is None:

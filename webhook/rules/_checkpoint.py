@@ -1,0 +1,36 @@
+"""What the rules about quantization share: how the checkpoint that vLLM will read is quantised."""
+
+from __future__ import annotations
+
+from webhook.engine import Engine
+from webhook.gpu.kernels import is_exact
+from webhook.model import annotated
+from webhook.model.name import tells_quantisation
+
+OTHER_CONFIG = ("revision", "hf_overrides", "hf_config_path", "config_format", "quantization_config")
+"""With these, the config that is read need not be the one that the catalogue knows."""
+OVERRIDING = "deepseek_v4"
+"""A family of FP8 checkpoints that has a method of its own, whatever is given."""
+
+
+def is_the_known(engine: Engine) -> bool:
+    """Nothing says that vLLM reads another config.json than that of the model that is known."""
+    args = engine.args
+    other = any(one in args.given or one in args.unresolved for one in OTHER_CONFIG)
+    return not other and engine.command.env.get("VLLM_USE_MODELSCOPE", "").lower() in ("", "0", "false")
+
+
+def method(engine: Engine) -> str:
+    """The `quant_method` that the model says, or that its name tells; "" where there is none."""
+    config = engine.model.value.quantization_config if engine.model else None
+    return str((config or {}).get("quant_method") or "").lower().replace("compressed_tensors", "compressed-tensors")
+
+
+def is_certain(engine: Engine) -> bool:
+    """`method` is what vLLM will find: the model's own config.json is known, and none but it may be read."""
+    if engine.model is None or not engine.model.may_deny or not is_the_known(engine):
+        return False
+    if annotated(engine.workload) not in (None, engine.args.model):  # that tells a shape
+        return False
+    known = engine.model.value
+    return is_exact(known) and bool(method(engine)) if known.quantization_config else not tells_quantisation(known.id)
