@@ -14,9 +14,11 @@ OVERRIDING = "deepseek_v4"
 
 
 def is_the_known(engine: Engine) -> bool:
-    """Nothing says that vLLM reads another config.json than that of the model that is known."""
+    """Nothing says that vLLM reads another config.json than that of the model that is known: an annotation does, for it
+    names a model of the same shape."""
     args = engine.args
     other = any(one in args.given or one in args.unresolved for one in OTHER_CONFIG)
+    other = other or annotated(engine.workload) not in (None, args.model)
     return not other and engine.command.env.get("VLLM_USE_MODELSCOPE", "").lower() in ("", "0", "false")
 
 
@@ -29,8 +31,6 @@ def method(engine: Engine) -> str:
 def is_certain(engine: Engine) -> bool:
     """`method` is what vLLM will find: the model's own config.json is known, and none but it may be read."""
     if engine.model is None or not engine.model.may_deny or not is_the_known(engine):
-        return False
-    if annotated(engine.workload) not in (None, engine.args.model):  # that tells a shape
         return False
     known = engine.model.value
     return is_exact(known) and bool(method(engine)) if known.quantization_config else not tells_quantisation(known.id)
