@@ -136,6 +136,8 @@ def causes() -> str:
     for cause in CAUSES.values():
         rules = [f"[{rule}](rules/{rule}.md)" for rule in cause.rules if rule in all_rules()]
         out += ["", f"## {cause.id}", "", f"{cause.title} ({text.PLANES[cause.plane]}). {cause.remedy}", ""]
+        if cause.meanings:
+            out += [*(f"- {meaning}" for _, meaning in cause.meanings), ""]
         if rules:
             out += [f"Rules that find it in a manifest: {', '.join(rules)}.", ""]
         out += ["| text | where | printed by | releases |", "| --- | --- | --- | --- |"]

@@ -269,6 +269,38 @@ def test_the_rule_is_the_one_that_the_line_speaks_of(line: str, rule: str) -> No
     assert _one(line).rules[0] == rule
 
 
+REASONS = {
+    "kv_cache_dtype not supported": "leave --kv-cache-dtype out",
+    "compute capability not supported": "no kernels for this GPU",
+    "attention sinks not supported": "gpt-oss",
+    "sink setting not supported": "gpt-oss",
+    "sink not supported on compute capability < 9.0": "gpt-oss",
+    "head_size not supported": "head_dim",
+    "dtype not supported": "half or bfloat16",
+    "block_size not supported": "--block-size",
+    "MLA not supported": "needs a backend of that name",
+    "sparse not supported": "needs a backend of that name",
+    "non-MLA not supported": "only for models of DeepSeek",
+    "non-sparse not supported": "only for models of DeepSeek",
+    "partial multimodal token full attention not supported": "Gemma 3",
+    "attention type encoder_only not supported": "encoder",
+    "batch invariance not supported": "VLLM_BATCH_INVARIANT",
+    "KV connector not supported": "--kv-transfer-config",
+    "DCP not supported": "--decode-context-parallel-size",
+    "ImportError": "package is not in the image",
+    "FP8 KV cache requires FA3 on SM90 or FA4 on SM100": "leave --kv-cache-dtype out",
+}
+"""What vLLM 0.11.1 to 0.33 says against an attention backend, and what podfit says of it."""
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_of_each_reason_against_an_attention_backend_only_its_meaning_is_told(reason: str) -> None:
+    told = _one(f"ValueError: Selected backend X is not valid for this configuration. Reason: ['{reason}']").remedy
+
+    assert told is not None
+    assert {said for said in REASONS.values() if said in told} == {REASONS[reason]}
+
+
 def test_standard_input_is_read_and_text_names_plane_and_rule(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,15 @@ class Diagnosis:
         return tuple(sorted(rules, key=lambda rule: rule not in _meant(" ".join(self.evidence[:1]), rules)))
 
     @property
+    def remedy(self) -> str | None:
+        """What helps, with what the words of the evidence mean."""
+        if self.cause is None:
+            return None
+        said = " ".join(self.evidence)
+        meant = (meaning for word, meaning in self.cause.meanings if re.search(word, said))
+        return " ".join((self.cause.remedy, *meant))
+
+    @property
     def certainty(self) -> Literal["certain", "likely"] | None:
         """Likely: only a symptom was seen."""
         return None if self.signature is None else "likely" if self.signature.weak else "certain"

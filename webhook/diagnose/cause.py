@@ -48,3 +48,5 @@ class Cause:
     signatures: tuple[Signature, ...]
     rules: tuple[str, ...] = ()
     """The rules that find it in the manifest, the likeliest first."""
+    meanings: tuple[tuple[str, str], ...] = ()
+    """What a word of the evidence (a regular expression) tells beyond the remedy: what it means, and what helps."""

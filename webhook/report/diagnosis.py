@@ -62,7 +62,7 @@ def tree(one: Case) -> dict[str, Any]:
         "certainty": found.certainty,
         "line": found.line,
         "title": found.cause.title if found.cause else None,
-        "remedy": found.cause.remedy if found.cause else None,
+        "remedy": found.remedy,
         "then": list(found.then),
     }
     if one.report is not None:
@@ -105,7 +105,7 @@ def text(one: Case) -> str:
     out += _evidence(found.evidence)
     if found.then:
         out += _labelled("then", "also seen: " + ", ".join(found.then))
-    out += _labelled("help", found.cause.remedy)
+    out += _labelled("help", found.remedy or "")
     if one.rule:
         out += _labelled("rule", _rule(one))
     return "\n".join([*out, *_pod(one)]) + "\n"

@@ -199,6 +199,87 @@ CAUSES = (
         ("gpu-lacks-quantization",),
     ),
     Cause(
+        "attention-backend-unfit",
+        "gpu",
+        "No attention backend fits the model, the GPU and the flags",
+        "vLLM says why it turns each backend down. Without --attention-backend (before 0.15 also without "
+        "VLLM_ATTENTION_BACKEND) it chooses one that fits, where there is one.",
+        (
+            Signature(
+                r"Selected backend \S+ is not valid for this configuration|No valid attention backend found for",
+                "vLLM platforms/cuda.py, from 0.18 platforms/rocm.py get_attn_backend_cls",
+                "0.11–0.33",
+            ),
+        ),
+        meanings=(
+            (
+                r"compute capability not supported",
+                "'compute capability not supported': the backend has no kernels for this GPU. FLASH_ATTN wants 8.0 or "
+                "more, FLASHINFER 8.0 … 12.1 (before 0.24: 7.5), FLASHMLA and FLASHMLA_SPARSE 9.x or 10.x, "
+                "FLASH_ATTN_MLA 9.x, CUTLASS_MLA and FLASHINFER_MLA 10.x; TRITON_ATTN and TRITON_MLA run on all.",
+            ),
+            (
+                r"kv_cache_dtype not supported|KV[ -]cache requires|kv-cache dtype",
+                "'kv_cache_dtype not supported': leave --kv-cache-dtype out, or take a backend that reads it: "
+                "FLASH_ATTN reads fp8 with FlashAttention 3 only (compute capability 9.x; 4 on 10.x since 0.27), "
+                "TRITON_MLA since 0.18, FLASH_ATTN_MLA not at all; FLASHINFER and TRITON_ATTN do.",
+            ),
+            (
+                r"\bsinks? (?:setting )?not supported",
+                "'sink not supported': the model (gpt-oss and its like) has attention sinks, which FLASH_ATTN computes "
+                "from compute capability 9.0 on and TRITON_ATTN everywhere.",
+            ),
+            (
+                r"head_size not supported",
+                "'head_size not supported': the model's head_dim is none of the backend's sizes: another backend.",
+            ),
+            (
+                r"(?<!kv_cache_)\bdtype (?:\S+ )?not supported",
+                "'dtype not supported': mostly --dtype float32; half or bfloat16 have more backends.",
+            ),
+            (
+                r"block_size not supported",
+                "'block_size not supported': leave --block-size out, so that vLLM takes the backend's.",
+            ),
+            (
+                r"(?<!non-)\bMLA not supported|(?<!non-)\bsparse not supported",
+                "'MLA not supported', 'sparse not supported': the model (DeepSeek's and its like) has such attention "
+                "and needs a backend of that name.",
+            ),
+            (
+                r"non-MLA not supported|non-sparse not supported",
+                "'non-MLA not supported', 'non-sparse not supported': the backend is only for models of DeepSeek's "
+                "kind of attention.",
+            ),
+            (
+                r"partial multimodal token full attention not supported|mm_prefix",
+                "'partial multimodal token full attention not supported': the model looks at an image as a whole "
+                "(Gemma 3): another backend, such as TRITON_ATTN or FLEX_ATTENTION.",
+            ),
+            (
+                r"attention type \S+ not supported",
+                "'attention type … not supported': an encoder's attention, which few backends have.",
+            ),
+            (
+                r"batch invariance not supported",
+                "'batch invariance not supported': VLLM_BATCH_INVARIANT is set: leave it out, or another backend.",
+            ),
+            (
+                r"KV connector not supported",
+                "'KV connector not supported': --kv-transfer-config is given: leave it out, or another backend.",
+            ),
+            (
+                r"\b[DP]CP not supported",
+                "'DCP not supported', 'PCP not supported': --decode-context-parallel-size or "
+                "--prefill-context-parallel-size is given: leave it out, or another backend.",
+            ),
+            (
+                r"ImportError|not installed|dependencies not available",
+                "'ImportError': the backend's package is not in the image.",
+            ),
+        ),
+    ),
+    Cause(
         "gpu-unsupported",
         "gpu",
         "The image was not built for this GPU",
