@@ -493,6 +493,52 @@ def test_a_worker_beside_a_leader_is_asked_for_no_probe(leader: bool, asked: boo
     assert ({"startup-probe-missing", "readiness-probe-missing"} <= set(modes(group))) is asked
 
 
+LEADS = 'if [ "$LWS_WORKER_INDEX" = 0 ]; then'
+SERVE = f"exec vllm serve {M8} --max-model-len 4096"
+
+
+@pytest.mark.parametrize(
+    ("script", "asked", "fixed"),
+    [
+        pytest.param(SERVE, True, True, id="one way, one server"),
+        pytest.param(f"{LEADS} {SERVE}; else {SERVE} --headless; fi", False, False, id="a follower in a branch"),
+        pytest.param(f"{LEADS} {SERVE}; fi; {SERVE} --headless", False, False, id="a follower after the branch"),
+        pytest.param(f"{SERVE} $([ $LWS_WORKER_INDEX = 0 ] || echo --headless)", False, False, id="of a command"),
+        pytest.param(f"{LEADS} :; else X=--headless; fi; {SERVE} $X", False, False, id="of a variable"),
+        pytest.param(f"cat > x.sh <<'E'\n{LEADS} {SERVE}; else sleep inf; fi\nE\nsh x.sh", False, False, id="a file"),
+        pytest.param(f"{LEADS} {SERVE}; else ray start --block --address a:6379; fi", False, False, id="Ray's worker"),
+        pytest.param(f"{LEADS} {SERVE}; else sleep infinity; fi", False, False, id="nothing in the other branch"),
+        pytest.param(f"{LEADS} :; else sleep infinity; exit 0; fi; {SERVE}", False, False, id="nothing, and the end"),
+        pytest.param(f"ray start --head --port 6379; {SERVE}", True, True, id="Ray's head beside it"),
+        pytest.param(f"{LEADS} {SERVE}; else {SERVE} --port 9000; fi", True, False, id="another port"),
+        pytest.param(f"cd /data && {SERVE} || exit 1", True, True, id="a failure that ends the script"),
+    ],
+)
+def test_a_probe_is_asked_for_only_where_every_way_through_the_script_serves(
+    script: str, asked: bool, fixed: bool
+) -> None:
+    pod = spec([], limits={"memory": "32Gi"}, command=["bash", "-c", script])
+    for name in ("startupProbe", "readinessProbe"):
+        del pod["containers"][0][name]
+
+    found = {judged.rule: judged.finding for judged in judge(deployment(pod)).findings}
+    probes = [one for one in ("startup-probe-missing", "readiness-probe-missing") if one in found]
+    assert probes == (["startup-probe-missing", "readiness-probe-missing"] if asked else [])
+    assert [bool(found[one].fix) for one in probes] == [fixed] * len(probes)
+
+
+def test_a_follower_gets_no_startup_probe_beside_its_liveness_probe() -> None:
+    script = f"{LEADS} {SERVE}; else {SERVE} --headless; fi"
+    for delay in (5, 3000):
+        pod = spec([], limits={"memory": "32Gi"}, command=["bash", "-c", script])
+        pod["containers"][0]["livenessProbe"] = {**HEALTH, "initialDelaySeconds": delay}
+        del pod["containers"][0]["startupProbe"]
+        report = judge(deployment(pod))
+
+        assert not [edit for judged in report.findings for edit in judged.finding.fix if "Probe" in str(edit.path)]
+        assert not [text for judged in report.findings for text in judged.finding.suggestions if "startupProbe" in text]
+
+
 @pytest.mark.parametrize(
     ("image", "env", "mode", "fixed"),
     [

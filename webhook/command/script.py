@@ -61,6 +61,8 @@ class Shell:
         """In the background, a pipe, or a subshell."""
         self.branches = 0
         """Above 0: in a branch that may not be taken, or where a failure is caught (`… || true`)."""
+        self.choices: int = parent.choices if parent else 0
+        """Above 0: in one of several branches, of which another may be taken."""
         self.exits: bool = parent.conditional if parent else False
         """The script may have ended well before."""
         self.skips = False
@@ -76,6 +78,11 @@ class Shell:
     def conditional(self) -> bool:
         """The command that is being visited may not run, or its failure may not be the script's."""
         return self.branches > 0 or self.exits or self.skips
+
+    @property
+    def branched(self) -> bool:
+        """Another way through the script may be taken than the one to the command that is being visited."""
+        return self.choices > 0 or self.exits or self.skips
 
     @property
     def last(self) -> tree.Tail | None:
@@ -196,11 +203,12 @@ class Shell:
     def either(self, branches: Sequence[Callable[[], Status]], why: str) -> Status:
         """Follows every branch from the same state; the script goes on with what they have in common."""
         before, ends = self.state, []
-        exits, skips = self.exits, self.skips
+        exits, skips, choices = self.exits, self.skips, self.choices
         for follow in branches:
             self.state = before.copy()
             self.spend(sum(len(v) for v in (before.positional, *before.variables.values())))
             self.branches += 1
+            self.choices += len(branches) > 1
             try:
                 follow()
                 ends.append(self.state)
@@ -210,6 +218,7 @@ class Shell:
                 skips = skips or not isinstance(end, Exit)
             finally:
                 self.branches -= 1
+                self.choices = choices
             exits, skips = exits or self.exits, skips or self.skips
         self.exits, self.skips = exits, skips
         self.state = before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from webhook import workload as workloads
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH", "VLLM_MODEL_NAME")
 """How wrappers around vLLM call the variable that names the model; the first that is set counts."""
+
+_FOLLOWS = re.compile(r"--headless\b|\bray\s+start\b(?![^\n;&|]*--head\b)|\.sh[\"']?\s+(--)?worker\b")
+"""What a script says where it may run as a rank that serves nothing: a follower of vLLM's own, a worker of Ray's."""
+_SERVER = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.[\w.]*api_server\b")
 
 _LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
 """A program's name, and more words in the same one."""
@@ -55,6 +59,13 @@ class _Seen:
 
     joined: bool = False
     guess: Command | None = None
+    texts: list[str] = field(default_factory=list)
+    """The scripts, each as it is started."""
+
+    def may_follow(self, sh: Shell) -> bool:
+        """Whether the script may, on another way, end in something that serves nothing."""
+        follows = any(_FOLLOWS.search(text) for text in self.texts)
+        return follows or (sh.branched and all(len(_SERVER.findall(text)) < 2 for text in self.texts))
 
 
 class _Resolver(Reading):
@@ -200,7 +211,7 @@ class _Resolver(Reading):
         return self.script_path.get(self.workload.object)
 
     def _script(self, text: str, positional: list[Value], zero: Value | None, *, inline: bool = True) -> Command | None:
-        seen = _Seen()
+        seen = _Seen(texts=[text])
 
         from webhook.command.script import shell  # here, because most containers have no script
 
@@ -257,8 +268,16 @@ class _Resolver(Reading):
                     sh.changes.add("code")
                 if (change := entry.brings(argv)) is not None:
                     sh.changes.add(change)
-                changed = command.changes | sh.changes
-                raise _Found(replace(command, changes=changed, exec_at=self._exec_at(sh), unforked=self._unforked(sh)))
+                raise _Found(
+                    replace(
+                        command,
+                        changes=command.changes | sh.changes,
+                        exec_at=self._exec_at(sh),
+                        unforked=self._unforked(sh),
+                        branched=sh.branched,
+                        may_follow=seen.may_follow(sh),
+                    )
+                )
         elif isinstance(started, Join):
             seen.joined = True
         elif isinstance(started, Script):
@@ -267,18 +286,21 @@ class _Resolver(Reading):
                 name = known(started.file)
                 text = sh.file(name) if name else None
             if text is not None:
+                seen.texts.append(text)
                 sh.child(started.positional, started.zero).run(text)
             elif started.file is not None:
                 sh.changes.add("packages")
                 self._maybe(text_of(started.file), started.positional, sh, seen)
         elif started.program == entry.A_SHELL:
             if sh.stdin is not None:
+                seen.texts.append(sh.stdin)
                 sh.child(started.words).run(sh.stdin)
             else:
                 sh.changes.add("packages")
         else:
             text = sh.file(started.program) if started.program else None
             if text is not None and not started.program.endswith(".py"):
+                seen.texts.append(text)
                 sh.child(started.words, literal(started.program)).run(text)
             else:
                 if (change := changes.of(argv, sh.stdin)) is not None:

@@ -138,6 +138,11 @@ class Command:
     """The field of the script, where there is one."""
     script: str | None = None
     """The text of the field that holds the script, where nothing but a shell expands it; for `edit`."""
+    branched: bool = False
+    """The script may go another way, on which it starts something else, or this otherwise."""
+    may_follow: bool = False
+    """On some way through the script it may serve nothing: it mentions `--headless` or joins a Ray cluster, or another
+    way starts no server."""
     lost: tuple[Word, ...] = ()
     """Words of the manifest that never reach vLLM (`sh -c 'vllm serve' --flag`)."""
     config: Mapping[str, str] = field(default_factory=dict)

@@ -72,6 +72,12 @@ def follows(engine: Engine) -> bool:
     return isinstance((group / "leaderTemplate").get(engine.workload.object), Mapping)
 
 
+def may_not_serve(engine: Engine) -> bool:
+    """The same container may, in another of its Pods or on another way through its script, serve nothing: a probe would
+    restart it for ever. Words that can't be known may be `--headless` where several Pods make up the engine."""
+    return engine.command.may_follow or (engine.spans_pods and engine.args.open is not None)
+
+
 def unreachable(engine: Engine) -> bool:
     """No probe of the kubelet can ask vLLM, which listens on a socket in the file system."""
     return bool(engine.args.get("uds"))
@@ -153,10 +159,12 @@ def tls(engine: Engine) -> bool:
 def health(engine: Engine) -> dict[str, Any] | None:
     """An httpGet of /health that vLLM will answer; None where port, scheme or role can't be known.
 
-    Another container that declares the port may be the one that answers, and a client certificate is more than the
+    On another way through the script it may be another port, or none. Another container that declares the port may be the one that answers, and a client certificate is more than the
     kubelet has.
     """
     if engine.port is None or not engine.served or engine.container.init or engine.args.get("ssl_cert_reqs"):
+        return None
+    if engine.command.branched or may_not_serve(engine):
         return None
     if any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile", "grpc", "uds")):
         return None
@@ -212,7 +220,12 @@ def window_fix(engine: Engine) -> tuple[Edit, ...]:
 
 
 def advice(engine: Engine) -> tuple[str, ...]:
-    """The startup probe in words."""
+    """The startup probe to add, in words; none where nothing may be there to answer it."""
+    return () if may_not_serve(engine) else in_words(engine)
+
+
+def in_words(engine: Engine) -> tuple[str, ...]:
+    """The startup probe that waits long enough."""
     seconds = enough(engine)
     if seconds is None:
         return ()

@@ -32,6 +32,8 @@ class InitialDelayInsteadOfStartupProbe(Rule):
         probe, startup = _probe.probe(engine, "livenessProbe"), engine.plan.startup
         if probe is None or not engine.served or engine.container.init or _probe.probe(engine, "startupProbe"):
             return
+        if _probe.may_not_serve(engine):
+            return
         delay = _probe.setting(probe, "initialDelaySeconds")
         own = _probe.kills(engine, "livenessProbe") is not None
         if delay < self.at_least or (own and startup is not None and _probe.window(probe) < startup.high):

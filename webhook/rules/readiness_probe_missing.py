@@ -30,6 +30,8 @@ class ReadinessProbeMissing(Rule):
             return
         if _probe.probe(engine, "readinessProbe") or _probe.unreachable(engine) or _probe.follows(engine):
             return
+        if _probe.may_not_serve(engine):
+            return
         http = _probe.health(engine)
         new = {"httpGet": http, "periodSeconds": _probe.PERIOD, "timeoutSeconds": 5, "failureThreshold": 3}
         yield Finding(

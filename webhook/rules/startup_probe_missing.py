@@ -28,7 +28,9 @@ class StartupProbeMissing(Rule):
         rules ask for the same startup probe."""
         if not engine.served or engine.container.init or _probe.probe(engine, "startupProbe"):
             return
-        if _probe.unreachable(engine) or _probe.follows(engine) or engine.workload.kind in _probe.BATCH:
+        if _probe.unreachable(engine) or _probe.follows(engine) or _probe.may_not_serve(engine):
+            return
+        if engine.workload.kind in _probe.BATCH:
             return
         liveness = _probe.probe(engine, "livenessProbe")
         timed = engine.plan.startup is not None and _probe.kills(engine, "livenessProbe") is not None

@@ -39,6 +39,6 @@ class StartupWindowTooLong(Rule):
             path=engine.at("startupProbe", "failureThreshold"),
             message=f"the startup probe waits {window} s; {_probe.estimate(engine)}",
             certainty="possible",
-            suggestions=_probe.advice(engine),
+            suggestions=_probe.in_words(engine),
             fix=_probe.window_fix(engine) if _probe.setting(probe, "initialDelaySeconds") < startup.high else (),
         )

@@ -37,6 +37,6 @@ class StartupWindowTooShort(Rule):
             if hopeless
             else _probe.phases(engine),
             certainty="certain" if hopeless else "likely",
-            suggestions=_probe.advice(engine),
+            suggestions=_probe.in_words(engine),
             fix=_probe.window_fix(engine),
         )
