@@ -432,3 +432,40 @@ def test_fix_names_the_rule_of_each_repair_and_what_stays_denied(run: Run, tmp_p
     assert f"{file}: would repair: memory-limit-too-low: limit 2Gi: vLLM needs about" in err
     assert err.endswith("nothing is changed yet: --write does it\n")
     assert f"{file}: still denied: unknown-flag: " in err
+
+
+TWO_FLAGS = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: one, namespace: llm}
+spec:
+  containers:
+    - name: vllm
+      image: vllm/vllm-openai:v0.24.0
+      args:
+        - unsloth/Llama-3.1-8B-Instruct
+        - --use-v2-block-manager
+        - --disable-log-requests  # podfit: ignore removed-flag -- until staging is newer
+"""
+
+
+def test_fix_leaves_what_a_comment_accepts_and_what_moves_with_it(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(TWO_FLAGS)
+
+    _, out, err = run("fix", "--rule", "removed-flag", "--write", str(file))
+
+    assert err.count("repaired: removed-flag") == 1
+    assert "still denied" not in err
+    assert out.count("\n-") == 1
+    assert file.read_text() == TWO_FLAGS.replace("        - --use-v2-block-manager\n", "")
+
+
+def test_fix_names_the_object_where_a_file_has_several(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(f"{TWO_FLAGS}---\n{TWO_FLAGS.replace('name: one', 'name: two')}")
+
+    _, _, err = run("fix", "--rule", "removed-flag", str(file))
+
+    for name in ("one", "two"):
+        assert f"{file}: would repair: Pod llm/{name}: removed-flag: " in err

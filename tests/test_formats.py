@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import textwrap
@@ -128,7 +129,7 @@ def test_junit_is_valid_with_a_case_for_each_finding_and_each_clean_container(ch
 
     suites = {suite.get("name"): suite for suite in fromstring(xml)}  # noqa: S314
     failures = [case.get("name") for case in suites["pod.yaml"].iter("testcase") if case.find("failure") is not None]
-    assert "Pod llama, container vllm: removed-flag" in failures
+    assert "Pod chat/llama, container vllm: removed-flag" in failures
     assert int(str(suites["pod.yaml"].get("failures"))) == len(failures)
     assert [case.find("failure") for case in suites["good.yaml"].iter("testcase")] == [None]
     assert suites["broken.yaml"].get("errors") == "1"
@@ -283,12 +284,58 @@ def test_a_baseline_accepts_what_was_there_and_nothing_new(check: Check, tmp_pat
 
 
 def test_a_baseline_that_is_none_is_told(check: Check, tmp_path: Path) -> None:
-    (tmp_path / "base.json").write_text('{"version": 2}')
+    (tmp_path / "base.json").write_text('{"version": 3}')
 
     code, _, err = check("--baseline", "base.json", "pod.yaml")
 
     assert code == 3
     assert "base.json: not a baseline" in err
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("--num-scheduler-steps=8", "--use-v2-block-manager", id="flag"),
+        pytest.param("VLLM_PORT, value: A", "VLLM_USE_V1, value: A", id="variable"),
+    ],
+)
+def test_a_new_finding_does_not_pass_for_one_that_is_gone(
+    check: Check, tmp_path: Path, before: str, after: str
+) -> None:
+    old = POD.replace("args:", "env: [{name: VLLM_PORT, value: A}]\n      args:")
+    old = old.replace("v0.21.0", "v0.10.2").replace("--swap-space", "--num-scheduler-steps")
+    (tmp_path / "pod.yaml").write_text(old)
+    check("--write-baseline", "base.json", "pod.yaml")
+    assert check("--baseline", "base.json", "pod.yaml")[0] == 0
+    (tmp_path / "pod.yaml").write_text(old.replace(before, after))
+
+    code, out, err = check("--baseline", "base.json", "pod.yaml")
+
+    assert "1 finding no longer there" in err
+    assert (code, out.count("deny  ")) == (1, 1)
+
+
+@pytest.mark.parametrize("after", ["--swap-space 16", "--swap_space=16"])
+def test_a_flag_is_the_same_however_it_is_spelt(check: Check, tmp_path: Path, after: str) -> None:
+    check("--write-baseline", "base.json", "pod.yaml")
+    words = "\n        - ".join(after.split())
+    (tmp_path / "pod.yaml").write_text(POD.replace("--swap-space=8", words))
+
+    assert "deny  removed-flag" not in check("--baseline", "base.json", "pod.yaml")[1]
+
+
+def test_a_baseline_of_version_1_accepts_as_it_did_and_is_told(check: Check, tmp_path: Path) -> None:
+    check("--write-baseline", "base.json", "pod.yaml")
+    known = json.loads((tmp_path / "base.json").read_text())
+    assert known["version"] == 2
+    parts = ("removed-flag", "Pod chat/llama", "vllm", "spec.containers[].args[]")
+    row = {"fingerprint": hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]}
+    (tmp_path / "base.json").write_text(json.dumps({"version": 1, "findings": [row]}))
+
+    _, out, err = check("--baseline", "base.json", "pod.yaml")
+
+    assert "accepted removed-flag: baseline: known before" in out
+    assert "note: base.json: of version 1, which does not tell one flag or variable from another" in err
 
 
 @pytest.mark.parametrize(

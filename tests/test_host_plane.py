@@ -377,6 +377,8 @@ def test_a_key_is_needed_under_v1(args: list[str], headers: list[Any], found: bo
         pytest.param(["--ssl-certfile", "a", "--ssl-keyfile", "b", "--ssl-cert-reqs", "2"], None, id="client's too"),
         pytest.param(["--ssl-certfile", "$(CERT)"], None, id="HTTPS or not can't be known"),
         pytest.param(["--headless", "-dp", "2", "-dpl", "1"], None, id="no port at all"),
+        pytest.param(["--max-num-seqs=64 --port=9000"], 9000, id="once it is a word of its own"),
+        pytest.param(["--served-model-name=llm --port=9000"], None, id="if it is meant to be one"),
     ],
 )
 def test_a_probe_is_only_added_where_port_scheme_and_role_are_certain(more: list[str], port: int | None) -> None:
@@ -535,7 +537,7 @@ def test_a_follower_gets_no_startup_probe_beside_its_liveness_probe() -> None:
         del pod["containers"][0]["startupProbe"]
         report = judge(deployment(pod))
 
-        assert not [edit for judged in report.findings for edit in judged.finding.fix if "Probe" in str(edit.path)]
+        assert not [edit for judged in report.findings for edit in judged.finding.fix if "startupProbe" in str(edit)]
         assert not [text for judged in report.findings for text in judged.finding.suggestions if "startupProbe" in text]
 
 

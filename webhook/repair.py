@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from webhook.facts import Facts
-from webhook.lint import Judged, lint
+from webhook.lint import Judged, Result, lint
 from webhook.patch import Edit, apply, json_patch
 from webhook.policy import Policy
 from webhook.rule import Place
@@ -36,17 +36,20 @@ def repair(
     where: Place = "check",
     rules: Collection[str] = (),
     namespace: str | None = None,
+    accepted: Iterable[tuple[Result, Judged]] = (),
 ) -> Repaired:
     """Repairs every finding whose fix is applied there.
 
     One at a time, each on what the one before it left: a volume that one fix adds changes what the next one computes.
     A finding that survives its own fix is left alone. `rules`: only these, where any are named. `namespace`: where the
-    object goes, in case it does not say so.
+    object goes, in case it does not say so. `accepted`: findings of `obj` that stay as they are.
     """
     made: list[Judged] = []
     tried: set[tuple[str, str, str]] = set()
+    kept = {_same(*one) for one in accepted}
     while True:
-        findings = lint(obj, policy, facts, where=where, namespace=namespace).findings
+        results = lint(obj, policy, facts, where=where, namespace=namespace).results
+        findings = [one for result in results for one in result.findings if _same(result, one) not in kept]
         judged = next((one for one in findings if _wanted(one, rules) and _key(one) not in tried), None)
         if judged is None:
             left = [one for one in findings if one.mode == "deny" and (not rules or one.rule in rules)]
@@ -60,6 +63,13 @@ def repair(
 
 def _wanted(judged: Judged, rules: Collection[str]) -> bool:
     return judged.applies and (not rules or judged.rule in rules)
+
+
+def _same(result: Result, judged: Judged) -> tuple[str, str, str]:
+    """How a finding is known again when others are repaired: what stands in a list moves, and keeps its words."""
+    path = judged.finding.path
+    in_list = bool(path.parts) and isinstance(path.parts[-1], int)
+    return judged.rule, result.engine.container.name, judged.finding.message if in_list else str(path)
 
 
 def _key(judged: Judged) -> tuple[str, str, str]:

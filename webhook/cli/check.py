@@ -151,11 +151,18 @@ def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
         known = json.loads(edge.read_text(path))
         if not isinstance(known, dict):
             raise ValueError("expected an object")
-        return checked.with_baseline(found, known)
+        accepted = checked.with_baseline(found, known)
     except ValueError as error:
         raise edge.UnusableError(f"--baseline {path}: {error}", 3) from error
     except edge.UnusableError as error:
         raise edge.UnusableError(f"--baseline {error}", 3) from error
+    if known["version"] != checked.VERSION:
+        print(
+            f"note: {path}: of version {known['version']}, which does not tell one flag or variable from another: a "
+            "new finding may pass for one that is gone; write it anew",
+            file=sys.stderr,
+        )
+    return accepted
 
 
 def _write(output: Output, found: Checked, *, mask_secrets: bool) -> None:

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 from webhook.cli import edge
+from webhook.lint import lint
 from webhook.manifest import Document
 from webhook.patch import Edit
 from webhook.policy import Policy
 from webhook.repair import Repaired, repair
-from webhook.report import text
+from webhook.report import checked, text
 from webhook.report.rewrite import diff, rewrite
 from webhook.rules import all_rules
 
@@ -23,8 +24,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="show (or write) the repairs of what podfit finds",
         description="Shows the repairs of what podfit finds as a diff; --write makes them. Advice that `podfit check` "
         "keeps to itself (mode audit) is repaired, too. Standard error has a line for each repair, with its rule, and "
-        "one for what stays denied. Comments, order and every other line stay. What a policy says `fix: false` of is "
-        "left alone.",
+        "one for what stays denied. Comments, order and every other line stay. What a policy says `fix: false` of, "
+        "and what an exception or a comment accepts, is left alone.",
         epilog=edge.examples(
             "podfit fix deploy/ | git apply    # or --write",
             "podfit fix --write --rule shm-missing deploy/llama.yaml",
@@ -88,15 +89,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _repaired(source: edge.Source, policy: Policy, rules: list[str]) -> list[tuple[Document, Repaired]]:
-    return [(one, repair(one.object, policy, source.facts, rules=rules)) for one in source.manifests.documents]
+    def of(one: Document) -> Repaired:
+        report = lint(one.object, policy, source.facts, where="check") if "podfit:" in one.text else None
+        accepted = checked.commented(one, report) if report is not None else ()
+        return repair(one.object, policy, source.facts, rules=rules, accepted=accepted)
+
+    return [(one, of(one)) for one in source.manifests.documents]
 
 
 def _tell(name: str, repaired: list[tuple[Document, Repaired]], made: str) -> int:
-    """A line a repair, and a line for what stays denied: on standard error, the diff stands alone; how many repairs."""
-    for _, one in repaired:
+    """A line a repair, and a line for what stays denied: on standard error, the diff stands alone; how many repairs.
+    The object is named where the file has several."""
+    for document, one in repaired:
+        whose = f"{checked.named(document.object)}: " if len(repaired) > 1 else ""
         for word, findings in ((made, one.made), ("still denied", one.left)):
             for judged in findings:
-                line = text.one_line(f"{word}: {judged.rule}: {judged.finding.message}")
+                line = text.one_line(f"{word}: {whose}{judged.rule}: {judged.finding.message}")
                 print(f"{name}: {line}", file=sys.stderr)
     return sum(len(one.made) for _, one in repaired)
 

@@ -13,6 +13,8 @@ from webhook import secret
 from webhook.lint import Judged, Report, Result
 from webhook.manifest import Document
 from webhook.manifest.part import Mark
+from webhook.path import FieldPath, mapping
+from webhook.workload import JSON
 
 Level = Literal["error", "warning"]
 FailOn = Literal["deny", "warn"]
@@ -46,18 +48,24 @@ class Item:
     @property
     def object(self) -> str:
         """ "Deployment prod/llama"; without what a terminal would take for commands."""
-        metadata = self.report.metadata
-        namespace = metadata.get("namespace")
-        name = metadata.get("name") or metadata.get("generateName") or "(no name)"
-        return f"{self.report.object.get('kind') or 'object'} {f'{namespace}/' if namespace else ''}{name}"
+        return named(self.report.object)
 
     @property
     def fingerprint(self) -> str:
-        """Stays the same where lines, indices and numbers move: rule, object, container and field."""
+        """Stays the same where lines, indices and numbers move: rule, object, container, field, and the name of the
+        flag or of the list's item that it speaks of."""
+        return self._hashed(*_names(self))
+
+    @property
+    def fingerprint_1(self) -> str:
+        """What baselines of version 1 hold: the same without names."""
+        return self._hashed()
+
+    def _hashed(self, *names: str) -> str:
         from hashlib import sha256  # only baselines and reports want it, and a start waits for it
 
         field = re.sub(r"\[\d+\]", "[]", str(self.judged.finding.path))
-        parts = (self.judged.rule, self.object, self.result.engine.container.name, field)
+        parts = (self.judged.rule, self.object, self.result.engine.container.name, field, *names)
         return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     @property
@@ -68,6 +76,28 @@ class Item:
             start, end = self.mark.column - 1, self.mark.end_column - 1
             line = line[:start] + "*" * len(line[start:end]) + line[end:]
         return secret.masked(line, secret.found(line))
+
+
+def _names(item: Item) -> Iterator[str]:
+    """What tells a finding from others of its rule in one field: names of the list's items on the way there (`env`,
+    `volumes`), and in a command the flag's."""
+    path, obj = item.judged.finding.path, item.report.object
+    for end, part in enumerate(path.parts, 1):
+        if isinstance(part, int):
+            yield str(mapping(FieldPath(path.parts[:end]).get(obj)).get("name") or "")
+    value = path.get(obj)
+    text = value if isinstance(value, str) else ""
+    if "--" in text or not {"args", "command"}.isdisjoint(path.parts):
+        flag = _ONE_FLAG.match(text) or _FLAG.search(item.judged.finding.message)
+        yield flag[0].replace("_", "-") if flag else ""
+
+
+def named(obj: JSON) -> str:
+    """ "Deployment prod/llama"."""
+    metadata = mapping(obj.get("metadata"))
+    namespace = metadata.get("namespace")
+    name = metadata.get("name") or metadata.get("generateName") or "(no name)"
+    return f"{obj.get('kind') or 'object'} {f'{namespace}/' if namespace else ''}{name}"
 
 
 @dataclass(frozen=True)
@@ -153,8 +183,18 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
     return Container(file, document, report, result, tuple(items))
 
 
+def commented(document: Document, report: Report) -> Iterator[tuple[Result, Judged]]:
+    """The findings that a comment in the file accepts, those too that are not shown."""
+    if comments := _comments(document.text):
+        for result in report.results:
+            for judged in result.findings:
+                if _commented(comments, judged.rule, _narrowed(document, judged)):
+                    yield result, judged
+
+
 # ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+_ONE_FLAG = re.compile(r"--?[A-Za-z][\w-]*(?=[=\s.]|\Z)")
 _FLAG = re.compile(r"--[a-z][\w-]*")
 
 
@@ -245,6 +285,10 @@ def in_vain(file: str, text: str, known: Collection[str]) -> Iterator[str]:
             yield f"{file}:{number}: `podfit: ignore {rules}` silences nothing without a reason: add ` -- why`"
 
 
+VERSION = 2
+"""Of a baseline. In version 1 nothing told two findings of one rule in a container's `args` or `env` apart."""
+
+
 def baseline(items: Iterable[Item]) -> dict[str, Any]:
     """What `--write-baseline` writes: the findings that are accepted from now on, in an order that diffs well."""
     kept = [item for item in items if item.accepted is None or item.accepted.by == "baseline"]
@@ -260,21 +304,25 @@ def baseline(items: Iterable[Item]) -> dict[str, Any]:
         for item in kept
     ]
     rows.sort(key=lambda row: (row["file"], row["object"], row["rule"], row["path"]))
-    return {"version": 1, "findings": rows}
+    return {"version": VERSION, "findings": rows}
 
 
 def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checked, int]:
     """The run with the findings of a baseline accepted, each as often as it stands there, and how many of the baseline
     are gone from the files that were read; raises ValueError where `known` is no baseline."""
-    rows = known.get("findings") if known.get("version") == 1 else None
+    version = known.get("version")
+    rows = known.get("findings") if version in (1, VERSION) else None
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) and row.get("fingerprint") for row in rows):
-        raise ValueError("not a baseline: expected version 1 and findings with fingerprints")
+        raise ValueError(f"not a baseline: expected version 1 or {VERSION} and findings with fingerprints")
     left = Counter(str(row["fingerprint"]) for row in rows)
 
     def accept(item: Item) -> Item:
-        if item.accepted is not None or not left[item.fingerprint]:
+        if item.accepted is not None:
             return item
-        left[item.fingerprint] -= 1
+        fingerprint = item.fingerprint_1 if version == 1 else item.fingerprint
+        if not left[fingerprint]:
+            return item
+        left[fingerprint] -= 1
         return replace(item, accepted=Accepted("baseline", "known before"))
 
     containers = tuple(replace(one, items=tuple(accept(item) for item in one.items)) for one in checked.containers)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from xml.sax.saxutils import escape, quoteattr
 
 from webhook import __version__
-from webhook.report.checked import Checked, Container, Item
+from webhook.report.checked import Checked, Container, Item, named
 from webhook.report.text import block, clean, one_line
 
 WHEN = "1970-01-01T00:00:00"
@@ -45,9 +45,7 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
 
 
 def _cases(container: Container, checked: Checked) -> list[str]:
-    kind = str(container.report.object.get("kind") or "object")
-    name = str(container.report.metadata.get("name") or container.report.metadata.get("generateName") or "(no name)")
-    subject = f"{kind} {name}, container {container.result.engine.container.name}"
+    subject = f"{named(container.report.object)}, container {container.result.engine.container.name}"
     if not container.items:
         return [_case(subject, container.file, "")]
     return [

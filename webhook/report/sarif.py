@@ -77,7 +77,7 @@ def _result(item: Item, used: list[str]) -> dict[str, Any]:
                 "logicalLocations": [{"fullyQualifiedName": f"{item.object}: {finding.path}", "kind": "member"}],
             }
         ],
-        "partialFingerprints": {"podfit/v1": item.fingerprint},
+        "partialFingerprints": {"podfit/v2": item.fingerprint},
         "properties": {"plane": item.judged.plane, "certainty": finding.certainty},
     }
     if item.accepted is not None:

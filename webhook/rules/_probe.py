@@ -11,6 +11,7 @@ from webhook.engine import Engine
 from webhook.patch import Edit
 from webhook.path import FieldPath, is_object
 from webhook.release import is_official
+from webhook.rules._flags import unsplit
 
 BATCH = ("Job", "CronJob", "JobSet", "RayJob")
 """Kinds whose Pods end: what asks a server there is in the same Pod or waits by itself."""
@@ -159,13 +160,15 @@ def tls(engine: Engine) -> bool:
 def health(engine: Engine) -> dict[str, Any] | None:
     """An httpGet of /health that vLLM will answer; None where port, scheme or role can't be known.
 
-    On another way through the script it may be another port, or none. Another container that declares the port may be the one that answers, and a client certificate is more than the
-    kubelet has.
+    On another way through the script it may be another port, or none; another container that declares the port may be
+    the one that answers, and a client certificate is more than the kubelet has.
     """
     if engine.port is None or not engine.served or engine.container.init or engine.args.get("ssl_cert_reqs"):
         return None
     if engine.command.branched or may_not_serve(engine):
         return None
+    if any(_OF_A_PORT.search(word.text) for word in unsplit(engine).values()):
+        return None  # it is said, and vLLM does not get it yet
     if any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile", "grpc", "uds")):
         return None
     others = (one for one in engine.workload.containers if one.path != engine.container.path)
@@ -173,6 +176,10 @@ def health(engine: Engine) -> dict[str, Any] | None:
         return None
     scheme = {"scheme": "HTTPS"} if tls(engine) else {}
     return {"path": "/health", "port": engine.port, **scheme}
+
+
+_OF_A_PORT = re.compile(r"--(port|uds|grpc|headless|ssl[_-]\w+)\b")
+"""Flags that say where, how and whether vLLM answers."""
 
 
 def _declared(container: Mapping[str, Any]) -> set[int]:

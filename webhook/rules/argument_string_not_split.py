@@ -13,7 +13,9 @@ from webhook.path import FieldPath
 from webhook.rule import Finding, Rule
 from webhook.rules._flags import certainty, substitute, unsplit
 
-_PLAIN = re.compile(r"[\w./:,%@+=-]+")
+_SPACED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+=\s*(?=\S)")
+"""`--port = 8000`: blanks around the sign."""
+_PLAIN = re.compile(r"(?!=)[\w./:,%@+=-]+")
 """A value that needs no quotes in a shell: one word, and what is meant is clear."""
 
 
@@ -40,19 +42,30 @@ class ArgumentStringNotSplit(Rule):
                 fix=_split_fix(engine, slip),
             )
         for index, word in unsplit(engine).items():
-            flag, value = word.text.split(maxsplit=1)
-            words = [flag, value] if value[0] in "{['\"" else split(word.text)
+            flag, words = word.text.split()[0], _words(word.text)
             plain = all(map(_PLAIN.fullmatch, words))
-            if len(words) == 2 and "=" not in flag and plain:
-                words = [f"{flag}={value}"]
-            refused = "=" not in flag or flag.startswith("--model=") or index in {e.index for e in engine.args.errors}
+            if len(words) == 2 and "=" not in words[0] and plain:
+                words = ["=".join(words)]
+            two = index in {error.index for error in engine.args.errors}  # --max-model-len=4096 --port=8001
+            refused = "=" not in flag or flag.startswith("--model=") or two
             yield Finding(
                 path=word.path,
                 message=f"{word.text!r} is one word: no shell splits it into flag and value",
                 certainty=certainty(engine) if refused else "likely",
                 suggestions=(words[0] if len(words) == 1 else _items(words),),
-                fix=substitute(engine, index, 1, *words) if plain and "=" not in flag else (),
+                fix=substitute(engine, index, 1, *words) if plain and ("=" not in flag or two) else (),
             )
+
+
+def _words(text: str) -> list[str]:
+    """The words that one item was meant to be. A value in quotes or brackets is one word, whatever it holds."""
+    flag, value = text.split(maxsplit=1)
+    joined = value[0] == "=" and value != "="
+    if joined:
+        value = value[1:].lstrip()
+    if value[0] in "{['\"":
+        return [f"{flag}={value}"] if joined else [flag, value]
+    return split(_SPACED.sub(r"\1=", text))
 
 
 def _items(words: Sequence[str]) -> str:
