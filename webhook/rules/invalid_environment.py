@@ -10,6 +10,7 @@ from webhook.engine import Engine
 from webhook.path import FieldPath
 from webhook.release import Release
 from webhook.rule import Certainty, Finding, Rule
+from webhook.rules import _meant
 from webhook.rules._flags import certainty, life, registry_certainty, uncertain
 
 READS_PORT = Release(0, 4, 3)
@@ -111,14 +112,18 @@ def _backend(engine: Engine) -> Iterator[Finding]:
 
 
 def _unknown(engine: Engine, path: FieldPath, what: str, found: settings.Refusal) -> Finding:
+    flag, _, given = what.partition(" ")
+    near = _meant.name(given, found.allowed)
     attends = engine.release is not None and engine.release >= WITH_SUFFIX
     if engine.model is not None and engine.model.may_deny and engine.model.value.num_attention_heads:
         attends = True  # without attention, older releases do not look
     return Finding(
         path=path,
         certainty="certain" if attends else "likely",
-        message=f"{what}: vLLM {engine.release} has no such attention backend{life(found, engine.release)}",
+        message=f"{what}: vLLM {engine.release} has no such attention backend{life(found, engine.release)}"
+        + (f"; did you mean {near}?" if near else ""),
         details=(f"it has {', '.join(found.allowed)}",),
+        suggestions=(f"{flag} {near}",) if near else (),
     )
 
 

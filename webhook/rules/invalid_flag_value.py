@@ -9,7 +9,7 @@ from webhook.args import ArgumentError, settings
 from webhook.engine import Engine
 from webhook.release import Release
 from webhook.rule import Certainty, Finding, Rule, lines
-from webhook.rules import _checkpoint
+from webhook.rules import _checkpoint, _meant
 from webhook.rules._flags import (
     certainty,
     explained,
@@ -91,13 +91,14 @@ class InvalidFlagValue(Rule):
             if error.index in explained(engine):
                 continue
             instead = _switch(engine, error)
+            meant = None if instead else _instead(engine, error)
             yield Finding(
                 path=error.path,
                 certainty=registry_certainty(engine) if error.dest in PLUGGED else certainty(engine),
                 uncertain=uncertain(engine),
                 message=error.message + in_file(engine, error.index),
                 details=(f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",),
-                suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (),
+                suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (meant,) if meant else (),
                 fix=substitute(engine, *instead) if instead else (),
             )
         port = engine.args.given.get("port")
@@ -156,17 +157,19 @@ def _json(engine: Engine) -> Iterator[Finding]:
     for dest, value in engine.once(from_json):
         for one in settings.bad_values(dest, value, engine.release):
             listed = ", ".join(map(str, one.allowed))
+            near = _meant.name(one.value, one.allowed) if isinstance(one.value, str) else None
             few = one.bounds or (f"one of {listed}" if len(one.allowed) <= _FEW else "another")
             yield Finding(
                 path=engine.argument(dest),
                 certainty=registry_certainty(engine) if one.open else certainty(engine),
                 uncertain=uncertain(engine),
                 message=f"--{dest.replace('_', '-')}: {one.place} is {one.value!r}, and {named(engine)} takes {few}"
-                f"{life(one, engine.release)}",
+                f"{life(one, engine.release)}{f'; did you mean {near}?' if near else ''}",
                 details=lines(
                     f"it takes {listed}" if len(one.allowed) > _FEW else None,
                     "vLLM ends with a validation error before it loads anything",
                 ),
+                suggestions=(f"{one.place}: {near}",) if near else (),
             )
     transfer = engine.args.given.get("kv_transfer_config")
     sure = engine.args.is_sure("kv_transfer_config")
@@ -305,6 +308,16 @@ def _model_id(engine: Engine) -> Iterator[Finding]:
         else f"{model!r} is no model's id: {what} are part of it",
         suggestions=(clean,) if re.sub(r"['\"]", "", model).strip() == clean else (),
     )
+
+
+def _instead(engine: Engine, error: ArgumentError) -> str | None:
+    """A flag with the value that was probably meant."""
+    if error.dest is None:
+        return None
+    if (near := _meant.choice(error.message)) is not None:
+        return f"--{error.dest.replace('_', '-')} {near}"
+    written = _meant.as_json(error.dest, engine.args.written.get(error.dest), engine.release)
+    return f"--{error.dest.replace('_', '-')} '{written}'" if written and "'" not in written else None
 
 
 def _switch(engine: Engine, error: ArgumentError) -> tuple[int, int, str] | None:

@@ -9,6 +9,17 @@ from webhook.engine import Engine
 from webhook.rule import Finding, Rule
 from webhook.rules._flags import certainty, from_json, life, named, uncertain
 
+RENAMED = {
+    "level": ("mode",),
+    "pass_config.enable_fusion": ("fuse_norm_quant", "fuse_act_quant"),
+    "pass_config.enable_attn_fusion": ("fuse_attn_quant",),
+    "pass_config.enable_sequence_parallelism": ("enable_sp",),
+    "pass_config.enable_async_tp": ("fuse_gemm_comms",),
+    "pass_config.enable_fi_allreduce_fusion": ("fuse_allreduce_rms",),
+    "pass_config.enable_noop": ("eliminate_noops",),
+}
+"""Keys of `--compilation-config` whose new name is not like the old one (vLLM 0.12 config/compilation.py)."""
+
 
 class UnknownConfigKey(Rule):
     """A JSON argument has a key that this release does not know.
@@ -32,13 +43,15 @@ class UnknownConfigKey(Rule):
                 from difflib import get_close_matches  # here, because only a mistake needs it
 
                 last = one.place.rpartition(".")[2]
-                near = get_close_matches(last, one.allowed, n=1, cutoff=0.7)
+                renamed = [new for new in RENAMED.get(one.place, ()) if new in one.allowed]
+                near = renamed or get_close_matches(last, one.allowed, n=1, cutoff=0.7)
                 yield Finding(
                     path=engine.argument(dest),
                     certainty=certainty(engine),
                     uncertain=uncertain(engine),
                     message=f"--{dest.replace('_', '-')} has a key {one.place!r} that "
                     f"{named(engine)} does not know{life(one, engine.release)}"
-                    + (f"; did you mean {near[0]!r}?" if near else ""),
+                    + (f"; did you mean {' or '.join(map(repr, near))}?" if near else ""),
                     details=("vLLM ends with a validation error before it loads anything",),
+                    suggestions=tuple(f"{new!r} instead of {last!r}" for new in near),
                 )
