@@ -10,6 +10,7 @@ from webhook import manifest
 from webhook.facts import Facts
 from webhook.lint import lint
 from webhook.policy import builtin
+from webhook.repair import repair
 
 FILES = sorted((Path(__file__).parent / "never_denied").glob("*.yaml"))
 
@@ -29,3 +30,9 @@ def test_it_is_not_denied(path: Path) -> None:
         for judged in report.findings
         if judged.mode == "deny"
     ]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_nor_is_it_once_it_is_repaired(path: Path) -> None:
+    for document in manifest.read(path.read_bytes(), path.name).documents:
+        assert not repair(document.object, builtin(), Facts()).left

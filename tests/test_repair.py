@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from scripts.docs import EXAMPLES, beside
 from webhook import manifest
 from webhook.facts import Facts
 from webhook.lint import lint
+from webhook.patch import Edit
 from webhook.policy import builtin
 from webhook.repair import repair
 from webhook.report.rewrite import rewrite
@@ -25,7 +27,13 @@ def fixed(text: str) -> str:
     """What `podfit fix` makes of a file."""
     read = manifest.read(text, "x.yaml")
     facts = beside(read)
-    return rewrite(text, [(one.index, repair(one.object, builtin(), facts).edits) for one in read.documents])
+    return rewrite(
+        text, [(one.index, _rooted(one, repair(one.object, builtin(), facts).edits)) for one in read.documents]
+    )
+
+
+def _rooted(document: manifest.Document, edits: list[Edit]) -> list[Edit]:
+    return [replace(edit, path=document.root.join(*edit.path.parts)) for edit in edits]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")

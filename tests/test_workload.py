@@ -734,6 +734,51 @@ def test_values_of_parameters_take_bounded_room() -> None:
     assert pod.unfilled == ("A",)
 
 
+def test_a_list_in_a_template_has_its_parameters() -> None:
+    template = {
+        "kind": "Template",
+        "parameters": [{"name": "A"}, {"name": "B", "value": "b"}],
+        "objects": [
+            {
+                "kind": "List",
+                "items": [
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Pod",
+                        "spec": {"containers": [{"name": "a", "args": ["${A}", "${B}"]}]},
+                    }
+                ],
+            }
+        ],
+    }
+
+    (pod,) = find(template)
+
+    assert pod.containers[0].spec["args"] == ["$(A)", "b"]
+    assert (pod.unfilled, pod.defaults) == (("A",), ("B",))
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", "3", "[" * 5000, "[" * 500 + "]" * 500, "1" * 5000])
+def test_odd_values_of_parameters_are_texts(value: str) -> None:
+    template = {
+        "kind": "Template",
+        "parameters": [{"name": "A", "value": value}],
+        "objects": [
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"labels": {"${{A}}": "b", "long": "${{A}}"}},
+                "spec": {"containers": [{"name": "a"}]},
+            }
+        ],
+    }
+
+    (pod,) = find(template)
+
+    assert value in pod.metadata["labels"]
+    assert len(value) < 100 or pod.metadata["labels"]["long"] == value
+
+
 WORKFLOW = """
 apiVersion: argoproj.io/v1alpha1
 kind: Workflow
@@ -785,3 +830,75 @@ def test_a_cron_workflow_holds_a_workflow_s_spec() -> None:
     )
 
     assert str(workflow.containers[0].path) == "spec.workflowSpec.templates[0].container"
+
+
+PATCHED = """
+apiVersion: argoproj.io/v1alpha1
+kind: WorkflowTemplate
+spec:
+  arguments: {parameters: [{name: gpus, value: "2"}]}
+  podSpecPatch: '{"nodeSelector": {"pool": "all"}, "tolerations": [{"key": "a"}]}'
+  templateDefaults:
+    nodeSelector: {pool: gpu}
+    container: {image: v, env: [{name: A, value: "1"}, {name: B, value: "2"}]}
+    script: {image: other}
+  templates:
+    - name: serve
+      nodeSelector: {zone: b}
+      podSpecPatch: |
+        containers:
+          - name: main
+            args: [--from, patch]
+            resources: {limits: {nvidia.com/gpu: "{{workflow.parameters.gpus}}", memory: null}}
+          - {name: wait, resources: {limits: {cpu: 1}}}
+          - {name: side, image: s}
+      container: {env: [{name: B, value: "3"}], resources: {limits: {nvidia.com/gpu: "1", memory: 1Gi}}}
+"""
+
+
+def test_a_workflow_s_defaults_and_patches_make_its_pods() -> None:
+    (pod,) = find(yaml.safe_load(PATCHED))
+
+    main, side = pod.containers
+    assert main.spec["image"] == "v"
+    assert main.spec["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "3"}]
+    assert main.spec["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
+    assert str(main.places["image"]) == "spec.templateDefaults.container.image"
+    assert str(main.places["args"]) == "spec.templates[0].podSpecPatch"
+    assert side.name == "side"
+    assert pod.spec["nodeSelector"] == {"pool": "all", "zone": "b"}
+    assert pod.spec["tolerations"] == [{"key": "a"}]
+    assert (pod.template, pod.defaults, pod.unfilled, pod.unread) == ("serve", ("workflow_parameters_gpus",), (), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "defaults"), [("Workflow", ()), ("ClusterWorkflowTemplate", ("workflow_parameters_gpus",))]
+)
+def test_arguments_of_a_workflow_are_final(kind: str, defaults: tuple[str, ...]) -> None:
+    (pod,) = find(yaml.safe_load(PATCHED) | {"kind": kind})
+
+    assert pod.defaults == defaults
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "{",
+        "- a",
+        "just text",
+        7,
+        {"containers": []},
+        "containers: [{image: a}]",
+        "containers: [{name: main, $patch: delete}]",
+        "$patch: replace",
+        "containers: [{name: main, env: [{value: a}]}]",
+    ],
+)
+def test_a_patch_that_is_not_plain_is_told(patch: object) -> None:
+    workflow = yaml.safe_load(PATCHED)
+    workflow["spec"]["templates"][0]["podSpecPatch"] = patch
+
+    (pod,) = find(workflow)
+
+    assert pod.unread == "podSpecPatch can't be read here"
+    assert pod.containers[0].spec["resources"]["limits"]["memory"] == "1Gi"

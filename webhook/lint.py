@@ -338,6 +338,10 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
         return "warn", f"{finding.certainty}, not certain{because}"
     if found.workload.unfilled:
         return "warn", f"the parameter {found.workload.unfilled[0]} has no value here"
+    if found.workload.unread:
+        return "warn", found.workload.unread
+    if found.workload.defaults:
+        return "warn", f"the parameter {found.workload.defaults[0]} has a default here, which may be replaced"
     if found.command.guessed:
         return "warn", f"that this is vLLM is a guess: {found.command.guessed}"
     if found.args.open or not found.command.complete:

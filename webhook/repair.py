@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from webhook.facts import Facts
 from webhook.lint import Judged, Result, lint
+from webhook.manifest.parameters import carried
 from webhook.patch import Edit, apply, json_patch
 from webhook.policy import Policy
 from webhook.rule import Place
@@ -57,7 +58,7 @@ def repair(
         tried.add(_key(judged))
         patch = json_patch(obj, judged.finding.fix)
         if patch:
-            obj = apply(obj, patch)
+            obj = carried(obj, apply(obj, patch))
             made.append(judged)
 
 

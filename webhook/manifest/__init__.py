@@ -152,7 +152,10 @@ def items(obj: Mapping[str, Any]) -> list[tuple[FieldPath, Any]] | None:
     if kind.endswith("List") and isinstance(held := obj.get("items"), list):
         own = {"apiVersion": obj.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
         return [
-            (FieldPath(("items", index)), {**own, **item} if own and isinstance(item, Mapping) else item)
+            (
+                FieldPath(("items", index)),
+                parameters.carried(obj, {**own, **item} if own and isinstance(item, Mapping) else item),
+            )
             for index, item in enumerate(held)
         ]
     return None

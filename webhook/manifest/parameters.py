@@ -25,6 +25,19 @@ class Filled(dict[str, Any]):
 
     unfilled: tuple[str, ...] = ()
     """Those that have no value here, which stand in it as `$(NAME)`."""
+    defaults: tuple[str, ...] = ()
+    """Those whose value may be replaced when the object is made."""
+
+
+def carried(of: object, made: Any) -> Any:
+    """`made` of the object `of`, with what is known of the parameters of that."""
+    if not isinstance(of, Filled) or not isinstance(made, dict):
+        return made
+    own = made if isinstance(made, Filled) else None
+    found = Filled(made)
+    found.unfilled = tuple(dict.fromkeys((*of.unfilled, *(own.unfilled if own else ()))))
+    found.defaults = tuple(dict.fromkeys((*of.defaults, *(own.defaults if own else ()))))
+    return found
 
 
 class Parameters:
@@ -33,6 +46,8 @@ class Parameters:
     def __init__(self, values: Mapping[str, str | None], names: re.Pattern[str], whole: re.Pattern[str] | None = None):
         self.values, self.names, self.whole = values, names, whole
         self.unfilled: dict[str, None] = {}
+        self.used: dict[str, None] = {}
+        """Those that have a value, and do more than name things."""
         self._left = _MOST
 
     def fill(self, value: Any, *, naming: bool = False, depth: int = 0) -> Any:
@@ -43,7 +58,7 @@ class Parameters:
             return value
         if is_object(value):
             return {
-                self._text(key, naming=True) if isinstance(key, str) and "{" in key else key: self.fill(
+                self._key(key) if isinstance(key, str) and "{" in key else key: self.fill(
                     one, naming=naming or key in _NAMING, depth=depth + 1
                 )
                 for key, one in value.items()
@@ -55,20 +70,36 @@ class Parameters:
         if whole is not None and whole[1] in self.values:
             said = self._value(whole, naming)
             try:
-                return json.loads(said)
-            except ValueError:
+                value = json.loads(said)
+            except (ValueError, RecursionError):
                 return said
+            return value if _fits(value, _DEEPEST) else said
         return self.names.sub(lambda found: self._value(found, naming) if found[1] in self.values else found[0], text)
+
+    def _key(self, text: str) -> str:
+        """Keys are texts, whatever a value would be."""
+        whole = self.whole.fullmatch(text) if self.whole else None
+        if whole is not None and whole[1] in self.values:
+            return self._value(whole, naming=True)
+        return str(self._text(text, naming=True))
 
     def _value(self, found: re.Match[str], naming: bool) -> str:
         value = self.values[found[1]]
         if value is not None and len(value) <= self._left:
             self._left -= len(value)
+            if not naming:
+                self.used[variable(found[1])] = None
             return value
         if naming:
             return found[0]
         self.unfilled[variable(found[1])] = None
         return f"$({variable(found[1])})"
+
+
+def _fits(value: Any, depth: int) -> bool:
+    """Lists and objects stand no deeper in each other than that."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth > 0 and all(_fits(one, depth - 1) for one in inner)
 
 
 def variable(name: str) -> str:
@@ -92,5 +123,5 @@ def _filled(item: Any, values: Mapping[str, str | None]) -> Any:
     if not isinstance(made, dict) or not values:
         return made
     found = Filled(made)
-    found.unfilled = tuple(parameters.unfilled)
+    found.unfilled, found.defaults = tuple(parameters.unfilled), tuple(parameters.used)
     return found

@@ -45,7 +45,9 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
 
 
 def _cases(container: Container, checked: Checked) -> list[str]:
-    subject = f"{named(container.report.object)}, container {container.result.engine.container.name}"
+    engine = container.result.engine
+    template = f", template {engine.workload.template}" if engine.workload.template else ""
+    subject = f"{named(container.report.object)}{template}, container {engine.container.name}"
     if not container.items:
         return [_case(subject, container.file, "")]
     return [

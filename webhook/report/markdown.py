@@ -33,7 +33,9 @@ def _why(item: Item) -> str:
 def _container(container: Container) -> list[str]:
     state = {"denied": "denied", "warned": "warnings", "clean": "clean"}[container.state]
     first = container.items[0]
-    out = [f"### {_words(first.object)}, container `{container.result.engine.container.name}`: {state}", ""]
+    engine = container.result.engine
+    template = f", template `{engine.workload.template}`" if engine.workload.template else ""
+    out = [f"### {_words(first.object)}{template}, container `{engine.container.name}`: {state}", ""]
     out += [_words(summary(container.result.engine)), ""]
     out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
     out += [_row(item) for item in container.items if item.accepted is None]

@@ -59,6 +59,12 @@ def subject(report: Report) -> str:
     return f"{report.object.get('kind') or 'object'} {f'{namespace}/' if namespace else ''}{name}"
 
 
+def place(engine: Engine) -> str:
+    """'container "vllm"', 'template "serve", container "main"'."""
+    template = f'template "{engine.workload.template}", ' if engine.workload.template else ""
+    return f'{template}container "{engine.container.name}"'
+
+
 def headline(report: Report) -> str:
     """The refusal's first line, which stands alone in Events and GitOps tools: at most HEADLINE characters."""
     denied = [(result, judged) for result in report.results for judged in result.findings if judged.mode == "deny"]
@@ -274,8 +280,7 @@ def many(count: int, what: str) -> str:
 def _container(one: Container, paint: Paint, width: int) -> str:
     state = {"denied": "DENIED", "warned": "allowed", "clean": "allowed"}[one.state]
     painted = paint(state, {"denied": "deny", "warned": "warn", "clean": "clean"}[one.state])
-    name = one.result.engine.container.name
-    head = f'{paint(clean(one.file), "file")}: {clean(subject(one.report))}, container "{clean(name)}"'
+    head = f"{paint(clean(one.file), 'file')}: {clean(subject(one.report))}, {clean(place(one.result.engine))}"
     lines = [f"{head}: {painted}", *wrapped(summary(one.result.engine), "  ", width=width)]
     for mode in ("deny", "warn"):
         told = [item for item in one.items if item.judged.mode == mode and not item.accepted]

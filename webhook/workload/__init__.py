@@ -58,13 +58,17 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
                     spec=spec,
                     containers=tuple(containers_of(spec, path)),
                     completes=row.completes,
-                    unfilled=obj.unfilled if isinstance(obj, Filled) else (),
                     pods_per_replica=1 if size is None else number(size),
                     replicas=number(_bound(pods.replicas, items).get(obj)) if pods.replicas else None,
                 )
             )
     if row.refine is not None:
         found = row.refine(obj, found)
+    if isinstance(obj, Filled):
+        found = [
+            replace(one, unfilled=(*obj.unfilled, *one.unfilled), defaults=(*obj.defaults, *one.defaults))
+            for one in found
+        ]
     return [_said(one, row.main, owned) for one in found]
 
 

@@ -67,7 +67,7 @@ _LLM = Row(
     refine=kserve.llm_inference_service,
 )
 _SERVING_RUNTIME = Row((Pods("spec"), Pods("spec.workerSpec")), kserve.OF_SERVICE, refine=kserve.serving_runtime)
-_WORKFLOW = Row((), refine=argo.workflow(FieldPath.parse("spec")))
+_WORKFLOW_TEMPLATE = Row((), refine=argo.workflow(FieldPath.parse("spec")))
 _RAY_FLEET = _ray_row("spec.template.spec", "spec.replicas")
 
 TABLE: Mapping[tuple[str, str], Row] = {
@@ -85,9 +85,9 @@ TABLE: Mapping[tuple[str, str], Row] = {
     ("batch", "CronJob"): Row((Pods("spec.jobTemplate.spec.template.spec", "spec.jobTemplate.spec.parallelism"),)),
     ("apps.openshift.io", "DeploymentConfig"): _TEMPLATE,
     ("argoproj.io", "Rollout"): _TEMPLATE,
-    ("argoproj.io", "Workflow"): _WORKFLOW,
-    ("argoproj.io", "WorkflowTemplate"): _WORKFLOW,
-    ("argoproj.io", "ClusterWorkflowTemplate"): _WORKFLOW,
+    ("argoproj.io", "Workflow"): Row((), refine=argo.workflow(FieldPath.parse("spec"), final=True)),
+    ("argoproj.io", "WorkflowTemplate"): _WORKFLOW_TEMPLATE,
+    ("argoproj.io", "ClusterWorkflowTemplate"): _WORKFLOW_TEMPLATE,
     ("argoproj.io", "CronWorkflow"): Row((), refine=argo.workflow(FieldPath.parse("spec.workflowSpec"))),
     ("jobset.x-k8s.io", "JobSet"): Row(
         (

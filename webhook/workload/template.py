@@ -69,6 +69,12 @@ class Workload:
     """A controller made the object (`ownerReferences[].controller: true`): what it says was said, and judged, there."""
     unfilled: tuple[str, ...] = ()
     """Parameters of a template that have no value here; in what uses them they stand as `$(NAME)`."""
+    defaults: tuple[str, ...] = ()
+    """Parameters of a template whose value is a default here: another one may be given when the object is made."""
+    unread: str | None = None
+    """Why fields of the Pod may be others than they seem: something that changes them can't be read."""
+    template: str = ""
+    """Its name, where an object has several Pod templates with names."""
     model_uri: str | None = None
     """Where the weights come from, where the kind says it outside the container ("hf://Qwen/Qwen3-8B", "pvc://…",
     "s3://…"): KServe mounts them at /mnt/models and that path is all that vLLM is told."""
