@@ -179,7 +179,7 @@ CAUSES = (
                 r"NVML Shared Library Not Found|libcuda\.so(?:\.1)?: cannot open shared object file", "pynvml; ld.so"
             ),
         ),
-        ("gpu-count-mismatch", "unknown-gpu"),
+        ("gpu-count-mismatch", "unknown-gpu", "image-for-other-gpu"),
     ),
     Cause(
         "gated-model",
