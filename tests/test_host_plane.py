@@ -302,7 +302,11 @@ def test_a_rollout_s_deadline_against_the_start(deadline: Any, mode: str | None)
     [
         (64, "memory: 64Gi"),
         ("64gb", "memory: 64G"),
-        ("1024m", "memory: 1024M"),
+        ("64m", "memory: 64Gi"),
+        ("1024m", "memory: 20Gi"),
+        ("16384m", "memory: 16384Mi"),
+        ("512MB", "memory: 20Gi"),
+        ("2", "memory: 20Gi"),
         ("12XB", None),
         ("${MEMORY}", ""),
         ("64Gi", ""),
@@ -316,6 +320,25 @@ def test_what_was_meant_by_a_quantity(given: Any, said: str | None) -> None:
     found = [one.finding.suggestions for one in judge(deployment(pod)).findings if one.rule == "quantity-suspicious"]
 
     assert found == ([] if said == "" else [(said,) if said else ()])
+
+
+@pytest.mark.parametrize(("given", "said"), [("24g", "memory: 24G"), ("24m", "memory: 5Gi")])
+def test_what_was_meant_by_a_request(given: str, said: str) -> None:
+    pod = spec([M8, "--max-model-len", "4096"], limits={"memory": "32Gi"}, requests={"memory": given})
+    found = [one.finding.suggestions for one in judge(deployment(pod)).findings if one.rule == "quantity-suspicious"]
+
+    assert found == [(said,)]
+
+
+def test_a_limit_for_what_is_offloaded_says_what_it_is_made_of() -> None:
+    pod = spec([M8, "--max-model-len", "4096", "--cpu-offload-gb", "8"], limits={"memory": "8Gi"})
+    found = next(one.finding for one in judge(deployment(pod)).findings if one.rule == "offload-exceeds-limit")
+
+    assert found.suggestions == ("resources.limits.memory: 32Gi",)
+    assert found.details[-1] == (
+        "32Gi: up to 16 GiB for what is offloaded (a pinned allocation takes a power of two), up to 16 GiB besides, "
+        "rounded up"
+    )
 
 
 def test_a_slip_of_the_unit_at_shm_is_seen_too() -> None:

@@ -85,8 +85,13 @@ def advised_limit(engine: Engine) -> int | None:
     host = engine.plan.host
     if host is None:
         return None
-    cached = 0 if KEPT in dict(host.lines) else engine.plan.checkpoint or 0
-    return rounded(max(need(host).high, cached + need(host).likely))
+    return rounded(max(need(host).high, in_cache(engine) + need(host).likely))
+
+
+def in_cache(engine: Engine) -> int:
+    """Bytes of the checkpoint for which the advised limit has room in the page cache."""
+    host = engine.plan.host
+    return 0 if host is None or KEPT in dict(host.lines) else engine.plan.checkpoint or 0
 
 
 def cached(engine: Engine) -> str | None:

@@ -38,7 +38,7 @@ class CpuTooSmall(Rule):
         yield Finding(
             path=engine.at("resources", "limits", "cpu"),
             message=f"cpu limit {given}: {host.processes} processes, {host.busy} of which poll; "
-            f"at least {advised} cores for {host.ranks} GPU{'s' if host.ranks > 1 else ''}",
+            f"at least {advised} cores: 2, and one for {f'each of {host.ranks} GPUs' if host.ranks > 1 else 'the GPU'}",
             certainty="likely",
             advice=cores >= least,
             suggestions=(f"resources.limits.cpu: {advised}, or no limit and a request of as many",),

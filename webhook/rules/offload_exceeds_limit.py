@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.memory.host import OFFLOAD
+from webhook.memory.ledger import HostLedger
 from webhook.quantity import human, quantity
 from webhook.rule import Finding, Rule, lines
 from webhook.rules import _memory
@@ -39,10 +40,13 @@ class OffloadExceedsLimit(Rule):
             path=engine.memory_at,
             message=f"limit {quantity(limit)}: {human(moved.low)} are offloaded to the host, "
             f"and vLLM needs {human(needed.likely - moved.likely)} besides",
-            details=tuple(
-                f"{name}: {human(line.low)}{f' ({line.note})' if line.note else ''}"
-                for name, line in host.lines
-                if name in OFFLOAD
+            details=(
+                *[
+                    f"{name}: {human(line.low)}{f' ({line.note})' if line.note else ''}"
+                    for name, line in host.lines
+                    if name in OFFLOAD
+                ],
+                _sum(engine, host, advice),
             ),
             certainty=_memory.certainty(engine, needed),
             rests_on=_memory.rests_on(limit, host),
@@ -52,3 +56,17 @@ class OffloadExceedsLimit(Rule):
             ),
             fix=_memory.raise_limit(engine, advice),
         )
+
+
+def _sum(engine: Engine, host: HostLedger, advice: int) -> str:
+    """What the advised limit is made of, as `_memory.advised_limit` adds it up."""
+    needed, moved, cached = _memory.need(host), _memory.offloaded(host), _memory.in_cache(engine)
+    by_cache = cached + needed.likely >= needed.high
+    held, whole, most = (moved.likely, needed.likely, "") if by_cache else (moved.high, needed.high, "up to ")
+    pinned = " (a pinned allocation takes a power of two)" if held > moved.low else ""
+    parts = lines(
+        f"{most}{human(held)} for what is offloaded{pinned}",
+        f"{most}{human(whole - held)} besides",
+        f"{human(cached)} of page cache for the checkpoint" if by_cache and cached else None,
+    )
+    return f"{quantity(advice)}: {', '.join(parts)}, rounded up"

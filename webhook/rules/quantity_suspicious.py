@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.path import FieldPath, mapping
-from webhook.quantity import human, quantity, try_parse
+from webhook.quantity import human, parse, quantity, try_parse
 from webhook.rule import Finding, Rule
 from webhook.rules import _memory
 
@@ -16,9 +16,11 @@ MOST_CORES = 2000
 _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]+)?\s*", re.ASCII)
 _FRACTION = re.compile(r"[0-9]*\.[0-9]*[1-9][0-9]*|[0-9]*[1-9][0-9]{0,2}m")
 _MEANT = {
-    "gb": "G", "g": "G", "mb": "M", "m": "M", "kb": "k", "k": "k", "tb": "T", "t": "T",
+    "gb": "G", "g": "G", "mb": "M", "m": "Mi", "kb": "k", "k": "k", "tb": "T", "t": "T",
     "gib": "Gi", "gi": "Gi", "mib": "Mi", "mi": "Mi", "kib": "Ki", "ki": "Ki", "tib": "Ti", "ti": "Ti",
 }  # fmt: skip
+_FAR = 8
+"""Nobody asks for so many times what would do."""
 _BYTES = ("memory", "ephemeral-storage")
 
 
@@ -49,12 +51,12 @@ class QuantitySuspicious(Rule):
                 given = listed.get(name)
                 if _is_odd(name, given):
                     where = engine.at("resources", side, name)
-                    yield from _judged(where, name, given, fatal=_is_fatal(engine, side, name))
+                    yield from _judged(engine, where, name, given, fatal=_is_fatal(engine, side, name))
         yield from _fractions(engine)
         mount = engine.shm.mount
         size = (mount.empty_dir or {}).get("sizeLimit") if mount is not None else None
         if mount is not None and _is_odd("sizeLimit", size):
-            yield from _judged(mount.at.join("emptyDir", "sizeLimit"), "sizeLimit", size, fatal=False)
+            yield from _judged(engine, mount.at.join("emptyDir", "sizeLimit"), "sizeLimit", size, fatal=False)
 
 
 def _is_fatal(engine: Engine, side: str, name: str) -> bool:
@@ -92,11 +94,13 @@ def _is_odd(name: str, given: object) -> bool:
     return size is None or (size > MOST_CORES if name == "cpu" else 0 < size < _memory.LEAST)
 
 
-def _judged(path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:
+def _judged(engine: Engine, path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:
     """`fatal`: a container with so little, or that asks for so many cores, does not start."""
     size, text = try_parse(given), str(given)
     match = _NUMBER.fullmatch(text) if len(text) < 40 else None
     meant = _meant(match, name) if match else None
+    if match is not None and meant is not None and name == "memory":
+        meant = _enough(engine, match[1], meant, limit="limits" in path.parts)
     if size is None:
         if match is not None:  # a placeholder that a template fills in is no number
             yield Finding(
@@ -122,7 +126,7 @@ def _judged(path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterat
 
 
 def _meant(match: re.Match[str], name: str) -> str | None:
-    """What was probably meant: `64gb` → 64G, `64` → 64Gi, `512m` → 512M."""
+    """What was probably meant: `64gb` → 64G, `64` → 64Gi, `512m` → 512Mi."""
     number, unit = match.groups()
     if name == "cpu":
         return None
@@ -130,3 +134,17 @@ def _meant(match: re.Match[str], name: str) -> str | None:
         return f"{number}Gi"
     suffix = _MEANT.get(unit.lower())
     return f"{number}{suffix}" if suffix else None
+
+
+def _enough(engine: Engine, number: str, meant: str, *, limit: bool) -> str:
+    """What was meant where vLLM runs in it; else as many GiB (`64m`), or the computed size where that is far off."""
+    host = engine.plan.host
+    if host is None:
+        return meant
+    likely = _memory.need(host).likely
+    advised = (_memory.advised_limit(engine) if limit else None) or _memory.rounded(likely)
+    if parse(meant) >= likely:
+        return meant
+    in_gi = f"{number}Gi"
+    far = not likely <= parse(in_gi) <= _FAR * advised
+    return quantity(advised) if far or not limit else in_gi  # a request may not be above the limit
