@@ -1,20 +1,36 @@
 """Many reviews, most of them of Pods that were not seen before: memory stays, and the last are as fast as the first.
 
-python -m benchmarks.soak [REVIEWS]
+Beside them the server watches a thousand nodes of a real API server (the one of `make e2e`), which change all the time.
+
+python -m benchmarks.soak [REVIEWS [NODES]]
 """
 
 from __future__ import annotations
 
+import json
+import re
+import ssl
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
-from benchmarks.serving import Connection, certificates, load, pod, podfit, review
+from benchmarks.serving import HOST, PRODUCTS, Connection, certificates, load, pod, podfit, review
+from tests.e2e.controlplane import Cluster, running
 
 REVIEWS = 100_000
+NODES = 1_000
+HEARTBEAT = 300.0
+"""Seconds between two changes of a node that nothing happens to (kubelet `nodeStatusReportFrequency`)."""
+LABELS = 60
+"""Labels of a node beside those that podfit reads: what node feature discovery writes of its processor and kernel."""
 MEMORY = 120.0
 """MiB, of all processes of a replica."""
 SLOWER = 1.05
@@ -33,15 +49,70 @@ class Soaked:
     bad: int
 
 
-def run(reviews: int) -> Soaked:
+def node(number: int) -> dict[str, Any]:
+    """A node with eight GPUs, as NVIDIA's operator and node feature discovery label it."""
+    labels = {f"feature.node.kubernetes.io/cpu-cpuid.{index}": "true" for index in range(LABELS)}
+    labels |= {
+        "kubernetes.io/hostname": f"node-{number}", "nvidia.com/gpu.product": PRODUCTS[number % len(PRODUCTS)],
+        "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81920", "nvidia.com/mig.strategy": "single",
+    }  # fmt: skip
+    capacity = {"cpu": "128", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}
+    status = {"capacity": capacity, "allocatable": capacity}
+    return {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{number}", "labels": labels}, "status": status,
+    }  # fmt: skip
+
+
+@contextmanager
+def cluster_of(nodes: int) -> Iterator[Cluster | None]:
+    """An API server with so many nodes, of which one after the other changes; None without any."""
+    if not nodes:
+        yield None
+        return
+    with running() as cluster:
+        for number in range(nodes):
+            status, answer = cluster.call("POST", "/api/v1/nodes", node(number))
+            if status != 201:
+                raise OSError(f"node {number}: {status}: {json.dumps(answer)[:300]}")
+        done = Event()
+
+        def beat() -> None:
+            for number in count():
+                if done.wait(HEARTBEAT / nodes):
+                    return
+                change = {"metadata": {"annotations": {"seen": str(number)}}}
+                cluster.patch(f"/api/v1/nodes/node-{number % nodes}", change)
+
+        beating = Thread(target=beat)
+        beating.start()
+        try:
+            yield cluster
+        finally:
+            done.set()
+            beating.join()
+
+
+def nodes_seen(port: int) -> int:
+    """How many nodes the server says that it knows."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with urllib.request.urlopen(f"https://{HOST}:{port}/metrics", context=context) as answer:
+        found = re.search(rb'^podfit_cluster_objects\{kind="nodes"\} ([0-9.]+)', answer.read(), re.MULTILINE)
+    return int(float(found[1])) if found else 0
+
+
+def run(reviews: int, nodes: int) -> Soaked:
     """One connection, every third Pod of one template."""
     seconds: list[float] = []
     memory: list[float] = []
     bad = 0
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, cluster_of(nodes) as cluster:
         certificates(Path(name))
-        with podfit(Path(name)) as server:
-            connection, before = Connection(server.port), server.processor()
+        with podfit(Path(name), *([f"--kubeconfig={cluster.kubeconfig()}"] if cluster else [])) as server:
+            connection = Connection(server.port)
+            while cluster and nodes_seen(server.port) < nodes:
+                time.sleep(0.1)
+            before = server.processor()
             for tenth in range(10):
                 took = []
                 for number in range(tenth * reviews // 10, (tenth + 1) * reviews // 10):
@@ -60,14 +131,15 @@ def run(reviews: int) -> Soaked:
 def main(argv: Sequence[str]) -> int:
     """Prints each tenth; 1 where a goal was missed."""
     reviews = int(argv[0]) if argv else REVIEWS
-    seen = run(reviews)
+    nodes = int(argv[1]) if len(argv) > 1 else NODES
+    seen = run(reviews, nodes)
     for tenth, (took, memory) in enumerate(zip(seen.seconds, seen.memory, strict=True), 1):
         print(f"     tenth {tenth:2}: median {took * 1000:.2f} ms, {memory:.1f} MiB")
     print(f"     {seen.processor:.2f} ms of a processor a review")
     slower, last = seen.seconds[-1] / seen.seconds[0], seen.memory[-1]
     grown = last / seen.memory[0]
     for good, text in (
-        (last <= MEMORY, f"{last:.1f} MiB after {reviews} reviews (goal <= {MEMORY:.0f})"),
+        (last <= MEMORY, f"{last:.1f} MiB after {reviews} reviews, {nodes} nodes watched (goal <= {MEMORY:.0f})"),
         (grown <= SLOWER, f"memory of the last tenth / the first {grown:.3f} (goal <= {SLOWER})"),
         (slower <= SLOWER, f"time of the last tenth / the first {slower:.3f} (goal <= {SLOWER}; {load()})"),
         (seen.bad == 0, f"{seen.bad} bad answers"),

@@ -252,9 +252,9 @@ class Engine:
     def products(self) -> tuple[str, ...]:
         """Whole GPUs that the cluster's nodes have (values of the label nvidia.com/gpu.product), least memory first;
         then what clusters usually have, unless no other nodes will come."""
-        nodes = self.facts.snapshot.nodes or ()
         sizes: dict[str, int] = {}
-        for label in {node.labels.get("nvidia.com/gpu.product", "") for node in nodes}:
+        sorts = self.facts.snapshot.alike(frozenset({gpu.advice.PRODUCT}))
+        for label in {one.node.labels.get(gpu.advice.PRODUCT, "") for one in sorts}:
             known = gpu.by_name(label) if label and not label.endswith("-SHARED") else ()
             if known and not any(one.mig for one in known):
                 sizes[label] = min(one.memory for one in known)

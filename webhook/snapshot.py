@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 from webhook import quantity, revisions
 from webhook.path import mapping
@@ -19,6 +19,8 @@ Key = tuple[str, str]
 """Namespace ("" where there is none) and name."""
 HARDWARE = ("gpu", "accelerator", "instance", "machine", "device-type", "partition", "mps")
 """Parts of labels' names: with none of them a label says nothing of an accelerator."""
+ALIKE = 64
+"""Sets of labels' names whose sorts of nodes are remembered: Pods ask for few."""
 MODEL_CONFIG = "podfit.dev/model-config"
 """The label of a ConfigMap that an admin filled with a model's config.json."""
 
@@ -63,6 +65,14 @@ class Node:
     """Of the labels, those that may say something of the accelerator: equal for equal nodes."""
 
 
+class Alike(NamedTuple):
+    """Nodes that differ in nothing that is asked of them."""
+
+    node: Node
+    """The first of them."""
+    many: int
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """Everything that is known at one moment; replaced whole, never changed."""
@@ -89,6 +99,24 @@ class Snapshot:
         if "nodes" not in self.objects:
             return None
         return tuple(_read(name, kept) for (_, name), kept in self.objects["nodes"].items())
+
+    @cached_property
+    def alike(self) -> Callable[[frozenset[str]], tuple[Alike, ...]]:
+        """Names of labels → all nodes in their order, as one where they have the same of these labels, the same
+        hardware, resources and taints: a thousand nodes are mostly of a few sorts. Names that no node has make no
+        difference, and keep what is remembered small."""
+        nodes = self.nodes or ()
+        beside = [(one.hardware, frozenset(one.allocatable.items()), repr(one.taints)) for one in nodes]
+        known = frozenset(name for one in nodes for name in one.labels)
+
+        @lru_cache(ALIKE)
+        def sorts(names: frozenset[str]) -> tuple[Alike, ...]:
+            found: dict[object, list[Node]] = {}
+            for one, rest in zip(nodes, beside, strict=True):
+                found.setdefault((rest, *map(one.labels.get, names)), []).append(one)
+            return tuple(Alike(of[0], len(of)) for of in found.values())
+
+        return lambda names: sorts(names & known)
 
 
 def _read(name: str, kept: JSON) -> Node:

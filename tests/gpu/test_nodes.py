@@ -251,6 +251,41 @@ def test_a_policys_gpu_must_be_known() -> None:
         load([("p.yaml", POLICY.format("gpu: l5"))])
 
 
+NODES = st.builds(
+    lambda product, count, taints, pool: (product, count, taints, {"pool": pool} if pool else {}),
+    st.sampled_from(("NVIDIA-L4", "Tesla-T4", "")), st.sampled_from((0, 4)), st.sampled_from(([], [TEAM])),
+    st.sampled_from(("", "a", "b")),
+)  # fmt: skip
+SPECS: tuple[JSONDict, ...] = (
+    {}, {"nodeSelector": {"pool": "a"}}, {"nodeSelector": {"nobody/has": "it"}}, {"nodeName": "n1"},
+    {"nodeSelector": {"kubernetes.io/hostname": "n0"}},
+    {"affinity": required([demand("pool", "NotIn", "b")], [demand(PRODUCT, "Exists")])},
+)  # fmt: skip
+
+
+@given(made=st.lists(NODES, max_size=6), spec=st.sampled_from(SPECS))
+def test_nodes_that_are_alike_are_looked_at_as_one_with_the_same_result(made: list[Any], spec: JSONDict) -> None:
+    obj = pod(ONE, **spec)
+    nodes = [node(f"n{number}", *one) for number, one in enumerate(made)]
+    whole, each = place(obj, snapshot(*nodes)), [place(obj, snapshot(one)) for one in nodes]
+
+    assert (whole.seen, whole.candidates) == (len(nodes), sum(one.candidates for one in each))
+    assert sorted(map(repr, whole.repelled)) == sorted(repr(taints) for one in each for taints in one.repelled)
+    assert {kind.name: (kind.nodes, kind.example) for kind in whole.kinds} == {
+        name: (len(examples), examples[0])
+        for name in {kind.name for one in each for kind in one.kinds}
+        if (examples := [kind.example for one in each for kind in one.kinds if kind.name == name])
+    }
+
+
+def test_a_thousand_nodes_are_as_many_sorts_as_can_be_told_apart() -> None:
+    many = snapshot(*(node(f"n{number}", ("NVIDIA-L4", "Tesla-T4")[number % 2]) for number in range(1000)))
+
+    assert [one.many for one in many.alike(frozenset({PRODUCT, "nobody/has"}))] == [500, 500]
+    assert len(many.alike(frozenset({"kubernetes.io/hostname"}))) == 1000
+    assert Snapshot().alike(frozenset({PRODUCT})) == ()
+
+
 def test_a_pod_that_asks_for_no_accelerator_is_placed_nowhere() -> None:
     (one,) = workload.find(pod({"memory": "4Gi"}))
 

@@ -15,7 +15,7 @@ from webhook.gpu.labels import Named
 from webhook.gpu.product import Gpu
 from webhook.gpu.requirement import NAME, Demands, alternatives
 from webhook.path import mapping
-from webhook.snapshot import Node, Snapshot
+from webhook.snapshot import Alike, Node, Snapshot
 from webhook.workload import JSON, Container, Workload
 
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler",
@@ -81,25 +81,27 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
     part = bool(asked) and not needed
     tolerated = ADDED & needed.keys()
     lacking = {"affinity": 0, "resource": 0, "taints": 0}
-    fitting: list[Node] = []
+    fitting: list[Alike] = []
     repelled: list[tuple[JSON, ...]] = []
     by_name = workload.spec.get("nodeName")
-    for node in nodes:
+    names = frozenset(one.key for term in terms for one in term)
+    each = bool(by_name) or NAME in names
+    for node, many in (Alike(node, 1) for node in nodes) if each else snapshot.alike(names):
         if by_name and node.name != by_name:
-            lacking["affinity"] += 1
+            lacking["affinity"] += many
         elif not _has(node, needed, part):
-            lacking["resource"] += 1
+            lacking["resource"] += many
         elif not by_name and not any(_matches(term, node) for term in terms):
-            lacking["affinity"] += 1
+            lacking["affinity"] += many
         elif not by_name and (taints := _untolerated(node, tolerations, tolerated)):
-            lacking["taints"] += 1
-            repelled.append(taints)
+            lacking["taints"] += many
+            repelled += [taints] * many
         else:
-            fitting.append(node)
+            fitting.append(Alike(node, many))
     first = next((name for name, _ in asked), None)
     return Placement(
         seen=len(nodes),
-        candidates=len(fitting),
+        candidates=sum(one.many for one in fitting),
         kinds=_kinds(fitting, first),
         why="" if fitting else _why(lacking, needed, len(nodes)),
         fresh=snapshot.complete("nodes"),
@@ -137,17 +139,15 @@ def _tolerates(one: JSON, key: str, value: str, effect: str) -> bool:
     return one.get("operator") == "Exists" or (bool(one.get("key")) and str(one.get("value", "")) == value)
 
 
-def _kinds(nodes: Sequence[Node], asked: str | None) -> tuple[Kind, ...]:
-    found: dict[tuple[tuple[str, ...], bool], list[Node]] = {}
-    named: dict[tuple[tuple[str, ...], bool], Named] = {}
-    for node in nodes:
+def _kinds(fitting: Sequence[Alike], asked: str | None) -> tuple[Kind, ...]:
+    found: dict[tuple[tuple[str, ...], bool], Kind] = {}
+    for node, many in fitting:
         one = _named(node.hardware, asked)
         if one is not None:
             key = (tuple(gpu.name for gpu in one.gpus), one.shared)
-            found.setdefault(key, []).append(node)
-            named[key] = one
-    kinds = [Kind(named[key].gpus, named[key].shared, len(of), of[0].name) for key, of in found.items()]
-    return tuple(sorted(kinds, key=lambda kind: (-kind.nodes, kind.name)))
+            before = found.get(key) or Kind(one.gpus, one.shared, 0, node.name)
+            found[key] = Kind(one.gpus, one.shared, before.nodes + many, before.example)
+    return tuple(sorted(found.values(), key=lambda kind: (-kind.nodes, kind.name)))
 
 
 @lru_cache(maxsize=4096)
