@@ -342,7 +342,9 @@ def _read(
         return None
     image = container.spec.get("image")
     running, vouched = None, False
-    if isinstance(image, str) and "vllm" not in found.changes:
+    if "vllm" in found.changes:
+        running = release.parse(found.release) if found.release else None
+    elif isinstance(image, str):
         named = release.named(image, releases.images) if releases else None
         named = named or release.in_registry(image, facts.assume.registries)
         running, vouched = named or release.from_image(image), named is not None

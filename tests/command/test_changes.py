@@ -89,6 +89,35 @@ def test_what_a_wrapper_brings(wrapper: str, changes: set[str]) -> None:
         assert [word.text for word in command.words] == ["m"]
 
 
+@pytest.mark.parametrize(
+    ("wrapper", "release"),
+    [
+        ("uvx vllm@0.10.0", "0.10.0"),
+        ("uv tool run vllm@v0.10.0", "0.10.0"),
+        ("uvx vllm[audio]==0.11.0", "0.11.0"),
+        ("uvx vllm@latest", "latest"),
+        ("uvx --from vllm==0.10.2 vllm", "0.10.2"),
+        ("uvx --from=vllm==0.10.2 vllm", "0.10.2"),
+        ("uv run --with vllm==0.11.0 vllm", "0.11.0"),
+        ("uvx vllm", ""),
+        ("uv run --no-project vllm", ""),
+    ],
+)
+def test_which_release_a_wrapper_brings(wrapper: str, release: str) -> None:
+    for command in (container({"command": [*wrapper.split(), "serve", "m"]}), script(f"exec {wrapper} serve m")):
+        assert command is not None
+        assert command.release == release
+        assert [word.text for word in command.words] == ["m"]
+
+
+def test_what_the_entrypoint_starts_is_the_image_s_own() -> None:
+    command = container({"args": ["uvx", "vllm@0.10.0", "serve", "m"], "image": "vllm/vllm-openai:v0.22.0"})
+
+    assert command is not None
+    assert command.repeated
+    assert (command.changes, command.release) == (frozenset(), "")
+
+
 FIRST = "/venv/bin:/usr/bin"
 OWN = "/usr/local/nvidia/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/venv/bin"
 

@@ -79,6 +79,8 @@ A_SHELL = "a shell"
 _NEAR = 64
 """How many words a wrapper's own options may take."""
 _NOT_SERVING = frozenset({"bench", "chat", "complete", "collect-env", "launch"})
+_VERSIONED = re.compile(r"(?:--(?:from|with)=)?vllm(?:\[[^\]]{0,100}\])?(?:@|==)v?([\w.]{1,40})")
+"""`uvx vllm@0.10.0`, `uvx --from vllm==0.10.0` (docs.astral.sh/uv/guides/tools)."""
 _CLI = {"serve": "serve", "run-batch": "module"}
 _LEADER_SCRIPTS = re.compile(r"(multi[-_]node[-_]serving|ray[-_]init|run[-_]cluster|start[-_]ray|ray[-_]start)\w*\.sh")
 
@@ -144,7 +146,7 @@ def _plain(argv: Argv) -> Start | None:
     name, texts = _name(argv[0]), [text_of(word) for word in argv[:2]]
     if "KUBERAY_GEN_RAY_START_CMD" in texts[0]:
         return Join()
-    if name in ("vllm", "vllm-omni", "lmcache_vllm"):
+    if name in ("vllm", "vllm-omni", "lmcache_vllm") or _VERSIONED.fullmatch(name):
         return _cli(argv)
     if _PYTHONS.fullmatch(name):
         return _python(argv)
@@ -373,6 +375,13 @@ def brings(argv: Argv) -> Change | None:
     if any(_VLLM_PACKAGE.fullmatch(one) for one in asked) or any("--with-" in text for text in own):
         return "vllm"
     return None if "--no-project" in own and not asked else "packages"  # a project has an environment of its own
+
+
+def release_brought(argv: Argv) -> str:
+    """The release of vLLM that such a wrapper is told to bring; empty where it is not told."""
+    texts = [text_of(word) for word in argv[:_NEAR]]
+    named = [found[1] for text in texts if (found := _VERSIONED.fullmatch(text)) is not None]
+    return named[0] if named else ""
 
 
 # ── telling an unknown program by its arguments ──

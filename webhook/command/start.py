@@ -100,7 +100,9 @@ class _Resolver(Reading):
         runs = images.runs(self.image)
         if isinstance(started, Serve | Join | Script):
             found = self._started(self.args)
-            return replace(found, repeated=True) if found and runs in ("serve", "module") else found
+            if found is None or runs not in ("serve", "module"):
+                return found
+            return replace(found, repeated=True, changes=found.changes - {"vllm"}, release="")  # the image's own starts
         if runs == "other":
             return None
         if len(self.args) == 1 and runs != "serve" and " " in text_of(self.args[0]).strip():
@@ -141,7 +143,8 @@ class _Resolver(Reading):
             env = {**_without(self.env.values, removed), **set_here}
             found = self.serve(self._with_additional(started), env, decided=removed | set_here.keys(), argv=argv)
             if found is not None and (change := entry.brings(argv)) is not None:
-                found = replace(found, changes=found.changes | {change})
+                release = entry.release_brought(argv) if change == "vllm" else ""
+                found = replace(found, changes=found.changes | {change}, release=release)
             return found
         if isinstance(started, Join):
             return self._worker(scripted=False)
@@ -268,6 +271,8 @@ class _Resolver(Reading):
                     sh.changes.add("code")
                 if (change := entry.brings(argv)) is not None:
                     sh.changes.add(change)
+                if change == "vllm":
+                    command = replace(command, release=entry.release_brought(argv))
                 raise _Found(
                     replace(
                         command,

@@ -157,6 +157,8 @@ class Command:
     """False: more arguments may come from where the manifest does not show (a wrapper, an operator's preset)."""
     changes: frozenset[Change] = frozenset()
     """What the script may have changed of the Python code that vLLM runs."""
+    release: str = ""
+    """The release of vLLM that the command itself brings (`uvx vllm@0.10.0`), where it says so."""
     slip: Slip | None = None
     """What keeps the command from starting vLLM at all; everything else is read as it is meant."""
     unclosed: str | None = None
