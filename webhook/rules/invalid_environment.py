@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from webhook.args import settings
 from webhook.engine import Engine
@@ -47,6 +47,12 @@ class InvalidEnvironment(Rule):
 
         ValueError: Invalid attention backend: 'FLASHATTN'. Valid backends are: ['FLASH_ATTN', 'TRITON_ATTN', …
         ValueError: Unknown attention backend: 'XFORMERS'. Valid options are: FLASH_ATTN, FLASH_ATTN_DIFFKV, …
+
+    From v0.11.1 on vLLM takes the backend that is named, or none: one that has no kernels for the GPU, or does not read
+    the KV cache's dtype there (FLASH_ATTN an FP8 cache on Ampere and Ada), ends it.
+
+        ValueError: Selected backend AttentionBackendEnum.FLASH_ATTN is not valid for this configuration. Reason:
+        ['compute capability not supported']
     """
 
     plane = "config"
@@ -59,6 +65,7 @@ class InvalidEnvironment(Rule):
         yield from _port(engine)
         yield from _v1(engine)
         yield from _backend(engine)
+        yield from _backend_of_another_gpu(engine)
 
 
 def _port(engine: Engine) -> Iterator[Finding]:
@@ -109,6 +116,76 @@ def _backend(engine: Engine) -> Iterator[Finding]:
     found = settings.unknown_name("attention_backend", word, release)
     if found is not None and registry_certainty(engine) == "certain" and named not in found.allowed:
         yield _unknown(engine, _entry(engine, "VLLM_ATTENTION_BACKEND"), f"VLLM_ATTENTION_BACKEND {named}", found)
+
+
+VALIDATES = Release(0, 11, 1), Release(0, 34)
+"""From the first on an explicit backend is asked whether it takes the GPU, the dtypes and the model (platforms/cuda.py
+get_attn_backend_cls); every release until before the second was read, and nothing replaces a backend that is named."""
+CAPABILITIES: dict[str, tuple[str, Callable[[tuple[int, int]], bool]]] = {
+    "FLASH_ATTN": ("8.0 or more", lambda has: has >= (8, 0)),
+    "FLASHMLA": ("9.x or 10.x", lambda has: has[0] in (9, 10)),
+    "FLASHMLA_SPARSE": ("9.x or 10.x", lambda has: has[0] in (9, 10)),
+    "FLASH_ATTN_MLA": ("9.x", lambda has: has[0] == 9),
+    "CUTLASS_MLA": ("10.x", lambda has: has[0] == 10),
+    "FLASHINFER_MLA": ("10.x", lambda has: has[0] == 10),
+}
+"""Backend → the compute capabilities that it has kernels for: `supports_compute_capability` of the 29 releases from
+0.11.1 to 0.33 says the same in each (vLLM v1/attention/backends/)."""
+FP8 = ("fp8", "fp8_e4m3", "fp8_e5m2")
+_GENERATES = ("ForCausalLM", "ForConditionalGeneration")
+
+
+def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
+    """The backend that is named can't run on any of the GPUs that the Pod may get."""
+    named = _named_backend(engine)
+    if named is None or named[0] not in CAPABILITIES or engine.gpu is None:
+        return
+    (name, written, path), gpus = named, engine.gpu.value.gpus
+    if not gpus or any(one.vendor != "nvidia" or one.compute_capability is None for one in gpus):
+        return
+    has = [one.compute_capability for one in gpus if one.compute_capability is not None]
+    wants, runs = CAPABILITIES[name]
+    dtype = engine.args.given.get("kv_cache_dtype")
+    skipped = "kv_cache_dtype_skip_layers"
+    cache = dtype in FP8 and skipped not in engine.args.given and skipped not in engine.args.unresolved
+    products = " or ".join(f"{one.name} ({'.'.join(map(str, one.compute_capability or ()))})" for one in gpus)
+    if not any(map(runs, has)):
+        message = f"{written} needs compute capability {wants}, and this is {products}"
+    elif name == "FLASH_ATTN" and cache and all(major == 8 for major, _ in has):
+        message = f"{written} reads no {dtype} KV cache before compute capability 9.0, and this is {products}"
+    else:
+        return
+    model = engine.model.value if engine.model else None
+    attends = (
+        model is not None and model.num_attention_heads and any(one.endswith(_GENERATES) for one in model.architectures)
+    )
+    yield Finding(
+        path=path,
+        message=message,
+        certainty=registry_certainty(engine) if attends else "likely",
+        uncertain=uncertain(engine),
+        suggestions=(f"without {written.partition(' ')[0]}: vLLM chooses a backend that fits",),
+        rests_on=("gpu", "model"),
+    )
+
+
+def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
+    """The attention backend that is chosen, as it is written, and where; None where none is, or it is not the last
+    word, or this release does not hold to it."""
+    release, given = engine.release, engine.args.given.get("attention_backend")
+    if release is None or not VALIDATES[0] <= release < VALIDATES[1] or engine.args.open:
+        return None
+    if {"attention_backend", "attention_config"} & engine.args.unresolved.keys() or "attention_config" in (
+        engine.args.given
+    ):
+        return None
+    variable = engine.command.env.get("VLLM_ATTENTION_BACKEND") if release <= BACKEND[1] else None
+    if isinstance(given, str) and variable is None:
+        return given.upper(), f"--attention-backend {given}", engine.argument("attention_backend")
+    if given is None and variable is not None:
+        name = variable.removesuffix("_VLLM_V1") if release < WITH_SUFFIX else variable
+        return name, f"VLLM_ATTENTION_BACKEND {variable}", _entry(engine, "VLLM_ATTENTION_BACKEND")
+    return None
 
 
 def _unknown(engine: Engine, path: FieldPath, what: str, found: settings.Refusal) -> Finding:

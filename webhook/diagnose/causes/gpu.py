@@ -206,7 +206,13 @@ CAUSES = (
         "VLLM_ATTENTION_BACKEND) it chooses one that fits, where there is one.",
         (
             Signature(
-                r"Selected backend \S+ is not valid for this configuration|No valid attention backend found for",
+                r"Selected backend \S+ is not valid for this configuration",
+                "vLLM platforms/cuda.py, from 0.18 platforms/rocm.py get_attn_backend_cls",
+                "0.11–0.33",
+                rules=("invalid-environment",),
+            ),
+            Signature(
+                r"No valid attention backend found for",
                 "vLLM platforms/cuda.py, from 0.18 platforms/rocm.py get_attn_backend_cls",
                 "0.11–0.33",
             ),

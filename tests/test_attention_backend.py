@@ -1,0 +1,89 @@
+"""An attention backend that is named and that the GPU, or the KV cache's dtype there, rules out."""
+
+from __future__ import annotations
+
+import pytest
+
+from webhook import manifest
+from webhook.facts import Facts
+from webhook.lint import lint
+from webhook.policy import builtin
+
+T4, L4, A100, H100 = "Tesla-T4", "NVIDIA-L4", "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: vllm}}
+spec:
+  nodeSelector: {{nvidia.com/gpu.product: {gpu}}}
+  containers:
+  - name: vllm
+    image: {image}
+    args: [{model}, --max-model-len, '2048'{flags}]
+    env: [{env}]
+    resources: {{limits: {{nvidia.com/gpu: 1, memory: 64Gi}}}}
+"""
+
+
+def judged(
+    gpu: str, tag: str, flags: str = "", env: str = "", model: str = "Qwen/Qwen3-4B", image: str = "vllm/vllm-openai"
+) -> str | None:
+    """The mode of what is found about the backend, None where nothing is."""
+    words = "".join(f", '{word}'" for word in flags.split())
+    given = f"{{name: VLLM_ATTENTION_BACKEND, value: {env}}}" if env else ""
+    text = POD.format(gpu=gpu, image=f"{image}:{tag}", flags=words, env=given, model=model)
+    (document,) = manifest.read(text, "x.yaml").documents
+    report = lint(document.object, builtin(), Facts(), where="check")
+    assert not report.errors
+    return next((one.mode for one in report.findings if one.rule == "invalid-environment"), None)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "tag", "flags", "env", "wanted"),
+    [
+        (T4, "v0.24.0", "--attention-backend FLASH_ATTN", "", "deny"),
+        (T4, "v0.24.0", "--attention-backend flash_attn", "", "deny"),
+        (T4, "v0.11.2", "", "FLASH_ATTN", "deny"),
+        (T4, "v0.11.2", "", "FLASH_ATTN_VLLM_V1", "deny"),
+        (T4, "v0.24.0", "--attention-backend TRITON_ATTN", "", None),
+        (T4, "v0.24.0", "", "", None),
+        (L4, "v0.24.0", "--attention-backend FLASH_ATTN", "", None),
+        (T4, "v0.11.0", "", "FLASH_ATTN", None),  # it takes another by itself
+        (T4, "v0.16.0", "", "FLASH_ATTN", None),  # nobody reads the variable any more
+        (T4, "v0.34.0", "--attention-backend FLASH_ATTN", "", None),
+        (T4, "latest", "--attention-backend FLASH_ATTN", "", None),
+        (T4, "v0.24.0", "--attention-backend $BACKEND", "", None),
+        (A100, "v0.24.0", "--attention-backend FLASH_ATTN --kv-cache-dtype fp8", "", "deny"),
+        (L4, "v0.11.2", "--kv-cache-dtype fp8", "FLASH_ATTN", "deny"),
+        (H100, "v0.24.0", "--attention-backend FLASH_ATTN --kv-cache-dtype fp8", "", None),
+        (A100, "v0.24.0", "--attention-backend FLASHINFER --kv-cache-dtype fp8", "", None),
+        (A100, "v0.24.0", "--attention-backend FLASH_ATTN --kv-cache-dtype auto", "", None),
+        (A100, "v0.24.0", "--kv-cache-dtype fp8", "", None),
+    ],
+)
+def test_what_a_gpu_rules_out(gpu: str, tag: str, flags: str, env: str, wanted: str | None) -> None:
+    assert judged(gpu, tag, flags, env) == wanted
+
+
+@pytest.mark.parametrize(
+    ("gpu", "backend", "wanted"),
+    [
+        (A100, "FLASHMLA", "deny"),
+        (H100, "FLASHMLA", None),
+        (A100, "FLASH_ATTN_MLA", "deny"),
+        (H100, "FLASH_ATTN_MLA", None),
+        (H100, "CUTLASS_MLA", "deny"),
+        ("NVIDIA-B200", "CUTLASS_MLA", None),
+        ("NVIDIA-B200", "FLASHMLA", None),
+        (A100, "TRITON_MLA", None),
+    ],
+)
+def test_backends_of_deepseeks_attention(gpu: str, backend: str, wanted: str | None) -> None:
+    model = "deepseek-ai/DeepSeek-V2-Lite-Chat"
+    assert judged(gpu, "v0.24.0", f"--attention-backend {backend}", model=model) == wanted
+
+
+def test_a_fork_or_a_model_that_nobody_knows_is_not_denied() -> None:
+    flags = "--attention-backend FLASH_ATTN"
+    assert judged(T4, "v0.24.0", flags, image="acme/vllm-openai") == "warn"
+    assert judged(T4, "v0.24.0", flags, model="acme/nobody-knows") == "warn"
