@@ -103,7 +103,7 @@ def test_the_terminal_shows_what_does_not_fit_and_what_would(explain: Explain) -
     out = explain(str(LONG))
 
     assert out.startswith('Deployment chat/llama-8b-long, container "vllm"\n')
-    assert "\nDENIED: vLLM would not start (kv-cache-too-small)\nGPU memory does-not-fit: 20.3 GiB budget − 15" in out
+    assert "\nDENIED: vLLM would not start (kv-cache-too-small)\nGPU memory does not fit: 20.3 GiB budget − 15" in out
     assert re.search(r"  weights +15 GiB  █{20,}\n", out)
     assert re.search(r"  one request +16 GiB +▒{20,}\n", out)
     assert "  1. --max-model-len 23552\n" in out

@@ -86,3 +86,28 @@ def test_a_sweep_is_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path, su
 def test_a_plot_that_cant_be_written_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["plan", "--plot", str(tmp_path / "none" / "sweep.svg"), *LLAMA]) == 3
     assert "no such file or directory" in capsys.readouterr().err
+
+
+def test_fit_without_a_gpu_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, "--fit", *LLAMA)
+    assert "what would fit: that can't be known here: no GPU is named: give --gpu, such as --gpu l4" in out
+    assert "`podfit plan meta-llama/" in out
+    assert "no simple change fits" not in out
+
+
+def test_weights_of_doubtful_size_are_no_refusal(capsys: pytest.CaptureFixture[str]) -> None:
+    large = ("--", "vllm", "serve", "mistralai/Mistral-Large-3-675B-Instruct-2512", "-tp", "8")
+    out = printed(capsys, "--gpu", "h200:8", "--vllm-version", "0.27.1", *large)
+    assert out.startswith("UNSURE: how large the weights are is doubtful: ")
+    assert "DOES NOT FIT" not in out
+
+
+def test_a_verdict_is_written_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    large = ("--", "vllm", "serve", "meta-llama/Llama-3.1-70B-Instruct")
+    assert printed(capsys, "--gpu", "l4", *large).startswith("DOES NOT FIT: weights ")
+    assert json.loads(printed(capsys, "--gpu", "l4", "--format", "json", *large))["verdict"] == "does-not-fit"
+
+
+def test_a_name_keeps_its_organisation(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, "--gpu", "l4", "--", "vllm", "serve", "unsloth/Qwen3-8B-GGUF:Q4_K_M")
+    assert "  model        unsloth/Qwen3-8B-GGUF:Q4_K_M, " in out

@@ -215,6 +215,13 @@ class Engine:
             return "NVIDIA's build of vLLM may use another share of the GPU memory by default"
         return None
 
+    @property
+    def weights_doubtful(self) -> str | None:
+        """What the catalogue doubts of how large the model is, or how it is stored; None where it doubts nothing."""
+        why = self.model.source.partition("; doubtful: ")[2] if self.model else ""
+        of_the_cache = ("its length", "num_key_value_heads")
+        return f"doubtful: {why}" if why and not why.startswith(of_the_cache) else None
+
     @cached_property
     def on_processors(self) -> bool:
         """It is vLLM's CPU backend: the ledger of GPU memory says nothing of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,9 @@ from webhook.memory import activations, generations, kv_cache, non_torch, quanti
 from webhook.memory.ledger import GpuLedger, HostLedger, Line, MemoryPlan
 from webhook.memory.parallel import gpus_needed, world_size
 from webhook.memory.plan import plan
+from webhook.memory.verdict import subtraction
 from webhook.model import Model
+from webhook.quantity import human
 from webhook.release import Release
 
 T4 = gpu(14.56, name="Tesla T4", capability=(7, 5), high=15.0)
@@ -491,3 +494,47 @@ def test_a_utilization_that_is_no_share_is_planned_as_the_default(value: float) 
     odd = plan(engine(max_model_len=8192, gpu_memory_utilization=value), model(**LLAMA_8B), on(L4))
 
     assert odd.gpu == usual.gpu
+
+
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+AMOUNT = re.compile(r"([\d.]+) (B|[KMGT]iB)")
+
+
+@given(
+    release=st.sampled_from(("0.5.4", "0.6.6", "0.8.5", "0.10.2", "0.17.1", "0.19.0", "0.20.2", "0.27.1", "0.33.0")),
+    gib=st.sampled_from((14.56, 22.03, 44.3, 79.2, 139.7)),
+    share=st.sampled_from((0.5, 0.8, 0.9, 0.95)),
+    seqs=st.sampled_from((16, 256, 1024)),
+    eager=st.booleans(),
+    estimated=st.sampled_from((None, "0", "1")),
+)
+def test_the_printed_parts_sum_to_the_printed_rest(
+    release: str, gib: float, share: float, seqs: int, eager: bool, estimated: str | None
+) -> None:
+    """In every generation, whether or not the budget pays for the CUDA graphs."""
+    args = engine(release, gpu_memory_utilization=share, max_num_seqs=seqs, enforce_eager=eager, max_model_len=4096)
+    env = {} if estimated is None else {"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS": estimated}
+    ledger = plan(args, model(), on(gpu(gib)), env=env).gpu
+    assert ledger is not None
+    told = subtraction(ledger)
+    sizes = [(float(number) * UNITS[unit], UNITS[unit]) for number, unit in AMOUNT.findall(told)]
+    (budget, _), *parts, (rest, _) = sizes
+    rest = -rest if "are missing" in told else rest
+    rounding = sum(0.05 * unit for _, unit in sizes)
+    assert abs(budget - sum(size for size, _ in parts) - rest) <= rounding + 1
+    assert ("CUDA graphs" in told) == (ledger.graphs_charged and not eager)
+    assert "otherwise" not in told
+
+
+def test_an_override_of_the_blocks_is_named_as_the_reason() -> None:
+    told = plan(engine("0.27.1", num_gpu_blocks_override=500), model(), on(gpu(79.2))).why
+    assert told.startswith("--num-gpu-blocks-override 500 says how many blocks the KV cache has")
+    assert "laid out" not in told
+
+
+def test_weights_that_exceed_the_gpu_are_told_as_the_finding_tells_them() -> None:
+    found = plan(engine("0.27.1"), model(), on(gpu(12.0, high=12.5)))
+    assert found.gpu is not None
+    assert found.verdict == "does-not-fit"
+    assert f"weights {human(found.gpu.weights.likely)} (at least " in found.why
+    assert "exceed the GPU's 12 GiB (at most 12.5 GiB)" in found.why

@@ -162,3 +162,16 @@ def test_one_of_the_products_that_it_may_be_is_a_choice() -> None:
     both = replace(on(T4), gpus=(*by_name("NVIDIA-L4"), *by_name("Tesla-T4")))
     (first, *_) = alternatives(engine("0.20.0", max_model_len=4096), model(), both)
     assert first.changes == {"product": "NVIDIA-L4"}
+
+
+@pytest.mark.parametrize(("release", "size"), [("0.27.1", 4), ("0.30.0", 5)])  # from 0.28 a block more
+def test_bytes_of_the_kv_cache_that_are_too_few_are_raised_where_the_gpu_has_more(release: str, size: int) -> None:
+    args = engine(release, kv_cache_memory_bytes=1 << 30, max_model_len=32768)
+    (first, *_) = alternatives(args, model(), on(H100))
+    assert first.text == f"--kv-cache-memory-bytes {size}G"
+    assert plan(engine(release, max_model_len=32768, **first.changes), model(), on(H100)).verdict == "fits"
+
+
+def test_bytes_of_the_kv_cache_are_not_raised_above_what_the_gpu_has() -> None:
+    args = engine("0.27.1", kv_cache_memory_bytes=1 << 30, max_model_len=65536)
+    assert not any("--kv-cache-memory-bytes" in one for one in texts(args, LLAMA_8B, L4))

@@ -164,13 +164,24 @@ def run(args: argparse.Namespace) -> int:
     refused = (judged.finding.message for judged in result.findings if judged.mode == "deny" and _planned(judged))
     print(as_plan.table(engine, next(refused, None)), end="")
     if args.fit:
-        print("\n" + as_plan.fit(engine.plan.verdict, changes), end="")
+        print("\n" + as_plan.fit(engine.plan.verdict, changes, unknown=_unsaid(engine)), end="")
     if rows:
         print("\n" + as_sweep.table(rows), end="")
     for judged in result.findings:
         if _planned(judged):
             print("\n" + text.block(judged, f"{judged.mode}  "))
     return 0
+
+
+def _unsaid(engine: Engine) -> list[str]:
+    """What the search for changes lacks, and how to say it."""
+    name = engine.model.value.id if engine.model else engine.args.model or "MODEL"
+    unsaid = []
+    if engine.model is None:
+        unsaid.append("the model's config is not known: --model-config FILE gives it")
+    if engine.gpu is None:
+        unsaid.append(f"no GPU is named: give --gpu, such as --gpu l4; `podfit plan {name}` lists those that fit")
+    return unsaid
 
 
 def _tell_of_newer(versions: Iterable[str], policy: Policy) -> None:

@@ -10,6 +10,9 @@ Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "blocks", "request", "graphs"]
 """What fails first, in vLLM's order (`webhook.memory.verdict`)."""
 
+IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fit": "does not fit"}
+"""A verdict as people read it."""
+
 
 class Line(NamedTuple):
     """A quantity in bytes with its uncertainty: `floor ≤ low ≤ likely ≤ high`.

@@ -22,6 +22,7 @@ from webhook.memory.division import divisible
 from webhook.memory.generations import GENERATIONS, possible
 from webhook.memory.settings import default_utilization
 from webhook.model import Model, derived_max_model_len, quantised_copies
+from webhook.quantity import GI
 
 MOST = 3
 """Suggestions of a refusal."""
@@ -152,6 +153,7 @@ def alternatives(
     full = search.is_full({})  # then nothing helps but more memory or smaller weights
     finders: Sequence[tuple[Rank, Callable[[], Iterator[Alternative]]]] = (
         ((False, 1, 0), lambda: _utilization(search)),
+        ((False, 1, 0), lambda: _cache_memory(search)),
         ((False, 1, 0), lambda: iter(()) if full else _length(search)),
         ((False, 1, 0), lambda: iter(()) if full else _batch(search)),
         ((False, 1, 1), lambda: _product(search, products)),
@@ -210,6 +212,23 @@ def _utilization(search: Search) -> Iterator[Alternative]:
             yield Alternative(
                 f"--gpu-memory-utilization {share:g}", {"gpu_memory_utilization": share}, loss=abs(share - now)
             )
+            return
+
+
+def _cache_memory(search: Search) -> Iterator[Alternative]:
+    """Where the KV cache's bytes are given: the least whole GiB that hold one request, if the GPU has so much."""
+    now = search.given("kv_cache_memory_bytes")
+    if now is None:
+        return
+    judged = plan.judge(search.args, search.model, search.accelerator, gpu_memory=search.gpu_memory, env=search.env)
+    needed = judged.ledger.kv_cache_bytes_per_request if judged.ledger else None
+    room = {"kv_cache_memory_bytes": None, "gpu_memory_utilization": SAFE_UTILIZATION}
+    if not needed or needed <= now or not search.fits(room):
+        return
+    least = -(-needed // GI)
+    for size in (least, least + 1):  # from 0.28 a block more than the request
+        if search.fits({"kv_cache_memory_bytes": size * GI}):  # vLLM's G is 2**30
+            yield Alternative(f"--kv-cache-memory-bytes {size}G", {"kv_cache_memory_bytes": size * GI})
             return
 
 

@@ -104,7 +104,10 @@ def of_rank(
     if loaded.floor > ledger.total.high:
         return judged(
             "does-not-fit",
-            lambda: f"weights {human(loaded.floor)} exceed the GPU's {human(ledger.total.high)}",
+            lambda: (
+                f"weights {human(loaded.likely)} (at least {human(loaded.floor)}) exceed the GPU's "
+                f"{human(ledger.total.likely)} (at most {human(ledger.total.high)})"
+            ),
             "weights",
         )
     peaks = _unresolved(args, PEAKS)
@@ -134,7 +137,16 @@ def of_rank(
             "fits",
             lambda: f"{arithmetic(ledger, resolved).replace('of KV cache', 'free')}; an encoder stores no KV cache",
         )
-    if layout is None or overridden:
+    if overridden:
+        return judged(
+            "unsure",
+            lambda: (
+                f"--num-gpu-blocks-override {overridden} says how many blocks the KV cache has, whatever is left; "
+                f"{arithmetic(ledger, resolved)}"
+            ),
+            "blocks",
+        )
+    if layout is None:
         return judged(
             "unsure",
             lambda: f"how this model's KV cache is laid out is not known here; {arithmetic(ledger, resolved)}",
@@ -205,9 +217,17 @@ def arithmetic(ledger: GpuLedger, resolved: Settings) -> str:
     """The ledger in one line."""
     if resolved.kv_cache_memory:
         return f"--kv-cache-memory-bytes gives {human(resolved.kv_cache_memory)} of KV cache"
+    return subtraction(ledger)
+
+
+def subtraction(ledger: GpuLedger) -> str:
+    """What is taken of the budget and what that leaves, likely: the parts that `podfit explain` draws, and no other."""
+    parts = [(ledger.weights, "weights"), (ledger.activations, "activations")]
+    parts += [(ledger.cuda_graphs, "CUDA graphs")] if ledger.graphs_charged else []
+    parts += [(ledger.non_torch, "non-torch")]
+    told = "".join(f" − {human(line.likely)} {name}" for line, name in parts if line.likely)
     left = ledger.kv_cache.likely
+    if more := ledger.budget.likely - sum([line.likely for line, _ in parts]) - left:  # a log's lines are rounded
+        told += f" {'−' if more > 0 else '+'} {human(abs(more))} otherwise measured"
     rest = f"{human(left)} of KV cache" if left > 0 else f"nothing, {human(-left)} are missing"
-    return (
-        f"{human(ledger.budget.likely)} budget − {human(ledger.weights.likely)} weights − "
-        f"{human(ledger.budget.likely - ledger.weights.likely - left)} for the rest leave {rest}"
-    )
+    return f"{human(ledger.budget.likely)} budget{told} leave {rest}"

@@ -29,7 +29,10 @@ def named(name: str) -> Fact[Model] | None:
         tail = "/".join(parts[start:])
         if found := by_id(tail) or _by_last_part(tail) or _relative(tail):
             return Fact(found.value, f"path: its last part names {found.value.id}", may_deny=False)
-    return next((found for part in reversed(parts[-3:]) if (found := _by_beginning(part))), None)
+    begun = next((found for part in reversed(parts[-3:]) if (found := _by_beginning(part))), None)
+    if begun is not None and re.fullmatch(r"[\w.-]+/[\w.:-]+", name) and not name.startswith("."):
+        return replace(begun, value=replace(begun.value, id=name))  # a hub's id, and its owner is part of it
+    return begun
 
 
 def last_part(name: str) -> str:

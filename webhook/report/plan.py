@@ -9,6 +9,7 @@ from webhook.engine import Engine
 from webhook.memory.ledger import GpuLedger, HostLedger, Line, Verdict
 from webhook.memory.solve import Alternative
 from webhook.quantity import human
+from webhook.report.text import verdict
 
 GPU_LINES = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
 
@@ -88,9 +89,11 @@ def table(engine: Engine, refusal: str | None = None) -> str:
     `refusal`: why vLLM does not start whatever the memory; then nothing begins with FITS.
     """
     plan = engine.plan
-    out = [f"{plan.verdict.upper()}: {plan.why}", ""]
+    told = verdict(engine)
+    head, _, doubt = told.partition(": ")
+    out = [f"{head.upper()}: {f'{doubt}; ' if doubt else ''}{plan.why}", ""]
     if refusal and plan.verdict != "does-not-fit":
-        out = [f"WILL NOT START: {refusal}", f"memory alone: {plan.verdict}: {plan.why}", ""]
+        out = [f"WILL NOT START: {refusal}", f"memory alone: {told}: {plan.why}", ""]
     out += [f"  model        {_model_line(engine)}", f"  accelerator  {_accelerator_line(engine)}"]
     out += [f"  vLLM         {engine.release or 'release unknown'}"]
     if plan.gpu:
@@ -133,8 +136,10 @@ def alternatives(changes: Iterable[Alternative]) -> list[dict[str, Any]]:
     ]
 
 
-def fit(verdict: Verdict, changes: Sequence[Alternative]) -> str:
-    """What would fit, for people."""
+def fit(verdict: Verdict, changes: Sequence[Alternative], *, unknown: Sequence[str] = ()) -> str:
+    """What would fit, for people. `unknown`: what must be known for that, and how to say it."""
+    if unknown:
+        return f"what would fit: that can't be known here: {'; '.join(unknown)}\n"
     if not changes:
         none = "it fits as it is" if verdict == "fits" else "no simple change fits"
         return f"what would fit: {none}\n"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from webhook.engine import Engine
 from webhook.lint import Judged, Report
+from webhook.memory.ledger import IN_WORDS
 from webhook.report.checked import Accepted, Checked, Container, Item
 from webhook.rule import Finding
 from webhook.workload.template import listing
@@ -220,7 +221,14 @@ def summary(engine: Engine) -> str:
     many = f"{count} × " if count and engine.gpu else ""
     if engine.command.entry == "worker":
         return one_line(f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves")
-    return one_line(f"{model} on {many}{gpu}, {release}: GPU memory {engine.plan.verdict} ({engine.plan.why})")
+    return one_line(f"{model} on {many}{gpu}, {release}: GPU memory {verdict(engine)} ({engine.plan.why})")
+
+
+def verdict(engine: Engine) -> str:
+    """The plan's verdict in words; no refusal where it is doubtful how the weights are stored."""
+    if engine.plan.verdict == "does-not-fit" and engine.weights_doubtful:
+        return f"unsure: how large the weights are is {engine.weights_doubtful}"
+    return IN_WORDS[engine.plan.verdict]
 
 
 def standing(findings: Iterable[Judged]) -> str:

@@ -91,7 +91,9 @@ def advised_limit(engine: Engine) -> int | None:
 def in_cache(engine: Engine) -> int:
     """Bytes of the checkpoint for which the advised limit has room in the page cache."""
     host = engine.plan.host
-    return 0 if host is None or KEPT in dict(host.lines) else engine.plan.checkpoint or 0
+    if host is None or KEPT in dict(host.lines) or engine.weights_doubtful:
+        return 0
+    return engine.plan.checkpoint or 0
 
 
 def cached(engine: Engine) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
+from webhook.memory.verdict import subtraction
 from webhook.quantity import human
 from webhook.rule import Finding, Rule, lines
 
@@ -36,17 +37,16 @@ class KvCacheTooSmall(Rule):
         if needed <= there:
             return
         given = "max_model_len" in engine.args.given
-        longest = ledger.estimated_max_model_len
+        fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
+        longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
         yield Finding(
-            path=engine.argument("max_model_len"),
+            path=engine.argument("kv_cache_memory_bytes" if fixed else "max_model_len"),
             message=f"one request of {ledger.max_model_len:,} tokens needs {human(needed)} of KV cache, "
-            f"about {human(there)} are left on each GPU",
+            + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left),
             details=lines(
                 "" if given else f"--max-model-len is not given: the model's own {ledger.max_model_len:,} tokens hold",
                 f"the estimated maximum model length is {longest:,}" if longest else "",
-                f"{human(ledger.budget.likely)} budget − {human(ledger.weights.likely)} weights − "
-                f"{human(ledger.activations.likely)} activations − "
-                f"{human(ledger.cuda_graphs.likely + ledger.non_torch.likely)} CUDA graphs and runtime",
+                "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
             ),
             certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
             suggestions=engine.alternatives,

@@ -53,7 +53,8 @@ class RemovedFlag(Rule):
             if flag.first is None or flag.last is None:
                 continue
             where = in_file(engine, flag.index)
-            instead = REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
+            newer = None if flag.removed else f"an image of vLLM {flag.first} or newer"  # then it is not replaced yet
+            instead = newer or REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
             useless = instead is not None and instead.startswith(LEAVE_OUT)
             yield Finding(
                 path=flag.path,

@@ -18,7 +18,7 @@ from webhook.memory.ledger import GpuLedger, HostLedger, Line
 from webhook.quantity import human
 from webhook.release import Release
 from webhook.report.comparison import NAMES, SETTINGS
-from webhook.report.text import standing, subject, summary
+from webhook.report.text import standing, subject, summary, verdict
 
 Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
 """What a bar is: all there is; what vLLM leaves alone; what is taken; what is left; what is asked for and not there;
@@ -106,7 +106,7 @@ def explain(report: Report, result: Result) -> Explained:
         summary=summary(found).partition(": GPU memory ")[0],
         state="denied" if result.denied else "warned" if any(one.mode == "warn" for one in findings) else "clean",
         standing=standing(findings),
-        verdict=plan.verdict if found.on_processors else f"GPU memory {plan.verdict}",
+        verdict=plan.verdict if found.on_processors else f"GPU memory {verdict(found)}",
         why=plan.why,
         charts=tuple(charts),
         results=tuple(_results(found)),
