@@ -83,6 +83,13 @@ def test_backends_of_deepseeks_attention(gpu: str, backend: str, wanted: str | N
     assert judged(gpu, "v0.24.0", f"--attention-backend {backend}", model=model) == wanted
 
 
+def test_attention_sinks_of_gpt_oss() -> None:
+    flags = "--attention-backend FLASH_ATTN"
+    assert judged(L4, "v0.24.0", flags, model="openai/gpt-oss-20b") == "deny"
+    assert judged(H100, "v0.24.0", flags, model="openai/gpt-oss-20b") is None
+    assert judged(L4, "v0.24.0", "--attention-backend TRITON_ATTN", model="openai/gpt-oss-20b") is None
+
+
 def test_a_fork_or_a_model_that_nobody_knows_is_not_denied() -> None:
     flags = "--attention-backend FLASH_ATTN"
     assert judged(T4, "v0.24.0", flags, image="acme/vllm-openai") == "warn"

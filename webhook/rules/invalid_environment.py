@@ -49,7 +49,8 @@ class InvalidEnvironment(Rule):
         ValueError: Unknown attention backend: 'XFORMERS'. Valid options are: FLASH_ATTN, FLASH_ATTN_DIFFKV, …
 
     From v0.11.1 on vLLM takes the backend that is named, or none: one that has no kernels for the GPU, or does not read
-    the KV cache's dtype there (FLASH_ATTN an FP8 cache on Ampere and Ada), ends it.
+    the KV cache's dtype there (FLASH_ATTN an FP8 cache on Ampere and Ada), ends it; so does FLASH_ATTN for gpt-oss, whose attention sinks it
+    computes from 9.0 on.
 
         ValueError: Selected backend AttentionBackendEnum.FLASH_ATTN is not valid for this configuration. Reason:
         ['compute capability not supported']
@@ -141,6 +142,7 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
     if named is None or named[0] not in CAPABILITIES or engine.gpu is None:
         return
     (name, written, path), gpus = named, engine.gpu.value.gpus
+    model = engine.model.value if engine.model else None
     if not gpus or any(one.vendor != "nvidia" or one.compute_capability is None for one in gpus):
         return
     has = [one.compute_capability for one in gpus if one.compute_capability is not None]
@@ -153,9 +155,10 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
         message = f"{written} needs compute capability {wants}, and this is {products}"
     elif name == "FLASH_ATTN" and cache and all(major == 8 for major, _ in has):
         message = f"{written} reads no {dtype} KV cache before compute capability 9.0, and this is {products}"
+    elif name == "FLASH_ATTN" and model is not None and model.model_type == "gpt_oss" and max(has) < (9, 0):
+        message = f"{written} computes attention sinks from compute capability 9.0 on, and this is {products}"
     else:
         return
-    model = engine.model.value if engine.model else None
     attends = (
         model is not None and model.num_attention_heads and any(one.endswith(_GENERATES) for one in model.architectures)
     )
