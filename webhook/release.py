@@ -169,11 +169,15 @@ _PUBLISHED = re.compile(
 _OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai(?:-(?:cpu|rocm|xpu|tpu))?$", re.IGNORECASE)
 
 
-@lru_cache(256)
 def is_official(image: str) -> bool:
     """The image is vLLM's own build or a mirror of it (`…/vllm/vllm-openai:TAG`): its flags are the release's.
 
     Others build on vLLM under the same numbers and add flags of their own (AIBrix' vllm-openai, vLLM-Omni).
     """
+    return len(image) <= _LONGEST and _is_official(image)
+
+
+@lru_cache(256)
+def _is_official(image: str) -> bool:
     name, _, tag = image.strip().partition("@")[0].rpartition(":")
     return _OFFICIAL.search(name) is not None and _PUBLISHED.fullmatch(tag) is not None

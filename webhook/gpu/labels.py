@@ -90,7 +90,8 @@ class Named:
 def named(workload: Workload, resource: str | None) -> Named | None:
     """The product, from what nodes must have and from the resource's own name."""
     terms = tuple(alternatives(workload.spec))
-    short = sum([len(text) for term in terms for one in term for text in (one.key, *one.values)]) <= _SHORT
+    texts = [len(text) for term in terms for one in term for text in (one.key, one.operator, *one.values)]
+    short = sum(texts) + _EACH * len(texts) <= _SHORT
     said = (_known_terms(terms) if short else _of_terms(terms)) or _from_annotations(workload)
     if (own := _from_resource(resource, said.gpus if said else None)) is not None:
         gpus, source = own
@@ -98,8 +99,9 @@ def named(workload: Workload, resource: str | None) -> Named | None:
     return said
 
 
-_SHORT = 1024
-"""Characters of the demands whose answer is remembered."""
+_SHORT = 2048
+"""Characters of the demands whose answer is remembered, and _EACH for every text, be it empty."""
+_EACH = 32
 
 
 @lru_cache(512)  # a cluster has a few pools of nodes
