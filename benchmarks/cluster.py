@@ -75,7 +75,7 @@ class Balancer:
             await asyncio.gather(*others, return_exceptions=True)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, IndexError), closing(writer):
+        with suppress(OSError, IndexError, asyncio.CancelledError), closing(writer):  # cancelled: at the end
             ready = list(self.ready)
             back, there = await asyncio.open_connection(HOST, ready[next(self._turn) % len(ready)])
             with closing(there):

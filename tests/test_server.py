@@ -31,7 +31,7 @@ from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed, without_shm
 from webhook import certs
-from webhook.cli import _gunicorn, edge, main
+from webhook.cli import _gunicorn, _socket, edge, main
 from webhook.cli.edge import UnusableError
 from webhook.reviews import MAX_BODY
 
@@ -91,7 +91,7 @@ def serving(folder: Path, *options: str, stdout: TextIO | int | None = None, pat
 
     `patch`: Python that the process runs first."""
     certs.write(folder, ["localhost", "127.0.0.1"])
-    code = f"import sys, pathlib\nfrom webhook.cli import _gunicorn, _memory, main\n{patch}\nsys.exit(main())"
+    code = f"import sys, pathlib\nfrom webhook.cli import _gunicorn, _memory, _socket, main\n{patch}\nsys.exit(main())"
     command = [sys.executable, "-c", code, "serve", "--bind", "127.0.0.1:0", *options]
     command += ["--cert", str(folder / "tls.crt"), "--key", str(folder / "tls.key")]
     with subprocess.Popen(command, stdout=stdout or subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
@@ -394,7 +394,7 @@ def test_old_connections_are_closed_with_an_answer(monkeypatch: pytest.MonkeyPat
 def test_an_answer_is_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[bytes] = []
     monkeypatch.setattr(ssl.SSLSocket, "sendall", lambda self, data, flags: sent.append(bytes(data)))
-    near = _gunicorn.PatientSocket.__new__(_gunicorn.PatientSocket)
+    near = _socket.PatientSocket.__new__(_socket.PatientSocket)
     with near.together():
         near.sendall(b"headers,")
         near.sendall(b"body")
@@ -445,9 +445,9 @@ def test_a_request_that_comes_a_byte_at_a_time_is_given_up() -> None:
     near, far = socket.socketpair()
     with near, far:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.sslsocket_class = _gunicorn.PatientSocket
+        context.sslsocket_class = _socket.PatientSocket
         slow = context.wrap_socket(far, server_side=True, do_handshake_on_connect=False)
-        assert isinstance(slow, _gunicorn.PatientSocket)
+        assert isinstance(slow, _socket.PatientSocket)
         slow.until = time.monotonic()
 
         with slow, pytest.raises(TimeoutError, match="in time"):
@@ -456,7 +456,7 @@ def test_a_request_that_comes_a_byte_at_a_time_is_given_up() -> None:
 
 def test_a_peer_that_stalls_is_given_up(tmp_path: Path) -> None:
     """A handshake or a request that never ends is closed, and what was asked meanwhile is answered."""
-    with serving(tmp_path, patch="_gunicorn.PATIENCE = 0.5") as server, ExitStack() as stack:
+    with serving(tmp_path, patch="_socket.PATIENCE = 0.5") as server, ExitStack() as stack:
         one_byte = stack.enter_context(socket.create_connection(("localhost", server.port), timeout=DEADLINE))
         one_byte.sendall(b"\x16")
         half = stack.enter_context(closing(server.connect()))
@@ -485,12 +485,12 @@ def test_a_peer_that_stalls_is_given_up(tmp_path: Path) -> None:
     ],
 )
 def test_a_thread_is_for_whole_requests(request_: bytes, there: bool) -> None:
-    assert _gunicorn.whole(bytearray(request_)) is there
+    assert _socket.whole(bytearray(request_)) is there
 
 
 def test_a_head_without_an_end_is_not_read_on() -> None:
     with pytest.raises(ConnectionAbortedError):
-        _gunicorn.whole(bytearray(b"GET / HTTP/1.1\r\n") + b"a" * _gunicorn.HEAD)
+        _socket.whole(bytearray(b"GET / HTTP/1.1\r\n") + b"a" * _socket.HEAD)
 
 
 def test_requests_sent_at_once_are_answered_in_order(server: Server) -> None:

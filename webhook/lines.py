@@ -23,7 +23,8 @@ not block and takes nothing now. To wake it for every line would take longer (20
 
 
 class Lines:
-    """Writes to a stream; safe for threads and for forks."""
+    """Writes to a stream; safe for threads and for forks, but not for signal handlers: none may log, since what it
+    interrupts may hold the lock that it would wait for."""
 
     dropped = 0
     """Lines that were not written: nobody read them in time, or they could not be."""
@@ -61,11 +62,13 @@ class Lines:
 
     def close(self, seconds: float) -> None:
         """Writes what waits, for at most so many seconds."""
-        if self._thread is None:
-            return
-        self._ending.set()
-        self._some.set()
-        self._thread.join(seconds)
+        until = time.monotonic() + seconds
+        while (thread := self._thread) is not None and thread.is_alive():
+            self._ending.set()
+            self._some.set()
+            thread.join(max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                return
 
     def _drop(self, lines: int) -> None:
         with self._lock:
@@ -77,10 +80,11 @@ class Lines:
             if self._thread is not None and self._thread.is_alive():
                 return
             self._ending.clear()
-            thread = Thread(target=self._run, name=self._name, daemon=True)
+            self._some.set()
             try:
+                thread = Thread(target=self._run, name=self._name, daemon=True)
                 thread.start()
-            except (RuntimeError, MemoryError):
+            except Exception:  # a process has only so many threads, and so much memory
                 return
             self._thread = thread
 
@@ -98,8 +102,12 @@ class Lines:
                         self._lost(error)
                     self._failing = True
             if last:
-                return
+                break
             self._ending.wait(PAUSE)
+        with self._lock:
+            self._thread = None
+        if self._lines:  # put while this thread still seemed to be there
+            self._start()
 
     def _taken(self) -> list[bytes]:
         return [self._lines.popleft() for _ in range(min(len(self._lines), BATCH))]

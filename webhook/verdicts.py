@@ -27,6 +27,10 @@ SIZE = 4 << 20
 """Bytes of answers that are kept, about 2,000 of them."""
 _ENTRY = 1024
 """Bytes that a kept decision takes beside its answer's text, about (sys.getsizeof of its parts)."""
+_CAUSE = 256
+"""The same of a cause, beside its texts."""
+_PAIR = 80
+"""The same of a rule and what it did: the texts are everybody's."""
 _MADE_UP = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation", "selfLink")
 """Fields of `metadata` that the API server fills in, and that differ between the objects of one template."""
 _TOKEN = re.compile(rb"u\x15\0\0\0kube-api-access-[a-z0-9]{5}")
@@ -87,10 +91,12 @@ def _may_soften(decision: Decision) -> bool:
 def _weight(decision: Decision) -> int:
     status = decision.status or {}
     causes = status.get("details", {}).get("causes", ())
+    pairs = len(decision.found) + len(decision.exempted) + sum(len(one.found) + 1 for one in decision.shadowed)
     return (
         _ENTRY
         + sum(len(text) for text in (decision.patch or "", status.get("message", ""), *decision.warnings))
-        + sum(len(cause["message"]) + len(cause["field"]) for cause in causes)
+        + sum(len(cause["message"]) + len(cause["field"]) + _CAUSE for cause in causes)
+        + pairs * _PAIR
     )
 
 

@@ -1,23 +1,21 @@
-"""gunicorn, as `podfit serve` runs it: its settings, TLS, and a worker whose threads wait for nobody."""
+"""gunicorn, as `podfit serve` runs it: its settings, and a worker whose threads wait for nobody."""
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 import random
-import re
 import select
 import selectors
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -29,18 +27,17 @@ from gunicorn.http.body import LengthReader  # type: ignore[import-untyped]  # g
 from gunicorn.sock import ssl_wrap_socket  # type: ignore[import-untyped]  # gunicorn has no types
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
 
-from webhook.cli import _log
+from webhook.cli import _log, _socket
+from webhook.cli._socket import HEAD, TLS, PatientSocket, whole
 from webhook.reviews import ARRIVED, MAX_BODY
 
-PATIENCE = 10.0
-"""Seconds within which a peer must have shaken hands, and sent its whole request, and read some of its answer."""
 LINGER = 2.0
 """Seconds for a peer to close after our last word: who closes at once may tear that word away from it."""
 SOON = 0.002
 """Seconds that a thread stays with a connection whose request it has answered: who has more to ask mostly asks at once,
 and the way of the next request through the main loop to a thread takes as long as the rest of a remembered review."""
-HEAD = 64 << 10
-"""Bytes of a request's line and headers; whoever sends more is not answered."""
+STAYS = 16
+"""Requests in a row for which a thread stays with a connection; then the others have a turn, whom the main loop knows."""
 AHEAD = 2 * MAX_BODY
 """Bytes of unfinished requests that are kept without a thread; whoever has sent much when there are more takes one."""
 AGE = 300.0
@@ -82,8 +79,10 @@ def serve(
         "keepalive": KEEPALIVE,
         "certfile": os.devnull,  # that there is one means TLS; what serves is in ssl_context
         "ssl_context": TLS(certificate),
-        "forwarded_allow_ips": "*",  # nobody is looked for in a list of proxies,
-        "secure_scheme_headers": {},  # since there are none, and no header of theirs is believed
+        # Nobody is looked for in a list of proxies, since there are none. "*" alone would mean that every peer is one,
+        # whose headers may change the scheme, SCRIPT_NAME and PATH_INFO: none may.
+        "forwarded_allow_ips": "*",
+        "secure_scheme_headers": {},
         "forwarder_headers": "",
         "accesslog": None,
         "logger_class": _log.Gunicorn,
@@ -129,6 +128,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     _drain: Callable[[], None]
     _looked = 0.0
+    _queued: deque[None]
+    """One for each connection that waits for a thread."""
 
     def begin(self, begin: Callable[[], None], drain: Callable[[], None]) -> None:
         """Called by gunicorn when all is loaded."""
@@ -145,6 +146,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         try:
             if isinstance(conn.sock, PatientSocket):
                 conn.arrived = time.monotonic()
+                self._queued.append(None)
                 super().enqueue_req(conn)
             else:
                 conn.ages = time.monotonic() + AGE * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
@@ -182,7 +184,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._await(conn, None, event)
         else:
             conn.begun = not conn.initialized or bool(conn.sock.ahead)
-            self._await(conn, PATIENCE if conn.begun else KEEPALIVE if self.alive else LINGER, event)
+            self._await(conn, _socket.PATIENCE if conn.begun else KEEPALIVE if self.alive else LINGER, event)
 
     def _await(self, conn: TConn, seconds: float | None, event: int = selectors.EVENT_READ) -> None:
         """Waits without a thread, so many seconds from now; None: as long as was left."""
@@ -260,24 +262,30 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         """Called by gunicorn in the worker's process."""
         self.staying(self.cfg.threads)
         settings = {name: one.get() for name, one in self.cfg.settings.items()}
-        self.cfg.__dict__.update(settings)  # else each is looked for by `__getattr__`, 20 of them a request
+        # Else each is looked for by `__getattr__`, 20 of them a request. A later `cfg.set` changes nothing any more.
+        self.cfg.__dict__.update(settings)
         super().init_process()
 
     def staying(self, threads: int) -> None:
         """Of so many threads one at a time may stay with its connection; the only one may not, it is for everybody."""
         self._staying = threading.Semaphore(min(threads - 1, 1))
+        self._queued = deque()
 
     def handle(self, conn: TConn) -> object:
         """In a thread: what has come of a request and its answer once all has, and so on while more comes at once."""
+        self._queued.popleft()
         kept = self._handle(conn)
-        while kept is True and not conn.sock.ahead and self._more_soon(conn):
+        stays = 0
+        while kept is True and stays < STAYS and not conn.sock.ahead and self._more_soon(conn):
+            stays += 1
             conn.arrived = time.monotonic()
             kept = self._handle(conn)
         return kept
 
     def _more_soon(self, conn: TConn) -> bool:
-        """Something came of the connection's next request while this thread waited for it; but one does at a time."""
-        if not self._staying.acquire(blocking=False):
+        """Something came of the connection's next request while this thread waited for it; but one does at a time, and
+        none while others wait for a thread."""
+        if self._queued or not self._staying.acquire(blocking=False):
             return False
         try:
             waiting = select.poll()
@@ -301,7 +309,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         except OSError:  # it is gone
             return False
         conn.begun = False
-        conn.sock.until = time.monotonic() + PATIENCE
+        conn.sock.until = time.monotonic() + _socket.PATIENCE
         return super().handle(conn)
 
     def handle_request(self, req: Any, conn: TConn) -> bool:
@@ -349,83 +357,3 @@ class _More:
     """What became of a connection: the rest of its handshake or request must come first."""
 
     event: int
-
-
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n", re.IGNORECASE)
-_CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
-
-
-def whole(ahead: bytearray) -> bool:
-    """A request is all there, or enough of it to be refused; raises ConnectionAbortedError where it never will be."""
-    end = ahead.find(b"\r\n\r\n", 0, HEAD) + 4
-    if end < 4:
-        if len(ahead) >= HEAD:
-            raise ConnectionAbortedError
-        return False
-    length = _LENGTH.search(ahead, 0, end)
-    if _CHUNKED.search(ahead, 0, end):
-        return len(ahead) - end > MAX_BODY or ahead.find(b"0\r\n\r\n", max(end, len(ahead) - HEAD - 8)) >= 0
-    return len(ahead) - end >= min(int(length[1]) if length else 0, MAX_BODY + 1)
-
-
-class TLS:
-    """Makes the context of each connection: gunicorn asks for one a handshake, so that a renewed certificate serves at
-    once."""
-
-    def __init__(self, certificate: Callable[[], ssl.SSLContext]) -> None:
-        self._certificate = certificate
-
-    def __call__(self, config: object, default: object) -> ssl.SSLContext:
-        context = self._certificate()
-        context.sslsocket_class = PatientSocket
-        return context
-
-
-class PatientSocket(ssl.SSLSocket):
-    """A socket that gives up on a peer that stalls. gunicorn's block without limit, and as many stalled peers as there
-    are threads would stop the server."""
-
-    until = math.inf
-    """When (time.monotonic) the request that is being read must be there."""
-
-    _held: bytearray | None = None
-
-    @cached_property
-    def ahead(self) -> bytearray:
-        """What came before a thread was taken."""
-        return bytearray()
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """What is sent meanwhile goes out at the end, nothing of it where something is raised: gunicorn sends an
-        answer's headers and its body, each of which would be a TLS record and a system call of its own."""
-        held = self._held = bytearray()
-        try:
-            yield
-        finally:
-            self._held = None
-        self.sendall(held)
-
-    def sendall(self, data: Any, flags: int = 0) -> None:
-        """Sends it all, if not `together` with what comes."""
-        if self._held is None:
-            super().sendall(data, flags)
-        else:
-            self._held += data
-
-    def setblocking(self, flag: bool) -> None:
-        """Blocking means at most PATIENCE seconds."""
-        self.settimeout(PATIENCE if flag else 0.0)
-
-    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """The next bytes; a peer that sends one at a time gets no more time for it."""
-        if self.ahead:
-            first = bytes(self.ahead[:buflen])
-            del self.ahead[:buflen]
-            return first
-        left = self.until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the request did not come in time")
-        if left < PATIENCE:
-            self.settimeout(left)
-        return super().recv(buflen, flags)

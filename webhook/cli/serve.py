@@ -208,18 +208,22 @@ def _unseen(live: Live, cluster: Cluster | None) -> str | None:
 
 
 def warm(policy: Policy, facts: Facts) -> None:
-    """Judges one Pod, so that every table and every rule is loaded before the first request."""
+    """Judges a Pod and one whose command is a script with a misspelt value, so that every table, every rule and every
+    module is loaded before the first request: a review that is ended in the middle of an import (`deadline.Watch`) may
+    leave the module's lock locked for good."""
     from webhook.lint import lint
 
     arguments = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--max-model-len", "8192"]
-    container = {
-        "name": "vllm",
-        "image": "vllm/vllm-openai:v0.11.0",
-        "args": arguments,
-        "resources": {"limits": {"nvidia.com/gpu": "1", "memory": "32Gi"}},
-    }
-    spec = {"containers": [container], "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}}
-    lint({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "warm"}, "spec": spec}, policy, facts)
+    script = "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-length 8192 --dtype bfloat61"
+    for how in ({"args": arguments}, {"command": ["sh", "-c", script]}):
+        container = {
+            "name": "vllm",
+            "image": "vllm/vllm-openai:v0.11.0",
+            **how,
+            "resources": {"limits": {"nvidia.com/gpu": "1", "memory": "32Gi"}},
+        }
+        spec = {"containers": [container], "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}}
+        lint({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "warm"}, "spec": spec}, policy, facts)
 
 
 def listen(bind: str) -> socket.socket:

@@ -124,12 +124,22 @@ def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gp
         return _count(one), (), False
     if driver is None and not any(known in text for text in selectors for known in DRIVERS):
         return _count(one), (), False  # a driver that is not known here
-    gpus = _left(driver, kind, tuple(selectors))
+    short = sum(map(len, selectors)) + _EACH * len(selectors) <= _SHORT
+    gpus = (_known_left if short else _left)(driver, kind, tuple(selectors))
     exact = any(_EXACT.search(text) for text in selectors if "||" not in text)
     return _count(one), gpus if len(gpus) <= _MOST else (), exact
 
 
+_SHORT = 4096
+"""Characters of the selectors whose answer is remembered, and _EACH for every one of them."""
+_EACH = 64
+
+
 @lru_cache(maxsize=256)
+def _known_left(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
+    return _left(driver, kind, selectors)
+
+
 def _left(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
     """The products that a driver's class and the selectors leave."""
     drivers = {driver} if driver else {name for name in DRIVERS if any(name in text for text in selectors)}

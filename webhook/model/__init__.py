@@ -57,6 +57,8 @@ def find(args: EngineArgs, workload: Workload, container: Container, facts: Fact
     if found is None:
         return None
     changed = _overridden(found.value, args)
+    if changed is None:
+        return replace(found, source=f"{found.source}; --hf-overrides is too long to be read", may_deny=False)
     if facts.weights_bytes is not None:
         changed = replace(changed, weights_bytes=facts.weights_bytes)
     return replace(found, value=changed)
@@ -180,13 +182,21 @@ def given_model(name: str, given: GivenModel) -> Model:
     )  # fmt: skip
 
 
-def _overridden(model: Model, args: EngineArgs) -> Model:
-    """The model with what --hf-overrides (and, before 0.14, --rope-scaling) changes of its config."""
+MOST_OVERRIDES = 16 << 10
+"""Characters of overrides that are read, and EACH for every item of theirs: what is computed of a model is remembered,
+and its config with it. A list of 126 layers' types has 10,000."""
+EACH = 50
+
+
+def _overridden(model: Model, args: EngineArgs) -> Model | None:
+    """The model with what --hf-overrides (and, before 0.14, --rope-scaling) changes of its config; None: too much."""
     overrides = {**_json(args.given.get("hf_overrides"))}
     if "rope_scaling" not in overrides and (scaling := _json(args.given.get("rope_scaling"))):
         overrides["rope_scaling"] = scaling
     if not overrides:
         return model
+    if _weight(overrides) > MOST_OVERRIDES:
+        return None
     whole = {"model_type": model.model_type, "architectures": list(model.architectures)}
     changed = from_config(model.id, {**model.config, **whole, **flat(overrides)}, complete=False)
     same_shape = shape(changed)[:-1] == shape(model)[:-1]
@@ -205,6 +215,14 @@ def _overridden(model: Model, args: EngineArgs) -> Model:
         expert_bytes=model.expert_bytes if same_shape else None,
         replicated_bytes=model.replicated_bytes if same_shape else None,
     )
+
+
+def _weight(overrides: Mapping[str, Any]) -> int:
+    try:
+        text = json.dumps(overrides)
+    except RecursionError:
+        return MOST_OVERRIDES + 1
+    return len(text) + EACH * sum(text.count(begin) for begin in "[{,")
 
 
 def _json(value: object) -> Mapping[str, Any]:
