@@ -159,3 +159,34 @@ def test_a_line_that_is_written_in_pieces_is_whole() -> None:
     access.close(30)
 
     assert json.loads(stream.getvalue())["uid"] == UID
+
+
+def test_a_line_that_comes_while_the_thread_ends_is_written() -> None:
+    """The thread has looked for the last time, and still seems to be there."""
+    written = io.BytesIO()
+    lines = lines_.Lines(written, "lines")
+    taken = lines._taken
+
+    def late() -> list[bytes]:
+        batch = taken()
+        if not batch and b"late" not in written.getvalue():
+            lines.put(b"late")
+        return batch
+
+    lines._taken = late  # type: ignore[method-assign]
+    lines.put(b"first,")
+    lines.close(10)
+
+    assert written.getvalue() == b"first,late"
+
+
+def test_where_no_thread_can_be_had_the_next_line_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    lines = lines_.Lines(written, "lines")
+    with monkeypatch.context() as without:
+        without.setattr(lines_, "Thread", lambda **_: 1 / 0)
+        lines.put(b"first,")
+    lines.put(b"second")
+    lines.close(10)
+
+    assert written.getvalue() == b"first,second"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -339,3 +341,29 @@ def test_plugins_that_a_config_map_names_soften_what_rests_on_registries(
 
     assert (named["unknown-parser"], named.get("invalid-flag-value")) == ("warn", None)
     assert (unseen["unknown-parser"], unseen["invalid-flag-value"]) == ("deny", "deny")
+
+
+def test_immutable_values_are_never_changed() -> None:
+    """Guarded by Python, which takes time otherwise, every rule's examples say the same."""
+    code = """
+import sys
+from webhook import frozen
+frozen.GUARDED = "guarded" in sys.argv
+from webhook.cli import main
+from webhook.gpu.requirement import Requirement
+guarded = True
+try:
+    Requirement("a", "In", ()).key = "b"
+    guarded = False
+except AttributeError:
+    pass
+assert guarded == frozen.GUARDED
+main(["check", "tests/rules"])
+"""
+    guarded, usual = (
+        subprocess.run([sys.executable, "-c", code, *how], capture_output=True, text=True, check=True).stdout
+        for how in (["guarded"], [])
+    )
+
+    assert guarded == usual
+    assert len(usual) > 10_000

@@ -439,6 +439,80 @@ def test_one_thread_stays_with_its_connection_for_the_next_request() -> None:
         with several._staying:  # another one stays
             assert not several._more_soon(waiting)
         assert not only._more_soon(waiting)
+        several._queued.append(None)  # a connection waits for a thread
+        assert not several._more_soon(waiting)
+
+
+def test_a_connection_that_always_has_more_goes_back_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered: list[object] = []
+
+    def answer(conn: object) -> bool:
+        answered.append(conn)
+        return True
+
+    worker: Any = _gunicorn.Worker.__new__(_gunicorn.Worker)
+    worker.staying(2)
+    monkeypatch.setattr(worker, "_handle", answer)
+    monkeypatch.setattr(worker, "_more_soon", lambda conn: True)
+    worker._queued.append(None)
+
+    assert worker.handle(SimpleNamespace(sock=SimpleNamespace(ahead=b"")))
+    assert len(answered) == 1 + _gunicorn.STAYS
+    assert not worker._queued
+
+
+def test_more_connections_than_threads_are_all_served(server: Server) -> None:
+    """Two threads, and five connections that always have more to ask."""
+    asked = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+    stopped = Event()
+    with ExitStack() as stack:
+        busy = [stack.enter_context(closing(server.connect())) for _ in range(5)]
+        for connection in busy:
+            connection.connect()
+
+        def ask(connection: http.client.HTTPSConnection) -> None:
+            with suppress(OSError):
+                while not stopped.is_set():
+                    connection.sock.sendall(asked * 10)
+                    seen = b""
+                    while seen.count(b"HTTP/1.1 200") < 10 and (came := connection.sock.recv(65536)):
+                        seen += came
+
+        asking = [Thread(target=ask, args=(connection,)) for connection in busy]
+        for one in asking:
+            one.start()
+        try:
+            assert [server.request("GET", "/healthz")[0] for _ in range(20)] == [200] * 20
+        finally:
+            stopped.set()
+            for one in asking:
+                one.join(DEADLINE)
+        assert not any(one.is_alive() for one in asking)
+
+
+def test_once_warm_nothing_is_imported_for_a_review() -> None:
+    """A review that is ended in the middle of an import may leave the module's lock locked."""
+    code = """
+import json, sys
+from tests import reviews
+from tests.test_remembered import POD as pod
+from webhook import review
+from webhook.cli.serve import warm
+from webhook.facts import Facts
+from webhook.policy import builtin
+warm(builtin(), Facts())
+loaded = set(sys.modules)
+for command in (["sh", "-c", "exec vllm serve a/b --dtyp bfloat61 | tee log"], ["vllm", "serve", "--max-model-length"]):
+    for image in ("vllm/vllm-openai:v0.11.0", "acme/vllm:main"):
+        pod["spec"]["containers"][0].update(command=command, args=[], image=image)
+        for webhook in ("validate", "mutate"):
+            asked = review.parse(json.dumps(reviews.admission_review(pod)).encode())
+            assert review.decide(webhook, asked, builtin(), Facts()).error is None
+print(*sorted(set(sys.modules) - loaded))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=DEADLINE)
+
+    assert done.stdout.split() == []
 
 
 def test_a_request_that_comes_a_byte_at_a_time_is_given_up() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review, deployment, doomed, without_shm
 from webhook import review
+from webhook import verdicts as verdicts_
 from webhook.facts import Facts
 from webhook.policy import Layer, builtin, of_layers
 from webhook.review import Request, Webhook
@@ -198,3 +200,12 @@ def test_remembered_and_computed_decisions_are_the_same(pod: JSONDict, webhook: 
     assert remembered.answer == Verdicts().decide(webhook, request, POLICY, FACTS).answer
     if not pod["metadata"].get("generateName"):
         assert remembered.answer == review.decide(webhook, request, POLICY, FACTS).answer
+
+
+def test_every_finding_counts() -> None:
+    """One body may hold hundreds of containers, each with findings of its own."""
+    decision = review.decide("validate", asked(doomed(GOOD_POD)), POLICY, FACTS)
+    pairs = [(str(number), "annotation") for number in range(1000)]
+    more = replace(decision, exempted=tuple(pairs))
+
+    assert verdicts_._weight(more) - verdicts_._weight(decision) >= 1000 * sys.getsizeof(pairs[0])

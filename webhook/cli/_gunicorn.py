@@ -37,7 +37,7 @@ SOON = 0.002
 """Seconds that a thread stays with a connection whose request it has answered: who has more to ask mostly asks at once,
 and the way of the next request through the main loop to a thread takes as long as the rest of a remembered review."""
 STAYS = 16
-"""Requests in a row for which a thread stays with a connection; then the others have a turn, whom the main loop knows."""
+"""Requests in a row for which a thread stays with a connection; then it is the turn of those in the main loop."""
 AHEAD = 2 * MAX_BODY
 """Bytes of unfinished requests that are kept without a thread; whoever has sent much when there are more takes one."""
 AGE = 300.0

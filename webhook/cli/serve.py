@@ -212,7 +212,9 @@ def warm(policy: Policy, facts: Facts) -> None:
     module is loaded before the first request: a review that is ended in the middle of an import (`deadline.Watch`) may
     leave the module's lock locked for good."""
     from webhook.lint import lint
+    from webhook.patch import apply
 
+    apply({}, ())
     arguments = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--max-model-len", "8192"]
     script = "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-length 8192 --dtype bfloat61"
     for how in ({"args": arguments}, {"command": ["sh", "-c", script]}):
