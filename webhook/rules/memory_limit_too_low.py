@@ -55,7 +55,7 @@ class MemoryLimitTooLow(Rule):
                 suggestions=(f"resources.limits.memory: {quantity(advice)}",),
                 fix=_memory.raise_limit(engine, advice),
             )
-        elif weights is not None and limit < PART * weights:
+        elif weights is not None and limit < PART * weights and not engine.weights_doubtful:
             advice = _memory.advised_limit(engine) or 0
             yield Finding(
                 path=engine.memory_at,
