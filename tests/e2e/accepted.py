@@ -127,7 +127,7 @@ def pods(paths: Iterable[Path]) -> Iterator[JSONDict]:
             continue
         for number, document in enumerate(documents):
             for place, found in enumerate(workload.find(document.object)):
-                if any(one.synthetic for one in found.containers):
+                if any(one.synthetic for one in found.containers) or "containers" not in found.spec:
                     continue  # its operator writes the Pod, not the API server
                 metadata = {key: value for key, value in found.metadata.items() if key in ("labels", "annotations")}
                 metadata["name"] = f"{path.stem[:40]}-{number}-{place}".lower().replace("_", "-").replace(".", "-")
