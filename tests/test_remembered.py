@@ -8,11 +8,13 @@ import json
 from collections.abc import Callable, Iterator
 from functools import _lru_cache_wrapper
 from itertools import islice
+from random import Random
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from benchmarks import mutations
 from tests import reviews
 from webhook import release, review
 from webhook.command import images
@@ -183,3 +185,23 @@ def test_whoever_writes_pods_fills_no_memory() -> None:
         for pod in some:
             decide(pod)
         assert {f"{one.__module__}.{one.__qualname__}" for one in found if kept(one) >= LONGEST} == set()
+
+
+def test_a_review_leaves_nothing_to_the_collector() -> None:
+    """Objects that hold each other in a circle live until Python's collector finds them, while a review waits."""
+    random, policy, facts = Random(0), builtin(), Facts()
+    asked = [review.parse(json.dumps(mutations.review(random, one)).encode()) for one in mutations.corpus()]
+
+    def decide_all() -> None:
+        for one in asked:
+            review.decide("validate", one, policy, facts)
+            review.decide("mutate", one, policy, facts)
+
+    decide_all()
+    gc.collect()
+    gc.disable()
+    try:
+        decide_all()
+        assert gc.collect() < len(asked), "every engine is in a circle"
+    finally:
+        gc.enable()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from webhook import args, command, gpu, group, model, quantity, release, volumes
 from webhook.args import EngineArgs, Releases
@@ -35,6 +35,16 @@ NVIDIAS = "nvcr.io/nvidia/vllm:"
 (docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
 
 
+class Sibling(NamedTuple):
+    """What the other engines of a Pod see of one. No `Engine`: one that held itself would be a cycle, and every review
+    would leave some hundred objects to Python's collector, whose turns are what the slowest reviews wait for."""
+
+    container: str
+    args: EngineArgs
+    release: Release | None
+    requested: tuple[str, int | None] | None
+
+
 @dataclass(frozen=True)
 class Engine:
     """A vLLM container with everything that is known of it; what is unknown is None."""
@@ -56,7 +66,7 @@ class Engine:
     """The live nodes on which the Pod may run; None where nodes are not known."""
     mounts: tuple[Mount, ...] = ()
     """What is mounted into the container."""
-    siblings: Sequence[Engine] = field(default=(), compare=False, repr=False)
+    siblings: Sequence[Sibling] = field(default=(), compare=False, repr=False)
     """All engines of its Pod, itself too, as they were read; whole once all its containers are."""
     _once: dict[Callable[[Engine], Any], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -322,7 +332,7 @@ def read(
     facts: Facts,
     releases: Releases | None = None,
     budget: Budget | None = None,
-    siblings: list[Engine] | None = None,
+    siblings: list[Sibling] | None = None,
 ) -> Engine | None:
     """Reads one container; None where it does not run vLLM.
 
@@ -332,7 +342,7 @@ def read(
     siblings = [] if siblings is None else siblings
     read = _read(workload, container, facts, releases, budget, siblings)
     if read is not None:
-        siblings.append(read)
+        siblings.append(Sibling(container.name, read.args, read.release, read.requested))
     return read
 
 
@@ -342,7 +352,7 @@ def _read(
     facts: Facts,
     releases: Releases | None,
     budget: Budget | None,
-    siblings: list[Engine],
+    siblings: list[Sibling],
 ) -> Engine | None:
     found = command.resolve(workload, container, facts.config_maps, budget)
     if found is None:

@@ -268,7 +268,7 @@ def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -
         return
     budget = Budget(ALL_WORK)
     for one in workloads:
-        siblings: list[Engine] = []
+        siblings: list[engine.Sibling] = []
         for container in one.containers:
             try:
                 found = engine.read(one, container, facts, policy.releases, budget, siblings)

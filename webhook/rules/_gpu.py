@@ -24,7 +24,7 @@ def servers_on_one_card(engine: Engine) -> tuple[tuple[str, float], ...]:
     if engine.gpu is None or not engine.gpu.value.shared or engine.requested is None:
         return ()
     return tuple(
-        (one.container.name, share_of(one.args.given.get("gpu_memory_utilization"), one.release))
+        (one.container, share_of(one.args.given.get("gpu_memory_utilization"), one.release))
         for one in engine.siblings
         if one.requested is not None
         and one.requested[0] == engine.requested[0]
