@@ -109,6 +109,8 @@ def run(count: int, seed: int) -> Seen:
                 del pool[len(corpus())]
         if (number + 1) % max(1, count // 10) == 0:
             seen.memory.append(resident())
+            memory = f"{seen.memory[-1] / 2**20:.0f} MiB"
+            print(f"{number + 1} reviews, {len(pool)} objects, {len(seen.bad)} wrong answers, {memory}", flush=True)
     seen.pool = len(pool) - len(corpus())
     return seen
 
