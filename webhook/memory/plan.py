@@ -43,6 +43,18 @@ OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
 """Vendors whose vLLM plugin accounts for memory in ways of its own."""
 
 
+class _Case(NamedTuple):
+    """What is planned at a time: one engine on one product under one release."""
+
+    args: EngineArgs
+    model: Model
+    gpu: Gpu | None
+    measured: int | None
+    """Bytes that the process sees on the GPU."""
+    release: Release
+    env: Mapping[str, str]
+
+
 def plan(
     args: EngineArgs,
     model: Model | None,
@@ -96,7 +108,8 @@ def judge(
         missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
         missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
         return Judged("unsure", lambda: missed, None)
-    planned = [one for gpu in gpus if (one := _on_gpu(args, model, gpu, gpu_memory, env or {}, known)) is not None]
+    asked = [_cases(args, model, (gpu,), gpu_memory, env) for gpu in gpus]
+    planned = [one for cases in asked if (one := _on_gpu(cases, known)) is not None]
     if not planned:
         return Judged("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
     shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
@@ -123,11 +136,10 @@ def fits(
     env: Mapping[str, str] | None = None,
 ) -> bool:
     """Whether the verdict is `fits`: as `judge`, but it stops at the first product or release that does not."""
-    gpus = _gpus(accelerator, gpu_memory)
-    releases = (args.release,) if args.release else possible(model, args)
-    if not gpus or accelerator.shared or releases[-1] < OLDEST:
+    cases = _cases(args, model, _gpus(accelerator, gpu_memory), gpu_memory, env)
+    if not cases or accelerator.shared or cases[-1].release < OLDEST:
         return False
-    return all(_fits(args, model, gpu, gpu_memory, release, env or {}) for gpu in gpus for release in releases)
+    return all(_fits(case) for case in cases)
 
 
 def is_full(
@@ -140,11 +152,9 @@ def is_full(
 ) -> bool:
     """Whether the weights alone take the budget of one product under one release: then `fits` is False, whatever the
     context, the batches and the dtype of the KV cache are."""
-    releases = (args.release,) if args.release else possible(model, args)
     return any(
-        (begun := _loaded(args, model, gpu, gpu_memory, release, env or {})) is None or _is_full(model, *begun)
-        for gpu in _gpus(accelerator, gpu_memory)
-        for release in releases
+        (begun := _loaded(case)) is None or _is_full(model, *begun)
+        for case in _cases(args, model, _gpus(accelerator, gpu_memory), gpu_memory, env)
     )
 
 
@@ -165,18 +175,16 @@ def longest(
 ) -> int:
     """Tokens of the longest request, up to max_model_len, that the low end of the KV cache holds on every product under
     every release: the longest for which `fits` may be True, if batches are as large then."""
-    releases = (args.release,) if args.release else possible(model, args)
     found = []
-    for gpu in _gpus(accelerator, gpu_memory):
-        for release in releases:
-            if (begun := _loaded(args, model, gpu, gpu_memory, release, env or {})) is None:
-                return 0
-            found.append(_longest(model, *begun))
+    for case in _cases(args, model, _gpus(accelerator, gpu_memory), gpu_memory, env):
+        if (begun := _loaded(case)) is None:
+            return 0
+        found.append(_longest(model, *begun))
     return min(found, default=0)
 
 
 def _longest(model: Model, whole: Line, resolved: Settings, found: Checkpoint) -> int:
-    """One GPU, one release."""
+    """Of one case."""
     least = resolved.max_model_len or 0
     for stage in weights.heaviest(found, resolved):
         left = _ledger(model, resolved, whole, found, stage, None).kv_cache
@@ -187,20 +195,26 @@ def _longest(model: Model, whole: Line, resolved: Settings, found: Checkpoint) -
     return least
 
 
-def _fits(
-    args: EngineArgs, model: Model, gpu: Gpu | None, measured: int | None, release: Release, env: Mapping[str, str]
-) -> bool:
-    """One GPU, one release: whether every stage of the pipeline fits; weights without room are refuted first."""
-    begun = _loaded(args, model, gpu, measured, release, env)
+def _fits(case: _Case) -> bool:
+    """Whether every stage of the pipeline fits; weights without room are refuted first."""
+    begun, model = _loaded(case), case.model
     if begun is None or _is_full(model, *begun):
         return False
     whole, resolved, found = begun
     for stage in weights.heaviest(found, resolved):
         ledger = _ledger(model, resolved, whole, found, stage, None)
         cache = _cache(model, resolved, found, stage, ledger.kv_cache)
-        if _verdict(args, resolved, ledger._replace(max_model_len=cache.length), cache).verdict != "fits":
+        if _verdict(case.args, resolved, ledger._replace(max_model_len=cache.length), cache).verdict != "fits":
             return False
     return True
+
+
+def _cases(
+    args: EngineArgs, model: Model, gpus: Sequence[Gpu | None], measured: int | None, env: Mapping[str, str] | None
+) -> list[_Case]:
+    """Every product with every release that it may be, the newest last."""
+    releases = (args.release,) if args.release else possible(model, args)
+    return [_Case(args, model, gpu, measured, release, env or {}) for gpu in gpus for release in releases]
 
 
 def _gpus(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu | None]:
@@ -209,21 +223,14 @@ def _gpus(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu
     return (None,) if measured else ()
 
 
-def _on_gpu(
-    args: EngineArgs,
-    model: Model,
-    gpu: Gpu | None,
-    measured: int | None,
-    env: Mapping[str, str],
-    known: Sequence[Measured],
-) -> Judged | None:
+def _on_gpu(cases: Sequence[_Case], known: Sequence[Measured]) -> Judged | None:
     """One GPU: the release's plan, or every generation's where it is not known."""
-    if args.release is not None:
-        one = _judge(args, model, gpu, measured, args.release, env, known)
-        if one is not None and args.release < OLDEST:
-            return _unsure(one, lambda _: f"vLLM {args.release} is older than what is known here")
+    if (release := cases[0].args.release) is not None:
+        one = _judge(cases[0], known)
+        if one is not None and release < OLDEST:
+            return _unsure(one, lambda _: f"vLLM {release} is older than what is known here")
         return one
-    judged = [one for release in possible(model, args) if (one := _judge(args, model, gpu, measured, release, env))]
+    judged = [one for case in cases if (one := _judge(case))]
     if not judged:
         return None
     newest = judged[-1]
@@ -232,26 +239,18 @@ def _on_gpu(
     return _unsure(newest, lambda own: f"it depends on vLLM's release, which is not known: {own}")
 
 
-def _judge(
-    args: EngineArgs,
-    model: Model,
-    gpu: Gpu | None,
-    measured: int | None,
-    release: Release,
-    env: Mapping[str, str],
-    known: Sequence[Measured] = (),
-) -> Judged | None:
-    """One GPU, one release: the worst of the pipeline's stages."""
-    begun = _loaded(args, model, gpu, measured, release, env)
+def _judge(case: _Case, known: Sequence[Measured] = ()) -> Judged | None:
+    """The worst of the pipeline's stages."""
+    begun, model = _loaded(case), case.model
     if begun is None:
         return None
     whole, resolved, found = begun
-    seen = printed.of(known, args, model, gpu, whole, release, env) if known else None
+    seen = printed.of(known, case.args, model, case.gpu, whole, case.release, case.env) if known else None
     judged = []
     for stage in weights.heaviest(found, resolved):
         ledger = _ledger(model, resolved, whole, found, stage, seen)
         cache = _cache(model, resolved, found, stage, ledger.kv_cache)
-        judged.append(_verdict(args, resolved, _with_cache(model, resolved, ledger, cache), cache))
+        judged.append(_verdict(case.args, resolved, _with_cache(model, resolved, ledger, cache), cache))
     worst = min(judged, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
     return worst._replace(settings=resolved, checkpoint=found)
 
@@ -259,15 +258,13 @@ def _judge(
 RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
 
 
-def _loaded(
-    args: EngineArgs, model: Model, gpu: Gpu | None, measured: int | None, release: Release, env: Mapping[str, str]
-) -> tuple[Line, Settings, Checkpoint] | None:
+def _loaded(case: _Case) -> tuple[Line, Settings, Checkpoint] | None:
     """The GPU's memory, the settings, and the checkpoint as it is loaded; None where one of them can't be known."""
-    whole = budget.total(gpu, measured)
-    if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
+    whole = budget.total(case.gpu, case.measured)
+    if whole is None or (case.gpu is not None and case.gpu.vendor.lower() in OTHER_RUNTIMES):
         return None
-    resolved = settings.resolve(args, model, gpu, whole.likely, release, env)
-    found = weights.checkpoint(model, resolved)
+    resolved = settings.resolve(case.args, case.model, case.gpu, whole.likely, case.release, case.env)
+    found = weights.checkpoint(case.model, resolved)
     return None if found is None else (whole, resolved, found)
 
 
