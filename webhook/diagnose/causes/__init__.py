@@ -1,12 +1,12 @@
-"""Every cause that is known, one file a plane."""
+"""Every cause that is known: a file for each plane, and three for what is configured."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from webhook.diagnose.cause import Cause
-from webhook.diagnose.causes import cluster, config, gpu, host, network, storage
+from webhook.diagnose.causes import arguments, cluster, container, gpu, host, model, network, storage
 
-CAUSES: Mapping[str, Cause] = {
-    cause.id: cause for plane in (gpu, host, config, network, storage, cluster) for cause in plane.CAUSES
-}
+_ROOMS = (gpu, host, arguments, model, container, network, storage, cluster)
+"""In the order in which they are looked through: the first signature that a line fits counts."""
+CAUSES: Mapping[str, Cause] = {cause.id: cause for room in _ROOMS for cause in room.CAUSES}
