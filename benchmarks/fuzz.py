@@ -101,6 +101,7 @@ def run(count: int, seed: int) -> Seen:
         told = "response" in answer and answer["response"]["uid"] == line.get("uid")
         if status not in (200, 400) or decision in ("failed", "late") or took > SLOW or (status == 200 and not told):
             seen.bad.append(f"{status} {decision} {took:.2f} s: {body.decode(errors='replace')[:4000]}")
+            print(seen.bad[-1], flush=True)
         signature = (path, decision, line.get("rules"), line.get("error", "")[:40])
         if signature not in known and status == 200:
             known.add(signature)
@@ -142,8 +143,6 @@ def main(argv: Sequence[str]) -> int:
     print(
         f"{len(seen.bad)} wrong answers, {sum(errors.lines.values())} errors logged {dict(errors.lines.most_common(5))}"
     )
-    for line in seen.bad[:5]:
-        print(line)
     return bool(seen.bad or errors.lines)
 
 
