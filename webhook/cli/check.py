@@ -6,28 +6,19 @@ import argparse
 import gc
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from webhook.cli import edge, kubectl
+from webhook.cli.outputs import Formats, Output
 from webhook.lint import lint
 from webhook.policy import Policy
 from webhook.report import checked, text
 from webhook.report.checked import Checked, Container, Problem
 from webhook.rules import all_rules
 
-FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
+FORMATS = Formats(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
 """Each is a module of webhook.report with `render`, but the first two."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """One report: its format, and where it goes (None: standard output)."""
-
-    format: str
-    file: Path | None
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,13 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
-    parser.add_argument(
-        "--format",
-        action="append",
-        type=_output,
-        metavar="FORMAT[=FILE]",
-        help=f"{', '.join(FORMATS)} (default: text), several at once: one to standard output, others to files",
-    )
+    FORMATS.add_argument(parser)
     parser.add_argument(
         "--fail-on", choices=("deny", "warn"), default="deny", help="what exit code 1 means; default: deny"
     )
@@ -73,36 +58,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
 
 
-def _output(value: str) -> Output:
-    name, given, file = value.partition("=")
-    if name not in FORMATS:
-        raise argparse.ArgumentTypeError(f"{name!r} is no format: {', '.join(FORMATS)}")
-    if given and not file:
-        raise argparse.ArgumentTypeError(f"{value!r} names no file")
-    return Output(name, Path(file) if file and file != "-" else None)
-
-
 def run(args: argparse.Namespace) -> int:
     """Checks and prints; the exit code of the module's head, whatever the formats."""
     gc.set_threshold(100_000, 20, 20)  # a run is short and makes few cycles: an eighth less of its time, no more memory
-    outputs: Sequence[Output] = args.format or (Output("text", None),)
-    if sum(output.file is None for output in outputs) > 1:
-        raise edge.UnusableError(
-            "--format: only one can go to standard output; give the others a file, as in sarif=FILE"
-        )
+    wanted = FORMATS.chosen(args, "sarif")
     if not (args.files or args.helm or args.kustomize):
         raise edge.UnusableError("check needs a FILE, a DIR, a GLOB or -, or --helm CHART, or -k DIR")
     found = _checked(args, edge.policy(args.policy))
     gone = 0
     if args.baseline is not None:
         found, gone = _with_baseline(found, args.baseline)
-    for output in outputs:
+    for output in wanted:
         _write(output, found, mask_secrets=args.mask_secrets)
     for note in found.notes:
         print(f"note: {text.one_line(note)}", file=sys.stderr)
     if gone:
         print(f"note: {args.baseline}: {text.many(gone, 'finding')} no longer there; write it anew", file=sys.stderr)
-    if outputs[0].format != "github" or outputs[0].file is not None:
+    if wanted[0].format != "github" or wanted[0].file is not None:
         for problem in found.problems:
             print(f"error: {text.one_line(str(problem))}", file=sys.stderr)
     if args.write_baseline is not None:
@@ -173,7 +145,4 @@ def _write(output: Output, found: Checked, *, mask_secrets: bool) -> None:
     else:
         more = {"mask_secrets": True} if mask_secrets and output.format == "json" else {}
         rendered = import_module(f"webhook.report.{output.format}").render(found, **more)
-    if output.file is None:
-        sys.stdout.write(rendered)
-    else:
-        edge.write_text(output.file, rendered)
+    output.write(rendered)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
+from webhook.cli.outputs import Formats
 from webhook.rules import all_rules
 
 SHELLS = ("bash", "zsh", "fish")
@@ -56,10 +56,7 @@ def _words(action: argparse.Action) -> Sequence[str]:
     metavar = str(action.metavar or "")
     if "RULE" in metavar.split("|"):
         return tuple(all_rules())
-    if metavar.startswith("FORMAT[") and action.type is not None:
-        formats: Sequence[str] = import_module(action.type.__module__).FORMATS
-        return formats
-    return ()
+    return action.type.names if isinstance(action.type, Formats) else ()
 
 
 def _offering(words: Sequence[str]) -> dict[str, Any]:

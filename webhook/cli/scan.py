@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from webhook import selector
 from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
+from webhook.cli.outputs import Formats, Output
 from webhook.report import policy_report, text
 from webhook.rules import all_rules
 from webhook.workload.table import TABLE
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.scan import Key, Scan
     from webhook.scan.drift import Drift
 
-FORMATS = ("text", "json", "html", "policyreport")
+FORMATS = Formats(("text", "json", "html", "policyreport"))
 MODES = ("deny", "warn", "audit", "ignore")
 
 
@@ -63,13 +64,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="RULE=MODE|FILE",
         help="tell which workloads would be refused if a rule had this mode (deny), or with a policy file added",
     )
-    parser.add_argument(
-        "--format",
-        action="append",
-        type=_output,
-        metavar="FORMAT[=FILE]",
-        help=f"{', '.join(FORMATS)} (default: text), several at once: one to standard output, others to files",
-    )
+    FORMATS.add_argument(parser)
     parser.add_argument(
         "--limit", type=_limit, default=5, metavar="N", help="workloads shown of a rule in the text; 0: all; default: 5"
     )
@@ -130,15 +125,6 @@ def _kinds(value: str) -> frozenset[Key]:
     return frozenset(chosen)
 
 
-def _output(value: str) -> tuple[str, Path | None]:
-    name, given, file = value.partition("=")
-    if name not in FORMATS:
-        raise argparse.ArgumentTypeError(f"{name!r} is no format: {', '.join(FORMATS)}")
-    if given and not file:
-        raise argparse.ArgumentTypeError(f"{value!r} names no file")
-    return name, Path(file) if file and file != "-" else None
-
-
 def _limit(value: str) -> int:
     if not value.isdecimal():
         raise argparse.ArgumentTypeError(f"{value!r} is no number of workloads")
@@ -168,10 +154,8 @@ def run(args: argparse.Namespace) -> int:
         raise UnusableError("--prometheus belongs to --drift")
     if args.serve is not None:
         return _serve(args)
-    outputs = args.format or [("text", None)]
-    if sum(file is None for _, file in outputs) > 1:
-        raise UnusableError("--format: only one can go to standard output; give the others a file, as in html=FILE")
-    start, drift = time.monotonic(), None
+    wanted, drift = FORMATS.chosen(args, "html"), None
+    start = time.monotonic()
     with reach.client(args, writes=args.write_reports) as client:
         found = read(args, client)
         if args.metrics:
@@ -180,8 +164,8 @@ def run(args: argparse.Namespace) -> int:
             write_reports(args, client, found)
         if args.drift:
             drift = _drift(args, client, found)
-    for name, file in outputs:
-        _write(name, file, found, drift, args)
+    for output in wanted:
+        _write(output, found, drift, args)
     for kind, why in found.not_read.items():
         print(f"note: {kind}: not read: {text.one_line(why)}", file=sys.stderr)
     for message in found.errors:
@@ -384,24 +368,21 @@ spec: {{rules: {{{rule}: {{mode: {mode}}}}}}}
 """
 
 
-def _write(name: str, file: Path | None, found: Scan, drift: list[Drift] | None, args: argparse.Namespace) -> None:
+def _write(output: Output, found: Scan, drift: list[Drift] | None, args: argparse.Namespace) -> None:
     from webhook.report import drift as drifted
     from webhook.report import scan as shown
 
     rendered: Iterable[str]
-    if name == "json":
+    if output.format == "json":
         rendered = shown.as_json(found, None if drift is None else drifted.tree(drift))
-    elif name == "html":
+    elif output.format == "html":
         from webhook.report import scan_page
 
         table = None if drift is None else [drifted.HEAD, *map(drifted.cells, drift)]
         rendered = scan_page.render(found, edge.now(), table)
-    elif name == "policyreport":
+    elif output.format == "policyreport":
         rendered = policy_report.render(found, edge.now())
     else:
-        paint = text.coloured if file is None and edge.colours() else text.plain
+        paint = text.coloured if output.file is None and edge.colours() else text.plain
         rendered = shown.text(found, args.limit, paint) if drift is None else drifted.text(drift, args.limit, paint)
-    if file is None:
-        sys.stdout.writelines([rendered] if isinstance(rendered, str) else rendered)
-    else:
-        edge.write_text(file, rendered)
+    output.write(rendered)
