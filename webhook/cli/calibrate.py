@@ -228,25 +228,20 @@ def _print_config_map(found: list[Compared], namespace: str | None) -> None:
 
 def _live(kind: str, name: str, args: argparse.Namespace, facts: Facts) -> tuple[str, str, JSON, Facts]:
     """The log, the Pod and its node's GPU, asked with kubectl."""
-    pod = _get(args, kind, name)
+    pod = kubectl.get(args, kind, name)
     if pod.get("kind") != "Pod":
-        pod = _running(args, pod)
+        pod = max(kubectl.pods(args, pod), key=kubectl.is_ready)
     own = str(pod["metadata"]["name"])
     words = ["-c", args.container] if args.container else [f"--container={one}" for one in _containers(pod)[:1]]
     log = edge.log_text(kubectl.run(args, "logs", own, *words, f"--limit-bytes={LIMIT}"))
     node = pod.get("spec", {}).get("nodeName")
     product = None
     if facts.gpu is None and node:
-        labels = _get(args, "node", str(node)).get("metadata", {}).get("labels") or {}
+        labels = kubectl.get(args, "node", str(node)).get("metadata", {}).get("labels") or {}
         product = labels.get(PRODUCT)
     if isinstance(product, str) and gpu.by_name(product):
         facts = replace(facts, gpu=gpu.parse(product))
     return f"pod/{own}", log, pod, facts
-
-
-def _get(args: argparse.Namespace, kind: str, name: str) -> dict[str, Any]:
-    found = json.loads(kubectl.run(args, "get", kind, name, "-o", "json"))
-    return found if isinstance(found, dict) else {}
 
 
 def _containers(pod: JSON) -> list[str]:
@@ -254,21 +249,3 @@ def _containers(pod: JSON) -> list[str]:
     from webhook.policy import builtin
 
     return [result.engine.container.name for result in lint(pod, builtin(), Facts(), where="check").results]
-
-
-def _running(args: argparse.Namespace, workload: dict[str, Any]) -> dict[str, Any]:
-    """Of a workload's Pods one that is ready."""
-    labels = workload.get("spec", {}).get("selector", {}).get("matchLabels") or {}
-    if not labels:
-        raise edge.UnusableError(f"{workload.get('kind')} has no selector by labels: name one of its Pods", 3)
-    selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    pods = json.loads(kubectl.run(args, "get", "pods", "-l", selector, "-o", "json")).get("items", [])
-    if not pods:
-        raise edge.UnusableError(f"no Pod has the labels {selector}", 3)
-    found: dict[str, Any] = max(pods, key=_is_ready)
-    return found
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    statuses = pod.get("status", {}).get("containerStatuses") or []
-    return bool(statuses) and all(one.get("ready") for one in statuses)

@@ -88,10 +88,9 @@ def run(args: argparse.Namespace) -> int:
 def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
     names, made = [], edge.rendered(args)
     for name in args.files:
-        if kubectl.NAMED.fullmatch(name) and not name.endswith(edge.SUFFIXES) and not Path(name).exists():
-            kind, _, named = name.partition("/")
+        if kubectl.names_object(name):
             try:
-                made.append((name, kubectl.run(args, "get", kind, named, "-o", "yaml")))
+                made.append((name, kubectl.manifest(args, name)))
             except edge.UnusableError as error:
                 raise edge.UnusableError(f"{name}: no such file or folder here; in the cluster: {error}", 3) from error
         else:

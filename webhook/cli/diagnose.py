@@ -95,10 +95,8 @@ def _read(path: Path) -> str:
 
 def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
     """Asks the cluster with kubectl, which knows the user's contexts and how to sign in."""
-    pod = _get(args, kind, name)
-    shown = pod
-    if pod.get("kind") != "Pod":
-        pod = _worst(args, pod)
+    shown = kubectl.get(args, kind, name)
+    pod = shown if shown.get("kind") == "Pod" else max(kubectl.pods(args, shown), key=_trouble)
     pod_name = str(pod["metadata"]["name"])
     listed = json.loads(
         kubectl.run(args, "get", "events", "--field-selector", f"involvedObject.name={pod_name}", "-o", "json")
@@ -108,27 +106,10 @@ def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
     return of_pod(pod, logs, seen, shown)
 
 
-def _get(args: argparse.Namespace, kind: str, name: str) -> dict[str, Any]:
-    found = json.loads(kubectl.run(args, "get", kind, name, "-o", "json"))
-    return found if isinstance(found, dict) else {}
-
-
-def _worst(args: argparse.Namespace, workload: dict[str, Any]) -> dict[str, Any]:
-    """Of a workload's Pods the one that restarted most, or is not ready."""
-    labels = workload.get("spec", {}).get("selector", {}).get("matchLabels") or {}
-    if not labels:
-        raise edge.UnusableError(f"{workload.get('kind')} has no selector by labels: name one of its Pods", 3)
-    selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    pods = json.loads(kubectl.run(args, "get", "pods", "-l", selector, "-o", "json")).get("items", [])
-    if not pods:
-        raise edge.UnusableError(f"no Pod has the labels {selector}", 3)
-    return max(pods, key=_trouble)
-
-
 def _trouble(pod: dict[str, Any]) -> tuple[bool, int]:
+    """Not ready, and how often it restarted: of a workload's Pods, the one with the most is looked at."""
     statuses = pod.get("status", {}).get("containerStatuses") or []
-    ready = bool(statuses) and all(one.get("ready") for one in statuses)
-    return not ready, sum(one.get("restartCount", 0) for one in statuses)
+    return not kubectl.is_ready(pod), sum(one.get("restartCount", 0) for one in statuses)
 
 
 def _containers(args: argparse.Namespace, pod: dict[str, Any]) -> list[str]:

@@ -79,10 +79,9 @@ def _manifest(args: argparse.Namespace) -> int:
     from webhook.report import explained
 
     policy, names, made = edge.policy(args.policy), [], []
-    if kubectl.NAMED.fullmatch(args.rule) and not args.rule.endswith(edge.SUFFIXES) and not Path(args.rule).exists():
-        kind, _, named = args.rule.partition("/")
+    if kubectl.names_object(args.rule):
         try:
-            made.append((args.rule, kubectl.run(args, "get", kind, named, "-o", "yaml")))
+            made.append((args.rule, kubectl.manifest(args, args.rule)))
         except UnusableError as error:
             raise UnusableError(f"{args.rule}: no such file here; in the cluster: {error}", 3) from error
     else:
