@@ -1,4 +1,5 @@
-"""An attention backend that is named and that the GPU, or the KV cache's dtype there, rules out."""
+"""An attention backend that is named and that the GPU, or the KV cache's dtype there, rules out; a model for which the
+GPU has none."""
 
 from __future__ import annotations
 
@@ -26,16 +27,23 @@ spec:
 
 
 def judged(
-    gpu: str, tag: str, flags: str = "", env: str = "", model: str = "Qwen/Qwen3-4B", image: str = "vllm/vllm-openai"
+    gpu: str,
+    tag: str,
+    flags: str = "",
+    env: str = "",
+    model: str = "Qwen/Qwen3-4B",
+    image: str = "vllm/vllm-openai",
+    rule: str = "invalid-environment",
 ) -> str | None:
     """The mode of what is found about the backend, None where nothing is."""
     words = "".join(f", '{word}'" for word in flags.split())
-    given = f"{{name: VLLM_ATTENTION_BACKEND, value: {env}}}" if env else ""
+    name, _, value = env.rpartition("=")
+    given = f"{{name: {name or 'VLLM_ATTENTION_BACKEND'}, value: '{value}'}}" if env else ""
     text = POD.format(gpu=gpu, image=f"{image}:{tag}", flags=words, env=given, model=model)
     (document,) = manifest.read(text, "x.yaml").documents
     report = lint(document.object, builtin(), Facts(), where="check")
     assert not report.errors
-    return next((one.mode for one in report.findings if one.rule == "invalid-environment"), None)
+    return next((one.mode for one in report.findings if one.rule == rule), None)
 
 
 @pytest.mark.parametrize(
@@ -94,3 +102,65 @@ def test_a_fork_or_a_model_that_nobody_knows_is_not_denied() -> None:
     flags = "--attention-backend FLASH_ATTN"
     assert judged(T4, "v0.24.0", flags, image="acme/vllm-openai") == "warn"
     assert judged(T4, "v0.24.0", flags, model="acme/nobody-knows") == "warn"
+
+
+LITE, V32, B200, RTX = "deepseek-ai/DeepSeek-V2-Lite-Chat", "deepseek-ai/DeepSeek-V3.2", "NVIDIA-B200", "NVIDIA-L40S"
+BLACKWELL = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "tag", "flags", "wanted"),
+    [
+        (V32, A100, "v0.24.0", "", "deny"),
+        (V32, A100, "v0.11.2", "", "deny"),
+        (V32, RTX, "v0.33.0", "", "deny"),
+        (V32, H100, "v0.24.0", "", None),
+        (V32, B200, "v0.33.0", "", None),
+        (V32, BLACKWELL, "v0.23.0", "", "deny"),
+        (V32, BLACKWELL, "v0.24.0", "", None),
+        (V32, A100, "v0.11.0", "", None),  # it takes the sparse backend unasked, and fails otherwise
+        (V32, A100, "v0.34.0", "", None),
+        (V32, A100, "latest", "", None),
+        (V32, A100, "v0.24.0", "--attention-backend TRITON_MLA", None),
+        (V32, A100, "v0.24.0", "--hf-overrides {}", "warn"),
+        (V32, A100, "v0.24.0", "--model-impl transformers", None),
+        ("zai-org/GLM-5-FP8", A100, "v0.24.0", "", "deny"),
+        ("deepseek-ai/DeepSeek-V3", A100, "v0.24.0", "", None),
+        (LITE, A100, "v0.13.0", "--kv-cache-dtype fp8", "deny"),
+        (LITE, RTX, "v0.17.1", "--kv-cache-dtype fp8_e4m3", "deny"),
+        (LITE, H100, "v0.13.0", "--kv-cache-dtype fp8", None),
+        (LITE, A100, "v0.13.0", "--kv-cache-dtype auto", None),
+        (LITE, A100, "v0.13.0", "", None),
+        (LITE, RTX, "v0.18.0", "--kv-cache-dtype fp8", None),
+        (LITE, A100, "v0.18.0", "--kv-cache-dtype fp8", "warn"),  # the kernel, not the selector
+        (LITE, A100, "v0.26.0", "--kv-cache-dtype fp8", "deny"),
+        (LITE, H100, "v0.24.0", "--kv-cache-dtype fp8_e5m2", "deny"),
+        ("Qwen/Qwen3-4B", A100, "v0.13.0", "--kv-cache-dtype fp8", None),
+        ("Qwen/Qwen3-4B", T4, "v0.24.0", "--kv-cache-dtype fp8_e5m2", "deny"),
+        ("Qwen/Qwen3-4B", T4, "v0.23.0", "--kv-cache-dtype fp8", None),
+        ("Qwen/Qwen3-4B", A100, "v0.33.0", "--kv-cache-dtype fp8", None),
+        ("openai/gpt-oss-20b", A100, "v0.24.0", "--kv-cache-dtype fp8", "deny"),
+        ("openai/gpt-oss-20b", L4, "v0.24.0", "--kv-cache-dtype fp8", None),
+        ("openai/gpt-oss-20b", A100, "v0.23.0", "--kv-cache-dtype fp8", None),
+        ("microsoft/Phi-3-mini-4k-instruct", A100, "v0.24.0", "--kv-cache-dtype fp8", "warn"),
+        ("microsoft/Phi-3-mini-4k-instruct", L4, "v0.24.0", "--kv-cache-dtype fp8", None),
+        ("Qwen/Qwen3-4B", H100, "v0.27.1", "--kv-cache-dtype nvfp4", "deny"),
+        ("Qwen/Qwen3-4B", B200, "v0.27.1", "--kv-cache-dtype nvfp4", None),
+        ("Qwen/Qwen3-4B", H100, "v0.32.0", "--kv-cache-dtype nvfp4", None),
+        ("acme/nobody-knows", A100, "v0.13.0", "--kv-cache-dtype fp8", None),
+    ],
+)
+def test_where_no_backend_is_left(model: str, gpu: str, tag: str, flags: str, wanted: str | None) -> None:
+    assert judged(gpu, tag, flags, model=model, rule="no-attention-backend") == wanted
+
+
+def test_without_latent_attention_another_list_is_asked() -> None:
+    flags = "--kv-cache-dtype fp8"
+    assert judged(A100, "v0.13.0", flags, "VLLM_MLA_DISABLE=1", LITE, rule="no-attention-backend") is None
+    assert judged(A100, "v0.13.0", flags, "OTHER=1", LITE, rule="no-attention-backend") == "deny"
+
+
+def test_a_fork_may_have_a_backend_of_its_own() -> None:
+    flags = "--kv-cache-dtype fp8"
+    assert judged(A100, "v0.13.0", flags, "", LITE, "acme/vllm-openai", "no-attention-backend") == "warn"
+    assert judged(A100, "v0.13.0", flags, "VLLM_PLUGINS=acme", LITE, rule="no-attention-backend") == "warn"

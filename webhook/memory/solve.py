@@ -390,9 +390,12 @@ def _least_capability(search: Search) -> tuple[int, int]:
 
 
 def _cache_dtype(search: Search) -> Iterator[Alternative]:
-    """An 8-bit KV cache: Ada and newer everywhere, Ampere only with some backends."""
+    """An 8-bit KV cache: Ada and newer everywhere, Ampere only with some backends, and latents before 0.18 on Hopper and
+    B200 alone (rule no-attention-backend)."""
     changes = {"kv_cache_dtype": "fp8"}
-    wanted = _least_capability(search) >= (8, 9) and search.args.given.get("kv_cache_dtype") in (None, "auto")
+    has, running = _least_capability(search), search.args.release
+    wanted = has >= (8, 9) and search.args.given.get("kv_cache_dtype") in (None, "auto")
+    wanted = wanted and not (search.model.kv_lora_rank and running and running < (0, 18) and has[0] not in (9, 10))
     if wanted and search.fits(changes):
         yield Alternative(f"{OTHER} --kv-cache-dtype fp8", changes, changes_output=True)
 

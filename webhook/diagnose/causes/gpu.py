@@ -164,8 +164,9 @@ CAUSES = (
             ),
             Signature(
                 r"(?:bfloat16|FP8) KV cache is not supported (?:on|by)",
-                "vLLM v1/attention/backends/triton_attn.py",
+                "vLLM v1/attention/backends/triton_attn.py, from 0.26 mla/triton_mla.py",
                 "0.24–0.33",
+                rules=("no-attention-backend",),
             ),
             Signature(
                 r"type fp8e4(?:nv|b8|m3\w*) not supported in this architecture",
@@ -215,6 +216,7 @@ CAUSES = (
                 r"No valid attention backend found for",
                 "vLLM platforms/cuda.py, from 0.18 platforms/rocm.py get_attn_backend_cls",
                 "0.11–0.33",
+                rules=("no-attention-backend",),
             ),
         ),
         meanings=(
