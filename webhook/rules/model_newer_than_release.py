@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.model import architectures
-from webhook.rule import Certainty, Finding, Rule
-from webhook.rules import _flags
+from webhook.rule import Finding, Rule
+from webhook.rules import _architecture
 
 
 class ModelNewerThanRelease(Rule):
@@ -30,21 +30,16 @@ class ModelNewerThanRelease(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, where neither vLLM's registry nor a Transformers of its time has it."""
-        given = engine.args.given
-        if engine.model is None or engine.release is None or given.get("hf_overrides") or given.get("hf_config_path"):
+        if (asked := _architecture.looked_up(engine)) is None:
             return
-        model, release = engine.model.value, engine.release
+        model, release = asked
         known = architectures.known(model)
-        if known is None or release > known.missing or given.get("model_impl") not in (None, "auto", "vllm"):
+        if known is None or release > known.missing:
             return
-        trusted = bool(given.get("trust_remote_code")) or "trust_remote_code" in engine.args.unresolved
-        unserved = architectures.is_unserved(model, release, remote_code=trusted)
-        certainty: Certainty = _flags.registry_certainty(engine) if unserved else "likely"
-        yield Finding(
-            path=engine.argument("model"),
-            message=f"vLLM {release} does not know {known.name}, the architecture of {model.id}: "
+        yield _architecture.finding(
+            engine,
+            f"vLLM {release} does not know {known.name}, the architecture of {model.id}: "
             f"it came after {known.missing}, and {known.first} has it",
-            certainty=certainty,
-            details=() if unserved else ("Transformers may serve it in vLLM's place",),
-            suggestions=(f"vLLM {known.first} or newer",),
+            unserved=architectures.is_unserved(model, release, remote_code=_architecture.trusts_code(engine)),
+            instead=f"vLLM {known.first} or newer",
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from webhook.engine import Engine
 from webhook.model import architectures
 from webhook.rule import Finding, Rule
-from webhook.rules import _flags
+from webhook.rules import _architecture
 
 
 class ModelOlderThanRelease(Rule):
@@ -29,20 +29,16 @@ class ModelOlderThanRelease(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, where Transformers has no such model either."""
-        given = engine.args.given
-        if engine.model is None or engine.release is None or given.get("hf_overrides") or given.get("hf_config_path"):
+        if (asked := _architecture.looked_up(engine)) is None:
             return
-        model, release = engine.model.value, engine.release
+        model, release = asked
         found = architectures.removed(model, release)
-        if found is None or given.get("model_impl") not in (None, "auto", "vllm"):
+        if found is None:
             return
-        trusted = bool(given.get("trust_remote_code")) or "trust_remote_code" in engine.args.unresolved
-        unserved = architectures.is_removed(model, release, remote_code=trusted)
-        yield Finding(
-            path=engine.argument("model"),
-            message=f"vLLM {release} no longer serves {found.name}, the architecture of {model.id}: "
+        yield _architecture.finding(
+            engine,
+            f"vLLM {release} no longer serves {found.name}, the architecture of {model.id}: "
             f"{found.last} does, {found.gone} does not",
-            certainty=_flags.registry_certainty(engine) if unserved else "likely",
-            details=() if unserved else ("Transformers may serve it in vLLM's place",),
-            suggestions=(f"vLLM {found.last}",),
+            unserved=architectures.is_removed(model, release, remote_code=_architecture.trusts_code(engine)),
+            instead=f"vLLM {found.last}",
         )

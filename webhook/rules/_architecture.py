@@ -1,0 +1,36 @@
+"""What the rules about architectures that this release does not serve share."""
+
+from __future__ import annotations
+
+from webhook.engine import Engine
+from webhook.model import Model
+from webhook.release import Release
+from webhook.rule import Finding
+from webhook.rules import _flags
+
+
+def looked_up(engine: Engine) -> tuple[Model, Release] | None:
+    """The model whose architecture vLLM looks up in its registry, and the release; None where they are not known, or
+    an argument has it look up another one, or in Transformers at once."""
+    given = engine.args.given
+    if engine.model is None or engine.release is None or given.get("hf_overrides") or given.get("hf_config_path"):
+        return None
+    if given.get("model_impl") not in (None, "auto", "vllm"):
+        return None
+    return engine.model.value, engine.release
+
+
+def trusts_code(engine: Engine) -> bool:
+    """The checkpoint's own code may run, and bring what vLLM lacks."""
+    return bool(engine.args.given.get("trust_remote_code")) or "trust_remote_code" in engine.args.unresolved
+
+
+def finding(engine: Engine, message: str, *, unserved: bool, instead: str) -> Finding:
+    """Certain in vLLM's own image where nothing else serves the architecture (`unserved`); `instead`: what to run."""
+    return Finding(
+        path=engine.argument("model"),
+        message=message,
+        certainty=_flags.registry_certainty(engine) if unserved else "likely",
+        details=() if unserved else ("Transformers may serve it in vLLM's place",),
+        suggestions=(instead,),
+    )
