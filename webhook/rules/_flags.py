@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from webhook import release
-from webhook.args import settings
+from webhook.args import UnknownFlag, settings
 from webhook.args.flags import builtin
 from webhook.command import Word, edit, python
 from webhook.engine import Engine
@@ -144,6 +144,11 @@ def misplaced(engine: Engine) -> dict[int, str]:
         elif _YAML_KEY.fullmatch(word.text):
             found[index] = ""
     return found
+
+
+def unknown(engine: Engine) -> Iterator[UnknownFlag]:
+    """The flags that this release does not know, and that no other rule explains better."""
+    return (flag for flag in engine.args.unknown if flag.index not in explained(engine))
 
 
 def explained(engine: Engine) -> set[int]:

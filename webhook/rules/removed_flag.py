@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, explained, in_file, substitute, uncertain
+from webhook.rules._flags import certainty, in_file, substitute, uncertain, unknown
 
 LEAVE_OUT = "leave it out"
 REPLACED = {
@@ -47,9 +47,7 @@ class RemovedFlag(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the table holds every flag of 51 releases since 0.4."""
-        for flag in engine.args.unknown:
-            if flag.index in explained(engine):
-                continue
+        for flag in unknown(engine):
             if flag.first is None or flag.last is None:
                 continue
             where = in_file(engine, flag.index)

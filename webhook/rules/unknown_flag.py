@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, explained, in_file, uncertain
+from webhook.rules._flags import certainty, in_file, uncertain, unknown
 
 
 class UnknownFlag(Rule):
@@ -24,9 +24,7 @@ class UnknownFlag(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""
-        for flag in engine.args.unknown:
-            if flag.index in explained(engine):
-                continue
+        for flag in unknown(engine):
             if flag.first is None:
                 yield Finding(
                     path=flag.path,
