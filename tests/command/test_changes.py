@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 
-from tests.command.pods import container, script
+from tests.command.pods import argv, container, script
+from webhook.command import Command
 
 SITE = "/usr/local/lib/python3.12/dist-packages"
+
+
+def both_ways(words: str) -> list[Command]:
+    """The command as a container's own words, and as a script's; either way it serves the model "m"."""
+    commands = [container({"command": words.split()}), script(f"exec {words}")]
+    found = [command for command in commands if command is not None]
+    assert [argv(command) for command in found] == [["m"], ["m"]]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -80,13 +89,7 @@ def test_what_a_script_may_have_changed(before: str, changes: set[str]) -> None:
     ],
 )
 def test_what_a_wrapper_brings(wrapper: str, changes: set[str]) -> None:
-    for command in (
-        container({"command": [*wrapper.split(), "vllm", "serve", "m"]}),
-        script(f"exec {wrapper} vllm serve m"),
-    ):
-        assert command is not None
-        assert command.changes == changes
-        assert [word.text for word in command.words] == ["m"]
+    assert [command.changes for command in both_ways(f"{wrapper} vllm serve m")] == [changes, changes]
 
 
 @pytest.mark.parametrize(
@@ -104,10 +107,7 @@ def test_what_a_wrapper_brings(wrapper: str, changes: set[str]) -> None:
     ],
 )
 def test_which_release_a_wrapper_brings(wrapper: str, release: str) -> None:
-    for command in (container({"command": [*wrapper.split(), "serve", "m"]}), script(f"exec {wrapper} serve m")):
-        assert command is not None
-        assert command.release == release
-        assert [word.text for word in command.words] == ["m"]
+    assert [command.release for command in both_ways(f"{wrapper} serve m")] == [release, release]
 
 
 def test_what_the_entrypoint_starts_is_the_image_s_own() -> None:
