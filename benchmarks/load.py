@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from benchmarks.serving import (
     podfit,
     review,
 )
+from tests.e2e.process import repeated
 from webhook import review as reviews
 from webhook.facts import Facts
 from webhook.policy import builtin
@@ -90,24 +89,6 @@ def against(folder: Path, seconds: float, rounds: int) -> int:
         memory = f"{ours.memory():.0f} MiB against {theirs.memory():.0f}"
         print(f"     listening in {ours.listening:.2f} s, {memory}, {bad} bad answers")
     return missed + bool(bad)
-
-
-@contextmanager
-def repeated(what: Callable[[], object], every: float) -> Iterator[None]:
-    """Does it again and again in the background until the block ends."""
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.wait(every):
-            what()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def disturbed(folder: Path, seconds: float, rounds: int) -> int:

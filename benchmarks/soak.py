@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 from benchmarks.serving import HOST, PRODUCTS, Connection, certificates, load, pod, podfit, review
 from tests.e2e.controlplane import Cluster, running
+from tests.e2e.process import repeated
 
 REVIEWS = 100_000
 NODES = 1_000
@@ -74,22 +74,15 @@ def cluster_of(nodes: int) -> Iterator[Cluster | None]:
             status, answer = cluster.call("POST", "/api/v1/nodes", node(number))
             if status != 201:
                 raise OSError(f"node {number}: {status}: {json.dumps(answer)[:300]}")
-        done = Event()
+        numbers = count()
 
         def beat() -> None:
-            for number in count():
-                if done.wait(HEARTBEAT / nodes):
-                    return
-                change = {"metadata": {"annotations": {"seen": str(number)}}}
-                cluster.patch(f"/api/v1/nodes/node-{number % nodes}", change)
+            number = next(numbers)
+            change = {"metadata": {"annotations": {"seen": str(number)}}}
+            cluster.patch(f"/api/v1/nodes/node-{number % nodes}", change)
 
-        beating = Thread(target=beat)
-        beating.start()
-        try:
+        with repeated(beat, HEARTBEAT / nodes):
             yield cluster
-        finally:
-            done.set()
-            beating.join()
 
 
 def nodes_seen(port: int) -> int:

@@ -1,4 +1,4 @@
-"""Processes that never outlive whoever started them, and waiting that ends."""
+"""Processes and threads that never outlive whoever started them, and waiting that ends."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -45,6 +46,24 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+@contextlib.contextmanager
+def repeated(what: Callable[[], object], every: float = 0.0) -> Iterator[None]:
+    """Does it again and again in the background, `every` so many seconds, until the block ends."""
+    done = threading.Event()
+
+    def run() -> None:
+        while not done.wait(every):
+            what()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def until(what: str, probe: Callable[[], T | None], detail: Callable[[], str] = str) -> T:

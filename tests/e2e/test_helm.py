@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ import yaml
 from tests.chart.test_chart import CHART, SCANNING, VARIANTS, container, only, render
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import HOST, Cluster, running
-from tests.e2e.process import until
+from tests.e2e.process import repeated, until
 from tests.e2e.release import OWN, Podfit
 from webhook import certs
 
@@ -164,19 +163,8 @@ def passing(cluster: Cluster) -> Iterator[list[int]]:
     account = "/api/v1/namespaces/chat/serviceaccounts/default"
     until("the service account", lambda: cluster.call("GET", account)[0] == 200)
     answers: list[int] = []
-    stop = Event()
-
-    def make() -> None:
-        while not stop.is_set():
-            answers.append(cluster.call("POST", "/api/v1/namespaces/chat/pods?dryRun=All", GOOD_POD)[0])
-
-    thread = Thread(target=make)
-    thread.start()
-    try:
+    with repeated(lambda: answers.append(cluster.call("POST", "/api/v1/namespaces/chat/pods?dryRun=All", GOOD_POD)[0])):
         yield answers
-    finally:
-        stop.set()
-        thread.join()
 
 
 def pods(cluster: Cluster) -> int:
