@@ -11,6 +11,15 @@ from webhook import readiness
 from webhook.readiness import Readiness, SelfCall
 
 
+class _Once(Event):
+    """Says that it is time to end when it is first waited for."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for nothing."""
+        self.set()
+        return True
+
+
 def test_it_is_ready_when_all_checks_pass_together() -> None:
     first, second = ["no certificate"], ["no policy"]
     ready = Readiness(lambda: first[0] if first else None)
@@ -51,11 +60,10 @@ def test_draining_is_for_good() -> None:
 def test_a_call_that_fails_says_why_and_is_made_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    call, stop = SelfCall(), Event()
+    call = SelfCall()
     assert call() == "no TLS call to this server itself was answered yet"
 
-    stop.wait = lambda timeout=None: stop.set() or True  # type: ignore[method-assign,func-returns-value]  # one round
-    call.run("127.0.0.1", port, stop)
+    call.run("127.0.0.1", port, _Once())
 
     assert call() == "a TLS call to this server itself failed: ConnectionRefusedError"
 
@@ -74,9 +82,7 @@ def test_a_wildcard_is_called_at_either_loopback(host: str, answers: str, monkey
 
     monkeypatch.setattr(readiness, "_called", called)
     call = SelfCall()
-    stop = Event()
-    stop.wait = lambda timeout=None: stop.set() or True  # type: ignore[method-assign,func-returns-value]  # one round
-    call.run(host, 8443, stop)
+    call.run(host, 8443, _Once())
 
     assert call() is None
 

@@ -24,9 +24,9 @@ from types import SimpleNamespace
 from typing import Any, TextIO
 
 import pytest
-from gunicorn.http.body import Body, LengthReader  # type: ignore[import-untyped]  # gunicorn has no types
-from gunicorn.http.unreader import Unreader  # type: ignore[import-untyped]  # gunicorn has no types
-from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
+from gunicorn.http.body import Body, LengthReader
+from gunicorn.http.unreader import Unreader
+from gunicorn.workers.gthread import ThreadWorker
 
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed, without_shm
@@ -588,17 +588,26 @@ def _page() -> bytes:
     return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
 
 
-class _Page(BaseHTTPRequestHandler):
+class _Lists(ThreadingHTTPServer):
     """An API server that has 500 large objects of some kinds, and never an event."""
 
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.page, self.stop = _page(), Event()
+        super().__init__(("127.0.0.1", 0), _Page)
+
+
+class _Page(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    server: _Lists
 
     def do_GET(self) -> None:
         """A list; a watch ends at once, which is in order."""
         large = any(kind in self.path for kind in ("/nodes", "/replicasets", "/persistentvolumeclaims"))
-        body = self.server.page if large else b'{"metadata":{"resourceVersion":"1"},"items":[]}'  # type: ignore[attr-defined]
+        body = self.server.page if large else b'{"metadata":{"resourceVersion":"1"},"items":[]}'
         if "watch=true" in self.path:
-            self.server.stop.wait(DEADLINE)  # type: ignore[attr-defined]
+            self.server.stop.wait(DEADLINE)
             body = b""
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -614,8 +623,7 @@ def test_the_charts_memory_is_enough_for_large_lists_many_threads_and_large_revi
     pod = json.loads(json.dumps(GOOD_POD))
     pod["metadata"]["annotations"] = {f"a{number}": "x" * 1000 for number in range(2_800)}
     body = json.dumps(admission_review(pod)).encode()
-    api = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
-    api.daemon_threads, api.page, api.stop = True, _page(), Event()  # type: ignore[attr-defined]
+    api = _Lists()
     Thread(target=api.serve_forever, daemon=True).start()
     where = {"cluster": {"server": f"http://127.0.0.1:{api.server_port}"}, "name": "a"}
     config = {"clusters": [where], "users": [{"name": "a", "user": {"token": "x"}}], "current-context": "a"}
@@ -640,7 +648,7 @@ def test_the_charts_memory_is_enough_for_large_lists_many_threads_and_large_revi
             assert not any(b"MemoryError" in answer for _, answer in answers)
             assert server.worker() == before
     finally:
-        api.stop.set()  # type: ignore[attr-defined]
+        api.stop.set()
         api.shutdown()
         api.server_close()
 

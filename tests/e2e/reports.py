@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tests.e2e.controlplane import Cluster
@@ -78,8 +79,12 @@ def installed(cluster: Cluster, *groups: str) -> Iterator[None]:
         for group, version, kind, _ in KINDS:
             path = f"/apis/{group}/{version}/{kind.lower()}s"
             if group in groups:
-                until(f"{path} to be served", lambda path=path: cluster.call("GET", path)[0] == 200)  # type: ignore[misc]
+                until(f"{path} to be served", partial(_is_served, cluster, path))
         yield
     finally:
         for one in made:
             cluster.call("DELETE", f"{root}/{one['metadata']['name']}")
+
+
+def _is_served(cluster: Cluster, path: str) -> bool:
+    return cluster.call("GET", path)[0] == 200

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from tests.conftest import GOOD_POD
@@ -102,7 +102,7 @@ class Api(Client):
         page = [{key: value for key, value in one.items() if key not in ("apiVersion", "kind")}
                 for one in found[start : start + self.size]]  # fmt: skip
         more = str(start + self.size) if start + self.size < len(found) else ""
-        return json.loads(json.dumps({"metadata": {"continue": more}, "items": page}))  # type: ignore[no-any-return]
+        return deepcopy({"metadata": {"continue": more}, "items": page})
 
     def apply(self, path: str, obj: Mapping[str, Any]) -> None:
         """Remembers it."""
@@ -131,10 +131,10 @@ def _selected(obj: JSONDict, selector: str | None) -> bool:
 
 def pod(name: str, namespace: str = "chat", owner: JSONDict | None = None, **spec: Any) -> JSONDict:
     """A Pod that podfit has nothing to say about; `spec` is laid over its own."""
-    made = json.loads(json.dumps(GOOD_POD))
+    made = deepcopy(GOOD_POD)
     made["metadata"] = meta(name, namespace, owner)
     made["spec"] |= spec
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def workload(kind: str, name: str, namespace: str = "chat", owner: JSONDict | None = None, **fields: Any) -> JSONDict:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -64,9 +65,9 @@ def test_before_the_first_scan_there_is_only_that_none_worked() -> None:
     assert series(generate_latest(exporter.registry(exporter.Planned())).decode()) == {("podfit_scan_success", ""): 0.0}
 
 
-def missing(*kinds: tuple[str, str], **fields: bool) -> Scan:
+def missing(*kinds: tuple[str, str], **fields: Any) -> Scan:
     """A scan that did not see these kinds."""
-    return Scan(kinds_missed=set(kinds), **fields)  # type: ignore[arg-type]
+    return Scan(kinds_missed=set(kinds), **fields)
 
 
 def broken() -> Scan:

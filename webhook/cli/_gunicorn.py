@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask
-from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]  # gunicorn has no types
-from gunicorn.http import get_parser  # type: ignore[import-untyped]  # gunicorn has no types
-from gunicorn.http.body import LengthReader  # type: ignore[import-untyped]  # gunicorn has no types
-from gunicorn.sock import ssl_wrap_socket  # type: ignore[import-untyped]  # gunicorn has no types
-from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]  # gunicorn has no types
+from gunicorn.app.base import BaseApplication
+from gunicorn.http import get_parser
+from gunicorn.http.body import LengthReader
+from gunicorn.sock import ssl_wrap_socket
+from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from webhook.cli import _log, _socket
 from webhook.cli._socket import HEAD, TLS, PatientSocket, whole

@@ -6,7 +6,7 @@ import logging
 import traceback
 from typing import Any
 
-from gunicorn.glogging import Logger  # type: ignore[import-untyped]  # gunicorn has no types
+from gunicorn.glogging import Logger
 
 from webhook.lines import Lines
 from webhook.report.text import one_line

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -121,7 +122,7 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
     tell("webhook configurations")
     found: dict[str, JSON] = {}
     for path in off.find(client, args.name):
-        one = _seen(lambda path=path: client.whole(path))  # type: ignore[misc]  # mypy does not see the default
+        one = _seen(partial(client.whole, path))
         if isinstance(one, doctor.Unseen):
             raise UnusableError(f"{path.removeprefix(registration.ROOT + '/')} can't be read: {one.why}", 3)
         found[path] = one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -122,5 +122,5 @@ def _why(verdict: Verdict, rule: str) -> str:
     return f": {found.finding.path}: {found.finding.message}{softened}"
 
 
-def _listed(rules: object) -> str:
-    return ", ".join(sorted(rules)) or "nothing"  # type: ignore[call-overload]
+def _listed(rules: Iterable[str]) -> str:
+    return ", ".join(sorted(rules)) or "nothing"
