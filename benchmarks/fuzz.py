@@ -48,26 +48,34 @@ class Seen:
     """Bytes of this process after each tenth."""
 
 
+class Said(AccessLog):
+    """An access log of one line, the last, which no thread writes: to start one takes a third of a review."""
+
+    last = ""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+
+    def _write(self, fields: dict[str, object]) -> None:
+        self.last = json.dumps(fields)
+
+
 class Client:
     """The application, called in this process."""
 
     def __init__(self) -> None:
-        policy, self.lines = builtin(), io.BytesIO()
-        self.access = AccessLog(self.lines)
-        self.app = create_app(policy, Facts(), Metrics("", "", ""), access=self.access)
+        self.access = Said()
+        self.app = create_app(builtin(), Facts(), Metrics("", "", ""), access=self.access)
 
     def post(self, path: str, body: bytes) -> tuple[int, JSONDict, JSONDict]:
         """Status, answer, and the line in the access log."""
-        self.lines.seek(0)
-        self.lines.truncate()
         said: list[str] = []
         environ: dict[str, Any] = {
             "REQUEST_METHOD": "POST", "PATH_INFO": path, "QUERY_STRING": "timeout=10s",
             "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body),
         }  # fmt: skip
         answer = b"".join(self.app.wsgi_app(environ, lambda status, headers, *_: said.append(status)))  # type: ignore[arg-type]
-        self.access.close(30)
-        return int(said[0][:3]), json.loads(answer), json.loads(self.lines.getvalue())
+        return int(said[0][:3]), json.loads(answer), json.loads(self.access.last)
 
 
 def resident() -> int:
