@@ -225,6 +225,13 @@ def test_what_cannot_be_planned_is_refused(capsys: pytest.CaptureFixture[str], w
     assert says in refused(capsys, "Qwen/Qwen3-8B", *words, "--vllm-version", "0.33.0")
 
 
+def test_a_name_that_vllm_replaces_is_planned_as_the_checkpoints_own(capsys: pytest.CaptureFixture[str]) -> None:
+    said = printed(capsys, "Qwen/Qwen3-8B-AWQ", "--gpu", "l4", "--quantization", "marlin", "--vllm-version", "0.33.0")
+    assert "1 × NVIDIA-L4" in said
+    assert "refused" not in said
+    assert "marlin" in refused(capsys, "Qwen/Qwen3-8B", "--quantization", "marlin", "--vllm-version", "0.33.0")
+
+
 def test_a_count_that_is_given_is_the_one_that_was_tried(capsys: pytest.CaptureFixture[str]) -> None:
     assert "nothing holds them: tried 3 of NVIDIA-L4\n" in printed(capsys, "Qwen/Qwen3-14B", "--gpu", "l4:3")
     assert "tried 1, 2, 4 and 8 of NVIDIA-L4\n" in printed(capsys, "deepseek-ai/DeepSeek-R1", "--gpu", "l4")

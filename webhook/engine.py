@@ -400,7 +400,7 @@ def _read(
     )
     if whole.on_processors:
         return replace(whole, plan=replace(planned, host=_on_host(whole), startup=None))
-    if _on_gpus(workload, container, whole):
+    if _on_gpus(workload, container, whole) and not model.is_default(its_model):  # of that, whether it starts will do
         return whole
     return replace(whole, plan=replace(planned, host=None, startup=None))
 

@@ -133,7 +133,8 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
     if len(command.words) > _MOST_WORDS or sum([len(word.text) for word in command.words]) > _MOST_TEXT:
         return EngineArgs(release, defaults=parser(nearest, entry).defaults, open=f"{len(command.words)} words")
     if command.entry == "worker":
-        return EngineArgs(release, defaults=parser(nearest, entry).defaults)
+        # it serves what the leader tells it, no default
+        return EngineArgs(release, defaults={**parser(nearest, entry).defaults, "model": None})
     if release is None:
         candidates = table.releases[::-1]
     else:

@@ -12,11 +12,11 @@ from webhook import generate, gpu, snapshot
 from webhook.args import settings
 from webhook.cli import edge, kubectl
 from webhook.cli.plan import judged_as
-from webhook.engine import SHM, Engine
+from webhook.engine import SHM
 from webhook.facts import Fact, Facts
 from webhook.generate.workload import slug
 from webhook.gpu import Accelerator
-from webhook.lint import lint
+from webhook.lint import Result, lint
 from webhook.memory import kv_cache, needs
 from webhook.memory.generations import GENERATIONS
 from webhook.memory.needs import Offer, Stock
@@ -39,13 +39,14 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
         if (value := getattr(args, flag))
         for word in (f"--{flag.replace('_', '-')}", value)
     ]
-    base = _engine(model, given, version, facts, policy)
+    judged = _judged(model, given, version, facts, policy)
+    base = judged.engine
     if base.model is None:
         raise edge.UnusableError(
             f"model {model!r} is not known: --model-config FILE gives its config.json; "
             f"`podfit models show {model}` says what is known"
         )
-    _refuse_unknown(base)
+    _refuse_unknown(judged)
     model, told = _at_the_hub(model, base.model)
     notes += told
     longest = longest_max_model_len(base.model.value, base.release)
@@ -73,11 +74,15 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     return 0
 
 
-def _refuse_unknown(base: Engine) -> None:
-    """Raises UnusableError where a method or a type is named that a plugin would have to bring: it can't be planned."""
+def _refuse_unknown(judged: Result) -> None:
+    """Raises UnusableError where a method or a type is named that a plugin would have to bring: it can't be planned. A
+    name in whose place vLLM puts the checkpoint's own method can be (`marlin` for AWQ), as invalid-flag-value says."""
+    base = judged.engine
     method, dtype = base.args.quantization, base.args.given.get("kv_cache_dtype")
     found = settings.unknown_name("quantization", method, base.release) if method else None
-    if found is not None:
+    at, own = base.argument("quantization"), base.model is not None and base.model.value.quantization_config
+    refused = any(one.rule == "invalid-flag-value" and one.finding.path == at for one in judged.findings)
+    if found is not None and (refused or not own):
         raise edge.UnusableError(f"--quantization {method}: vLLM {base.release} has {', '.join(found.allowed)}")
     if isinstance(dtype, str) and not kv_cache.is_known(dtype):
         raise edge.UnusableError(f"--kv-cache-dtype {dtype}: podfit knows {', '.join(kv_cache.DTYPES)}")
@@ -156,15 +161,15 @@ def _nodes(name: str) -> snapshot.Snapshot:
     return seen
 
 
-def _engine(model: str, given: Sequence[str], version: str, facts: Facts, policy: Policy) -> Engine:
+def _judged(model: str, given: Sequence[str], version: str, facts: Facts, policy: Policy) -> Result:
     """The model served with nothing but what is given."""
     report = judged_as(["vllm", "serve", model, *given], version, replace(facts, cluster=None), policy)
     if not report.results:
         raise edge.UnusableError(f"{model}: {report.errors[0].error if report.errors else 'not a model'}")
-    engine = report.results[0].engine
-    if engine.args.errors:
-        raise edge.UnusableError(engine.args.errors[0].message)
-    return engine
+    result = report.results[0]
+    if result.engine.args.errors:
+        raise edge.UnusableError(result.engine.args.errors[0].message)
+    return result
 
 
 def _way(

@@ -390,7 +390,7 @@ def _least_capability(search: Search) -> tuple[int, int]:
 
 
 def _cache_dtype(search: Search) -> Iterator[Alternative]:
-    """An 8-bit KV cache: Ada and newer everywhere, Ampere only with some backends, and latents before 0.18 on Hopper and
+    """An 8-bit KV cache: Ada and newer everywhere, Ampere only with some backends; of latents before 0.18 Hopper and
     B200 alone (rule no-attention-backend)."""
     changes = {"kv_cache_dtype": "fp8"}
     has, running = _least_capability(search), search.args.release

@@ -16,6 +16,7 @@ from webhook.model.given import NAMES, key
 from webhook.model.length import derived_max_model_len, longest_max_model_len
 from webhook.model.name import last_part, named, shape, size_of, tells_quantisation
 from webhook.model.shape import Model
+from webhook.release import is_official
 from webhook.workload.kserve import hub_name
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANNOTATION", "Model", "aliases_of", "annotated", "by_id", "derived_max_model_len", "find", "from_config",
-    "given_model", "longest_max_model_len", "named", "nearest", "quantised_copies", "recognise", "source",
+    "given_model", "is_default", "longest_max_model_len", "named", "nearest", "quantised_copies", "recognise", "source",
 ]  # fmt: skip
 
 ANNOTATION = NAMES
@@ -40,6 +41,7 @@ ENVIRONMENT = ("HF_MODEL_ID", "MODEL_ID", "MODEL_NAME", "HF_MODEL", "MODEL", "VL
 """Variables in which images and operators are told the model."""
 HOLE = re.compile(r"[$`<>]|\{\{")
 """What is filled in later: a shell's variable, a template's field, a placeholder."""
+DEFAULT = "vLLM's default model"
 URI_FIELDS = (
     ("spec", "predictor", "model", "storageUri"),
     ("spec", "predictor", "storageUri"),
@@ -76,7 +78,7 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
     if name and not _elsewhere(name) and ((found := _named(name, facts)) or not _is_path(name)):
         return found or size_of(name)
     if not name and "model" not in args.unresolved and "args" not in workload.completes:
-        return None  # vLLM would serve its own default model
+        return _default(args, workload, container)
     if (uri := workload.model_uri) and (hub := _hub_id(uri)) and (found := _known(hub, facts)):
         return replace(found, source=f"{found.source}, from {uri!r}")
     written = args.written.get("model", args.written.get("model_tag"))
@@ -92,6 +94,22 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
         if found := _given(hint, facts) or _named(hint, facts):
             return Fact(found.value, f"path: {found.source.removeprefix('path: ')}, from {hint!r}", may_deny=False)
     return size_of(name) if name else None
+
+
+def _default(args: EngineArgs, workload: Workload, container: Container) -> Fact[Model] | None:
+    """The model that vLLM serves where the command names none; not where an operator, or somebody's image that the
+    manifest gives no command, may add one."""
+    default, image = args.defaults.get("model"), container.spec.get("image")
+    whole = bool(container.spec.get("command")) or (isinstance(image, str) and is_official(image))
+    if args.release is None or args.open or not whole or "model" in workload.completes or not isinstance(default, str):
+        return None
+    found = by_id(default)
+    return found and replace(found, source=f"{DEFAULT}: {found.source}", may_deny=False)
+
+
+def is_default(found: Fact[Model] | None) -> bool:
+    """The command names no model, and this is the one that vLLM serves then: mostly not what is meant."""
+    return found is not None and found.source.startswith(DEFAULT)
 
 
 def annotated(workload: Workload) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webhook.engine import Engine
-from webhook.model import derived_max_model_len
+from webhook.model import derived_max_model_len, is_default
 from webhook.quantity import human
 from webhook.rule import Finding, Rule, parameter
 
@@ -31,6 +31,8 @@ class MaxModelLenUnset(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, where it is certain which length holds."""
         if engine.model is None or "max_model_len" in (*engine.args.given, *engine.args.unresolved) or engine.args.open:
+            return
+        if is_default(engine.model):
             return
         ledger = engine.plan.gpu
         length = ledger.max_model_len if ledger else derived_max_model_len(engine.model.value, engine.release)

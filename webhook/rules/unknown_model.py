@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook import release
 from webhook.engine import Engine
-from webhook.model import ANNOTATION, annotated, nearest
+from webhook.model import ANNOTATION, annotated, is_default, nearest
 from webhook.model.given import LABEL
 from webhook.model.name import last_part
 from webhook.path import FieldPath
@@ -47,7 +47,7 @@ class UnknownModel(Rule):
             )
         if engine.command.entry == "worker":
             return
-        if engine.model is not None and engine.model.value.num_hidden_layers:
+        if engine.model is not None and engine.model.value.num_hidden_layers and not is_default(engine.model):
             yield from _without_organisation(engine, engine.model.value.id)
             return
         why = engine.args.unresolved.get("model")
