@@ -820,6 +820,16 @@ def test_each_template_of_a_workflow_is_a_pod() -> None:
     assert [one.name for one in several.containers] == ["one", "two"]
 
 
+@pytest.mark.parametrize("tag", ["inputs.parameters.len", "=inputs.parameters['len']", """='a"b'""", "='a\\tb\u00e9'"])
+def test_whatever_a_tag_says_it_has_no_value_before_the_workflow_runs(tag: str) -> None:
+    template = {"name": "serve", "container": {"image": "v", "args": ["--max-model-len", f"{{{{{tag}}}}}"]}}
+
+    (pod,) = find({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {"templates": [template]}})
+
+    (name,) = pod.unfilled
+    assert pod.containers[0].spec["args"] == ["--max-model-len", f"$({name})"]
+
+
 def test_a_cron_workflow_holds_a_workflow_s_spec() -> None:
     (workflow,) = find(
         {

@@ -41,10 +41,18 @@ def carried(of: object, made: Any) -> Any:
 
 
 class Parameters:
-    """Names → values, None for one that has none here."""
+    """Names → values, None for one that has none here; with `every`, so is each name that is not among them, which is
+    else left as it stands."""
 
-    def __init__(self, values: Mapping[str, str | None], names: re.Pattern[str], whole: re.Pattern[str] | None = None):
-        self.values, self.names, self.whole = values, names, whole
+    def __init__(
+        self,
+        values: Mapping[str, str | None],
+        names: re.Pattern[str],
+        whole: re.Pattern[str] | None = None,
+        *,
+        every: bool = False,
+    ) -> None:
+        self.values, self.names, self.whole, self.every = values, names, whole, every
         self.unfilled: dict[str, None] = {}
         self.used: dict[str, None] = {}
         """Those that have a value, and do more than name things."""
@@ -67,24 +75,27 @@ class Parameters:
 
     def _text(self, text: str, naming: bool) -> Any:
         whole = self.whole.fullmatch(text) if self.whole else None
-        if whole is not None and whole[1] in self.values:
+        if whole is not None and self._is_one(whole):
             said = self._value(whole, naming)
             try:
                 value = json.loads(said)
             except (ValueError, RecursionError):
                 return said
             return value if _fits(value, _DEEPEST) else said
-        return self.names.sub(lambda found: self._value(found, naming) if found[1] in self.values else found[0], text)
+        return self.names.sub(lambda found: self._value(found, naming) if self._is_one(found) else found[0], text)
 
     def _key(self, text: str) -> str:
         """Keys are texts, whatever a value would be."""
         whole = self.whole.fullmatch(text) if self.whole else None
-        if whole is not None and whole[1] in self.values:
+        if whole is not None and self._is_one(whole):
             return self._value(whole, naming=True)
         return str(self._text(text, naming=True))
 
+    def _is_one(self, found: re.Match[str]) -> bool:
+        return self.every or found[1] in self.values
+
     def _value(self, found: re.Match[str], naming: bool) -> str:
-        value = self.values[found[1]]
+        value = self.values.get(found[1].strip())
         if value is not None and len(value) <= self._left:
             self._left -= len(value)
             if not naming:

@@ -66,8 +66,7 @@ def _pod(obj: JSON, spec: JSON, root: FieldPath, index: int, values: dict[str, s
     if spec.get("podSpecPatch"):
         patches.insert(0, (root / "podSpecPatch", spec["podSpecPatch"]))
     texts = [text for _, text in patches]
-    tags = _TAG.findall(f"{template}{texts}")
-    parameters = Parameters({tag: values.get(tag.strip()) for tag in tags}, _TAG)
+    parameters = Parameters(values, _TAG, every=True)
     made = mapping(parameters.fill(template))
     pod: JSON = {key: one[key] for one in (spec, made) for key in (*_OF_ALL, "initContainers") if key in one}
     pod = {**pod, "volumes": [*listing(made.get("volumes")), *listing(spec.get("volumes"))]}
