@@ -27,6 +27,8 @@ _WRITERS = frozenset({"cp", "install", "ln", "mv", "perl", "rsync", "sed", "tar"
 """Programs that write where their words say."""
 _UNPACKERS = {"tar": re.compile(r"-C|--directory"), "unzip": re.compile(r"-d")}
 """Programs that write many files, and the option that says where; without it, where they are started."""
+_EXTRACTS = re.compile(r"-[a-zA-Z]*x|--(extract|get)$")
+"""`-xzf`, `--extract`; tar's first word may be such letters without the dash."""
 _SYSTEM = frozenset({"apk", "apt", "apt-get", "dnf", "dpkg", "microdnf", "rpm", "yum", "zypper"})
 """Package managers of a distribution."""
 _FROM_A_FILE = re.compile(r".*\.(deb|rpm|apk)|\.{0,2}/.*")
@@ -60,7 +62,7 @@ def of(argv: Sequence[Value], stdin: str | None = None) -> Change | None:
 
 def _over_code(name: str, texts: Sequence[str]) -> bool:
     """It writes into a folder above Python code, or where it is started, which may be one."""
-    if name == "tar" and not any(re.match(r"-?[a-zA-Z]*x|--(extract|get)$", text) for text in texts[:3]):
+    if name == "tar" and not any(map(_EXTRACTS.match, (*(f"-{text}" for text in texts[:1]), *texts[:3]))):
         return False
     targets = [text.partition("=")[2] if text.startswith("--") and "=" in text else text for text in texts]
     where = _UNPACKERS.get(name)
