@@ -12,7 +12,6 @@ from textwrap import indent
 from webhook.cli import edge, kubectl
 from webhook.cli.edge import UnusableError
 from webhook.facts import Facts
-from webhook.lint import Report
 from webhook.report import rule_page
 from webhook.rule import Rule
 from webhook.rules import all_rules
@@ -126,7 +125,7 @@ def _rule(name: str) -> type[Rule]:
 def _decided(args: argparse.Namespace) -> int:
     """Which line decided: for an object that all policies select, or for each object of a file."""
     from webhook.policy import Subject
-    from webhook.report import decided, text
+    from webhook.report import decided, subject
 
     policy = edge.policy(args.policy)
     rules = [_rule(args.rule)] if args.rule else list(all_rules().values())
@@ -139,7 +138,7 @@ def _decided(args: argparse.Namespace) -> int:
         raise UnusableError(errors, 3)
     for source in sources:
         for document in source.manifests.documents:
-            subject = Subject.of(document.object, source.facts)
-            print(f"{text.subject(Report(document.object, (), ()))} ({source.name})")
-            print(indent(decided.text(policy, rules, subject, every=bool(args.rule)), "  "))
+            selected = Subject.of(document.object, source.facts)
+            print(f"{subject.words(document.object)} ({source.name})")
+            print(indent(decided.text(policy, rules, selected, every=bool(args.rule)), "  "))
     return 0

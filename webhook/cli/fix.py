@@ -12,7 +12,7 @@ from webhook.manifest import Document
 from webhook.patch import Edit
 from webhook.policy import Policy
 from webhook.repair import Repaired, repair
-from webhook.report import checked, text
+from webhook.report import checked, subject, text
 from webhook.report.rewrite import diff, rewrite
 from webhook.rules import all_rules
 
@@ -101,7 +101,7 @@ def _tell(name: str, repaired: list[tuple[Document, Repaired]], made: str) -> in
     """A line a repair, and a line for what stays denied: on standard error, the diff stands alone; how many repairs.
     The object is named where the file has several."""
     for document, one in repaired:
-        whose = f"{checked.named(document.object)}: " if len(repaired) > 1 else ""
+        whose = f"{subject.words(document.object)}: " if len(repaired) > 1 else ""
         for word, findings in ((made, one.made), ("still denied", one.left)):
             for judged in findings:
                 line = text.one_line(f"{word}: {whose}{judged.rule}: {judged.finding.message}")

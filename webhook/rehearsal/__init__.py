@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from webhook import review
 from webhook.facts import Facts
 from webhook.lint import Judged, Report, lint
 from webhook.policy import Policy, Subject
 from webhook.policy.layer import harder
-from webhook.report import text
 from webhook.rule import Mode
 from webhook.workload import JSON
 
@@ -65,8 +63,3 @@ def judge(asked: Asked, policy: Policy, facts: Facts) -> Verdict:
     patches = asked.object.get("kind") == "Pod" or terms.mutate_workloads
     fixed = dict.fromkeys(one.rule for one in report.findings if one.applies) if patches else ()
     return Verdict(report, modes, tuple(fixed))
-
-
-def subject(obj: Mapping[str, Any]) -> str:
-    """ "Deployment prod/llama-70b"."""
-    return text.subject(Report(obj, (), ()))

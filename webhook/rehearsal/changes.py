@@ -8,7 +8,8 @@ from typing import Literal
 
 from webhook.facts import Facts
 from webhook.policy import Policy
-from webhook.rehearsal import Asked, Verdict, judge, subject
+from webhook.rehearsal import Asked, Verdict, judge
+from webhook.report import subject
 
 What = Literal["newly denied", "no longer denied", "newly warned", "no longer warned", "newly patched",
                "no longer patched", "otherwise changed"]  # fmt: skip
@@ -39,7 +40,8 @@ def changes(
     """Of every object (where it stands, itself, what is known beside it) its name and what would change."""
     for where, one, facts in asked:
         before, after = judge(one, old, facts), judge(one, new, facts)
-        yield subject(one.object), tuple(_changes(where, subject(one.object), before, after))
+        name = subject.words(one.object)
+        yield name, tuple(_changes(where, name, before, after))
 
 
 def _changes(where: str, name: str, before: Verdict, after: Verdict) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from webhook.lint import Judged, Report, Result
 from webhook.manifest import Document
 from webhook.manifest.part import Mark
 from webhook.path import FieldPath, mapping
-from webhook.workload import JSON
+from webhook.report import subject
 
 Level = Literal["error", "warning"]
 FailOn = Literal["deny", "warn"]
@@ -47,8 +47,8 @@ class Item:
 
     @property
     def object(self) -> str:
-        """ "Deployment prod/llama"; without what a terminal would take for commands."""
-        return named(self.report.object)
+        """ "Deployment prod/llama", as the manifest has it: a terminal's commands may be in it."""
+        return subject.words(self.report.object)
 
     @property
     def fingerprint(self) -> str:
@@ -90,14 +90,6 @@ def _names(item: Item) -> Iterator[str]:
     if "--" in text or not {"args", "command"}.isdisjoint(path.parts):
         flag = _ONE_FLAG.match(text) or _FLAG.search(item.judged.finding.message)
         yield flag[0].replace("_", "-") if flag else ""
-
-
-def named(obj: JSON) -> str:
-    """ "Deployment prod/llama"."""
-    metadata = mapping(obj.get("metadata"))
-    namespace = metadata.get("namespace")
-    name = metadata.get("name") or metadata.get("generateName") or "(no name)"
-    return f"{obj.get('kind') or 'object'} {f'{namespace}/' if namespace else ''}{name}"
 
 
 @dataclass(frozen=True)

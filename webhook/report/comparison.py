@@ -11,6 +11,7 @@ from webhook.compare import Amount, Change, Difference, Side
 from webhook.lint import Judged, secrets
 from webhook.memory.ledger import Line
 from webhook.quantity import human
+from webhook.report import subject
 from webhook.report.text import PLANES, clean, many, one_line
 
 ABSENT = "–"
@@ -39,14 +40,8 @@ def render_json(changes: Sequence[Change]) -> str:
 
 
 def _tree(change: Change) -> dict[str, Any]:
-    metadata = change.side.report.metadata
     return {
-        "object": {
-            "apiVersion": change.side.report.object.get("apiVersion"),
-            "kind": change.side.report.object.get("kind"),
-            "namespace": metadata.get("namespace"),
-            "name": metadata.get("name") or metadata.get("generateName"),
-        },
+        "object": subject.tree(change.side.report.object),
         "container": change.side.engine.container.name,
         "state": change.state,
         **{one.name: _pair(one.before, one.after) for one in change.facts if one.name != "vLLM"},
@@ -133,11 +128,7 @@ def _ledger(title: str, rows: Sequence[Amount]) -> list[str]:
 
 def _name(change: Change) -> str:
     side = change.side
-    metadata = side.report.metadata
-    namespace = metadata.get("namespace")
-    name = metadata.get("name") or metadata.get("generateName") or "(no name)"
-    kind = side.report.object.get("kind") or "object"
-    return clean(f'{kind} {f"{namespace}/" if namespace else ""}{name}, container "{side.engine.container.name}"')
+    return clean(f'{subject.words(side.report.object)}, container "{side.engine.container.name}"')
 
 
 def _state(change: Change) -> str:

@@ -13,7 +13,7 @@ from webhook.lint import Report, lint
 from webhook.patch import json_patch
 from webhook.policy import Policy
 from webhook.repair import repair
-from webhook.report import plan
+from webhook.report import plan, subject
 from webhook.report import text as as_text
 from webhook.report.json import finding
 from webhook.rules import all_rules
@@ -161,7 +161,7 @@ def _pod(one: Case) -> list[str]:
         return []
     out = []
     for result in one.report.results:
-        head = f"plan of container {result.engine.container.name!r} of {as_text.subject(one.report)}"
+        head = f"plan of container {result.engine.container.name!r} of {subject.words(one.report.object)}"
         out += ["", as_text.clean(head), *textwrap.indent(plan.table(result.engine).rstrip(), "  ").splitlines()]
         for judged in result.findings:
             if judged.mode in ("deny", "warn"):

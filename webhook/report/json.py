@@ -9,7 +9,7 @@ from typing import Any
 from webhook import secret
 from webhook.lint import Judged, Report, Result, secrets
 from webhook.patch import json_patch
-from webhook.report import plan
+from webhook.report import plan, subject
 from webhook.report.checked import Checked
 
 
@@ -49,16 +49,10 @@ def _masked(value: Any, hidden: frozenset[str]) -> Any:
 
 def result(file: str, report: Report, one: Result) -> dict[str, Any]:
     """One vLLM container."""
-    metadata = report.metadata
     findings = [finding(report, judged) for judged in one.findings if judged.mode != "ignore"]
     return {
         "file": file,
-        "object": {
-            "apiVersion": report.object.get("apiVersion"),
-            "kind": report.object.get("kind"),
-            "namespace": metadata.get("namespace"),
-            "name": metadata.get("name") or metadata.get("generateName"),
-        },
+        "object": subject.tree(report.object),
         "container": one.engine.container.name,
         "path": str(one.engine.container.path),
         "plan": {**plan.tree(one.engine), "findings": findings},

@@ -6,7 +6,8 @@ from __future__ import annotations
 from xml.sax.saxutils import escape, quoteattr
 
 from webhook import __version__
-from webhook.report.checked import Checked, Container, Item, named
+from webhook.report import subject
+from webhook.report.checked import Checked, Container, Item
 from webhook.report.text import block, clean, one_line
 
 WHEN = "1970-01-01T00:00:00"
@@ -47,12 +48,10 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
 def _cases(container: Container, checked: Checked) -> list[str]:
     engine = container.result.engine
     template = f", template {engine.workload.template}" if engine.workload.template else ""
-    subject = f"{named(container.report.object)}{template}, container {engine.container.name}"
+    name = f"{subject.words(container.report.object)}{template}, container {engine.container.name}"
     if not container.items:
-        return [_case(subject, container.file, "")]
-    return [
-        _case(f"{subject}: {item.judged.rule}", container.file, _finding(item, checked)) for item in container.items
-    ]
+        return [_case(name, container.file, "")]
+    return [_case(f"{name}: {item.judged.rule}", container.file, _finding(item, checked)) for item in container.items]
 
 
 def _finding(item: Item, checked: Checked) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from webhook.engine import Engine
 from webhook.lint import Judged, Report
 from webhook.memory.ledger import IN_WORDS
+from webhook.report import subject
 from webhook.report.checked import Accepted, Checked, Container, Item
 from webhook.rule import Finding
 from webhook.workload.template import listing
@@ -52,14 +53,6 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def subject(report: Report) -> str:
-    """ "Deployment prod/llama-70b"."""
-    metadata = report.metadata
-    name = metadata.get("name") or metadata.get("generateName") or "(no name)"
-    namespace = metadata.get("namespace")
-    return f"{report.object.get('kind') or 'object'} {f'{namespace}/' if namespace else ''}{name}"
-
-
 def place(engine: Engine) -> str:
     """'container "vllm"', 'template "serve", container "main"'."""
     template = f'template "{engine.workload.template}", ' if engine.workload.template else ""
@@ -80,7 +73,7 @@ def headline(report: Report) -> str:
 
 def _whose(report: Report) -> str:
     """The object, and the controller that made it: an Event about a Pod is all that a Deployment's author sees."""
-    kind, _, name = subject(report).partition(" ")
+    kind, _, name = subject.words(report.object).partition(" ")
     owners = [one for one in listing(report.metadata.get("ownerReferences")) if isinstance(one, Mapping)]
     owner = next((one for one in owners if one.get("controller") is True), None)
     own = f"{_short(kind, 24)} {_short(name, 64 if owner is None else 32)}"
@@ -288,7 +281,8 @@ def many(count: int, what: str) -> str:
 def _container(one: Container, paint: Paint, width: int) -> str:
     state = {"denied": "DENIED", "warned": "allowed", "clean": "allowed"}[one.state]
     painted = paint(state, {"denied": "deny", "warned": "warn", "clean": "clean"}[one.state])
-    head = f"{paint(clean(one.file), 'file')}: {clean(subject(one.report))}, {clean(place(one.result.engine))}"
+    name = clean(f"{subject.words(one.report.object)}, {place(one.result.engine)}")
+    head = f"{paint(clean(one.file), 'file')}: {name}"
     lines = [f"{head}: {painted}", *wrapped(summary(one.result.engine), "  ", width=width)]
     for mode in ("deny", "warn"):
         told = [item for item in one.items if item.judged.mode == mode and not item.accepted]

@@ -17,8 +17,9 @@ from webhook.lint import Judged, Report, Result, secrets
 from webhook.memory.ledger import GpuLedger, HostLedger, Line
 from webhook.quantity import human
 from webhook.release import Release
+from webhook.report import subject
 from webhook.report.comparison import NAMES, SETTINGS
-from webhook.report.text import standing, subject, summary, verdict
+from webhook.report.text import standing, summary, verdict
 
 Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
 """What a bar is: all there is; what vLLM leaves alone; what is taken; what is left; what is asked for and not there;
@@ -102,7 +103,7 @@ def explain(report: Report, result: Result) -> Explained:
     if plan.host is not None:
         charts.append(Chart("host memory of the container", tuple(_host(plan.host, found.memory_limit))))
     return Explained(
-        title=f'{subject(report)}, container "{found.container.name}"',
+        title=f'{subject.words(report.object)}, container "{found.container.name}"',
         summary=summary(found).partition(": GPU memory ")[0],
         state="denied" if result.denied else "warned" if any(one.mode == "warn" for one in findings) else "clean",
         standing=standing(findings),
