@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.startups import Case, Row, argv
-from webhook.cli.plan import engine_of
+from webhook.cli.batch import engine_of
 from webhook.memory import activations, non_torch, settings
 from webhook.memory.settings import Settings
 from webhook.model import Model

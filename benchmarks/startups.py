@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.plan import answer
+from webhook.cli.batch import answer
 from webhook.policy import builtin
 from webhook.quantity import GI
 from webhook.release import Release, parse

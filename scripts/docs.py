@@ -26,7 +26,7 @@ import yaml
 from scripts import build_dashboard, commands
 from webhook import generate, manifest
 from webhook.cli import edge
-from webhook.cli.plan import judged_as
+from webhook.cli.command_line import judged_as
 from webhook.companions import Companions
 from webhook.diagnose.causes import CAUSES
 from webhook.facts import Facts

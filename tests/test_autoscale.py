@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from webhook import companions, manifest
 from webhook.cli import main
+from webhook.cli.command_line import judged_as
 from webhook.cli.edge import accelerator
-from webhook.cli.plan import judged_as
 from webhook.companions import Companions
 from webhook.engine import Engine
 from webhook.facts import Facts

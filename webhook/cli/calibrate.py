@@ -129,7 +129,7 @@ def _engine(
 ) -> Engine:
     """The engine that started: the manifest's, else the one whose arguments the log lists."""
     if manifest is None:
-        from webhook.cli.plan import judged_as
+        from webhook.cli.command_line import judged_as
 
         argv = calibrate.argv(start)
         if argv is None:

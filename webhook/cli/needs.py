@@ -11,7 +11,7 @@ from dataclasses import replace
 from webhook import generate, gpu, snapshot
 from webhook.args import settings
 from webhook.cli import edge, kubectl
-from webhook.cli.plan import judged_as
+from webhook.cli.command_line import judged_as
 from webhook.engine import SHM
 from webhook.facts import Fact, Facts
 from webhook.generate.workload import slug

@@ -6,29 +6,25 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from webhook import generate, release
-from webhook.cli import edge, plot
+from webhook.cli import batch, command_line, edge, plot
+from webhook.cli.command_line import is_spoken_of, judged_as
 from webhook.engine import Engine
 from webhook.facts import Facts, GivenModel
-from webhook.gpu import Accelerator
-from webhook.lint import Judged, Report, lint
+from webhook.lint import Report
 from webhook.memory import sweep
 from webhook.model import given
 from webhook.policy import Policy
-from webhook.report import json as as_json
 from webhook.report import plan as as_plan
 from webhook.report import sweep as as_sweep
 from webhook.report import text
 
 FIT_MOST, FIT_STEPS = 12, 5000
 """A person who asks for changes gets more of them, and waits longer (under a second) than a webhook may."""
-SPOKEN_OF = ("command", "args", "resources")
-"""Fields of the made-up container that a command line speaks of; a plan says nothing of probes, volumes and limits."""
 
 
 BEFORE = (
@@ -98,7 +94,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Prints the plan; always 0 where the input could be read: a verdict is an answer, not a failure."""
     if args.batch is not None:
-        return _batch(args.batch, edge.policy(args.policy))
+        return batch.run(args.batch, edge.policy(args.policy))
     if args.output in ("table", "json"):
         args.format, args.output = ("text" if args.output == "table" else "json"), None
     argv: list[str] = args.argv
@@ -154,21 +150,21 @@ def run(args: argparse.Namespace) -> int:
     changes = engine.changes(most=FIT_MOST, steps=FIT_STEPS) if args.fit else []
     rows = _sweep(engine, args.plot) if args.sweep or args.plot else []
     if args.format == "json":
-        tree = _tree(report)
+        tree = command_line.tree(report)
         if args.fit:
             tree["alternatives"] = as_plan.alternatives(changes)
         if rows:
             tree["sweep"] = as_sweep.tree(rows)
         print(json.dumps(tree, indent=1, default=str))
         return 0
-    refused = (judged.finding.message for judged in result.findings if judged.mode == "deny" and _planned(judged))
+    refused = (judged.finding.message for judged in result.findings if judged.mode == "deny" and is_spoken_of(judged))
     print(as_plan.table(engine, next(refused, None)), end="")
     if args.fit:
         print("\n" + as_plan.fit(engine.plan.verdict, changes, unknown=_unsaid(engine)), end="")
     if rows:
         print("\n" + as_sweep.table(rows), end="")
     for judged in result.findings:
-        if _planned(judged):
+        if is_spoken_of(judged):
             print("\n" + text.block(judged, f"{judged.mode}  "))
     return 0
 
@@ -213,7 +209,7 @@ def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argp
 
 def _speaking(report: Report) -> Report:
     """The report with what a command line alone can be told of."""
-    kept = (replace(one, findings=tuple(filter(_planned, one.findings))) for one in report.results)
+    kept = (replace(one, findings=tuple(filter(is_spoken_of, one.findings))) for one in report.results)
     return replace(report, results=tuple(kept))
 
 
@@ -250,104 +246,3 @@ def _sweep(engine: Engine, drawn: str | None) -> list[sweep.Row]:
         release = f"vLLM {engine.release}" if engine.release else "any vLLM"
         plot.sweep(rows, f"{engine.model.value.id}, {release}: requests at once", drawn)
     return rows
-
-
-def judged_as(
-    argv: list[str], version: str | None, facts: Facts, policy: Policy, namespace: str | None = None
-) -> Report:
-    """The command line judged as the only container of a Pod."""
-    known = release.parse(version) if version else None
-    container: dict[str, Any] = {
-        "name": "vllm",
-        "image": f"vllm/vllm-openai:v{known}" if known else "vllm/vllm-openai",
-        "command": argv,
-    }
-    if facts.gpu is not None and facts.gpu.count:
-        container["resources"] = {"limits": {"nvidia.com/gpu": str(facts.gpu.count)}}
-    metadata = {"name": "plan", **({"namespace": namespace} if namespace else {})}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
-    return lint(pod, policy, facts, where="check")
-
-
-def _planned(judged: Judged) -> bool:
-    return judged.plane != "host" and any(part in SPOKEN_OF for part in judged.finding.path.parts)
-
-
-def _tree(report: Report) -> dict[str, Any]:
-    (result,) = report.results
-    engine: Engine = result.engine
-    findings = [as_json.finding(report, judged) for judged in result.findings if _planned(judged)]
-    return {**as_plan.tree(engine), "findings": findings}
-
-
-def _batch(name: str, policy: Policy) -> int:
-    """JSON lines in, JSON lines out, in order; a bad line is answered with its error."""
-    for line in _lines(name):
-        print(json.dumps(_line(line, policy), default=str))
-    return 0
-
-
-def _lines(name: str) -> Iterator[str]:
-    lines = sys.stdin if name == "-" else edge.read_text(Path(name)).splitlines()
-    yield from (line for line in lines if line.strip())
-
-
-def _line(line: str, policy: Policy) -> dict[str, Any]:
-    try:
-        case = json.loads(line)
-    except ValueError as error:
-        return {"id": None, "error": f"not JSON: {error}"}
-    return answer(case, policy) if isinstance(case, dict) else {"id": None, "error": "not an object"}
-
-
-def answer(case: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
-    """One object of a batch, answered."""
-    try:
-        report = judged_as(_argv(case), _version(case), _facts(case), policy)
-    except edge.UnusableError as error:
-        return {"id": case.get("id"), "error": error.lines[0]}
-    if not report.results:
-        problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
-        return {"id": case.get("id"), "error": problem}
-    return {"id": case.get("id"), **_tree(report)}
-
-
-def engine_of(case: Mapping[str, Any], policy: Policy) -> Engine | None:
-    """What is known of the engine of one object of a batch; None where its command line starts none."""
-    report = judged_as(_argv(case), _version(case), _facts(case), policy)
-    return report.results[0].engine if report.results else None
-
-
-def _argv(case: Mapping[str, Any]) -> list[str]:
-    argv = case.get("argv")
-    if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
-        raise edge.UnusableError("argv: expected a list of strings")
-    return argv
-
-
-def _version(case: Mapping[str, Any]) -> str | None:
-    version = case.get("vllm_version")
-    if version is not None and (not isinstance(version, str) or (version and release.parse(version) is None)):
-        raise edge.UnusableError(f'vllm_version: {version!r} is not a version such as "0.27.1"')
-    return version
-
-
-def _facts(case: Mapping[str, Any]) -> Facts:
-    config = case.get("model_config")
-    memory, weights = case.get("gpu_memory_bytes"), case.get("weights_bytes")
-    return Facts(
-        gpu=_accelerator(case.get("gpu")),
-        gpu_memory=memory if isinstance(memory, int) else None,
-        models={"*": GivenModel(config, "config.json handed in", given.counted(config, {}))}
-        if isinstance(config, dict)
-        else {},
-        weights_bytes=weights if isinstance(weights, int) else None,
-    )
-
-
-def _accelerator(name: Any) -> Accelerator | None:
-    """The GPU named; an unknown name is unknown, not an error: the memory given may still decide."""
-    try:
-        return edge.accelerator(name) if isinstance(name, str) else None
-    except edge.UnusableError:
-        return None

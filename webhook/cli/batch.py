@@ -1,0 +1,90 @@
+"""`podfit plan --batch`: command lines as JSON lines, each answered in a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from webhook import release
+from webhook.cli import command_line, edge
+from webhook.engine import Engine
+from webhook.facts import Facts, GivenModel
+from webhook.gpu import Accelerator
+from webhook.model import given
+from webhook.policy import Policy
+
+
+def run(name: str, policy: Policy) -> int:
+    """JSON lines in, JSON lines out, in order; a bad line is answered with its error."""
+    for line in _lines(name):
+        print(json.dumps(_line(line, policy), default=str))
+    return 0
+
+
+def _lines(name: str) -> Iterator[str]:
+    lines = sys.stdin if name == "-" else edge.read_text(Path(name)).splitlines()
+    yield from (line for line in lines if line.strip())
+
+
+def _line(line: str, policy: Policy) -> dict[str, Any]:
+    try:
+        case = json.loads(line)
+    except ValueError as error:
+        return {"id": None, "error": f"not JSON: {error}"}
+    return answer(case, policy) if isinstance(case, dict) else {"id": None, "error": "not an object"}
+
+
+def answer(case: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+    """One object of a batch, answered."""
+    try:
+        report = command_line.judged_as(_argv(case), _version(case), _facts(case), policy)
+    except edge.UnusableError as error:
+        return {"id": case.get("id"), "error": error.lines[0]}
+    if not report.results:
+        problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
+        return {"id": case.get("id"), "error": problem}
+    return {"id": case.get("id"), **command_line.tree(report)}
+
+
+def engine_of(case: Mapping[str, Any], policy: Policy) -> Engine | None:
+    """What is known of the engine of one object of a batch; None where its command line starts none."""
+    report = command_line.judged_as(_argv(case), _version(case), _facts(case), policy)
+    return report.results[0].engine if report.results else None
+
+
+def _argv(case: Mapping[str, Any]) -> list[str]:
+    argv = case.get("argv")
+    if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
+        raise edge.UnusableError("argv: expected a list of strings")
+    return argv
+
+
+def _version(case: Mapping[str, Any]) -> str | None:
+    version = case.get("vllm_version")
+    if version is not None and (not isinstance(version, str) or (version and release.parse(version) is None)):
+        raise edge.UnusableError(f'vllm_version: {version!r} is not a version such as "0.27.1"')
+    return version
+
+
+def _facts(case: Mapping[str, Any]) -> Facts:
+    config = case.get("model_config")
+    memory, weights = case.get("gpu_memory_bytes"), case.get("weights_bytes")
+    return Facts(
+        gpu=_accelerator(case.get("gpu")),
+        gpu_memory=memory if isinstance(memory, int) else None,
+        models={"*": GivenModel(config, "config.json handed in", given.counted(config, {}))}
+        if isinstance(config, dict)
+        else {},
+        weights_bytes=weights if isinstance(weights, int) else None,
+    )
+
+
+def _accelerator(name: Any) -> Accelerator | None:
+    """The GPU named; an unknown name is unknown, not an error: the memory given may still decide."""
+    try:
+        return edge.accelerator(name) if isinstance(name, str) else None
+    except edge.UnusableError:
+        return None
