@@ -14,7 +14,7 @@ from webhook.policy import PolicyError, shape, traps
 from webhook.policy.expiry import ends
 from webhook.policy.layer import KnownRelease, Layer, PolicyException, SaidOfRule
 from webhook.policy.match import Match
-from webhook.policy.shape import nearest
+from webhook.policy.words import nearest
 from webhook.rules import all_rules
 from webhook.selector import Requirement, Selector
 

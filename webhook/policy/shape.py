@@ -3,131 +3,19 @@ from it, and `kubectl explain` shows its words."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import cache
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.alias_generators import to_camel
 
-from webhook import gpu, quantity, release, selector
-from webhook.policy.expiry import ends
-from webhook.rule import Fix, Mode
+from webhook import selector
+from webhook.policy import words
+from webhook.rule import Mode
 from webhook.rules import all_rules
-from webhook.workload.table import TABLE
 
 API_VERSION = "podfit.dev/v1alpha1"
-_DNS = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_PATTERN = re.compile(r"[a-z0-9*?]([-a-z0-9*?]{0,61}[a-z0-9*?])?")
-_KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
-_REPOSITORY = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
-_PODS = re.compile(r"([A-Za-z_][\w-]*|\*)(\.([A-Za-z_][\w-]*|\*))*")
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """ "; did you mean 'deny'?", or nothing."""
-    import difflib
-
-    near = difflib.get_close_matches(word, list(words), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def _checked(problem: Callable[[str], str | None]) -> AfterValidator:
-    """Refuses a text that `problem` has something to say about."""
-
-    def check(text: str) -> str:
-        if found := problem(text):
-            raise ValueError(found)
-        return text
-
-    return AfterValidator(check)
-
-
-def _rule_problem(word: str) -> str | None:
-    return None if word == "*" or word in all_rules() else f"{word!r} is no rule{nearest(word, all_rules())}"
-
-
-def _name_problem(word: str) -> str | None:
-    return None if _DNS.fullmatch(word) else f"{word!r} is no name: lower-case letters, digits, - and . (a DNS name)"
-
-
-def _namespace_problem(word: str) -> str | None:
-    if _PATTERN.fullmatch(word):
-        return None
-    return f"{word!r} is no namespace: lower-case letters, digits and -, with * and ? as wildcards"
-
-
-def _kind_problem(word: str) -> str | None:
-    """A group that is not in the table is somebody's own; a word without one must be known."""
-    if not _KIND.fullmatch(word):
-        return f"{word!r} is no kind: Deployment, or with the API group LeaderWorkerSet.leaderworkerset.x-k8s.io"
-    kind, _, group = word.partition(".")
-    known = {kind for _, kind in TABLE}
-    if kind in known or (group and group not in {group for group, _ in TABLE}):
-        return None
-    return f"podfit judges no kind {word!r}{nearest(kind, known)}"
-
-
-def _own_kind_problem(word: str) -> str | None:
-    kind, _, group = word.partition(".")
-    if not group or not _KIND.fullmatch(word):
-        return f"{word!r} is no kind with its API group, such as Model.serving.example.com"
-    return f"podfit knows {word} already" if (group, kind) in TABLE else None
-
-
-def _repository_problem(word: str) -> str | None:
-    if _REPOSITORY.fullmatch(word):
-        return None
-    return f"{word!r} is no image's repository such as registry.example.com/ml/vllm, without tag and digest"
-
-
-def _gpu_problem(word: str) -> str | None:
-    try:
-        gpu.parse(word)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def _rate(value: int | str) -> int | str:
-    try:
-        rate = quantity.parse(value)
-    except quantity.QuantityError as error:
-        raise ValueError(f"{error}, bytes a second") from None
-    if rate <= 0:
-        raise ValueError("must be more than 0 bytes a second")
-    return value
-
-
-def _release_problem(word: str) -> str | None:
-    found = release.parse(word)
-    return None if found else f"{word!r} is no vLLM release such as 0.27.1"
-
-
-def _expiry_problem(word: str) -> str | None:
-    return None if ends(word) else f"{word!r} is no date such as 2026-12-31, nor a time such as 2026-12-31T18:00:00Z"
-
-
-def _pods_problem(word: str) -> str | None:
-    return None if _PODS.fullmatch(word) else f"{word!r} is no path such as spec.roles.*.template.spec"
-
-
-def _blank_problem(word: str) -> str | None:
-    return None if word.strip() else "must say something"
-
-
-def _no_number(value: object) -> object:
-    """To Python, and so to pydantic, 1 is true."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        raise ValueError(f"expected true, false, 'certain' or 'manual', got {value}")
-    return value
-
-
-RuleId = Annotated[str, _checked(_rule_problem)]
-Text = Annotated[str, _checked(_blank_problem)]
-Rate = Annotated[int | str, AfterValidator(_rate)]
 
 
 class Strict(BaseModel):
@@ -139,9 +27,9 @@ class Strict(BaseModel):
 class LabelRequirement(Strict):
     """A condition on one label."""
 
-    key: Annotated[str, _checked(selector.key_problem)] = Field(description="The label's key.")
+    key: words.LabelKey = Field(description="The label's key.")
     operator: selector.Operator = Field(description="In, NotIn, Exists or DoesNotExist.")
-    values: list[Annotated[str, _checked(selector.value_problem)]] = Field(
+    values: list[words.LabelValue] = Field(
         default_factory=list, description="For In and NotIn: at least one value. Not for Exists and DoesNotExist."
     )
 
@@ -149,26 +37,26 @@ class LabelRequirement(Strict):
 class LabelSelector(Strict):
     """A label selector as everywhere in Kubernetes: all conditions must hold, an empty one selects everything."""
 
-    match_labels: dict[
-        Annotated[str, _checked(selector.key_problem)], Annotated[str, _checked(selector.value_problem)]
-    ] = Field(default_factory=dict, description="Labels that must be there with these values.")
+    match_labels: dict[words.LabelKey, words.LabelValue] = Field(
+        default_factory=dict, description="Labels that must be there with these values."
+    )
     match_expressions: list[LabelRequirement] = Field(default_factory=list, description="Further conditions.")
 
 
 class MatchShape(Strict):
     """Which objects: all conditions that are given must hold, none given means every object."""
 
-    namespaces: list[Annotated[str, _checked(_namespace_problem)]] | None = Field(
+    namespaces: list[words.Namespace] | None = Field(
         default=None, min_length=1, description="Names of namespaces, * and ? as wildcards; one of them."
     )
-    excluded_namespaces: list[Annotated[str, _checked(_namespace_problem)]] | None = Field(
+    excluded_namespaces: list[words.Namespace] | None = Field(
         default=None, min_length=1, description="Names of namespaces, * and ? as wildcards; none of them."
     )
     namespace_selector: LabelSelector | None = Field(default=None, description="Labels of the namespace.")
     object_selector: LabelSelector | None = Field(
         default=None, description="Labels of the object itself, not those of its Pod template."
     )
-    kinds: list[Annotated[str, _checked(_kind_problem)]] | None = Field(
+    kinds: list[words.Kind] | None = Field(
         default=None,
         min_length=1,
         description="Kinds, such as Deployment, or with the API group LeaderWorkerSet.leaderworkerset.x-k8s.io.",
@@ -178,11 +66,11 @@ class MatchShape(Strict):
 class ExceptionShape(Strict):
     """Findings that are accepted for some objects, for a while: they are audited instead."""
 
-    rules: list[RuleId] = Field(min_length=1, description='Rule ids; "*" is every rule.')
+    rules: list[words.RuleId] = Field(min_length=1, description='Rule ids; "*" is every rule.')
     match: MatchShape = Field(default_factory=MatchShape, description="Which of the policy's objects.")
-    reason: Text = Field(description="Why it is accepted.")
-    owner: Text = Field(description="Who answers for it.")
-    expires: Annotated[str, _checked(_expiry_problem)] = Field(
+    reason: words.Text = Field(description="Why it is accepted.")
+    owner: words.Text = Field(description="Who answers for it.")
+    expires: words.Expiry = Field(
         description="The last day (2026-12-31, UTC) or the moment (2026-12-31T18:00:00Z) until which it holds."
     )
 
@@ -212,9 +100,7 @@ class OptionShape(Strict):
 class KnownReleaseShape(Strict):
     """A release that the package's table lacks, by what it has not in common with another one."""
 
-    like: Annotated[str, _checked(_release_problem)] | None = Field(
-        default=None, description="The release that it resembles; default: the newest."
-    )
+    like: words.Version | None = Field(default=None, description="The release that it resembles; default: the newest.")
     removed: list[str] = Field(default_factory=list, description="Flags or dests that are gone.")
     options: list[OptionShape] = Field(default_factory=list, description="Options that are new or changed.")
 
@@ -222,10 +108,10 @@ class KnownReleaseShape(Strict):
 class ReleasesShape(Strict):
     """What is known of vLLM's releases beyond the package's table; it holds for every object, whatever match says."""
 
-    images: dict[str, Annotated[str, _checked(_release_problem)]] = Field(
+    images: dict[str, words.Version] = Field(
         default_factory=dict, description="Image, with * and ? as wildcards, to the vLLM release in it."
     )
-    known: dict[Annotated[str, _checked(_release_problem)], KnownReleaseShape] = Field(
+    known: dict[words.Version, KnownReleaseShape] = Field(
         default_factory=dict, description="Releases that the package's table lacks."
     )
 
@@ -233,13 +119,13 @@ class ReleasesShape(Strict):
 class AssumeShape(Strict):
     """What to assume where nothing is known. It may inform; a denial never rests on it."""
 
-    gpu: Annotated[str, _checked(_gpu_problem)] | None = Field(
+    gpu: words.Accelerator | None = Field(
         default=None, description="The GPU of a Pod that names none: l4, h100:8, NVIDIA-A100-SXM4-80GB."
     )
-    download_bandwidth: Rate | None = Field(
+    download_bandwidth: words.Rate | None = Field(
         default=None, description="Bytes a second at which weights come from a hub: 500M."
     )
-    disk_bandwidth: Rate | None = Field(
+    disk_bandwidth: words.Rate | None = Field(
         default=None, description="Bytes a second at which weights are read from a volume: 2G."
     )
     free_gpu_memory: float | None = Field(
@@ -249,7 +135,7 @@ class AssumeShape(Strict):
         default=None,
         description="closed: no node will come that is not there now, so that what nodes' labels say may deny.",
     )
-    registries: list[Annotated[str, _checked(_repository_problem)]] | None = Field(
+    registries: list[words.Repository] | None = Field(
         default=None, description="Repositories whose images are vLLM's own builds under another name."
     )
 
@@ -296,7 +182,7 @@ class SpecShape(Strict):
     exceptions: list[ExceptionShape] = Field(
         default_factory=list, description="Findings that are accepted for some objects, for a while."
     )
-    allow_ignore: list[RuleId] | None = Field(
+    allow_ignore: list[words.RuleId] | None = Field(
         default=None,
         description='Rules that an author may silence with an annotation podfit.dev/ignore.<rule>: "why"; '
         '"*" is every rule. Default: none.',
@@ -313,8 +199,8 @@ class SpecShape(Strict):
         default_factory=ReleasesShape, description="What is known of vLLM's releases beyond the package's table."
     )
     kinds: dict[
-        Annotated[str, _checked(_own_kind_problem)],
-        Annotated[list[Annotated[str, _checked(_pods_problem)]], Field(min_length=1)],
+        words.OwnKind,
+        Annotated[list[words.Pods], Field(min_length=1)],
     ] = Field(
         default_factory=dict,
         description="Further kinds, Kind.group, with the paths of their PodSpecs; * stands for every item.",
@@ -328,7 +214,7 @@ WRITTEN = ("name", "labels", "annotations")
 class Metadata(Strict):
     """Kubernetes' own; what the API server writes into it is passed over."""
 
-    name: Annotated[str, _checked(_name_problem)]
+    name: words.Name
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
     uid: Any = None
@@ -357,7 +243,7 @@ class _RuleWords(Strict):
     """The two words that every rule has beside its own parameters."""
 
     mode: Mode | None = Field(default=None, description="deny, warn, audit or ignore.")
-    fix: Annotated[Fix, BeforeValidator(_no_number)] | None = Field(
+    fix: words.Repaired | None = Field(
         default=None,
         description="Who applies the rule's fix: the webhook (true), nobody (false), the webhook where the finding is "
         'certain ("certain"), only `podfit fix` ("manual").',

@@ -15,7 +15,8 @@ from webhook.manifest import Document
 from webhook.path import FieldPath
 from webhook.policy import Policy, PolicyError
 from webhook.policy.document import validate
-from webhook.policy.shape import RuleId, Strict
+from webhook.policy.shape import Strict
+from webhook.policy.words import RuleId
 from webhook.rehearsal import Asked, Verdict, judge
 from webhook.rule import Mode
 from webhook.snapshot import Snapshot
