@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from webhook import workload as workloads
-from webhook.command import changes, entry, images, kserve
+from webhook.command import changes, entry, images, kserve, telling
 from webhook.command.entry import Join, Script, Serve
 from webhook.command.reading import Reading
 from webhook.command.tree import Budget, GiveUp, unclosed
@@ -123,7 +123,7 @@ class _Resolver(Reading):
             return self.serve(Serve("serve", "vllm serve", words), self.env.values)
         if runs is None and images.named_vllm(self.image):
             return self._guess(self.args, f"the image's name, {self.image}, says vLLM", complete=bool(self.args))
-        if entry.looks_like_vllm(self.image, self.args) and (entry.names_model(self.args) or self.args):
+        if telling.looks_like_vllm(self.image, self.args) and (telling.names_model(self.args) or self.args):
             return self._guess(self.args, "the arguments are vLLM's")
         return None
 
@@ -172,10 +172,10 @@ class _Resolver(Reading):
         """A program that we know nothing of, in an image that says vLLM or with vLLM's arguments."""
         if self.container.init:
             return None
-        if entry.looks_like_vllm(program, words):
+        if telling.looks_like_vllm(program, words):
             return self._guess(words, f"{program} takes vLLM's arguments", program=program)
         image = images.named_vllm(self.image) and images.runs(self.image) != "other"
-        if image and entry.is_server_file(program):
+        if image and telling.is_server_file(program):
             return self._guess(words, f"{program} runs in an image that says vLLM", program=program, complete=False)
         return None
 
@@ -183,7 +183,7 @@ class _Resolver(Reading):
         words = list(words)
         if words and text_of(words[0]) == "serve":
             words = words[1:]  # the image's entrypoint is `vllm`
-        if not complete and not entry.names_model(words):
+        if not complete and not telling.names_model(words):
             name = next((n for n in _MODEL_VARIABLES if n in self.env.values), None)
             if name is not None and not (words and not text_of(words[0]).startswith("-")):
                 value = self.env.values[name]
@@ -330,7 +330,7 @@ class _Resolver(Reading):
         return len(whole[: last.at].decode(errors="replace"))
 
     def _maybe(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
-        if seen.guess is None and not self.container.init and entry.looks_like_vllm(program, words):
+        if seen.guess is None and not self.container.init and telling.looks_like_vllm(program, words):
             own = Serve("serve", program, tuple(words), own_flags=True)
             seen.guess = self.serve(
                 own, sh.environment, shell_exec=sh.exec, guessed=f"{program} takes vLLM's arguments"
