@@ -52,6 +52,15 @@ def test_a_certain_finding_of_a_denying_rule_denies(
     assert judge(pod).denied
 
 
+@pytest.mark.parametrize("word", ["--port =", "--port = ", "--port\t=\n", "--port = =", "--port= x", "--port  '", "-"])
+def test_no_word_is_too_odd_to_be_judged(
+    word: str, pod: dict[str, Any], container: dict[str, Any], judge: Judge
+) -> None:
+    container["args"] += [word]
+
+    assert not judge(pod).errors
+
+
 def test_a_model_guessed_from_a_path_warns_and_never_denies(
     pod: dict[str, Any], container: dict[str, Any], judge: Judge
 ) -> None:

@@ -60,7 +60,7 @@ class ArgumentStringNotSplit(Rule):
 def _words(text: str) -> list[str]:
     """The words that one item was meant to be. A value in quotes or brackets is one word, whatever it holds."""
     flag, value = text.split(maxsplit=1)
-    joined = value[0] == "=" and value != "="
+    joined = value[0] == "=" and value.strip() != "="
     if joined:
         value = value[1:].lstrip()
     if value[0] in "{['\"":
