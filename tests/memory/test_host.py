@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +51,13 @@ def test_processes_of_one_container(release: str, given: Mapping[str, Any], coun
     args, number = engine(release, **given), parse(release)
     assert number is not None
     assert host.processes(args, parallel.read(args), number, v1=release != "0.6.3").count == count
+
+
+def test_whatever_a_line_reads_of_the_arguments_keeps_the_ledger_from_being_remembered() -> None:
+    texts = "".join(path.read_text() for path in Path(host.__file__).parent.glob("*.py"))
+    of_the_kind = {"enforce_eager", "language_model_only"}
+    assert set(re.findall(r'\bgiven\.get\("(\w+)"', texts)) | {"quantization"} == host.SELDOM | of_the_kind
+    assert set(re.findall(r'\benv\.get\("(\w+)"', texts)) == host.VARIABLES
 
 
 def test_memory_mapped_weights_need_no_memory_of_their_own() -> None:

@@ -87,7 +87,7 @@ def plan(
     form = str(args.given.get("load_format") or "auto")
     starting = None
     if model and resolved:
-        filled = dict(hosted.lines)["KV offload"].likely if "KV offload" in dict(hosted.lines) else 0
+        filled = sum([line.likely for name, line in hosted.lines if name == "KV offload"])
         starting = startup.estimate(model, resolved, found, load_format=form, files=files, kv_in_memory=filled)
     size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
     return MemoryPlan(judged.verdict, judged.tell, judged.ledger, hosted, starting, size, judged.cause)

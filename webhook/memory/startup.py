@@ -12,13 +12,14 @@ rank, and a window below the floor can't be enough. Pulling the image comes befo
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from webhook.memory import cuda_graphs
 from webhook.memory.ledger import Startup
 from webhook.memory.settings import Settings
 from webhook.memory.weights import Checkpoint
 from webhook.model import Model
 from webhook.quantity import GI
-from webhook.release import Release
 from webhook.volumes import Files
 
 GB = 10**9
@@ -47,34 +48,39 @@ def estimate(
     size = model.weights_bytes or (checkpoint.total if checkpoint else None)
     if size is None:
         return None
+    graphs = 0
+    if not settings.eager:
+        graphs = cuda_graphs.captured(settings) * (2 if settings.v1 and settings.release >= (0, 11) else 1)
+    # other formats than files of weights need not be read at all; ranks read side by side
+    readers = settings.parallel.world_size if load_format in ("auto", "safetensors", "pt") else None
+    compiled = settings.v1 and not settings.eager
+    return _estimate(model, size, graphs, readers, compiled, files or Files(), kv_in_memory)
+
+
+@lru_cache(256)
+def _estimate(
+    model: Model, size: float, graphs: int, readers: int | None, compiled: bool, files: Files, kv_in_memory: int
+) -> Startup:
     amount = size / GB
     rates: tuple[float, ...] = READ
-    if files and files.disk_rate:  # where somebody knows the disk; the floor stays what the best one does
+    if files.disk_rate:  # where somebody knows the disk; the floor stays what the best one does
         rates = (READ[0], *(files.disk_rate / GB * factor for factor in (1.5, 1.0, 0.5)))
     read = [amount / rate for rate in rates]
     depth = (model.num_hidden_layers or 32) / 32
     large = 2.0 if model.num_experts else 1.0
-    compiled = (0.0, 0.0, 0.0)
-    if settings.v1 and not settings.eager:
-        compiled = (4.0, 18.0 * depth**0.5 * large, 90.0 * depth * large + 60)
-    graphs = (0.0, 0.0, 0.0)
-    if not settings.eager:
-        sets = 2 if settings.v1 and settings.release >= Release(0, 11) else 1
-        count = cuda_graphs.captured(settings) * sets
-        graphs = (0.02 * count, 0.07 * count * depth**0.5, 0.6 * count * depth)
     filled = kv_in_memory / PREFAULT
     parts = {
         "imports": IMPORTS[1:],
-        "download": _fetch(size, files or Files()),
+        "download": _fetch(size, files),
         "load": (read[1], read[2], read[3]),
-        "compile": compiled,
-        "CUDA graphs": graphs,
+        "compile": (4.0, 18.0 * depth**0.5 * large, 90.0 * depth * large + 60) if compiled else (0.0, 0.0, 0.0),
+        "CUDA graphs": (0.02 * graphs, 0.07 * graphs * depth**0.5, 0.6 * graphs * depth),
         "KV offload": (filled, filled, 4 * filled),
         "profile and warm-up": (2.0, 5.0 * large, 40.0 * large),
     }
     low, likely, high = map(sum, zip(*parts.values(), strict=True))
     return Startup(
-        floor=min(low, IMPORTS[0] + _read_at_least(read[0], settings, load_format)),
+        floor=min(low, IMPORTS[0] + (read[0] / max(1, readers) if readers is not None else 0.0)),
         low=low,
         likely=likely,
         high=high,
@@ -90,9 +96,3 @@ def _fetch(size: float, files: Files) -> tuple[float, float, float]:
     quick, usual, slow = (size / rate for rate in rates)
     return (quick, usual, slow) if files.download else (0.0, 0.0, usual)
 
-
-def _read_at_least(seconds: float, settings: Settings, load_format: str) -> float:
-    """Ranks read side by side, and other formats than files of weights need not be read at all."""
-    if load_format not in ("auto", "safetensors", "pt"):
-        return 0.0
-    return seconds / max(1, settings.parallel.world_size)

@@ -8,6 +8,8 @@ processes; they are in `low … high` and never in a floor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from webhook.args import EngineArgs
 from webhook.memory import parallel, weights
@@ -15,6 +17,7 @@ from webhook.memory.host import offload, shm, staging
 from webhook.memory.host.processes import IMPORTED, Processes, compilers, memory, processes, requests
 from webhook.memory.host.staging import SHARD
 from webhook.memory.ledger import NOTHING, HostLedger, Line
+from webhook.memory.parallel import Parallel
 from webhook.memory.settings import Settings
 from webhook.memory.weights import Checkpoint
 from webhook.model import Model
@@ -29,6 +32,36 @@ MODEL_FREE = ("processes", "KV offload", "in /dev/shm")
 """Lines whose floor neither the model nor the GPU changes."""
 OFFLOAD = ("swap space", "CPU offload", "KV offload")
 """Lines that are there because an argument asks for them."""
+
+
+SELDOM = frozenset({
+    "cpu_offload_gb", "data_parallel_multi_port_external_lb", "data_parallel_rank", "disable_frontend_multiprocessing",
+    "distributed_executor_backend", "enable_shm_tensor_arena", "enable_sleep_mode", "headless", "kv_offloading_backend",
+    "kv_offloading_size", "kv_transfer_config", "load_format", "mm_processor_cache_gb", "mm_processor_cache_type",
+    "model_loader_extra_config", "quantization", "safetensors_load_strategy", "swap_space",
+})  # fmt: skip
+"""Arguments that a line reads beside those of `Kind`: most command lines have none of them."""
+VARIABLES = frozenset({
+    "LMCACHE_LOCAL_CPU", "LMCACHE_MAX_LOCAL_CPU_SIZE", "RUNAI_STREAMER_MEMORY_LIMIT", "VLLM_MQ_MAX_CHUNK_BYTES_MB",
+    "VLLM_USE_SIMPLE_KV_OFFLOAD",
+})  # fmt: skip
+"""The same of the environment."""
+
+
+class Kind(NamedTuple):
+    """What decides the ledger where nothing of `SELDOM` and `VARIABLES` is said."""
+
+    release: Release
+    known: bool
+    """The release is known; else it stands for all."""
+    cut: Parallel
+    v1: bool
+    eager: bool
+    vision: bool
+    vendor: str
+    model: Model | None
+    checkpoint: Checkpoint | None
+    files: Files | None
 
 
 def ledger(
@@ -46,10 +79,30 @@ def ledger(
 
     `files`: where the checkpoint comes from; in a memory-backed volume it stays. `amd`: vLLM's ROCm build runs.
     """
-    cut = resolved.parallel if resolved else parallel.read(args, env)
-    v1 = resolved.v1 if resolved else release >= Release(0, 8)
-    eager = resolved.eager if resolved else bool(args.given.get("enforce_eager"))
-    vision = bool(model and model.vision_config and not args.given.get("language_model_only"))
+    kind = Kind(
+        release=release,
+        known=args.release is not None,
+        cut=resolved.parallel if resolved else parallel.read(args, env),
+        v1=resolved.v1 if resolved else release >= (0, 8),
+        eager=resolved.eager if resolved else bool(args.given.get("enforce_eager")),
+        vision=bool(model and model.vision_config and not args.given.get("language_model_only")),
+        vendor="amd" if amd else resolved.vendor if resolved else "nvidia",
+        model=model,
+        checkpoint=checkpoint,
+        files=files,
+    )
+    if SELDOM.isdisjoint(args.given) and VARIABLES.isdisjoint(env):
+        return _usual(kind)
+    return _ledger(kind, args, env, resolved)
+
+
+@lru_cache(256)
+def _usual(kind: Kind) -> HostLedger:
+    return _ledger(kind, EngineArgs(kind.release if kind.known else None), {}, None)
+
+
+def _ledger(kind: Kind, args: EngineArgs, env: Mapping[str, str], resolved: Settings | None) -> HostLedger:
+    release, cut, v1, model, checkpoint = kind.release, kind.cut, kind.v1, kind.model, kind.checkpoint
     running = processes(args, cut, release, v1=v1)
     ranks = running.ranks
     per_rank, in_layers = None, 0.0
@@ -58,20 +111,18 @@ def ledger(
         how = weights.placed(resolved)
         per_rank = weights.of_stage(checkpoint, model, how, 0)
         in_layers = weights.least_in_layers(checkpoint, model, how) if resolved.cpu_offload else 0.0
-    kv_offload, kv_in_shm = offload.kv_cache(
-        args, running.engines, ranks, release, env, "amd" if amd else resolved.vendor if resolved else "nvidia"
-    )
+    kv_offload, kv_in_shm = offload.kv_cache(args, running.engines, ranks, release, env, kind.vendor)
     working = memory(running, release)
     lines = {
         "processes": working,
-        "requests": requests(running, vision=vision),
+        "requests": requests(running, vision=kind.vision),
         "staged weights": staging.line(args, model, checkpoint, ranks, env),
-        "compilers": compilers(release, eager=eager),
-        KEPT: _kept(model, checkpoint, files),
+        "compilers": compilers(release, eager=kind.eager),
+        KEPT: _kept(model, checkpoint, kind.files),
         "swap space": offload.swap_space(args, ranks, v1=v1),
         "CPU offload": offload.weights(args, ranks, per_rank, in_layers),
         "KV offload": kv_offload,
-        "caches": _caches(args, running, release) if vision else NOTHING,
+        "caches": _caches(args, running, release) if kind.vision else NOTHING,
         "sleep mode": offload.asleep(args, ranks, per_rank),
         "in /dev/shm": shm.used(running),
     }
@@ -84,7 +135,7 @@ def ledger(
         max(loading.high, steady.high),
         "while loading" if loading.likely > steady.likely else "while serving",
     )
-    if args.release is None:  # which lines there are hangs on the release
+    if not kind.known:  # which lines there are hangs on the release
         least = min(working.floor, 2 * IMPORTED) if v1 else working.floor
         steady = Line(least, steady.low, steady.likely, steady.high, steady.note)
         peak = Line(least, peak.low, peak.likely, peak.high, peak.note)
