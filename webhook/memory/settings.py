@@ -39,37 +39,45 @@ class Settings(NamedTuple):
     """Bytes of an activation and of an unquantised weight."""
     scheme: Scheme | None
     kv_cache_dtype: str
-    block_size: int | None
-    kv_cache_memory: int | None
-    """`--kv-cache-memory-bytes`: then the utilisation is not used."""
-    cpu_offload: int
-    prefix_caching: bool | None
     pooling: bool
     """No logits, no sampler, no LM head."""
     windows: bool
     """Layers with a sliding window keep only that much: the hybrid KV cache manager is on."""
-    speculative: Speculative | None
-    lora: Lora | None
     vision: bool
     """The vision tower is loaded, and profiled."""
     vision_profiled: bool
-    no_video: bool
-    """Videos are not accepted, so none is profiled."""
     flashinfer: bool
     """FlashInfer's attention, with its workspace."""
-    vision_replicated: bool
-    """`--mm-encoder-tp-mode data`: every tensor-parallel rank holds the whole tower."""
     capability: tuple[int, int] | None
-    state_dtypes: tuple[str | None, str | None]
-    """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None where they are left to the model."""
-    skipped_layers: bool
-    """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
     all2all: str | None
     """`--all2all-backend` or VLLM_ALL2ALL_BACKEND: how tokens reach other data-parallel ranks' experts."""
     vendor: str
     unified_memory: bool
     """The GPU's memory is the host's (GB10, Jetson)."""
     env: Mapping[str, str]
+    block_size: int | None = None
+    kv_cache_memory: int | None = None
+    """`--kv-cache-memory-bytes`: then the utilisation is not used."""
+    cpu_offload: int = 0
+    prefix_caching: bool | None = None
+    speculative: Speculative | None = None
+    lora: Lora | None = None
+    no_video: bool = False
+    """Videos are not accepted, so none is profiled."""
+    vision_replicated: bool = False
+    """`--mm-encoder-tp-mode data`: every tensor-parallel rank holds the whole tower."""
+    state_dtypes: tuple[str | None, str | None] = (None, None)
+    """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None where they are left to the model."""
+    skipped_layers: bool = False
+    """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
+
+
+SELDOM = frozenset({
+    "all2all_backend", "block_size", "cpu_offload_gb", "enable_lora", "enable_prefix_caching",
+    "kv_cache_dtype_skip_layers", "kv_cache_memory", "kv_cache_memory_bytes", "limit_mm_per_prompt",
+    "mamba_cache_dtype", "mamba_ssm_cache_dtype", "mm_encoder_tp_mode", "speculative_config", "speculative_model",
+})  # fmt: skip
+"""Arguments that `_seldom` reads: most command lines have few of them or none."""
 
 
 class Speculative(NamedTuple):
@@ -104,12 +112,10 @@ def resolve(
     given = args.given
     capability = gpu.compute_capability if gpu else None
     v1 = is_v1(release, capability, env)
-    speculative = _speculative(given, model)
-    lora = _lora(given)
     cut = parallel.read(args, env)
     length, auto = max_model_len(args, model, release)
     pooling = _is_pooling(given, model)
-    chunked = _chunked(given, release, v1, length, lora is not None, model, pooling)
+    chunked = _chunked(given, release, v1, length, model, pooling)
     tokens = _whole(given.get("max_num_batched_tokens"))
     usual = default_max_num_batched_tokens(release, v1, gpu, memory, chunked, length, model)
     seqs = _whole(given.get("max_num_seqs"))
@@ -131,7 +137,7 @@ def resolve(
     dropped = text_only or (not images and (model.model_type or "").startswith("qwen") and release >= (0, 11))
     dtype = given.get("dtype")
     kv_dtype = given.get("kv_cache_dtype")
-    return Settings(
+    found = Settings(
         release=release,
         v1=v1,
         parallel=cut,
@@ -144,27 +150,35 @@ def resolve(
         dtype=4 if is_widened(dtype, model, gpu, release) else quantisation.DTYPE_BYTES.get(str(dtype), 2),
         scheme=quantisation.scheme(model, args.quantization),
         kv_cache_dtype=kv_dtype[:LONGEST_NAME] if isinstance(kv_dtype, str) else "auto",
-        block_size=_whole(given.get("block_size")),
-        kv_cache_memory=_whole(given.get("kv_cache_memory_bytes")) or _whole(given.get("kv_cache_memory")),
-        cpu_offload=int(_float(given.get("cpu_offload_gb")) * GI),
-        prefix_caching=_flag(given.get("enable_prefix_caching")),
         pooling=pooling,
         windows=v1 and not given.get("disable_hybrid_kv_cache_manager"),
-        speculative=speculative,
-        lora=lora,
         vision=not dropped,
         vision_profiled=images and not given.get("skip_mm_profiling"),
-        no_video=_limit(given, "video") == 0,
         flashinfer=_is_flashinfer(given, env, release, capability),
-        vision_replicated=given.get("mm_encoder_tp_mode") == "data",
         capability=capability,
-        state_dtypes=(_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
-        skipped_layers=bool(given.get("kv_cache_dtype_skip_layers")),
-        all2all=_named(given.get("all2all_backend")) or env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME] or None,
+        all2all=env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME] or None,
         vendor=(gpu.vendor if gpu else "nvidia").lower(),
         unified_memory=bool(gpu and gpu.unified_memory),
         env=env,
     )
+    return found if SELDOM.isdisjoint(given) else found._replace(**_seldom(given, model, found))
+
+
+def _seldom(given: Mapping[str, Any], model: Model, usual: Settings) -> dict[str, Any]:
+    """The settings that hang on arguments of `SELDOM` alone."""
+    return {
+        "block_size": _whole(given.get("block_size")),
+        "kv_cache_memory": _whole(given.get("kv_cache_memory_bytes")) or _whole(given.get("kv_cache_memory")),
+        "cpu_offload": int(_float(given.get("cpu_offload_gb")) * GI),
+        "prefix_caching": _flag(given.get("enable_prefix_caching")),
+        "speculative": _speculative(given, model),
+        "lora": _lora(given),
+        "no_video": _limit(given, "video") == 0,
+        "vision_replicated": given.get("mm_encoder_tp_mode") == "data",
+        "state_dtypes": (_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
+        "skipped_layers": bool(given.get("kv_cache_dtype_skip_layers")),
+        "all2all": _named(given.get("all2all_backend")) or usual.all2all,
+    }
 
 
 def is_v1(release: Release, capability: tuple[int, int] | None, env: Mapping[str, str]) -> bool:
@@ -235,7 +249,7 @@ def max_model_len(args: EngineArgs, model: Model, release: Release) -> tuple[int
 
 
 def _chunked(
-    given: Mapping[str, Any], release: Release, v1: bool, length: int | None, lora: bool, model: Model, pooling: bool
+    given: Mapping[str, Any], release: Release, v1: bool, length: int | None, model: Model, pooling: bool
 ) -> bool:
     """V1: on where text is generated. V0: off, except for contexts above 32,768 without a vision tower or LoRA."""
     wish = _flag(given.get("enable_chunked_prefill"))
@@ -246,7 +260,7 @@ def _chunked(
     return (
         release >= (0, 5, 4)
         and (length or 0) > 32768
-        and not lora
+        and not given.get("enable_lora")
         and not model.vision_config
         and not model.sliding_window
         and not model.kv_lora_rank
@@ -332,9 +346,7 @@ def _named(value: object) -> str | None:
 
 
 def _whole(value: object) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        return None
-    return min(value, parallel.LARGEST)
+    return min(value, parallel.LARGEST) if type(value) is int and value > 0 else None  # True is no number
 
 
 def _float(value: object) -> float:
