@@ -70,15 +70,15 @@ class Layout:
         """Bytes that one request of `tokens` takes on this rank."""
         return self.blocks(tokens, settings) * self.bytes_per_block
 
-    def checked(self, tokens: int, settings: Settings) -> int:
-        """Bytes that one request certainly needs by this release's own check.
+    def checked(self, tokens: int, settings: Settings, taken: int) -> int:
+        """Bytes that one request, which takes `taken`, certainly needs by this release's own check.
 
         With one group, and from 0.19, what it takes. Before, the check counted layers, not groups padded to a common
         depth (vLLM 0.13 v1/core/kv_cache_utils.py, max_memory_usage_bytes), and on the way (0.14 … 0.18,
         _max_memory_usage_bytes_from_groups) one group alone.
         """
         if len(self.groups) < 2 or settings.release >= PADDED:
-            return self.bytes(tokens, settings)
+            return taken
         page = self.bytes_per_block / self.depth
         layers = sum(count * _blocks(group, tokens, settings) * page for group, count in self.layers)
         alone = min(_blocks(group, tokens, settings) for group in self.groups) * self.bytes_per_block
@@ -96,20 +96,21 @@ TWO_BATCHES = Release(0, 28)
 
 
 def _blocks(group: Group, tokens: int, settings: Settings) -> int:
-    if not group.block_tokens:
+    block = group.block_tokens
+    if not block:
         return group.states
-    tokens = max(1, tokens)
     if group.kind == "cross_attention":
-        return ceil(group.window / group.block_tokens)
+        return -(-group.window // block)
+    tokens = tokens if tokens > 1 else 1
     if group.kind == "full_attention":
-        tokens = ceil(tokens / settings.parallel.context)
-        return ceil(tokens / group.block_tokens)
+        tokens = -(-tokens // settings.parallel.context)
+        return -(-tokens // block)
     flight = settings.max_num_batched_tokens
     if settings.release >= TWO_BATCHES:
         flight *= 2
     if group.kind == "sliding_attention":
-        return ceil(min(group.window - 1 + flight, tokens) / group.block_tokens) + 1
-    return ceil(min(group.window + flight, tokens) / group.block_tokens)
+        return -(-min(group.window - 1 + flight, tokens) // block) + 1
+    return -(-min(group.window + flight, tokens) // block)
 
 
 class Stored(NamedTuple):

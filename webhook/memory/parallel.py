@@ -49,6 +49,8 @@ class Parallel(NamedTuple):
         layers // PP each; the remainder goes to the stages before the last, from the back (vLLM 0.33
         distributed/utils.py, get_pp_indices).
         """
+        if self.pp == 1:
+            return 0, layers
         if self._is_partitioned(layers):
             return sum(self.partition[:index]), sum(self.partition[: index + 1])
         each, more = divmod(layers, self.pp)
@@ -79,8 +81,8 @@ LARGEST = 1 << 53
 
 def size(args: EngineArgs, dest: str) -> int:
     """A parallel size as given, 1 where it is absent or no positive number."""
-    value = args.given.get(dest, 1)
-    return min(value, LARGEST) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 1
+    value = args.given.get(dest)
+    return min(value, LARGEST) if type(value) is int and value > 0 else 1  # True is no number
 
 
 PARTITION = "VLLM_PP_LAYER_PARTITION"

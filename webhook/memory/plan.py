@@ -159,10 +159,10 @@ def is_full(
 
 
 def _is_full(model: Model, whole: Line, resolved: Settings, found: Checkpoint) -> bool:
-    allowed = budget.line(whole, resolved).likely
-    return not resolved.kv_cache_memory and any(
-        weights.line(found, model, resolved, stage).likely >= allowed for stage in weights.heaviest(found, resolved)
-    )
+    if resolved.kv_cache_memory:
+        return False
+    loaded = [weights.line(found, model, resolved, stage).likely for stage in weights.heaviest(found, resolved)]
+    return max(loaded) >= budget.line(whole, resolved).likely
 
 
 def longest(
@@ -328,33 +328,32 @@ def _verdict(args: EngineArgs, resolved: Settings, ledger: GpuLedger, cache: _Ca
 def _with_cache(model: Model, resolved: Settings, ledger: GpuLedger, cache: _Cache) -> GpuLedger:
     """The ledger with what vLLM will print of its KV cache."""
     left, (layout, checked, length) = ledger.kv_cache, cache
+    blocks = layout.blocks(length, resolved) if layout and length else 0
     estimated = kv_cache.longest(left.likely, checked, length, resolved) if checked and length else None
     longest, own = estimated, longest_max_model_len(model, resolved.release)
     if checked and length and estimated == length and own and own > length:
         longest = kv_cache.longest(left.likely, checked, own, resolved)
     return ledger._replace(
         kv_cache_bytes_per_token=layout.bytes_per_token if layout else None,
-        kv_cache_bytes_per_request=layout.bytes(length, resolved) if layout and length else None,
+        kv_cache_bytes_per_request=blocks * layout.bytes_per_block if layout and length else None,
         kv_cache_tokens=_tokens(left, layout, length, resolved),
         max_model_len=length,
         estimated_max_model_len=estimated,
         longest_request=longest,
         model_length=own,
-        max_concurrency=round(max(0, left.likely) // layout.bytes_per_block / layout.blocks(length, resolved), 2)
-        if layout and length
-        else None,
+        max_concurrency=round(max(0, left.likely) // layout.bytes_per_block / blocks, 2) if layout and length else None,
     )
 
 
 def _doubt(deviations: Sequence[float]) -> int:
     """Independent doubts add in squares."""
-    return int(sum(max(0.0, one) ** 2 for one in deviations) ** 0.5)
+    return int(sum([one * one for one in deviations if one > 0]) ** 0.5)
 
 
 def _tokens(left: Line, layout: Layout | None, length: int | None, resolved: Settings) -> tuple[int, int, int] | None:
     if layout is None:
         return None
-    low, likely, high = (
+    low, likely, high = [
         kv_cache.tokens(size, layout, length or 4096, resolved) for size in (left.low, left.likely, left.high)
-    )
+    ]
     return low, likely, high

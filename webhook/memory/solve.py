@@ -86,6 +86,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self._releases = [self.args.release] if self.args.release else list(possible(self.model, self.args))
+        self._full: dict[float | None, bool] = {}
         self.cut = parallel.read(self.args, self.env)
 
     def fits(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None, model: Model | None = None) -> bool:
@@ -93,21 +94,25 @@ class Search:
         # another product: what was measured on this one says nothing
         where = replace(self.accelerator, gpus=tuple(gpus)) if gpus else self.accelerator
         memory = None if gpus else self.gpu_memory
-        changed = with_changes(self.args, changes)
+        args = with_changes(self.args, changes)
         for index, release in enumerate(self._releases):
             if self.steps <= 0:
                 raise SpentError
             self.steps -= 1
-            one = changed if changed.release == release else replace(changed, release=release)
+            one = args if args.release == release else replace(args, release=release)
             if not plan.fits(one, model or self.model, where, gpu_memory=memory, env=self.env):
                 self._releases.insert(0, self._releases.pop(index))  # the likeliest to fail again: asked first
                 return False
         return True
 
-    def is_full(self, changes: Mapping[str, Any]) -> bool:
-        """Whether the weights alone take the budget with these arguments changed."""
-        changed = with_changes(self.args, changes)
-        return plan.is_full(changed, self.model, self.accelerator, gpu_memory=self.gpu_memory, env=self.env)
+    def is_full(self, share: float | None = None) -> bool:
+        """Whether the weights alone take the budget, or this share of the GPU: then they take a smaller one, too."""
+        found = self._full.get(share)
+        if found is None:
+            args = with_changes(self.args, {"gpu_memory_utilization": share}) if share else self.args
+            found = plan.is_full(args, self.model, self.accelerator, gpu_memory=self.gpu_memory, env=self.env)
+            self._full[share] = found
+        return found
 
     def longest(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int:
         """Tokens of the longest context that may fit with these arguments changed: by arithmetic, not planned."""
@@ -127,7 +132,7 @@ def with_changes(args: EngineArgs, changes: Mapping[str, Any]) -> EngineArgs:
         return args
     own = {dest: value for dest, value in changes.items() if dest not in ("gpus", "product", "model")}
     unresolved = {dest: why for dest, why in args.unresolved.items() if dest not in own}
-    return replace(args, given={**args.given, **own}, unresolved=unresolved)
+    return args.saying({**args.given, **own}, unresolved)
 
 
 def alternatives(
@@ -150,7 +155,7 @@ def alternatives(
         return []  # whatever is changed, others may use the same GPU
     search = Search(args, model, accelerator, gpu_memory, env, steps)
     found: list[Alternative] = []
-    full = search.is_full({})  # then nothing helps but more memory or smaller weights
+    full = search.is_full()  # then nothing helps but more memory or smaller weights
     finders: Sequence[tuple[Rank, Callable[[], Iterator[Alternative]]]] = (
         ((False, 1, 0), lambda: _utilization(search)),
         ((False, 1, 0), lambda: _cache_memory(search)),
@@ -189,8 +194,8 @@ def fewer_ranks(
         return None
     for size in (1, 2, 4):
         if size < now.tp and divisible(model, size, args):
-            changed = with_changes(args, {"tensor_parallel_size": size})
-            judged = plan.judge(changed, model, accelerator, env=env)
+            fewer = with_changes(args, {"tensor_parallel_size": size})
+            judged = plan.judge(fewer, model, accelerator, env=env)
             if judged.verdict == "fits" and judged.ledger and (judged.ledger.max_concurrency or 0) >= requests:
                 return size
     return None
@@ -205,7 +210,7 @@ def _utilization(search: Search) -> Iterator[Alternative]:
     if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return
     shares = (SAFE_UTILIZATION, 0.92, 0.9) if now > SAFE_UTILIZATION else tuple(one for one in SHARES if one > now)
-    if not shares or search.is_full({"gpu_memory_utilization": max(shares)}):
+    if not shares or search.is_full(max(shares)):
         return
     for share in shares:
         if search.fits({"gpu_memory_utilization": share}):
@@ -373,6 +378,8 @@ def _both(search: Search, found: Sequence[Alternative]) -> Iterator[Alternative]
     high = isinstance(given, int | float) and given >= SAFE_UTILIZATION
     if kept or high or search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return
+    if search.is_full(SAFE_UTILIZATION):
+        return
     for share in (SAFE_UTILIZATION, SHARES[1]):
         also = {"gpu_memory_utilization": share}
         if (tokens := _longest(search, also)) and tokens >= 1.5 * alone:
@@ -406,16 +413,20 @@ OLDER = ("awq", "gptq")
 """Formats with kernels for Turing (7.5) too."""
 
 
-def copies(model: Model, gpus: Sequence[Gpu]) -> Iterator[Model]:
+def copies(model: Model, gpus: Sequence[Gpu]) -> Sequence[Model]:
     """Quantised copies of the model from the catalogue that these GPUs serve well, those with the most bits first and
     slow formats last."""
-    capability = min((gpu.compute_capability or (0, 0) for gpu in gpus), default=(0, 0))
+    return _copies(model, min((gpu.compute_capability or (0, 0) for gpu in gpus), default=(0, 0)))
+
+
+@lru_cache(64)
+def _copies(model: Model, capability: tuple[int, int]) -> Sequence[Model]:
     rated: list[tuple[bool, float, Model]] = []
     for copy in () if model.quantization_config else quantised_copies(model):
         scheme = quantisation.scheme(copy, None)
         if scheme and _is_capable(capability, copy, scheme):
             rated.append((scheme.name == "bitsandbytes", -scheme.bytes, copy))
-    yield from (copy for _, _, copy in sorted(rated, key=lambda one: one[:2]))
+    return tuple(copy for _, _, copy in sorted(rated, key=lambda one: one[:2]))
 
 
 def _is_capable(capability: tuple[int, int], copy: Model, scheme: quantisation.Scheme) -> bool:

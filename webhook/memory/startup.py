@@ -95,4 +95,3 @@ def _fetch(size: float, files: Files) -> tuple[float, float, float]:
     rates = (files.rate * 1.5, files.rate, files.rate / 2) if files.rate else tuple(rate * GB for rate in FETCH)
     quick, usual, slow = (size / rate for rate in rates)
     return (quick, usual, slow) if files.download else (0.0, 0.0, usual)
-

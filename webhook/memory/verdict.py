@@ -171,7 +171,7 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: Call
     left, length = ledger.kv_cache, ledger.max_model_len
     least = 1 if resolved.auto_len or length is None else length
     needed = layout.bytes(least, resolved)
-    certain = layout.checked(least, resolved) if layout.known else layout.bytes_per_block
+    certain = layout.checked(least, resolved, needed) if layout.known else layout.bytes_per_block
     if left.floor < certain * 0.999:
         estimate = ledger.estimated_max_model_len or 0
         return judged(
