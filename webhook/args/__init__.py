@@ -139,7 +139,7 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
     parser, newest = table.parser, table.releases[-1]
     lower, upper = (newest, newest) if release is None else neighbours(release, table.releases)
     nearest = lower or upper or newest
-    if len(command.words) > _MOST_WORDS or sum([len(word.text) for word in command.words]) > _MOST_TEXT:
+    if len(command.words) > _MOST_WORDS or len("".join([word.text for word in command.words])) > _MOST_TEXT:
         return EngineArgs(release, defaults=parser(nearest, entry).defaults, open=f"{len(command.words)} words")
     if command.entry == "worker":
         # it serves what the leader tells it, no default

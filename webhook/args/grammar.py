@@ -80,7 +80,7 @@ _CLEAN_FLAG = re.compile(r"--?[A-Za-z][\w.+-]*")
 def _flag(token: Token, parser: Parser) -> _Flag | None:
     """The flag that `token` is; None: it is an argument."""
     text, known = token.text, parser.spellings
-    if len(text) < 2 or text[0] != "-":
+    if text[:1] != "-" or text == "-":
         return None
     if text in known:
         return _Flag(text, *known[text])
@@ -114,7 +114,10 @@ class _Reader:
         texts = [token.text for token in tokens]
         separator = texts.index("--") if "--" in texts else len(tokens)
         self.tokens = tokens[:separator] + tokens[separator + 1 :]
-        self.flags = [None if token.open else _flag(token, parser) for token in tokens[:separator]]
+        self.flags = [
+            _flag(token, parser) if token.text.startswith("-") and not token.open else None
+            for token in tokens[:separator]
+        ]
         self.flags += [None] * (len(self.tokens) - separator)
         self.separator = separator
         self.positional = parser.positional
@@ -252,11 +255,15 @@ class _Reader:
             self.reading.unresolved.pop(option.dest, None)
             self.reading.doubtful.pop(option.dest, None)
 
+    def _forget(self, dest: str) -> Any:
+        """An earlier value of the same option, which the next one takes the place of."""
+        self.reading.unresolved.pop(dest, None)
+        self.reading.doubtful.pop(dest, None)
+        return self.reading.given.pop(dest, None)
+
     def _store(self, option: Option, tokens: list[Token], flag: Token) -> None:
         reading, dest = self.reading, option.dest
-        before = reading.given.pop(dest, None)
-        reading.unresolved.pop(dest, None)
-        reading.doubtful.pop(dest, None)
+        before = self._forget(dest) if dest in reading.places else None
         if len(tokens) == 1:  # as most flags have
             texts, why, doubt = [tokens[0].text], tokens[0].unknown, tokens[0].doubtful
         else:
@@ -287,7 +294,7 @@ class _Reader:
         level = isinstance(value, dict) and bool(texts) and texts[0].isdecimal()
         if option.action in _MODULES or level:
             self._write(dest, texts)
-        else:
+        elif reading.written:
             reading.written.pop(dest, None)
 
     def _value(self, option: Option, texts: list[str], before: Any) -> Any:

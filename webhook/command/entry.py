@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from webhook.command import apart
-from webhook.command.word import Change, Slip, Value, known, literal, mystery, text_of
+from webhook.command.word import Change, Slip, Value, known, literal, mystery, text_of, texts_of
 
 Argv = Sequence[Value]
 
@@ -143,7 +143,7 @@ def _name(word: Value) -> str:
 
 def _plain(argv: Argv) -> Start | None:
     """What `argv` starts if its first word says so itself."""
-    name, texts = _name(argv[0]), [text_of(word) for word in argv[:2]]
+    name, texts = _name(argv[0]), texts_of(argv[:2])
     if "KUBERAY_GEN_RAY_START_CMD" in texts[0]:
         return Join()
     if name in ("vllm", "vllm-omni", "lmcache_vllm") or _VERSIONED.fullmatch(name):
@@ -279,8 +279,8 @@ def _module(argv: Argv) -> Start | None:
 
 
 def _module_later(argv: Argv) -> Start | None:
-    texts = [text_of(word) for word in argv[: 4 * _NEAR + 1]]
-    for index in (n for n, text in enumerate(texts[:-1]) if text == "-m"):
+    texts = texts_of(argv[: 4 * _NEAR + 1])
+    for index in [n for n, text in enumerate(texts[:-1]) if text == "-m"]:
         module = texts[index + 1]
         if _MODULES.fullmatch(module) or module in _WRAPPING_MODULES:
             return _module(argv[index + 1 :])

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.command.word import Piece, Value, known, literal, mystery
+from webhook.command.word import Piece, Value, all_known, literal, mystery
 from webhook.path import FieldPath, mapping
 from webhook.workload import JSON, Container, Workload
 
@@ -55,14 +55,14 @@ class Environment:
     values: dict[str, Value] = field(default_factory=dict)
     rest: str | None = None
     """Why there may be more variables than `values` (an `envFrom` we can't see), else None."""
-    later: set[str] = field(default_factory=set)
-    """Variables of `env` below the one that is being read."""
+    later: set[str] | None = None
+    """Variables of `env` below the one that is being read; None until one refers to another."""
     grown: int = 0
     """How much has been expanded from here so far."""
 
     def known(self) -> dict[str, str]:
         """The variables whose value is known."""
-        return {name: text for name, value in self.values.items() if (text := known(value)) is not None}
+        return all_known(self.values)
 
 
 def items(value: Any) -> list[Any]:
@@ -98,20 +98,22 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
         _env_from(env, mapping(source), _place(container, "envFrom") / index, config_maps)
     listed = [mapping(entry) for entry in items(container.spec.get("env"))]
     place = _place(container, "env")
-    env.later = {string(entry.get("name")) for entry in listed}
     for index, entry in enumerate(listed):
         name = entry.get("name")
         if not isinstance(name, str) or not name:
             continue
-        env.later.discard(name)
+        if env.later is not None:
+            env.later.discard(name)
         given = entry.get("value")
         if entry.get("valueFrom"):
             value = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
             if value is not None:
                 env.values[name] = value
         elif isinstance(given, str) and "$" not in given:  # as nearly all are
-            env.values[name] = literal(given, place.join(index, "value"))
+            env.values[name] = (Piece(given, None, FieldPath((*place.parts, index, "value"))),)
         else:
+            if env.later is None:
+                env.later = {string(below.get("name")) for below in listed[index + 1 :]}
             env.values[name] = expanded(string(given), env, place.join(index, "value"))
     return env
 
@@ -219,7 +221,7 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
             if value is None:
                 flush()
                 why = env.rest or f"$({name[:80]}) is not in this container's env"
-                if name in env.later:
+                if env.later is not None and name in env.later:
                     why = f"{name[:80]} stands further down in env, and Kubernetes expands what stands above alone"
                 pieces.append(Piece(f"$({name})", why, path))
                 size += 16

@@ -126,5 +126,10 @@ def before_serve(image: str) -> bool:
     """The tag is of a vLLM whose entrypoint may still be the module (vllm-openai up to 0.11.0): that reads `--model`
     in every release; from 0.10 on it takes a positional model too, and serves its default all the same
     (`args.EngineArgs.unserved`). From 0.11.1 on `vllm serve` accepts both."""
-    tag = _NUMBERED.search(image[:_LONGEST])
+    return _before_serve(image[:_LONGEST])
+
+
+@lru_cache(256)
+def _before_serve(image: str) -> bool:
+    tag = _NUMBERED.search(image)
     return tag is not None and (int(tag[1]), int(tag[2] or 0)) <= (11, 0)

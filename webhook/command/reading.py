@@ -9,7 +9,18 @@ from webhook.command import images, kserve, python
 from webhook.command.entry import Serve
 from webhook.command.expand import Environment, environment, expanded, items, mounts, string
 from webhook.command.tree import Budget
-from webhook.command.word import Change, Command, Value, known, literal, mystery, reason_of, text_of, words_of
+from webhook.command.word import (
+    Change,
+    Command,
+    Piece,
+    Value,
+    all_known,
+    mystery,
+    reason_of,
+    text_of,
+    texts_of,
+    words_of,
+)
 from webhook.path import FieldPath, mapping
 from webhook.workload import JSON, Container, Workload, listing
 
@@ -57,12 +68,13 @@ class Reading:
         one = name in self.container.places and place.parts[-1:] != (name,)
         values = []
         for index, item in enumerate(items(self.container.spec.get(name))):
-            path, text = place if one else place / index, item if isinstance(item, str) else string(item)
+            path = place if one else FieldPath((*place.parts, index))
+            text = item if isinstance(item, str) else string(item)
             self.characters += len(text)
             if index == _ITEMS or self.characters > _CHARACTERS:
                 self.complete = False
                 break
-            values.append(expanded(text, self.env, path) if "$" in text else literal(text, path))
+            values.append(expanded(text, self.env, path) if "$" in text else (Piece(text, None, path),))
         return values
 
     def file(self, path: str) -> str | None:
@@ -101,7 +113,7 @@ class Reading:
             words = kserve.substitute(words, self.workload.model_uri)
         if words is None:
             return None
-        texts = [text_of(word) for word in words]
+        texts = texts_of(words)
         whole = "\n".join(texts)  # one look at all of them tells what most have nothing of
         if "$" in whole or "{{" in whole:
             words = [_honest(word, shell=shell_exec is not None) for word in words]
@@ -109,7 +121,7 @@ class Reading:
             started.entry,
             words_of(words, self.script_path),
             self.path,
-            {name: text for name, value in env.items() if (text := known(value)) is not None},
+            all_known(env),
             frozenset(decided),
             shell=shell_exec is not None,
             script_path=self.script_path if shell_exec is not None else None,
@@ -127,15 +139,18 @@ class Reading:
         self, started: Serve, env: Mapping[str, Value], before: Sequence[Value], *, moved: bool
     ) -> frozenset[Change]:
         """What the words before vLLM's, the variables and the folder do to the Python code that runs."""
-        mounted = [string(mapping(one).get("mountPath")) for one in listing(self.container.spec.get("volumeMounts"))]
-        mounted = [path for path in mounted if path]
         found = {python.by_variables(env)}
-        if before and python.is_another(before, self.image, mounted):
+        if before and python.is_another(before, self.image, self._mounted()):
             found.add("vllm")
-        if started.program.startswith("vllm.") or any(text_of(word) == "-m" for word in before):
+        if started.program.startswith("vllm.") or "-m" in texts_of(before):
             folder = string(self.container.spec.get("workingDir"))
-            found.add("code" if moved else python.by_folder(folder, mounted) if folder and mounted else None)
-        return frozenset(one for one in found if one is not None)
+            found.add("code" if moved else python.by_folder(folder, self._mounted()) if folder else None)
+        return frozenset([one for one in found if one is not None])
+
+    def _mounted(self) -> list[str]:
+        """Where volumes are mounted."""
+        mounts = listing(self.container.spec.get("volumeMounts"))
+        return [path for one in mounts if (path := string(mapping(one).get("mountPath")))]
 
     def config(self, words: Sequence[str], file: Callable[[str], str | None]) -> dict[str, str]:
         """The texts of the files that `--config` names: mounted ones, and those that the script has written."""

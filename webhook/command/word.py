@@ -49,6 +49,11 @@ def text_of(value: Value) -> str:
     return value[0].text if len(value) == 1 else "".join([piece.text for piece in value])
 
 
+def texts_of(values: Iterable[Value]) -> list[str]:
+    """The text of each."""
+    return [value[0].text if len(value) == 1 else text_of(value) for value in values]
+
+
 def reason_of(value: Value) -> str | None:
     """Why the value is not known, None where it is."""
     if len(value) == 1:  # as nearly all are
@@ -68,6 +73,16 @@ def known(value: Value) -> str | None:
     if len(value) == 1:
         return value[0].text if value[0].unknown is None else None
     return None if reason_of(value) is not None else text_of(value)
+
+
+def all_known(values: Mapping[str, Value]) -> dict[str, str]:
+    """The texts of those that are known."""
+    found = {}
+    for name, value in values.items():
+        text = known(value) if len(value) != 1 else value[0].text if value[0].unknown is None else None
+        if text is not None:
+            found[name] = text
+    return found
 
 
 @frozen
