@@ -368,8 +368,9 @@ def _read(
     engine_args = args.parse(found, running, releases)
     its_model = model.find(engine_args, workload, container, facts)
     placement = gpu.place(workload, container, facts.snapshot)
-    accelerator = gpu.find(workload, container, facts, placement)
-    requested = gpu.requested(workload, container, facts.snapshot)
+    asked = gpu.asked(workload, container, facts.snapshot)
+    accelerator = gpu.find(workload, container, facts, placement, asked)
+    requested = asked.together
     mounted = volumes.mounts(workload, container)
     files = volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth, mounted)
     planned = plan.plan(

@@ -51,7 +51,7 @@ class Mount:
     def empty_dir(self) -> JSON | None:
         """The emptyDir behind it, None where it is another sort of volume."""
         found = self.volume.get("emptyDir")
-        return found if isinstance(found, Mapping) else {} if "emptyDir" in self.volume else None
+        return found if is_object(found) else {} if "emptyDir" in self.volume else None
 
     @property
     def memory(self) -> bool:
@@ -174,8 +174,8 @@ def files(
         image = container.spec.get("image")
         bare = isinstance(image, str) and is_official(image) and args.open is None
         return Files(True if bare else None, rate=rate)
-    filled = any(other.init for other in workload.containers)
     if "image" in mount.volume:
         return Files(False, rate=rate)
+    filled = any(other.init for other in workload.containers)
     fresh = mount.empty_dir is not None or "ephemeral" in mount.volume
     return Files(True if fresh and not filled else None, in_memory=mount.memory and not filled, rate=rate)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from webhook import quantity
 from webhook.facts import Fact, Facts
 from webhook.frozen import frozen
-from webhook.gpu import advice, claim, labels
+from webhook.gpu import advice, labels
 from webhook.gpu.labels import Named
 from webhook.gpu.name import by_name, nearest
 from webhook.gpu.nodes import Kind, Placement, place
 from webhook.gpu.product import Gpu, all_products
 from webhook.gpu.resource import (
     CLAIM,
+    Asked,
+    asked,
     limited,
     named_product,
     requested,
-    requests,
     shared_by_resource,
-    together,
 )
 from webhook.workload import Container, Workload
 
 __all__ = [
-    "CLAIM", "Accelerator", "Gpu", "Kind", "Placement", "advice", "all_products", "by_name", "find", "nearest",
-    "on_nodes", "parse", "place", "requested",
+    "CLAIM", "Accelerator", "Asked", "Gpu", "Kind", "Placement", "advice", "all_products", "asked", "by_name", "find",
+    "nearest", "on_nodes", "parse", "place", "requested",
 ]  # fmt: skip
 
 
@@ -52,16 +52,20 @@ class Accelerator:
 
 
 def find(
-    workload: Workload, container: Container, facts: Facts, placement: Placement | None = None
+    workload: Workload,
+    container: Container,
+    facts: Facts,
+    placement: Placement | None = None,
+    request: Asked | None = None,
 ) -> Fact[Accelerator] | None:
     """What the container gets, by the order in `webhook.facts`; None where no product is known.
 
     A preferred affinity and a toleration select no node, so they say nothing. Several products are an answer: each of
-    them is planned. `placement` is `place` of the same container.
+    them is planned. `placement` and `request` are `place` and `asked` of the same container.
     """
-    asked, claimed = requests(workload, container), claim.find(workload, container, facts.snapshot)
-    resource, count = together(asked, claimed) or (None, None)
-    named = _named(workload, container, [name for name, _ in asked], claimed) or _on_nodes(placement, facts)
+    request = asked(workload, container, facts.snapshot) if request is None else request
+    resource, count = request.together or (None, None)
+    named = _named(workload, container, request) or _on_nodes(placement, facts)
     if named is not None and facts.assume.nodes == "closed" and placement is not None and placement.fresh:
         named = _narrowed(named, placement)
     if named is None and (given := facts.gpu or _assumed(facts, resource)) is not None:
@@ -78,11 +82,13 @@ def find(
     return Fact(Accelerator(gpus, count, resource, shared), named.source, named.may_deny)
 
 
-def _named(workload: Workload, container: Container, asked: Sequence[str], claimed: claim.Claim | None) -> Named | None:
+def _named(workload: Workload, container: Container, request: Asked) -> Named | None:
     """The product by what the object itself says, or the claims that it names."""
+    claimed = request.claimed
     if claimed is not None and claimed.gpus:
         return Named(claimed.gpus, claimed.source, claimed.exact, False)
-    found = [labels.named(workload, name) for name in asked] if asked else [labels.named(workload, None)]
+    names = [name for name, _ in request.resources]
+    found = [labels.named(workload, name) for name in names or (None,)]
     said = [one for one in found if one is not None]
     if len(found) > 1:  # CUDA sees the whole cards or one slice, and which of them is not said
         both = labels.union(said) if len(said) == len(found) else None
@@ -90,8 +96,8 @@ def _named(workload: Workload, container: Container, asked: Sequence[str], claim
     if not said and container.accelerator:
         gpus = by_name(container.accelerator)
         return Named(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
-    if not said and asked and asked[0] and (gpus := named_product(asked[0])):
-        return Named(gpus, f"resource {asked[0]}", False, False)  # the plugin's configuration may call it anything
+    if not said and names and (gpus := named_product(names[0])):
+        return Named(gpus, f"resource {names[0]}", False, False)  # the plugin's configuration may call it anything
     return said[0] if said else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from webhook import quantity
 from webhook.gpu import claim
@@ -42,19 +43,17 @@ CLAIM = "DRA claim"
 def requests(workload: Workload, container: Container) -> list[tuple[str, int | None]]:
     """Every accelerator resource that the container asks for, and how many of each (None: can't be known)."""
     asked = container.resources
-    found = [
+    found: list[tuple[str, int | None]] = [
         (name, 1 if name in FRACTIONS else count)
         for name, value in asked.items()
         if "/" in name and (WHOLE.fullmatch(name) or named_product(name)) and (count := _count(value)) != 0
     ]
-    if any(name == "aliyun.com/gpu-mem" for name, _ in found):  # gpu-count says over how many cards it is spread
+    if "aliyun.com/gpu-mem" in [name for name, _ in found]:  # gpu-count says over how many cards it is spread
         cards = next((count for name, count in found if name == "aliyun.com/gpu-count"), 1)
         found = [("aliyun.com/gpu-mem", cards)]
-    if not found and any(_count(asked.get(name)) for name in ONE_BY_DEFAULT):
-        found = [(next(name for name in ONE_BY_DEFAULT if _count(asked.get(name))), 1)]
     if not found:
-        found = [(name, count) for name, count in _fractions(workload, container)]
-    return found
+        found += [(name, 1) for name in ONE_BY_DEFAULT if _count(asked.get(name))][:1]
+    return found or list(_fractions(workload, container))
 
 
 def named_product(resource: str) -> tuple[Gpu, ...]:
@@ -81,15 +80,29 @@ def requested(
 
     Several of them are one answer whose count can't be known: CUDA sees either whole cards or one MIG slice.
     """
-    return together(requests(workload, container), claim.find(workload, container, snapshot))
+    return asked(workload, container, snapshot).together
 
 
-def together(asked: Sequence[tuple[str, int | None]], claimed: claim.Claim | None) -> tuple[str, int | None] | None:
-    """What is asked for by resources and by claims, as `requested` says it."""
-    found = [*asked, (CLAIM, claimed.count)] if claimed is not None else asked
-    if len(found) > 1:
-        return " + ".join(name for name, _ in found), None
-    return found[0] if found else None
+class Asked(NamedTuple):
+    """What a container asks for, in both ways."""
+
+    resources: Sequence[tuple[str, int | None]]
+    claimed: claim.Claim | None
+
+    @property
+    def together(self) -> tuple[str, int | None] | None:
+        """Both, as `requested` says it."""
+        found = self.resources
+        if self.claimed is not None:
+            found = [*found, (CLAIM, self.claimed.count)]
+        if len(found) > 1:
+            return " + ".join(name for name, _ in found), None
+        return found[0] if found else None
+
+
+def asked(workload: Workload, container: Container, snapshot: Snapshot | None = None) -> Asked:
+    """The resources and the claims of a container."""
+    return Asked(requests(workload, container), claim.find(workload, container, snapshot))
 
 
 def _count(value: object) -> int | None:

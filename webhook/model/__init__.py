@@ -63,7 +63,7 @@ def find(args: EngineArgs, workload: Workload, container: Container, facts: Fact
         return replace(found, source=f"{found.source}; --hf-overrides is too long to be read", may_deny=False)
     if facts.weights_bytes is not None:
         changed = replace(changed, weights_bytes=facts.weights_bytes)
-    return replace(found, value=changed)
+    return found if changed is found.value else replace(found, value=changed)
 
 
 def _find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
@@ -124,7 +124,7 @@ def _known(name: str, facts: Facts) -> Fact[Model] | None:
 
 
 def _given(name: str, facts: Facts) -> Fact[Model] | None:
-    found = facts.models.get(key(name))
+    found = facts.models.get(key(name)) if facts.models else None
     return Fact(given_model(name, found), found.source, True) if found else None
 
 
@@ -204,10 +204,13 @@ MOST_OVERRIDES = 16 << 10
 """Characters of overrides that are read, and EACH for every item of theirs: what is computed of a model is remembered,
 and its config with it. A list of 126 layers' types has 10,000."""
 EACH = 50
+_OVERRIDES = frozenset({"hf_overrides", "rope_scaling"})
 
 
 def _overridden(model: Model, args: EngineArgs) -> Model | None:
     """The model with what --hf-overrides (and, before 0.14, --rope-scaling) changes of its config; None: too much."""
+    if _OVERRIDES.isdisjoint(args.given):
+        return model
     overrides = {**_json(args.given.get("hf_overrides"))}
     if "rope_scaling" not in overrides and (scaling := _json(args.given.get("rope_scaling"))):
         overrides["rope_scaling"] = scaling
