@@ -96,7 +96,7 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
     env.values |= _SET_AT_START
     for index, source in enumerate(items(container.spec.get("envFrom"))):
         _env_from(env, mapping(source), _place(container, "envFrom") / index, config_maps)
-    listed = [mapping(entry) for entry in items(container.spec.get("env"))]
+    listed = [one if isinstance(one, dict) else mapping(one) for one in items(container.spec.get("env"))]
     place = _place(container, "env")
     for index, entry in enumerate(listed):
         name = entry.get("name")

@@ -44,6 +44,11 @@ def checked(settings: Settings) -> bool:
     return settings.v1 and settings.release >= CHECKED and settings.vendor == "nvidia" and not settings.unified_memory
 
 
+ALONE = Line(int(0.15 * GI), int(0.3 * GI), GI // 2, GI)
+WITH_OTHERS = Line(int(0.15 * GI), int(0.3 * GI), GI, 3 * GI)
+"""The context of one rank, and of one of several."""
+
+
 def context(settings: Settings) -> Line:
     """What the CUDA context and (from 0.11) NCCL take of the card outside the budget.
 
@@ -51,5 +56,4 @@ def context(settings: Settings) -> Line:
     Least context seen: 0.3 GiB (T4), half of it is the floor; on an H100 0.5 … 0.7 GiB, NCCL 0.2 … 2 GiB with several
     ranks.
     """
-    ranks = settings.parallel.world_size > 1
-    return Line(int(0.15 * GI), int(0.3 * GI), int((1.0 if ranks else 0.5) * GI), int((3.0 if ranks else 1.0) * GI))
+    return ALONE if settings.parallel.world_size == 1 else WITH_OTHERS

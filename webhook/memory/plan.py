@@ -139,7 +139,7 @@ def fits(
     cases = _cases(args, model, _gpus(accelerator, gpu_memory), gpu_memory, env)
     if not cases or accelerator.shared or cases[-1].release < OLDEST:
         return False
-    return all(_fits(case) for case in cases)
+    return all(map(_fits, cases))
 
 
 def is_full(

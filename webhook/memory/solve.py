@@ -179,7 +179,7 @@ def alternatives(
 
 def _choices(found: Sequence[Alternative]) -> Sequence[Alternative]:
     """Where a little more of the GPU is enough, what gives up more is no choice."""
-    if not any(one.changes.keys() == {"gpu_memory_utilization"} for one in found):
+    if {"gpu_memory_utilization"} not in [one.changes.keys() for one in found]:
         return found
     return [one for one in found if one.edits == 1 or ("gpus" in one.changes and one.edits == 2)]
 
