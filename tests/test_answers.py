@@ -5,15 +5,19 @@ from __future__ import annotations
 import copy
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scripts.docs import EXAMPLES
 from webhook import manifest, review
 from webhook.facts import Facts
 from webhook.policy import Policy, builtin, load
+from webhook.report.text import wrapped
 from webhook.rule import Mode
 from webhook.rules import all_rules
 
@@ -153,3 +157,20 @@ def test_what_keeps_vllm_from_starting_is_warned_of_first_and_the_rest_is_counte
     assert len(first["warnings"]) == 34
     assert all("unknown-flag" in line for line in first["warnings"][:-1])
     assert first["warnings"][-1] == "podfit: 28 more warnings; podfit check shows all"
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a", "of", "42.4", "GiB", "%", "--max-model-len", "nodeSelector", "x" * 45, "·", "", "\t"])
+    ),
+    st.sampled_from(["", "  ", " " * 30]),
+    st.sampled_from([None, "    ", " " * 30]),
+    st.sampled_from([35, 60, 100]),
+)
+def test_lines_end_where_textwrap_would_end_them(words: list[str], first: str, rest: str | None, width: int) -> None:
+    text = " ".join(words)
+    kept = re.sub(r"(?<=\d) (?=GiB|%)| (?=·$)", "\N{NO-BREAK SPACE}", text)
+    wrapper = textwrap.TextWrapper(width, first, first if rest is None else rest)
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    lines = wrapper.wrap(kept)
+    assert wrapped(text, first, rest, width) == [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
