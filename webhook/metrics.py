@@ -189,7 +189,8 @@ class Metrics:
         self._review_row(webhook, request.operation, kind, decision.outcome, dry_run).inc()
         self._seconds_row(webhook).observe(seconds)
         self._waited.observe(waited)
-        self._remembered.inc(decision.remembered)
+        if decision.remembered:
+            self._remembered.inc()
         if decision.patch:
             self._patches.inc()
         if decision.error is not None:

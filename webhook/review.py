@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NoReturn
 
 from webhook.facts import Facts
+from webhook.frozen import frozen
 from webhook.lint import Judged, Report, RuleError, lint
 from webhook.patch import json_patch
 from webhook.path import mapping
@@ -53,7 +54,7 @@ class BadReview(ValueError):  # noqa: N818 - the name that other rooms and the d
     """The request is no AdmissionReview that can be answered; the text is one line."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Request:
     """What an AdmissionReview asks. Field names are those of `AdmissionRequest`."""
 
@@ -78,7 +79,7 @@ class Request:
         return (self.group, self.kind) == ("", "Pod")
 
 
-@dataclass(frozen=True)
+@frozen
 class Shadowed:
     """What a policy that is only counted would have done."""
 
@@ -87,7 +88,7 @@ class Shadowed:
     found: tuple[tuple[str, Mode], ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Decision:
     """What was decided, and everything that the answer, the metrics and the log need of it."""
 

@@ -11,8 +11,8 @@ import hashlib
 import marshal
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from operator import itemgetter
+from dataclasses import fields, replace
+from operator import attrgetter, itemgetter
 from threading import Lock
 
 from cachetools import LRUCache
@@ -40,6 +40,7 @@ as marshal writes a text of 21 bytes."""
 _NOBODY = review.unread("")
 """Stands for whoever asked."""
 
+_ALL = attrgetter(*(one.name for one in fields(Request)))
 _Key = tuple[str, str, str, bytes]
 
 
@@ -134,6 +135,6 @@ def _without_made_up(obj: JSON | None) -> JSON | None:
 
 def _bytes(asked: Request) -> bytes:
     """All that is asked. Format 2 writes equal values alike; newer ones also write which value is referenced twice."""
-    what = marshal.dumps(tuple(vars(asked).values()), 2)
+    what = marshal.dumps(_ALL(asked), 2)
     tokens = set(_TOKEN.findall(what))
     return what.replace(tokens.pop(), b"(token)") if len(tokens) == 1 else what
