@@ -322,6 +322,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             kept: bool = super().handle_request(req, conn)
         return kept
 
+    def _keepalive_after(self, conn: TConn, keepalive: bool) -> bool:
+        """Whether the connection goes on. Of a body that was handed over nothing is left on the connection: gunicorn
+        would look for it twice, and change the socket's timeout for each look."""
+        if keepalive and isinstance(conn.parser.mesg.body, BytesIO):
+            conn.parser.mesg = None
+            return True
+        return bool(super()._keepalive_after(conn, keepalive))
+
     def load_wsgi(self) -> None:
         """Lets the application know since when a request waits."""
         super().load_wsgi()
