@@ -81,6 +81,8 @@ class Companions:
 
     def claim(self, workload: Workload, name: str) -> JSON | None:
         """The PersistentVolumeClaim of that name that the workload's Pods mount, None where it is not here."""
+        if not self.objects:
+            return None
         return next((one for one in self._near(_CLAIM, workload) if _name(one) == name), None)
 
     def holds_release(self, workload: Workload) -> bool:

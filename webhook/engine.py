@@ -104,9 +104,19 @@ class Engine:
         return f"{self.field('command')} {self.field('args')}"
 
     @cached_property
+    def variables(self) -> list[tuple[int, str, Any]]:
+        """The container's `env`: each entry's index, name, and value (None where it comes from elsewhere)."""
+        listed = enumerate(listing(self.container.spec.get("env")))
+        return [
+            (index, name, one.get("value"))
+            for index, one in listed
+            if is_object(one) and isinstance(name := one.get("name"), str)
+        ]
+
+    @cached_property
     def declared(self) -> frozenset[str]:
         """The names of the variables in the container's `env`, whether or not their values can be seen."""
-        return frozenset([str(one.get("name")) for one in listing(self.field("env")) if is_object(one)])
+        return frozenset([name for _, name, _ in self.variables])
 
     @cached_property
     def served(self) -> bool:

@@ -15,7 +15,7 @@ from webhook.engine import Engine
 from webhook.facts import Assumed, Fact, Facts
 from webhook.frozen import frozen
 from webhook.patch import Edit, apply, fits, json_patch
-from webhook.path import is_object, mapping
+from webhook.path import mapping
 from webhook.policy import Policy, Setting, Subject, Terms
 from webhook.rule import FACTS, IGNORE, Finding, Mode, Place, Rule
 from webhook.workload import JSON, Workload
@@ -313,7 +313,7 @@ def _judge(
 
 def secrets(found: Engine) -> frozenset[str]:
     """The keys and tokens in a container's command and variables."""
-    pairs = [(str(one.get("name")), str(one.get("value"))) for one in listing(found.field("env")) if is_object(one)]
+    pairs = [(name, str(value)) for _, name, value in found.variables]
     written = [*listing(found.field("command")), *listing(found.field("args"))]
     text = "\n".join([*map(str, written), *[word.text for word in found.command.words]])
     return secret.found(text) | {value for name, value in pairs if secret.given(name, value)}

@@ -79,8 +79,19 @@ def _listed(kind: str) -> tuple[bool, ...]:
 
 def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal | None:
     """A number that is handed to a config class as it is, and lies outside of what its field takes."""
+    refused: Refusal | None = None
+    for known in _bounds(dest, release):  # as `_agreed` has it
+        if (found := _outside("", value, known)) is None:
+            return None
+        refused = refused or found
+    return refused
+
+
+@lru_cache(1024)
+def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | None, ...]:
+    """What is known of an argument's number in each release that counts, the newest first."""
     spans: Sequence[Span] = load("settings")["bounds"].get(dest, ())
-    return _agreed(release, lambda number: _outside("", value, _at(spans, number)), lambda number: True)
+    return tuple([_at(spans, number) for number in _counting(release, lambda number: True)])
 
 
 @cache
@@ -257,10 +268,14 @@ def _agreed(
     release: Release | None, refused: Callable[[int], Refusal | None], asked: Callable[[int], bool]
 ) -> Refusal | None:
     """What every release that counts refuses, as the newest of them says it."""
-    numbers = _around(release) if release else tuple(filter(asked, reversed(range(len(releases())))))
     newest: Refusal | None = None
-    for number in numbers:  # one that takes it is enough, and mostly the newest does
+    for number in _counting(release, asked):  # one that takes it is enough, and mostly the newest does
         if (found := refused(number)) is None:
             return None
         newest = newest or found
     return newest
+
+
+def _counting(release: Release | None, asked: Callable[[int], bool]) -> tuple[int, ...]:
+    """The releases that count, the newest first: those around the one that runs, else all that were `asked`."""
+    return _around(release) if release else tuple(filter(asked, reversed(range(len(releases())))))

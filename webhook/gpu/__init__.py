@@ -127,7 +127,9 @@ def on_nodes(fact: Fact[Accelerator], placement: Placement | None) -> Iterator[t
     for kind in kinds:
         where = f"{kind.nodes} node{'s' if kind.nodes > 1 else ''} such as {kind.example}"
         yield replace(accelerator, gpus=kind.gpus, shared=accelerator.shared or kind.shared), where
-    if not kinds:
+    if not kinds and len(accelerator.gpus) == 1:
+        yield accelerator, ""
+    elif not kinds:
         for gpu in accelerator.gpus:
             yield replace(accelerator, gpus=(gpu,)), ""
 

@@ -95,28 +95,31 @@ def _directory(engine: Engine) -> tuple[str, str] | None:
         return None
     if engine.args.given.get("download_dir"):
         return posixpath.normpath(directory), "--download-dir"
-    said_by = next((name for name in _VARIABLES if env.get(name)), None)
-    if said_by is None:
-        image = engine.field("image")
-        users = (engine.field("securityContext", "runAsUser"), engine.pod("securityContext", "runAsUser"))
-        if not (isinstance(image, str) and is_official(image)) or any(user not in (None, 0) for user in users):
-            return None
-    return posixpath.normpath(directory), said_by or "the default"
+    if not env.keys().isdisjoint(_VARIABLES) and (said := [name for name in _VARIABLES if env.get(name)]):
+        return posixpath.normpath(directory), said[0]
+    image = engine.field("image")
+    users = (engine.field("securityContext", "runAsUser"), engine.pod("securityContext", "runAsUser"))
+    if not (isinstance(image, str) and is_official(image)) or any(user not in (None, 0) for user in users):
+        return None
+    return posixpath.normpath(directory), "the default"
 
 
 def _hidden(engine: Engine) -> bool:
     """One of the variables may be set where that can't be seen."""
-    if any(name not in engine.command.env for name in engine.declared.intersection(_VARIABLES)):
+    if not engine.declared.intersection(_VARIABLES) <= engine.command.env.keys():
         return True
-    return any(
-        is_object(ref := mapping(one).get("configMapRef")) and str(ref.get("name")) not in engine.facts.config_maps
-        for one in listing(engine.field("envFrom"))
-    )
+    for one in listing(engine.field("envFrom")):
+        ref = mapping(one).get("configMapRef")
+        if is_object(ref) and str(ref.get("name")) not in engine.facts.config_maps:
+            return True
+    return False
 
 
 def _may_be_elsewhere(engine: Engine) -> bool:
-    secrets = any(mapping(one).get("secretRef") for one in listing(engine.field("envFrom")))
-    return secrets or engine.field("workingDir") not in (None, "", "/")
+    sources = engine.field("envFrom")
+    if sources and any(mapping(one).get("secretRef") for one in listing(sources)):
+        return True
+    return engine.field("workingDir") not in (None, "", "/")
 
 
 def _over(engine: Engine, directory: str) -> Volume | None:

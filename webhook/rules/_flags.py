@@ -125,7 +125,10 @@ def unsplit(engine: Engine) -> dict[int, Word]:
     return {
         n: word
         for n, word in enumerate(engine.command.words)
-        if len(word.text.split(maxsplit=1)) == 2 and not word.unknown and _UNSPLIT.fullmatch(word.text)
+        if word.text[:1] == "-"
+        and len(word.text.split(maxsplit=1)) == 2
+        and not word.unknown
+        and _UNSPLIT.fullmatch(word.text)
     }
 
 
@@ -136,7 +139,7 @@ def misplaced(engine: Engine) -> dict[int, str]:
     spellings = builtin().spellings
     found = {}
     for index, word in enumerate(engine.command.words):
-        if word.unknown or not ("=" in word.text or word.text.endswith(":")):
+        if word.unknown or not ("=" in word.text or word.text[-1:] == ":"):
             continue
         without = _WITHOUT_DASHES.fullmatch(word.text)
         if without is not None and f"--{without['flag'].replace('_', '-')}" in spellings:
@@ -156,4 +159,4 @@ def explained(engine: Engine) -> set[int]:
     entrypoint is repeated or no shell runs the script."""
     if engine.command.repeated or engine.command.unclosed:
         return set(range(len(engine.command.words)))
-    return {*unsplit(engine), *misplaced(engine)}
+    return {*engine.once(unsplit), *engine.once(misplaced)}

@@ -18,14 +18,16 @@ BATCH = ("Job", "CronJob", "JobSet", "RayJob")
 PERIOD = 10
 NAMES = ("startupProbe", "livenessProbe", "readinessProbe")
 ACTIONS = ("httpGet", "tcpSocket", "grpc")
-Asked = tuple[tuple[str, Mapping[str, Any]], ...]
+Asked = tuple[tuple[str, str, Mapping[str, Any], int | None], ...]
 
 
 def setting(probe: Mapping[str, Any], name: str) -> int:
     """A probe's number of that name, or its default (API reference, Probe)."""
-    default = {"initialDelaySeconds": 0, "periodSeconds": 10, "timeoutSeconds": 1, "failureThreshold": 3}[name]
     value = probe.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else default
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else _DEFAULTS[name]
+
+
+_DEFAULTS = {"initialDelaySeconds": 0, "periodSeconds": 10, "timeoutSeconds": 1, "failureThreshold": 3}
 
 
 def window(probe: Mapping[str, Any]) -> int:
@@ -84,25 +86,28 @@ def unreachable(engine: Engine) -> bool:
     return bool(engine.args.get("uds"))
 
 
-def asked(engine: Engine, name: str) -> Asked:
-    """What the probe asks of this container: action and its fields. An exec probe may know better, and what another
-    host answers says nothing of vLLM."""
-    return engine.once(_all_asked)[name]
+def asked(engine: Engine) -> Asked:
+    """What the probes ask of this container: each one's name, action and its fields, and the port. An exec probe may
+    know better, and what another host answers says nothing of vLLM."""
+    return engine.once(_all_asked)
 
 
-def _all_asked(engine: Engine) -> dict[str, Asked]:
-    return {name: _asked(found) if (found := probe(engine, name)) else () for name in NAMES}
-
-
-def _asked(found: Mapping[str, Any]) -> Asked:
-    said = [(action, found[action]) for action in ACTIONS if action in found]
-    return tuple([(action, fields) for action, fields in said if is_object(fields) and not fields.get("host")])
+def _all_asked(engine: Engine) -> Asked:
+    found = [(name, there) for name in NAMES if (there := probe(engine, name)) is not None]
+    said = [(name, action, there[action]) for name, there in found for action in ACTIONS if action in there]
+    return tuple(
+        [
+            (name, action, fields, number(engine, fields.get("port")))
+            for name, action, fields in said
+            if is_object(fields) and not fields.get("host")
+        ]
+    )
 
 
 def kills(engine: Engine, name: str) -> Mapping[str, Any] | None:
     """The probe, where it asks vLLM's own port."""
-    for _, said in asked(engine, name):
-        if engine.port is not None and number(engine, said.get("port")) == engine.port:
+    for other, _, _, port in asked(engine):
+        if other == name and port is not None and port == engine.port:
             return probe(engine, name)
     return None
 

@@ -41,7 +41,7 @@ class ArgumentStringNotSplit(Rule):
                 suggestions=(_items(slip.instead),),
                 fix=_split_fix(engine, slip),
             )
-        for index, word in unsplit(engine).items():
+        for index, word in engine.once(unsplit).items():
             flag, words = word.text.split()[0], _words(word.text)
             plain = all(map(_PLAIN.fullmatch, words))
             if len(words) == 2 and "=" not in words[0] and plain:

@@ -30,8 +30,8 @@ class GpuRequestWithoutLimit(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for Kubernetes' own kinds; an operator may complete its own."""
         limits, requests = _part(engine, "limits"), _part(engine, "requests")
-        if not requests:
-            return
+        if not any("/" in str(name) for name in requests):
+            return  # no device is in them
         resource = (requested(engine.workload, engine.container) or ("", None))[0]
         wanted, limit = requests.get(resource), limits.get(resource)
         if wanted is None or str(wanted) == str(limit) or equal(wanted, limit):

@@ -27,8 +27,8 @@ class MisplacedWord(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image where the parser refuses it; the rest is a likely mistake, and may start."""
-        refused = {error.index for error in engine.args.errors}
-        found = misplaced(engine)
+        found = engine.once(misplaced)
+        refused = {error.index for error in engine.args.errors} if found else ()
         for index, instead in found.items():
             word = engine.command.words[index]
             if not instead or index not in refused:
@@ -41,8 +41,7 @@ class MisplacedWord(Rule):
                 suggestions=(instead,),
                 fix=substitute(engine, index, 1, instead),
             )
-        yaml = [engine.command.words[index] for index, instead in found.items() if not instead]
-        if yaml:
+        if yaml := [engine.command.words[index] for index, instead in found.items() if not instead]:
             yield Finding(
                 path=yaml[0].path,
                 certainty="likely",
@@ -50,10 +49,14 @@ class MisplacedWord(Rule):
                 suggestions=("less indentation, so that it is a field of the container again",),
             )
         for key in engine.container.spec:
-            if isinstance(key, str) and key.endswith(":") and key[:-1] in ("command", "args", "env", "image"):
+            if key in TWO_COLONS:
                 yield Finding(
                     path=engine.at(key),
                     certainty="likely",
                     message=f"{key!r} is no field of a container: it has one colon too many",
                     suggestions=(f"{key[:-1]}:",),
                 )
+
+
+TWO_COLONS = frozenset({"command:", "args:", "env:", "image:"})
+"""`args::` in YAML."""

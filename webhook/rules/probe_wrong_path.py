@@ -50,13 +50,12 @@ class ProbeWrongPath(Rule):
         """Certain where vLLM's own server is alone in its Pod and the path is none of it in any release."""
         if engine.container.init or engine.port is None:
             return
-        for name in _probe.NAMES:
-            for action, asked in _probe.asked(engine, name):
-                if action != "httpGet" or _probe.number(engine, asked.get("port")) != engine.port:
-                    continue
-                sure = _probe.alone(engine) and _probe.is_vllm(engine) and name != "readinessProbe"
-                yield from _path(engine, name, asked, sure=sure)
-                yield from _scheme(engine, name, asked, "certain" if sure else "likely")
+        for name, action, asked, port in _probe.asked(engine):
+            if action != "httpGet" or port != engine.port:
+                continue
+            sure = _probe.alone(engine) and _probe.is_vllm(engine) and name != "readinessProbe"
+            yield from _path(engine, name, asked, sure=sure)
+            yield from _scheme(engine, name, asked, "certain" if sure else "likely")
 
 
 def _path(engine: Engine, name: str, asked: Mapping[str, Any], *, sure: bool) -> Iterator[Finding]:

@@ -38,54 +38,52 @@ class ProbeWrongPort(Rule):
         if engine.container.init:
             return
         silent = _silent(engine)
-        for name in _probe.NAMES:
-            for action, asked in _probe.asked(engine, name):
-                port, where = _probe.number(engine, asked.get("port")), engine.at(name, action, "port")
-                if _unnamed(engine, action, asked.get("port")):
+        for name, action, asked, port in _probe.asked(engine):
+            where = engine.at(name, action, "port")
+            if _unnamed(engine, action, asked.get("port")):
+                yield Finding(
+                    path=where,
+                    message=f"the {name} asks port {asked['port']!r}, and no port of this container is called that",
+                    certainty="certain" if name == "startupProbe" and _whole(engine) else "likely",
+                    suggestions=(f"port: {engine.port}",) if _usual(engine) else (),
+                )
+            elif silent is not None and not (action != "httpGet" and "grpc" in silent):
+                yield Finding(
+                    path=where,
+                    message=f"the {name} asks port {asked.get('port')}, but {silent}",
+                    details=_probe.consequence(engine, name),
+                    certainty=_certainty(engine, name, port),
+                    suggestions=(f"no {name}",),
+                    fix=_remove(engine, name) if _nobody_else(engine, port) else (),
+                )
+            elif not _usual(engine) or port is None:
+                continue
+            elif port != engine.port:
+                if not _by_another_server(engine, port):
                     yield Finding(
                         path=where,
-                        message=f"the {name} asks port {asked['port']!r}, and no port of this container is called that",
-                        certainty="certain" if name == "startupProbe" and _whole(engine) else "likely",
-                        suggestions=(f"port: {engine.port}",) if _usual(engine) else (),
-                    )
-                elif silent is not None and not (action != "httpGet" and "grpc" in silent):
-                    yield Finding(
-                        path=where,
-                        message=f"the {name} asks port {asked.get('port')}, but {silent}",
+                        message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
                         details=_probe.consequence(engine, name),
                         certainty=_certainty(engine, name, port),
-                        suggestions=(f"no {name}",),
-                        fix=_remove(engine, name) if _nobody_else(engine, port) else (),
+                        suggestions=(f"port: {engine.port}",),
+                        fix=_fix(engine, where) if _nobody_else(engine, port) else (),
                     )
-                elif not _usual(engine) or port is None:
-                    continue
-                elif port != engine.port:
-                    if not _by_another_server(engine, port):
-                        yield Finding(
-                            path=where,
-                            message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
-                            details=_probe.consequence(engine, name),
-                            certainty=_certainty(engine, name, port),
-                            suggestions=(f"port: {engine.port}",),
-                            fix=_fix(engine, where) if _nobody_else(engine, port) else (),
-                        )
-                elif action == "grpc":
-                    yield Finding(
-                        path=engine.at(name, "grpc"),
-                        message=f"the {name} speaks gRPC to port {port}, where vLLM answers HTTP",
-                        details=_probe.consequence(engine, name),
-                        certainty=_certainty(engine, name, port) if _probe.is_vllm(engine) else "likely",
-                        suggestions=(f"httpGet: {{path: /health, port: {port}}}",),
-                    )
-                elif (host := engine.args.given.get("host")) in _LOOPBACK and not engine.pod("hostNetwork"):
-                    yield Finding(
-                        path=where,
-                        message=f"the {name} asks the Pod's address, but with --host {host} vLLM listens on loopback "
-                        "only",
-                        details=_probe.consequence(engine, name),
-                        certainty=_certainty(engine, name, port),
-                        suggestions=("--host 0.0.0.0",),
-                    )
+            elif action == "grpc":
+                yield Finding(
+                    path=engine.at(name, "grpc"),
+                    message=f"the {name} speaks gRPC to port {port}, where vLLM answers HTTP",
+                    details=_probe.consequence(engine, name),
+                    certainty=_certainty(engine, name, port) if _probe.is_vllm(engine) else "likely",
+                    suggestions=(f"httpGet: {{path: /health, port: {port}}}",),
+                )
+            elif (host := engine.args.given.get("host")) in _LOOPBACK and not engine.pod("hostNetwork"):
+                yield Finding(
+                    path=where,
+                    message=f"the {name} asks the Pod's address, but with --host {host} vLLM listens on loopback only",
+                    details=_probe.consequence(engine, name),
+                    certainty=_certainty(engine, name, port),
+                    suggestions=("--host 0.0.0.0",),
+                )
 
 
 def _nobody_else(engine: Engine, port: int | None) -> bool:

@@ -22,6 +22,8 @@ _MEANT = {
 _FAR = 8
 """Nobody asks for so many times what would do."""
 _BYTES = ("memory", "ephemeral-storage")
+_NO_NUMBER = (bool, dict, list)
+"""What no unit can mend: the API server refuses it."""
 
 
 class QuantitySuspicious(Rule):
@@ -47,9 +49,8 @@ class QuantitySuspicious(Rule):
         slip."""
         for side in ("limits", "requests"):
             listed = mapping(engine.field("resources", side))
-            for name in (*_BYTES, "cpu"):
-                given = listed.get(name)
-                if _is_odd(name, given):
+            for name in (*_BYTES, "cpu") if listed else ():
+                if (given := listed.get(name)) is not None and _is_odd(name, given):
                     where = engine.at("resources", side, name)
                     yield from _judged(engine, where, name, given, fatal=_is_fatal(engine, side, name))
         yield from _fractions(engine)
@@ -72,9 +73,10 @@ def _fractions(engine: Engine) -> Iterator[Finding]:
     for side in ("limits", "requests"):
         listed = engine.field("resources", side)
         for name, given in listed.items() if isinstance(listed, dict) else ():
-            whole = "/" not in str(name) or "kubernetes.io/" in str(name) or isinstance(given, bool | dict | list)
+            if "/" not in str(name) or "kubernetes.io/" in str(name) or isinstance(given, _NO_NUMBER):
+                continue
             text = str(given).strip()
-            if whole or text.isdecimal() or not _FRACTION.fullmatch(text):
+            if text.isdecimal() or not _FRACTION.fullmatch(text):
                 continue
             if text.endswith("m") and text.endswith("000m"):
                 continue
@@ -88,7 +90,7 @@ def _fractions(engine: Engine) -> Iterator[Finding]:
 
 def _is_odd(name: str, given: object) -> bool:
     """It is no quantity, or none that can be meant."""
-    if given is None or isinstance(given, bool | dict | list):
+    if given is None or isinstance(given, _NO_NUMBER):
         return False
     size = try_parse(given)
     return size is None or (size > MOST_CORES if name == "cpu" else 0 < size < _memory.LEAST)

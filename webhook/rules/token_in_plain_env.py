@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 from webhook import secret
 from webhook.engine import Engine
-from webhook.path import is_object
 from webhook.rule import Finding, Rule
-from webhook.workload.template import listing
 
 
 class TokenInPlainEnv(Rule):
@@ -26,25 +24,18 @@ class TokenInPlainEnv(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the text has a known token's form."""
-        env = [
-            (index, name, value)
-            for index, one in enumerate(listing(engine.field("env")))
-            if is_object(one)
-            and isinstance(name := one.get("name"), str)
-            and isinstance(value := one.get("value"), str)
-        ]
+        env = [entry for entry in engine.variables if isinstance(entry[2], str)]
         texts = [value for _, _, value in env] + [word.text for word in engine.command.words]
         formed = secret.has_form("\n".join(texts))  # a look at all of them at once: mostly there is none
-        for index, name, value in env:
+        for index, name, value in env if formed or not engine.declared.isdisjoint(NAMES) else ():
             if (formed or name in NAMES) and _is_token(value, named=name in NAMES):
                 yield Finding(
                     engine.at("env", index, "value"),
                     f"env {name} holds a token in plain text",
                     suggestions=(f"valueFrom.secretKeyRef for {name}, and a new token: this one has been seen",),
                 )
-        variables = engine.at("env")
         for word in engine.command.words if formed else ():
-            if not word.unknown and FORM.search(word.text) and word.path != variables:
+            if not word.unknown and FORM.search(word.text) and word.path != engine.at("env"):
                 yield Finding(
                     word.path,
                     "an argument holds a token in plain text",
@@ -52,7 +43,7 @@ class TokenInPlainEnv(Rule):
                 )
                 return
         key = engine.args.given.get("api_key")
-        for one in key if isinstance(key, list) else [key]:
+        for one in key if isinstance(key, list) else () if key is None else (key,):
             if isinstance(one, str) and not FORM.search(one) and _is_token(one, named=True) and _literal(engine, one):
                 yield Finding(
                     engine.argument("api_key"),
