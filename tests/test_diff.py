@@ -52,7 +52,7 @@ def test_a_longer_context_on_a_smaller_card_is_newly_denied(diff: Run) -> None:
 
     assert code == 1
     assert 'Deployment chat/llama-8b-good, container "vllm": DENIED NOW\n' in out
-    assert "  verdict       fits → does-not-fit\n" in out
+    assert "  verdict       fits → does not fit\n" in out
     assert "  --max-model-len             16,384 → 65,536\n" in out
     assert "+ deny  kv-cache-too-small: one request of 65,536 tokens" in out
     assert out.endswith("1 vLLM container: 1 changed; 1 new denial\n")

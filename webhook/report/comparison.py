@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from json import dumps
-from typing import Any
+from typing import Any, cast
 
 from webhook import secret
 from webhook.compare import Amount, Change, Difference, Side
 from webhook.lint import Judged, secrets
-from webhook.memory.ledger import Line
+from webhook.memory.ledger import IN_WORDS, Line, Verdict
 from webhook.quantity import human
 from webhook.report import subject
 from webhook.report.text import PLANES, clean, many, one_line
@@ -167,7 +167,8 @@ def _value(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.4g}"
-    return one_line(str(value))
+    text = str(value)
+    return one_line(IN_WORDS.get(cast(Verdict, text), text))
 
 
 def _parsers(change: Change) -> list[str]:

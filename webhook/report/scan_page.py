@@ -11,6 +11,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from webhook.memory.ledger import IN_WORDS
 from webhook.quantity import human
 from webhook.report.scan import headline
 from webhook.report.text import PLANES, clean, many
@@ -134,7 +135,8 @@ def _workloads(scan: Scan) -> Iterator[list[str]]:
         yield [
             _by(RANK[row.state], _badge(row.state, _WORDS[row.state])), _e(row.object.namespace),
             _by(_e(row.object.name), _named(row.object)), _e(row.container), _e(row.model or "unknown"), _e(gpu),
-            _e(row.release or "unknown"), _by(row.verdict, f'<span title="{_e(row.why)}">{_e(row.verdict)}</span>'),
+            _e(row.release or "unknown"),
+            _by(row.verdict, f'<span title="{_e(row.why)}">{_e(IN_WORDS[row.verdict])}</span>'),
             _size(row, "gpu", USED), _size(row, "host", STEADY), str(row.replicas if row.replicas is not None else ""),
             _by(len(shown), _findings(row, shown)),
         ]  # fmt: skip

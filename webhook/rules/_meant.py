@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from webhook.args import settings
 from webhook.args.values import InvalidValueError, key_values
 from webhook.release import Release
 
@@ -26,6 +27,16 @@ def name(given: str, allowed: Iterable[Any]) -> str | None:
     folded = {_folded(one): one for one in allowed if isinstance(one, str)}
     near = get_close_matches(_folded(given), folded, 1, 0.82) if len(given) < _LONGEST else []
     return folded[near[0]] if near else None
+
+
+def tool_parsers(message: str, release: Release | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What "--enable-auto-tool-choice requires --tool-call-parser" wants: the names that there are, and what to do.
+    Which one reads a model's calls hangs on its chat template, which nobody knows here."""
+    if not message.endswith("requires --tool-call-parser"):
+        return (), ()
+    none = settings.unknown_name("tool_call_parser", "", release)
+    names = (f"it is one of {', '.join(none.allowed)}",) if none is not None else ()
+    return names, ("--tool-call-parser with the one for this model", "without --enable-auto-tool-choice")
 
 
 def _folded(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from webhook.args.flags import builtin
 from webhook.command.entry import split
 from webhook.command.word import Slip
 from webhook.engine import Engine
@@ -43,6 +44,14 @@ class ArgumentStringNotSplit(Rule):
             )
         for index, word in engine.once(unsplit).items():
             flag, words = word.text.split()[0], _words(word.text)
+            if _is_one_value(words):
+                yield Finding(
+                    path=word.path,
+                    message=f"{word.text!r} is one word: no shell splits it into flag and value",
+                    certainty=certainty(engine),
+                    suggestions=(_items([words[0], " ".join(words[1:])]), *_several(engine, words)),
+                )
+                continue
             plain = all(map(_PLAIN.fullmatch, words))
             if len(words) == 2 and "=" not in words[0] and plain:
                 words = ["=".join(words)]
@@ -66,6 +75,19 @@ def _words(text: str) -> list[str]:
     if value[0] in "{['\"":
         return [f"{flag}={value}"] if joined else [flag, value]
     return split(_SPACED.sub(r"\1=", text))
+
+
+def _is_one_value(words: Sequence[str]) -> bool:
+    """`--served-model-name my model`: no other flag follows, so that the blank may be the value's."""
+    return len(words) > 2 and "=" not in words[0] and not any(one.startswith("-") for one in words[1:])
+
+
+def _several(engine: Engine, words: Sequence[str]) -> tuple[str, ...]:
+    """The same as several values, where the flag takes several."""
+    option = (
+        builtin().parser(engine.release or builtin().releases[-1], "serve").spellings.get(words[0].replace("_", "-"))
+    )
+    return (_items(words),) if option is not None and option[0].nargs == "+" else ()
 
 
 def _items(words: Sequence[str]) -> str:

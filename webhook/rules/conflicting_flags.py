@@ -8,6 +8,7 @@ from typing import Any
 from webhook.engine import Engine
 from webhook.release import Release
 from webhook.rule import Finding, Rule
+from webhook.rules import _meant
 from webhook.rules._flags import certainty, uncertain
 
 V1_BY_DEFAULT = Release(0, 8)
@@ -48,10 +49,13 @@ class ConflictingFlags(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where every release checks it; likely where not every release and entry point does."""
         for conflict in engine.args.conflicts:
+            names, instead = _meant.tool_parsers(conflict.message, engine.release)
             yield Finding(
                 path=conflict.path,
                 message=conflict.message.removeprefix("Error: "),
                 certainty=certainty(engine) if engine.served and _since(engine, VALIDATED) else "likely",
+                details=names,
+                suggestions=instead,
             )
         yield from _batch(engine)
         yield from _lora(engine)

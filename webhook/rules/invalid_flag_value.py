@@ -88,17 +88,29 @@ class InvalidFlagValue(Rule):
         yield from _json(engine)
         yield from _registered(engine)
         for error in engine.args.errors:
-            if error.index in explained(engine):
+            if error.index in explained(engine) or _is_value_of(engine, error.index):
+                continue
+            if (flag := _flag_meant(engine, error.index)) is not None:
+                yield Finding(
+                    path=error.path,
+                    certainty=certainty(engine),
+                    uncertain=uncertain(engine),
+                    message=error.message + in_file(engine, error.index),
+                    details=("vLLM knows the flag with two hyphens, and no blank in its name",),
+                    suggestions=(flag,),
+                    fix=substitute(engine, error.index, 1, flag),
+                )
                 continue
             instead = _switch(engine, error)
             meant = None if instead else _instead(engine, error)
+            names, parser = _meant.tool_parsers(error.message, engine.release)
             yield Finding(
                 path=error.path,
                 certainty=registry_certainty(engine) if error.dest in PLUGGED else certainty(engine),
                 uncertain=uncertain(engine),
                 message=error.message + in_file(engine, error.index),
-                details=(f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",),
-                suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (meant,) if meant else (),
+                details=(*names, f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything"),
+                suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (meant,) if meant else parser,
                 fix=substitute(engine, *instead) if instead else (),
             )
         port = engine.args.given.get("port")
@@ -318,6 +330,28 @@ def _instead(engine: Engine, error: ArgumentError) -> str | None:
         return f"--{error.dest.replace('_', '-')} {near}"
     written = _meant.as_json(error.dest, engine.args.written.get(error.dest), engine.release)
     return f"--{error.dest.replace('_', '-')} '{written}'" if written and "'" not in written else None
+
+
+_DASHED = re.compile(r"[-\u2010-\u2015\u2212]{1,2}(?P<flag>[A-Za-z][\w.-]*)(?P<value>=.*)?", re.DOTALL)
+"""A flag as word processors write it: `—max-model-len`, `–port=8000`."""
+
+
+def _flag_meant(engine: Engine, index: int) -> str | None:
+    """The flag that a word with another dash, or with blanks around it, was meant to be."""
+    words = engine.command.words
+    text = words[index].text if 0 <= index < len(words) else ""
+    found = _DASHED.fullmatch(text.strip())
+    if found is None or (text.isascii() and text == text.strip()):
+        return None
+    flag = f"--{found['flag']}"
+    return f"{flag}{found['value'] or ''}" if flag.replace("_", "-") in spellings(engine) else None
+
+
+def _is_value_of(engine: Engine, index: int) -> bool:
+    """The word before it was meant to be its flag: what is said of that explains it."""
+    words = engine.command.words
+    alone = 0 < index < len(words) and not words[index].text.startswith("-") and "=" not in words[index - 1].text
+    return alone and _flag_meant(engine, index - 1) is not None
 
 
 def _switch(engine: Engine, error: ArgumentError) -> tuple[int, int, str] | None:

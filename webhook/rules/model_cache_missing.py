@@ -11,6 +11,10 @@ from webhook.release import is_official
 from webhook.rule import Finding, Rule, parameter
 from webhook.rules import _cache, _wrong_path
 
+RUNS_ONCE = ("Job", "CronJob", "Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
+"""Kinds whose containers are not restarted in their Pods, as a rule: Argo makes a Pod a step, with restartPolicy Never
+(argo-workflows workflow/controller/workflowpod.go)."""
+
 
 @dataclass(frozen=True)
 class ModelCacheMissing(Rule):
@@ -31,7 +35,9 @@ class ModelCacheMissing(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: an image of somebody's own may hold the files."""
-        if not engine.served or engine.container.init or engine.workload.kind in ("Job", "CronJob"):
+        if not engine.served or engine.container.init or engine.workload.kind in RUNS_ONCE:
+            return
+        if engine.pod("restartPolicy") == "Never":
             return
         cache, size = engine.once(_cache.find), engine.plan.checkpoint
         if cache is None or cache.volume is not None or not cache.downloads or _wrong_path.candidates(engine, cache):

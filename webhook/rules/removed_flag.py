@@ -30,6 +30,18 @@ REPLACED = {
     "--disable-frontend-multiprocessing": "leave it out",
 }
 """What to write instead (vLLM's release notes and deprecation messages)."""
+TASKS = {
+    "auto": "leave it out",
+    "generate": "--runner generate",
+    "transcription": "--runner generate",
+    "embed": "--runner pooling --convert embed",
+    "embedding": "--runner pooling --convert embed",
+    "classify": "--runner pooling --convert classify",
+    "score": "--runner pooling",
+    "reward": "--runner pooling",
+    "draft": "--runner draft",
+}
+"""`--task` → what it became (vLLM 0.10.2 … 0.12 config/model.py, `_task_to_convert` and what its deprecation says)."""
 
 
 class RemovedFlag(Rule):
@@ -52,7 +64,8 @@ class RemovedFlag(Rule):
                 continue
             where = in_file(engine, flag.index)
             newer = None if flag.removed else f"an image of vLLM {flag.first} or newer"  # then it is not replaced yet
-            instead = newer or REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
+            told = TASKS.get(str(engine.args.written.get("task"))) if flag.flag == "--task" else None
+            instead = newer or told or REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
             useless = instead is not None and instead.startswith(LEAVE_OUT)
             yield Finding(
                 path=flag.path,

@@ -8,6 +8,9 @@ from webhook import release
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
 
+LABELS = {"amd.com/": "amd.com/gpu.product-name", "gpu.intel.com/": "gpu.intel.com/product"}
+"""Resource → the label that tells the product: the AMD GPU operator's, Intel's; else GPU feature discovery's."""
+
 
 class UnknownGpu(Rule):
     """Nothing says which GPU the Pod will get, so GPU memory can't be judged.
@@ -34,10 +37,12 @@ class UnknownGpu(Rule):
             return
         resource, count = engine.requested
         many = f"{count} × {resource}" if count else resource
+        told = (name for prefix, name in LABELS.items() if resource.startswith(prefix))
+        label = next(told, "nvidia.com/gpu.product")
         yield Finding(
             engine.workload.path / "nodeSelector",
             f"{many} of an unknown product: GPU memory is not judged",
-            suggestions=("nodeSelector nvidia.com/gpu.product with the product's label",),
+            suggestions=(f"nodeSelector {label} with the product's label",),
         )
 
     def _nothing_requested(self, engine: Engine) -> Iterator[Finding]:

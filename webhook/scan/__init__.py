@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from webhook.engine import Engine
 from webhook.lint import Judged, Report, Result
+from webhook.memory.ledger import Verdict
 from webhook.path import mapping
 from webhook.rule import Mode
 from webhook.scan.planned import Planned, Span, planned
@@ -131,7 +132,7 @@ class Row:
     """A container's."""
     release: str | None
     replicas: int | None
-    verdict: str
+    verdict: Verdict
     why: str
     planned: Planned
     tokens: Span | None
