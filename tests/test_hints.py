@@ -110,6 +110,35 @@ def test_an_unknown_gpu_is_told_its_makers_label(resource: str, label: str) -> N
     assert only.finding.suggestions == (f"nodeSelector {label} with the product's label",)
 
 
+def test_what_is_computed_of_doubtful_weights_says_so() -> None:
+    args = ("--model", "mistralai/Mistral-Large-3-675B-Instruct-2512", "--tensor-parallel-size", "8")
+    result = judged(*args, tag="v0.10.2")
+    (cache,) = found(result, "model-cache-missing")
+    assert cache.finding.message.endswith("the model is downloaded again at each restart")
+    assert cache.finding.suggestions[0].startswith("a PersistentVolumeClaim mounted at")
+    (probe,) = found(result, "startup-probe-missing")
+    assert probe.finding.details[-1].startswith("how large the weights are is doubtful: ")
+    (sure,) = found(judged(), "model-cache-missing")
+    assert "7.5 GiB" in sure.finding.message
+
+
+def test_a_script_that_installs_its_release_is_not_denied_for_memory() -> None:
+    serve = "exec vllm serve Qwen/Qwen3-32B --max-model-len 8192"
+    modes = {}
+    for script in (serve, f"pip install vllm==0.24.0; {serve}"):
+        container = {
+            "name": "vllm",
+            "image": "vllm/vllm-openai:v0.24.0",
+            "command": ["bash", "-c", script],
+            "resources": {"limits": {"nvidia.com/gpu": "1", "memory": "64Gi"}},
+        }
+        spec = {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}, "containers": [container]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec}
+        (result,) = lint(pod, builtin(), Facts(), where="check").results
+        (modes[script],) = {one.mode for one in found(result, "gpu-memory-exceeded")}
+    assert list(modes.values()) == ["deny", "warn"]
+
+
 def test_a_pod_that_is_never_restarted_downloads_once() -> None:
     assert found(judged(), "model-cache-missing")
     assert not found(judged(restartPolicy="Never"), "model-cache-missing")

@@ -230,6 +230,8 @@ class Engine:
             return why
         if why := doubt.of(self.args, self.model.value if self.model else None, self.command.env):
             return why
+        if "vllm" in self.command.changes and self.release is not None:
+            return f"whether the vLLM that runs is {self.release} is the script's matter"
         image = self.field("image")
         if isinstance(image, str) and NVIDIAS in image and "gpu_memory_utilization" not in self.args.given:
             return "NVIDIA's build of vLLM may use another share of the GPU memory by default"

@@ -114,6 +114,30 @@ def test_which_release_a_wrapper_brings(wrapper: str, release: str) -> None:
     assert [command.release for command in both_ways(f"{wrapper} serve m")] == [release, release]
 
 
+@pytest.mark.parametrize(
+    ("before", "release"),
+    [
+        ("pip install vllm==0.10.2 &&", "0.10.2"),
+        ("python3 -m pip install -U 'vllm[audio]==0.11.0';", "0.11.0"),
+        ("uv pip install --system vllm==0.11.0 my-plugin;", "0.11.0"),
+        ("pip install vllm==0.10.2; pip install vllm==0.11.0;", "0.11.0"),
+        ("pip install vllm==0.10.2; pip install my-plugin;", "0.10.2"),
+        ("pip install vllm==0.10.2; pip install -r more.txt;", ""),
+        ("pip install vllm==0.10.2 || true;", ""),
+        ('if [ -n "$NEW" ]; then pip install vllm==0.10.2; fi;', ""),
+        ("pip install 'vllm>=0.10.2';", ""),
+        ("pip install --target /opt/vllm vllm==0.10.2;", ""),
+        ("/venv/bin/pip install vllm==0.10.2;", ""),
+        ("echo vllm==0.10.2;", ""),
+    ],
+)
+def test_which_release_a_script_installs(before: str, release: str) -> None:
+    command = script(f"{before} exec vllm serve m")
+
+    assert command is not None
+    assert command.release == release
+
+
 def test_what_the_entrypoint_starts_is_the_image_s_own() -> None:
     command = container({"args": ["uvx", "vllm@0.10.0", "serve", "m"], "image": "vllm/vllm-openai:v0.22.0"})
 

@@ -351,6 +351,20 @@ def installs_vllm(argv: Argv) -> bool:
     return "install" in texts and any(_VLLM_PACKAGE.fullmatch(text) for text in texts)
 
 
+_ASIDE = re.compile(r"--(target|prefix|root|python|dry-run|user)\b|-[tp]$")
+"""Options with which a package is installed for another Python than the one that runs vLLM."""
+
+
+def release_installed(argv: Argv) -> str:
+    """X of `pip install vllm==X`; empty where something else may tell the release, too, or it goes elsewhere."""
+    if "/" in text_of(argv[0]) or any(_ASIDE.match(text_of(word)[:500]) for word in argv[1:_NEAR]):
+        return ""
+    texts = [text_of(word)[:500] for word in argv[1:_NEAR]]
+    named = [text for text in texts if _VLLM_PACKAGE.fullmatch(text)]
+    found = _VERSIONED.fullmatch(named[0]) if len(named) == 1 else None
+    return found[1] if found else ""
+
+
 _MANAGERS = frozenset(
     {"uv", "uvx", "pipx", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi", "conda", "mamba", "micromamba"}
 )

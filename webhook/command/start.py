@@ -59,6 +59,8 @@ class _Seen:
 
     joined: bool = False
     guess: Command | None = None
+    installed: str = ""
+    """The release of vLLM that it installed last, where it says so and surely did."""
     texts: list[str] = field(default_factory=list)
     """The scripts, each as it is started."""
 
@@ -273,6 +275,8 @@ class _Resolver(Reading):
                     sh.changes.add(change)
                 if change == "vllm":
                     command = replace(command, release=entry.release_brought(argv))
+                elif "vllm" in sh.changes and "vllm" not in command.changes:
+                    command = replace(command, release=seen.installed)
                 raise _Found(
                     replace(
                         command,
@@ -310,6 +314,8 @@ class _Resolver(Reading):
             else:
                 if (change := changes.of(argv, sh.stdin)) is not None:
                     sh.changes.add(change)
+                    if change == "vllm":
+                        seen.installed = "" if sh.conditional else entry.release_installed(argv)
                 self._maybe(started.program, started.words, sh, seen)
 
     def _unforked(self, sh: Shell) -> bool:

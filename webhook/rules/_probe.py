@@ -253,8 +253,10 @@ def estimate(engine: Engine) -> str:
 
 
 def phases(engine: Engine) -> tuple[str, ...]:
-    """What the start is made of, one line."""
-    startup = engine.plan.startup
+    """What the start is made of, one line; a second where that is of weights of which it is doubtful how large they
+    are."""
+    startup, doubt = engine.plan.startup, engine.weights_doubtful
     if startup is None:
         return ()
-    return (", ".join(f"{name} {seconds:.0f} s" for name, seconds in startup.parts),)
+    parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in startup.parts)
+    return (parts, f"how large the weights are is {doubt}") if doubt else (parts,)

@@ -45,6 +45,8 @@ class ModelCacheMissing(Rule):
         image = engine.field("image")
         if (size is not None and size < self.min_gib * GI) or not isinstance(image, str) or not is_official(image):
             return
+        if engine.weights_doubtful:
+            size = None  # nothing is told of it
         what = f"{human(size)} are" if size is not None else "the model is"
         claim = f" of {quantity(round_up_gi(size * 2))}" if size is not None else ""
         mount = cache.directory.removesuffix("/hub") if cache.said_by != "--download-dir" else cache.directory

@@ -42,13 +42,15 @@ class ModelCacheTooSmall(Rule):
         if found is None or found[0] >= size * _TOLERANCE:
             return
         capacity, path, what, certainty = found
-        if certainty == "certain" and not cache.sure:
+        doubt = engine.weights_doubtful
+        if certainty == "certain" and (doubt or not cache.sure):
             certainty = "likely"
         wanted = quantity(round_up_gi(2 * size if certainty == "likely" else size * 6 // 5))
         yield Finding(
             path=path,
             message=f"{what} holds {human(capacity)}, the model's files take {human(size)}",
             certainty=certainty,
+            uncertain=f"how large the weights are is {doubt}" if doubt else None,
             suggestions=(f"{wanted}, room for another revision too" if certainty == "likely" else wanted,),
             fix=(Edit(path, wanted),) if certainty == "certain" and not engine.container.synthetic else (),
         )

@@ -30,7 +30,7 @@ class StartupWindowTooLong(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Possible: the estimate's high end is for slow disks and hubs, but not for the slowest."""
         probe, startup = _probe.kills(engine, "startupProbe"), engine.plan.startup
-        if probe is None or startup is None:
+        if probe is None or startup is None or engine.weights_doubtful:
             return
         window = _probe.window(probe)
         if window <= max(self.at_least, self.factor * startup.high):
