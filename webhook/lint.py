@@ -340,8 +340,11 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
         return "warn", f"the parameter {found.workload.unfilled[0]} has no value here"
     if found.workload.unread:
         return "warn", found.workload.unread
-    if found.workload.defaults:
-        return "warn", f"the parameter {found.workload.defaults[0]} has a default here, which may be replaced"
+    defaults = found.workload.defaults
+    if defaults and _of_words(rule, finding, found):
+        defaults = tuple(one for one in defaults if one not in found.workload.aside)
+    if defaults:
+        return "warn", f"the parameter {defaults[0]} has a default here, which may be replaced"
     if found.command.guessed:
         return "warn", f"that this is vLLM is a guess: {found.command.guessed}"
     if found.args.open or not found.command.complete:
@@ -362,6 +365,13 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
     if where == "admission" and found.workload.owned and terms.owned_pods != "deny":
         return "warn", "a controller made this Pod: what it would be denied for is denied at its workload"
     return "deny", None
+
+
+def _of_words(rule: Rule, finding: Finding, found: Engine) -> bool:
+    """It is said of the words that vLLM is told, alone or with model and GPU, and of nothing beside them."""
+    told = [found.at(name).parts for name in ("command", "args")]
+    here = any(finding.path.parts[: len(one)] == one for one in told)
+    return here and rule.plane in ("config", "gpu") and not found.container.synthetic
 
 
 _FACT = {name: attrgetter(name) for name in FACTS}

@@ -18,6 +18,10 @@ _MOST = 1 << 20
 _DEEPEST = 64
 _NAMING = frozenset({"metadata", "labels", "annotations", "selector", "matchLabels"})
 """What only names things: a parameter there is no reason for doubt."""
+_PROBES = frozenset({"livenessProbe", "readinessProbe", "startupProbe"})
+_AMOUNTS = frozenset({"memory", "cpu", "ephemeral-storage"})
+"""With `spec.replicas`, what changes nothing of what vLLM is told: of its words, a parameter there is no reason for
+doubt."""
 
 
 class Filled(dict[str, Any]):
@@ -27,6 +31,8 @@ class Filled(dict[str, Any]):
     """Those that have no value here, which stand in it as `$(NAME)`."""
     defaults: tuple[str, ...] = ()
     """Those whose value may be replaced when the object is made."""
+    aside: tuple[str, ...] = ()
+    """Those of them that change nothing of what vLLM is told."""
 
 
 def carried(of: object, made: Any) -> Any:
@@ -37,6 +43,7 @@ def carried(of: object, made: Any) -> Any:
     found = Filled(made)
     found.unfilled = tuple(dict.fromkeys((*of.unfilled, *(own.unfilled if own else ()))))
     found.defaults = tuple(dict.fromkeys((*of.defaults, *(own.defaults if own else ()))))
+    found.aside = tuple(dict.fromkeys((*of.aside, *(own.aside if own else ()))))
     return found
 
 
@@ -56,33 +63,44 @@ class Parameters:
         self.unfilled: dict[str, None] = {}
         self.used: dict[str, None] = {}
         """Those that have a value, and do more than name things."""
+        self.told: dict[str, None] = {}
+        """Those of them that may change what vLLM is told."""
         self._left = _MOST
 
-    def fill(self, value: Any, *, naming: bool = False, depth: int = 0) -> Any:
+    @property
+    def aside(self) -> tuple[str, ...]:
+        """Those that are used, and change nothing of what vLLM is told."""
+        return tuple(name for name in self.used if name not in self.told)
+
+    def fill(self, value: Any, *, naming: bool = False, aside: bool = False, depth: int = 0, of: object = None) -> Any:
         """`value` with all its texts filled; what has no value becomes `$(NAME)`, and is noted unless it only names."""
         if isinstance(value, str):
-            return self._text(value, naming) if "{" in value else value
+            return self._text(value, naming, aside) if "{" in value else value
         if depth > _DEEPEST:
             return value
         if is_object(value):
             return {
                 self._key(key) if isinstance(key, str) and "{" in key else key: self.fill(
-                    one, naming=naming or key in _NAMING, depth=depth + 1
+                    one, naming=naming or key in _NAMING, aside=aside or _aside(of, key, depth), depth=depth + 1, of=key
                 )
                 for key, one in value.items()
             }
-        return [self.fill(one, naming=naming, depth=depth + 1) for one in value] if isinstance(value, list) else value
+        if not isinstance(value, list):
+            return value
+        return [self.fill(one, naming=naming, aside=aside, depth=depth + 1) for one in value]
 
-    def _text(self, text: str, naming: bool) -> Any:
+    def _text(self, text: str, naming: bool, aside: bool = False) -> Any:
         whole = self.whole.fullmatch(text) if self.whole else None
         if whole is not None and self._is_one(whole):
-            said = self._value(whole, naming)
+            said = self._value(whole, naming, aside)
             try:
                 value = json.loads(said)
             except (ValueError, RecursionError):
                 return said
             return value if _fits(value, _DEEPEST) else said
-        return self.names.sub(lambda found: self._value(found, naming) if self._is_one(found) else found[0], text)
+        return self.names.sub(
+            lambda found: self._value(found, naming, aside) if self._is_one(found) else found[0], text
+        )
 
     def _key(self, text: str) -> str:
         """Keys are texts, whatever a value would be."""
@@ -94,17 +112,24 @@ class Parameters:
     def _is_one(self, found: re.Match[str]) -> bool:
         return self.every or found[1] in self.values
 
-    def _value(self, found: re.Match[str], naming: bool) -> str:
+    def _value(self, found: re.Match[str], naming: bool, aside: bool = False) -> str:
         value = self.values.get(found[1].strip())
         if value is not None and len(value) <= self._left:
             self._left -= len(value)
             if not naming:
                 self.used[variable(found[1])] = None
+                if not aside:
+                    self.told[variable(found[1])] = None
             return value
         if naming:
             return found[0]
         self.unfilled[variable(found[1])] = None
         return f"$({variable(found[1])})"
+
+
+def _aside(of: object, key: object, depth: int) -> bool:
+    """The field `key` of the field `of` changes nothing of what vLLM is told."""
+    return key in _PROBES or (of in ("limits", "requests") and key in _AMOUNTS) or (key == "replicas" and depth == 1)
 
 
 def _fits(value: Any, depth: int) -> bool:
@@ -135,4 +160,5 @@ def _filled(item: Any, values: Mapping[str, str | None]) -> Any:
         return made
     found = Filled(made)
     found.unfilled, found.defaults = tuple(parameters.unfilled), tuple(parameters.used)
+    found.aside = parameters.aside
     return found

@@ -66,7 +66,12 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
         found = row.refine(obj, found)
     if isinstance(obj, Filled):
         found = [
-            replace(one, unfilled=(*obj.unfilled, *one.unfilled), defaults=(*obj.defaults, *one.defaults))
+            replace(
+                one,
+                unfilled=(*obj.unfilled, *one.unfilled),
+                defaults=(*obj.defaults, *one.defaults),
+                aside=(*obj.aside, *one.aside),
+            )
             for one in found
         ]
     return [_said(one, row.main, owned) for one in found]

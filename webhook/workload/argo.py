@@ -85,6 +85,7 @@ def _pod(obj: JSON, spec: JSON, root: FieldPath, index: int, values: dict[str, s
         completes=frozenset({"startup-probe", "liveness-probe", "readiness-probe"}),  # it ends, or others wait for it
         unfilled=tuple(parameters.unfilled),
         defaults=tuple(parameters.used),
+        aside=parameters.aside,
         unread=unread,
         template=str(written.get("name") or ""),
     )

@@ -71,6 +71,8 @@ class Workload:
     """Parameters of a template that have no value here; in what uses them they stand as `$(NAME)`."""
     defaults: tuple[str, ...] = ()
     """Parameters of a template whose value is a default here: another one may be given when the object is made."""
+    aside: tuple[str, ...] = ()
+    """Those of them that change nothing of what vLLM is told: replicas, probes, host memory."""
     unread: str | None = None
     """Why fields of the Pod may be others than they seem: something that changes them can't be read."""
     template: str = ""
