@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +160,7 @@ def models(source: Path) -> dict[str, Any]:
     by_id = {row["id"]: row for row in catalogue}
     natives = settle.natively_quantised(catalogue)
     files = settle.published_schemes(catalogue)
+    scaled = settle.scaled_lengths(catalogue)
     rows, aliases = {}, {}
     for row in sorted(catalogue, key=lambda row: row["id"].lower()):
         config = settle.stored(settle.with_ties(row, corrected(row, by_id)), row, by_id)
@@ -168,7 +169,7 @@ def models(source: Path) -> dict[str, Any]:
         correction = CORRECTIONS.get(row["id"])
         if correction is not None and correction.source is None:
             doubt = UNSOURCED
-        rows[row["id"]] = _model(row, config, known, sources, doubt, files)
+        rows[row["id"]] = _model(row, config, known, sources, doubt, files, scaled)
         aliases.update({alias.lower(): row["id"] for alias in row["aliases"]})
     aliases = dict(sorted(aliases.items()))
     known = {name.lower() for name in (*rows, *aliases)}
@@ -199,6 +200,7 @@ def _model(
     sources: list[str],
     doubt: str | None,
     files: settle.Schemes,
+    scaled: Container[str],
 ) -> dict[str, Any]:
     as_counted = settle.is_quantised(config) == settle.is_quantised(row["config"])
     out = {
@@ -222,9 +224,21 @@ def _model(
         out["scheme_guessed"] = True
     if correction is not None and _length(correction.changes):
         out["length_corrected"] = True
+    elif row["id"] in scaled:
+        out["length_scaled"] = True
+    if _is_of_its_base(row, config):
+        out["dtype_inherited"] = True
     if not out["trusted"]:
         out["doubts"] = doubt or row["doubts"][0]
     return {key: value for key, value in out.items() if value is not None and (value is not False or key == "trusted")}
+
+
+def _is_of_its_base(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+    """Whether nothing but the model that it was made of tells its dtype: somebody else trained it further, or it is
+    quantised, which AutoAWQ and AutoGPTQ do in float16."""
+    if row["confidence"] == "file" or row["base"] is None:
+        return False
+    return settle.is_quantised(config) or row["base"].partition("/")[0] != row["id"].partition("/")[0]
 
 
 def _length(changes: Mapping[str, Any]) -> bool:

@@ -41,6 +41,16 @@ CORRECTIONS: Mapping[str, Correction] = {
     "MiniMaxAI/MiniMax-M3-MXFP8": Correction(
         {"quantization_config": {"quant_method": "mxfp8", "weight_block_size": None, "activation_scheme": None}},
         "vLLM 0.33 model_executor/layers/quantization/__init__.py (what MiniMax' checkpoints call it)"),
+    # these had the length times the rope factor
+    **dict.fromkeys(
+        ("RedHatAI/gemma-3-12b-it-FP8-dynamic", "RedHatAI/gemma-3-12b-it-quantized.w4a16",
+         "RedHatAI/gemma-3-12b-it-quantized.w8a8", "RedHatAI/gemma-3-4b-it-FP8-dynamic",
+         "RedHatAI/gemma-3-4b-it-quantized.w4a16", "google/medgemma-27b-text-it",
+         "unsloth/gemma-3-4b-it-unsloth-bnb-4bit"),
+        Correction({"max_position_embeddings": 131072}, "transformers 4.57.1 models/gemma3/configuration_gemma3.py")),
+    **dict.fromkeys(
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-block", "hugging-quants/Meta-Llama-3.1-405B-Instruct-AWQ-INT4"),
+        Correction({"max_position_embeddings": 131072}, "the config.json of meta-llama/Llama-3.3-70B-Instruct")),
     "zai-org/glm-4-9b-chat": Correction({"seq_length": 131072}, f"{_XINFERENCE}#glm4-chat"),
     "THUDM/chatglm2-6b": Correction(
         {"seq_length": 32768}, "THUDM/ChatGLM2-6B@003a4b4e06:README_EN.md (context of 32K)"),

@@ -172,6 +172,33 @@ def is_scheme_guessed(row: Mapping[str, Any], published: Schemes) -> bool:
     return not alike or any(one.get(key) != value for one in alike for key, value in config.items())
 
 
+SCALES = "llmfit"
+"""A table that writes max_position_embeddings times the rope factor, for gemma-3 and the `llama3` type too."""
+
+
+def scaled_lengths(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Ids whose length may be several times that of config.json (google/medgemma-27b-text-it: 1,048,576 for 131,072):
+    only such a table tells it, and no model of the family has it from elsewhere."""
+    told: dict[str, tuple[str, object]] = {}
+    elsewhere = set[tuple[str, object]]()
+    for row in rows:
+        parts = [row["config"], *(value for value in row["config"].values() if isinstance(value, Mapping))]
+        lengths = [
+            (str(part.get("model_type")).partition("_")[0], part.get("max_position_embeddings")) for part in parts
+        ]
+        notes = [note for note in row.get("notes") or () if "max_position_embeddings" in note]
+        if any(SCALES in one for one in (row["source"][0], *notes)):
+            told[row["id"]] = lengths[0]
+        else:
+            elsewhere.update(lengths)
+    return {name for name, length in told.items() if _doubled(length[1]) and length not in elsewhere}
+
+
+def _doubled(length: object) -> bool:
+    """A power of two: what is 200,000 or 1,010,000 was nothing times a factor."""
+    return isinstance(length, int) and length & (length - 1) == 0
+
+
 def is_quantised(config: Mapping[str, Any]) -> bool:
     """Whether the config says that its checkpoint is quantised."""
     return _quantised(config) is not None

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from scripts.settle import scaled_lengths
 from webhook import data, gpu, model
 from webhook.memory import shape, tower
 from webhook.model import catalogue
@@ -244,3 +245,20 @@ def test_defaults_are_of_language_models_and_never_of_lengths_by_themselves() ->
     for model_type, row in data.load("model_defaults")["model_types"].items():
         assert re.fullmatch(r"[\w.-]+", model_type)
         assert {"hidden_size", "d_model", "n_embd", "n_layers", "decoder_layers"} & set(row), model_type
+
+
+def test_a_length_that_only_a_table_tells_may_be_several_times_the_true_one() -> None:
+    table, file = ["llmfit 1.1.17 hf_models table"], ["owner/repository:config.json"]
+
+    def row(name: str, source: list[str], family: str, length: int) -> dict[str, object]:
+        return {"id": name, "source": source, "config": {"model_type": family, "max_position_embeddings": length}}
+
+    rows = [
+        row("read", file, "gemma3", 131_072),
+        row("eight times as long", table, "gemma3_text", 1_048_576),
+        row("as long as one that was read", table, "gemma3", 131_072),
+        row("no power of two", table, "apertus", 200_000),
+        row("nothing to compare with", table, "apertus", 65_536),
+    ]
+
+    assert scaled_lengths(rows) == {"eight times as long", "nothing to compare with"}

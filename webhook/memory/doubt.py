@@ -26,6 +26,13 @@ def of_arguments(args: EngineArgs) -> str | None:
     return f"--{unplanned[0].replace('_', '-')} is not in the ledger" if unplanned else None
 
 
+def of_default_length(args: EngineArgs, model: Model) -> str | None:
+    """The reason against a refusal that rests on how long a request vLLM takes where no --max-model-len is given."""
+    if args.given.get("max_model_len") is not None or not model.length_scaled:
+        return None
+    return f"the {model.max_position_embeddings:,} tokens of {model.id} may be a table's, times the rope factor"
+
+
 def of(args: EngineArgs, model: Model | None, env: Mapping[str, str]) -> str | None:
     """The first reason, for people; None where there is none."""
     if why := of_arguments(args):

@@ -117,8 +117,12 @@ def judge(
         shown = _unsure(shown, lambda own: f"it depends on which GPU it is: {own}")
     if accelerator and accelerator.shared and shown.verdict == "fits":
         shown = _unsure(shown, lambda own: f"{own}; other processes may use the same GPU")
-    if shown.verdict == "does-not-fit" and (why := doubt.of(args, model, env or {})):
-        shown = _unsure(shown, lambda own: f"{why}; {own}")
+    if shown.verdict == "does-not-fit":
+        why = doubt.of(args, model, env or {})
+        if why is None and shown.cause == "request":
+            why = doubt.of_default_length(args, model)
+        if why is not None:
+            shown = _unsure(shown, lambda own: f"{why}; {own}")
     return shown
 
 

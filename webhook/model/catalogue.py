@@ -56,6 +56,8 @@ def catalogued(name: str) -> Model:
     return replace(
         model,
         length_read=model.length_read and not row.get("length_corrected", False),
+        length_scaled=row.get("length_scaled", False),
+        dtype_inherited=row.get("dtype_inherited", False),
         parameters=row.get("parameters"),
         weights_bytes=row.get("weights_bytes"),
         gated=row.get("gated", False),

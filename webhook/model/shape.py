@@ -34,6 +34,10 @@ class Model:
     dependent rope rules; see `derived_max_model_len`."""
     length_read: bool = False
     """Its length stands in the config.json of this very id, which was read: no table's row, no copy's, no default."""
+    length_scaled: bool = False
+    """Its length may be several times that of config.json: only a table tells it that multiplies by the rope factor."""
+    dtype_inherited: bool = False
+    """Its torch_dtype is that of the model that it was made of: somebody else trained it further, or quantised it."""
     sliding_window: int | None = None
     """Tokens; None where the model has no window or does not use it. With `layer_types` empty, every layer has it."""
     layer_types: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from webhook.engine import Engine
 from webhook.memory.dtype import NO_HALF
 from webhook.release import Release
 from webhook.rule import Finding, Rule
+from webhook.rules._checkpoint import is_the_known
 from webhook.rules._flags import runs_vllms_code, uncertain
 
 
@@ -37,20 +38,27 @@ class GpuLacksDtype(Rule):
         lacking = [gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.supports_bf16 is False]
         model = engine.model.value if engine.model else None
         own = given in (None, "auto") and _takes_its_own(engine) and model and model.torch_dtype == "bfloat16"
+        own = own and not (model and model.dtype_inherited and model.quantization_config)  # AutoAWQ writes float16
         if not lacking or not (given == "bfloat16" or own):
             return
         what = "--dtype bfloat16" if given == "bfloat16" else "bfloat16, the model's own dtype,"
         capability = ".".join(map(str, lacking[0].compute_capability or ()))
-        trusted = given == "bfloat16" or bool(engine.model and engine.model.may_deny)
+        trusted = given == "bfloat16" or _is_read(engine)
         half = () if model and model.model_type in NO_HALF else ("--dtype half",)
         yield Finding(
             path=engine.argument("dtype"),
             message=f"{what} needs compute capability 8.0; {' or '.join(gpu.name for gpu in lacking)} has "
             f"{capability or 'less'}",
             certainty="certain" if len(lacking) == len(gpus) and trusted and runs_vllms_code(engine) else "likely",
-            uncertain=uncertain(engine),
+            uncertain=uncertain(engine) or (None if trusted else "in which dtype the model was saved was not read"),
             suggestions=(*half, "a GPU of compute capability 8.0 or higher, such as an L4"),
         )
+
+
+def _is_read(engine: Engine) -> bool:
+    """The model's dtype is its own, and vLLM reads the config.json that has it."""
+    found = engine.model
+    return found is not None and found.may_deny and not found.value.dtype_inherited and is_the_known(engine)
 
 
 def _takes_its_own(engine: Engine) -> bool:
