@@ -288,6 +288,18 @@ def test_fix_shows_a_diff_and_writes_it_with_comments_kept(run: Run, tmp_path: P
     assert run("fix", str(manifest))[1] == ""
 
 
+@pytest.mark.parametrize("codec", ["utf-16", "utf-8-sig"])
+def test_a_file_is_read_and_written_in_its_own_encoding(run: Run, tmp_path: Path, codec: str) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text((ROOT / "examples" / "llama-70b-without-shm.yaml").read_text(), encoding=codec)
+    begins = manifest.read_bytes()[:2]
+
+    assert "shm-missing" in run("check", str(tmp_path))[1]
+    assert run("fix", "--write", str(manifest))[0] == 0
+    assert manifest.read_bytes()[:2] == begins
+    assert "dshm" in manifest.read_text(encoding=codec)
+
+
 def test_review_answers_as_the_server_would(run: Run, tmp_path: Path) -> None:
     obj = yaml.safe_load((ROOT / BAD).read_text())
     kind = {"group": "apps", "version": "v1", "kind": "Deployment"}

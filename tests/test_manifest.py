@@ -15,6 +15,7 @@ from webhook.manifest import items, load, read
 from webhook.manifest.part import MAX_DEPTH
 from webhook.manifest.yaml_text import MAX_ERRORS
 from webhook.path import FieldPath
+from webhook.report.marks import Dumper
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -60,11 +61,28 @@ def test_nothing_is_no_object_and_no_error(text: str) -> None:
         ("~", None),
         ("", None),
         ("'1'", "1"),
-        ("1e3", "1e3"),
+        *((word, True) for word in ("y", "Y", "yes", "true", "TRUE", "On")),
+        *((word, False) for word in ("n", "N", "no", "False", "OFF")),
+        ("oN", "oN"),
+        ("0o17", 15),
+        ("-0O17", -15),
+        ("0o18", "0o18"),
+        ("08", 8),
+        ("018.5", 18.5),
+        ("0X10", 16),
+        ("0B11", 3),
+        ("1e3", 1000),
+        ("1e+06", 1000000),
+        ("1e-3", 0.001),
+        ("1.0", 1),
+        ("-.5", -0.5),
+        (".5e3", 500),
+        ("1e", "1e"),
+        ("1e400", "1e400"),
+        ("inf", "inf"),
         ("2024-01-01", "2024-01-01"),  # a date would not be JSON
         ("12:30:45", "12:30:45"),  # base 60 in YAML 1.1, text to kubectl
-        (".inf", ".inf"),
-        (".nan", ".nan"),
+        ("'.inf'", ".inf"),
         ("9" * 5000, "9" * 5000),
         ("!!str 1", "1"),
         ("!!int '3'", 3),
@@ -80,15 +98,30 @@ def test_a_scalar_is_what_kubectl_makes_of_it(text: str, value: Any) -> None:
     assert objects(f"key: {text}") == [{"key": value}]
 
 
-@pytest.mark.parametrize(("key", "name"), [("on", "true"), ("1", "1"), ("~", "null"), ("1.5", "1.5"), ("0x10", "16")])
+@pytest.mark.parametrize(("key", "name"), [("on", "true"), ("y", "true"), ("1", "1"), ("1.5", "1.5"), ("0x10", "16")])
 def test_every_key_is_text(key: str, name: str) -> None:
     assert objects(f"{key}: x") == [{name: "x"}]
 
 
-def test_merge_keys_give_way_to_the_object_s_own() -> None:
-    text = "base: &b {x: 1, y: 1}\nother: &o {y: 2, z: 2}\nfull:\n  <<: [*b, *o]\n  x: 0\n  '<<': text\n"
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: .inf", "kubectl refuses .inf: JSON has no such number; quote what is text"),
+        ("a: -.INF", "kubectl refuses -.INF: JSON has no such number; quote what is text"),
+        ("a: .nan", "kubectl refuses .nan: JSON has no such number; quote what is text"),
+        ("a: !!int 1.5", "kubectl refuses 1.5: it is no !!int"),
+        ("a: !!bool x", "kubectl refuses x: it is no !!bool"),
+        ("~: 1", "not an object: a key is null, not text"),
+    ],
+)
+def test_what_kubectl_has_no_json_for_is_an_error(text: str, reason: str) -> None:
+    assert errors(text) == [f"f.yaml:1: {reason}"]
 
-    assert objects(text)[0]["full"] == {"x": 0, "y": 1, "z": 2, "<<": "text"}
+
+def test_merge_keys_give_way_to_the_object_s_own() -> None:
+    text = "base: &b {a: 1, b: 1}\nother: &o {b: 2, c: 2}\nfull:\n  <<: [*b, *o]\n  a: 0\n  '<<': text\n"
+
+    assert objects(text)[0]["full"] == {"a": 0, "b": 1, "c": 2, "<<": "text"}
 
 
 def test_of_duplicate_keys_the_last_counts_and_a_note_says_where() -> None:
@@ -117,6 +150,7 @@ def test_a_broken_document_does_not_hide_the_others() -> None:
     ("text", "error"),
     [
         (b"a: 1\nb: \xff\n", "f.yaml:2: not UTF-8: byte 0xff"),
+        (b"\xff\xfea", "f.yaml:1: not UTF-16-LE: byte 0x61"),
         ("a: 1\n\tb: 1\n", "f.yaml:2: not YAML: a tab in the indentation, where YAML wants spaces"),
         ("a: 1\nb: \x07\n", "f.yaml:2: not YAML: control characters are not allowed"),
         ("a: &x [*x]", "f.yaml:1: not YAML: the anchor 'x' contains itself"),
@@ -272,7 +306,11 @@ def test_load_gives_the_first_document_or_none() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
@@ -287,9 +325,16 @@ def test_json_is_read_as_json_reads_it(obj: dict[str, Any]) -> None:
 @PROPERTY
 @given(st.dictionaries(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"])), JSON))
 def test_what_yaml_writes_is_read_back(obj: dict[str, Any]) -> None:
-    text = "---\n" + yaml.safe_dump(obj, allow_unicode=False)
+    assert objects("---\n" + yaml.dump(obj, Dumper=Dumper, allow_unicode=False)) == [obj]
 
-    assert json.dumps(objects(text)) == json.dumps([yaml.safe_load(text)])
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-be", "utf-8-sig"])
+def test_a_byte_order_mark_says_how_a_file_is_written(codec: str) -> None:
+    mark = "\ufeff" if codec == "utf-16-be" else ""
+
+    (document,) = read(f"{mark}kind: Pod\nname: é\n".encode(codec), "f.yaml").documents
+    assert document.object == {"kind": "Pod", "name": "é"}
+    assert document.line_of(FieldPath(("name",))) == 2
 
 
 @PROPERTY

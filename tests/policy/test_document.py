@@ -160,6 +160,23 @@ MISTAKES = {
         "p.yaml:5: spec.order: YAML 1.1 reads 1_000 as a number, YAML 1.2 as text: write it in decimal digits, or "
         "quote it",
     ),
+    "a letter for true": (
+        "spec:\n  exceptions:\n  - {rules: [shm-missing], reason: r, owner: y, expires: 2026-12-31}\n",
+        "p.yaml:6: spec.exceptions[0].owner: kubectl reads an unquoted `y` as true, other readers as text: write true, "
+        "or quote it",
+    ),
+    "octal as YAML 1.2 writes it": (
+        "spec:\n  order: 0o17\n",
+        "p.yaml:5: spec.order: kubectl reads 0o17 as 15, YAML 1.1 as text: write it in decimal digits, or quote it",
+    ),
+    "a number with an exponent": (
+        "spec:\n  order: 1e3\n",
+        "p.yaml:5: spec.order: kubectl reads 1e3 as 1000, YAML 1.1 as text: write it in decimal digits, or quote it",
+    ),
+    "an infinity": (
+        "spec:\n  order: .inf\n",
+        "p.yaml:5: policy: kubectl refuses .inf: JSON has no such number; quote what is text",
+    ),
     "a Helm template": (
         "spec:\n  {{- if .Values.strict }}\n  order: 1\n  {{- end }}\n",
         "p.yaml:5: policy: skipped: a Helm template; check what `helm template` prints (`podfit check --helm CHART`)",

@@ -17,12 +17,13 @@ from webhook import measured as prints
 from webhook.companions import Companions
 from webhook.facts import Facts, GivenModel
 from webhook.gpu import Accelerator
+from webhook.manifest import encoding
 from webhook.model import given
 from webhook.policy import Policy, PolicyError, builtin, load
 from webhook.workload import JSON
 
 SUFFIXES = (".yaml", ".yml", ".json")
-_OURS = re.compile(rb"apiVersion|\bkind\b")
+_OURS = re.compile(r"apiVersion|\bkind\b")
 """What an object's text has."""
 
 
@@ -112,7 +113,7 @@ def now() -> datetime:
 def read_text(path: Path) -> str:
     """The file's text; raises UnusableError (exit 3) where it can't be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        return encoding.decode(path.read_bytes()).replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UnusableError(f"{path}: {_reason(error)}", 3) from error
 
@@ -124,7 +125,7 @@ def read_input(name: str) -> str:
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8 at byte {error.start}"
+        return f"not {error.encoding.upper()} at byte {error.start}"
     return (error.strerror or type(error).__name__).lower()
 
 
@@ -223,7 +224,7 @@ def read_manifests(name: str, *, met: bool = False) -> manifest.Manifests:
         empty = manifest.ReadError("<stdin>", None, "standard input is empty")
         return manifest.Manifests(documents=(), errors=(empty,))
     found = manifest.read(data, "<stdin>" if name == "-" else name)
-    if met and found.errors and not found.documents and not _OURS.search(data):
+    if met and found.errors and not found.documents and not _OURS.search(encoding.decode(data, "replace")):
         why = found.errors[0]
         return manifest.Manifests((), (), (manifest.Note(why.file, why.line, f"skipped: no manifest: {why.message}"),))
     return found
@@ -241,9 +242,7 @@ class Source:
 
 def log_text(data: bytes) -> str:
     """A log may hold anything: what is no UTF-8 is no reason to see nothing."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # PowerShell's `>`
-        return data.decode("utf-16", "replace")
-    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    return encoding.decode(data, "replace")
 
 
 def read_workload(name: str) -> JSON:

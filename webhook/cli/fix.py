@@ -8,7 +8,7 @@ from pathlib import Path
 
 from webhook.cli import edge
 from webhook.lint import lint
-from webhook.manifest import Document
+from webhook.manifest import Document, encoding
 from webhook.patch import Edit
 from webhook.policy import Policy
 from webhook.repair import Repaired, repair
@@ -80,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
             changed.append((name, after))
     if args.write:
         for name, after in changed:
-            Path(name).write_text(after, encoding="utf-8", newline="")
+            path = Path(name)
+            path.write_text(after, encoding=encoding.of(path.read_bytes()), newline="")
     elif changed:
         print("nothing is changed yet: --write does it", file=sys.stderr)
     if not repairs and not code:

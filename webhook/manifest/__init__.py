@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from webhook.manifest import json_text, parameters, yaml_text
+from webhook.manifest import encoding, json_text, parameters, yaml_text
 from webhook.manifest.part import Mark, Part
 from webhook.path import FieldPath
 
@@ -112,10 +112,11 @@ def read(text: str | bytes, name: str) -> Manifests:
     """
     if isinstance(text, bytes):
         try:
-            text = text.decode()
+            text = encoding.decode(text)
         except UnicodeDecodeError as error:
             line = error.object.count(b"\n", 0, error.start) + 1
-            return Manifests((), (ReadError(name, line, f"not UTF-8: byte 0x{error.object[error.start]:02x}"),))
+            why = f"not {error.encoding.upper()}: byte 0x{error.object[error.start]:02x}"
+            return Manifests((), (ReadError(name, line, why),))
     text = text.removeprefix("\ufeff")
     parts = list(_parse(text))
     if any(part.error for part in parts) and (action := _template_line(text)) is not None:

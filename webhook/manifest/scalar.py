@@ -1,60 +1,102 @@
-"""What a scalar of YAML 1.1 means to kubectl."""
+"""What a scalar means to kubectl: neither YAML 1.1 as written nor 1.2, but go-yaml 2's reading of both.
+
+sigs.k8s.io/yaml 1.6 (kubectl and the Go programs around Kubernetes) → go.yaml.in/yaml/v2 resolve.go, then JSON: `y` is
+true, `0o17` and `017` are fifteen, `1e3` is a thousand, dates and base 60 (`12:30`) are text, and an infinity, for
+which JSON has no word, is refused.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+from webhook.manifest.part import BrokenError
+
 _PREFIX = "tag:yaml.org,2002:"
+_SPELT: dict[str, Any] = {
+    spelling: value
+    for value, words in (
+        (True, ("y", "yes", "true", "on")),
+        (False, ("n", "no", "false", "off")),
+        (None, ("", "~", "null")),
+    )
+    for word in words
+    for spelling in (word, word.capitalize(), word.upper())
+}
+_NO_NUMBERS = frozenset(
+    {".nan", ".NaN", ".NAN", *(sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF"))}
+)
+_NUMERIC = frozenset("0123456789+-.")
+_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+"""Go's int64 and uint64: a larger number is a float."""
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+}
 
 
-@cache
-def reader() -> Callable[[Any], Any]:
-    """Reads a scalar as YAML 1.1 does, but for what JSON has no word for: dates and infinities stay text. So does
-    `12:30`, which is a number in base 60 to YAML 1.1 and text to kubectl."""
-    import yaml
-
-    resolvers = {
-        first: [(tag.removeprefix(_PREFIX), pattern) for tag, pattern in found]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    nothing: list[tuple[str, Any]] = []
-
-    def read_scalar(event: Any) -> Any:
-        text: str = event.value
+def read(event: Any) -> Any:
+    """The value of libyaml's event of a scalar; raises BrokenError where kubectl refuses it."""
+    text: str = event.value
+    try:
         if event.tag is not None:
-            return _typed(event.tag.removeprefix(_PREFIX), text)
-        if event.style:
-            return text
-        for tag, pattern in resolvers.get(text[:1], nothing):
-            if pattern.match(text):
-                return _typed(tag, text)
-        return text
-
-    return read_scalar
+            return _tagged(event.tag.removeprefix(_PREFIX), text)
+        return text if event.style else plain(text)
+    except ValueError as error:
+        raise BrokenError(event.start_mark.line, f"kubectl refuses {text:.40}: {error}") from error
 
 
-def _typed(tag: str, text: str) -> Any:
-    """The scalar's value by its tag; the text itself where it has no such value."""
-    if tag == "null":
-        return None
-    if tag == "bool":
-        return _BOOLEANS.get(text.lower(), text)
-    if tag in ("int", "float"):
-        return _numeral(text.replace("_", ""), tag, text)
+def plain(text: str) -> Any:
+    """The value of a scalar without quotes and tag; raises ValueError for one that JSON has no word for."""
+    if text[:1] in _NUMERIC and text:
+        return _number(text)
+    return _SPELT.get(text, text)
+
+
+def is_text(text: str) -> bool:
+    """Whether it stays a text without quotes."""
+    try:
+        return plain(text) is text
+    except ValueError:
+        return False
+
+
+def _number(text: str) -> Any:
+    """A whole number is one however it is written (`1.0`, `1e3`): JSON does not tell them apart."""
+    if text in _NO_NUMBERS:
+        raise ValueError("JSON has no such number; quote what is text")
+    digits = text.replace("_", "")
+    if found := _INTEGER.fullmatch(digits):
+        value = _whole(*found.groups())
+        if value is not None and _LEAST <= value <= _MOST:
+            return value
+    if _FLOAT.fullmatch(digits):
+        number = float(digits)
+        if abs(number) < float("inf"):
+            return int(number) if number.is_integer() and abs(number) < -_LEAST else number
     return text
 
 
-def _numeral(digits: str, tag: str, text: str) -> Any:
+def _whole(sign: str, digits: str) -> int | None:
+    """None: more digits than Python reads."""
     try:
-        if tag == "float":
-            value = float(digits)
-            return value if abs(value) < float("inf") else text
-        sign = -1 if digits.startswith("-") else 1
-        digits = digits.lstrip("+-")
-        octal = digits.startswith("0") and digits.isdigit() and len(digits) > 1
-        return sign * int(digits, 8 if octal else 0)
+        octal = digits[:1] == "0" and digits.isdigit() and len(digits) > 1
+        value = int(digits, 8 if octal else 0)
     except ValueError:
+        return None
+    return -value if sign == "-" else value
+
+
+def _tagged(tag: str, text: str) -> Any:
+    fits = _TYPES.get(tag)
+    if fits is None:
         return text
+    value = plain(text)
+    if not fits(value):
+        raise ValueError(f"it is no !!{tag}")
+    return value

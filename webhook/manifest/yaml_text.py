@@ -110,7 +110,7 @@ class _Builder:
             SequenceStartEvent,
         )
 
-        read = scalar.reader()
+        read = scalar.read
         for event in events:
             kind = type(event)
             if kind is ScalarEvent:
@@ -199,11 +199,12 @@ class _Builder:
         self._put(value, nodes, event)
 
     def _key(self, top: _Frame, value: Any, event: Any) -> None:
-        if isinstance(value, dict | list):
-            raise BrokenError(event.start_mark.line, "not an object: a key is a list or an object, not text")
+        if value is None or isinstance(value, dict | list):
+            what = "null" if value is None else "a list or an object"
+            raise BrokenError(event.start_mark.line, f"not an object: a key is {what}, not text")
         if isinstance(value, bool):
             value = "true" if value else "false"
-        top.key = "null" if value is None else str(value)
+        top.key = str(value)
         top.waits = True
         top.merging = top.key == "<<" and not getattr(event, "style", None)
         if top.merging:

@@ -1,7 +1,8 @@
 """What YAML makes of a text behind its author's back, in a policy a mistake each: what stands there is what holds.
 
-YAML 1.1 reads `off` and `no` as false, YAML 1.2 as text; `010` is eight or ten; an anchor lets a line far away decide.
-kubectl, editors and this program do not read them alike, so that a policy may not have them.
+YAML 1.1 reads `off` and `no` as false, YAML 1.2 as text, kubectl `n` as false too (`manifest/scalar.py`); `010` is
+eight or ten; `1e3` is a number or text; an anchor lets a line far away decide. kubectl, editors and others do not read
+them alike, so that a policy may not have them.
 """
 
 from __future__ import annotations
@@ -10,9 +11,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from webhook.manifest import scalar
+
 _BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+_LETTERS = {"y": "true", "n": "false"}
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
 _GROUPED = re.compile(r"[-+]?(0b[01_]+|(0x[0-9a-fA-F]+|[0-9]+)_[0-9a-fA-F_]*(\.[0-9_]*)?)")
+_ONLY_SOME = re.compile(
+    r"[-+]?(0[oO][0-7]+|0X[0-9a-fA-F]+|0B[01]+|0[0-9]*[89][0-9]*(\.[0-9]*)?|[0-9]+[eE][-+]?[0-9]+"
+    r"|([0-9]+\.[0-9]*|\.[0-9]+)[eE][0-9]+)|[-+]\.[0-9]+([eE][-+]?[0-9]+)?"
+)
+"""Numbers to kubectl that are text to YAML 1.1 (PyYAML's resolver: no `0o`, an exponent needs a dot and a sign)."""
 _SIXTY = re.compile(r"[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 
 
@@ -88,6 +97,12 @@ def _messages(event: Any, is_key: bool) -> Iterator[str]:
     elif plain.lower() in _BOOLEANS:
         word = _BOOLEANS[plain.lower()]
         yield f"YAML 1.1 reads an unquoted `{plain}` as {word}, YAML 1.2 as text: write {word}, or quote it"
+    elif plain.lower() in _LETTERS:
+        word = _LETTERS[plain.lower()]
+        yield f"kubectl reads an unquoted `{plain}` as {word}, other readers as text: write {word}, or quote it"
+    elif _ONLY_SOME.fullmatch(plain):
+        read = scalar.plain(plain)
+        yield f"kubectl reads {plain} as {read}, YAML 1.1 as text: write it in decimal digits, or quote it"
     elif _OCTAL.fullmatch(plain):
         read = int(plain.replace("_", ""), 8)
         yield f"YAML 1.1 reads {plain} as {read}, YAML 1.2 as decimal: leave the leading zero out"

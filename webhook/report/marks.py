@@ -10,19 +10,27 @@ from typing import Any
 import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
+from webhook.manifest import scalar
+
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ALIAS = re.compile(r"[\s:]*(\*[^\s,\]}]+)")
 _WIDE = 1 << 30
 
 
-class _Dumper(yaml.SafeDumper):
-    """Block style without anchors."""
+class Dumper(yaml.SafeDumper):
+    """Block style without anchors, in quotes also what is a text to PyYAML but not to kubectl (`y`, `1e3`)."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_scalar(self, tag: str, value: Any, style: str | None = None) -> ScalarNode:
+        if tag == "tag:yaml.org,2002:str" and style is None and not scalar.is_text(value):
+            style = "'"
+        node: ScalarNode = super().represent_scalar(tag, value, style)
+        return node
 
-class _Indented(_Dumper):
+
+class _Indented(Dumper):
     """The same, with the dashes of a list indented below its key."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
@@ -224,10 +232,10 @@ class Marked:
         word = re.match(r"\S+", old[at:])
         if not more or word is None or old[:at] + more + old[at:] != new:
             return None
-        scalar = self.text[start:end]
-        for found in re.finditer(re.escape(word[0]), scalar):
-            longer = scalar[: found.start()] + more + scalar[found.start() :]
-            node = yaml.compose(longer if scalar[:1] not in "|>" else f"{longer}\n", Loader=_LOADER)
+        before = self.text[start:end]
+        for found in re.finditer(re.escape(word[0]), before):
+            longer = before[: found.start()] + more + before[found.start() :]
+            node = yaml.compose(longer if before[:1] not in "|>" else f"{longer}\n", Loader=_LOADER)
             if isinstance(node, ScalarNode) and node.value == new:
                 return self._splice(start, end, longer)
         return None
@@ -288,17 +296,15 @@ class Marked:
     def _flow(self, value: Any) -> str:
         if self.json:
             return json.dumps(value, ensure_ascii=False)
-        out = yaml.dump(
-            value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, width=_WIDE, allow_unicode=True
-        )
+        out = yaml.dump(value, Dumper=Dumper, default_flow_style=True, sort_keys=False, width=_WIDE, allow_unicode=True)
         return str(out).removesuffix("\n").removesuffix("\n...")
 
     def _dump(self, value: Any) -> str:
         """Block style, as the rest of the document is indented."""
-        dumper = _Indented if self.offset else _Dumper
+        dumper = _Indented if self.offset else Dumper
         return self._yaml(value, dumper, default_flow_style=False, indent=self.step)
 
-    def _yaml(self, value: Any, dumper: type[_Dumper], **style: Any) -> str:
+    def _yaml(self, value: Any, dumper: type[Dumper], **style: Any) -> str:
         out = yaml.dump(value, Dumper=dumper, sort_keys=False, width=_WIDE, allow_unicode=True, **style)
         return str(out).removesuffix("\n").removesuffix("\n...")
 

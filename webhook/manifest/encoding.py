@@ -1,0 +1,21 @@
+"""A file's bytes → text, as kubectl decodes them: UTF-16 where a byte order mark says so, else UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+
+
+def of(data: bytes) -> str:
+    """The codec of a file that begins with `data`; it takes the mark off, and writes one where there was one.
+
+    kubectl's: cli-runtime pkg/resource/visitor.go, FileVisitor, for files and for standard input. PowerShell's `>`
+    writes UTF-16.
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return "utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-8"
+
+
+def decode(data: bytes, errors: str = "strict") -> str:
+    """The text; raises UnicodeDecodeError unless `errors` says what becomes of such bytes."""
+    return data.decode(of(data), errors)
