@@ -133,7 +133,7 @@ def resolve(
     if not isinstance(utilization, int | float) or isinstance(utilization, bool) or not abs(utilization) < 1e6:
         utilization = default_utilization(release)
     text_only = bool(given.get("language_model_only"))
-    images = not text_only and not _no_images(given)
+    images = not text_only and not ("limit_mm_per_prompt" in given and _no_images(given["limit_mm_per_prompt"]))
     dropped = text_only or (not images and (model.model_type or "").startswith("qwen") and release >= (0, 11))
     dtype = given.get("dtype")
     kv_dtype = given.get("kv_cache_dtype")
@@ -281,11 +281,9 @@ def embeds(model: Model) -> bool:
     return any(one.endswith(endings) for one in model.architectures) or "embedding" in model.id.lower()
 
 
-def _no_images(given: Mapping[str, Any]) -> bool:
-    limits = given.get("limit_mm_per_prompt")
+def _no_images(limits: object) -> bool:
     return (
-        limits is not None
-        and isinstance(limits, Mapping)
+        isinstance(limits, Mapping)
         and bool(limits)
         and limits.get("image") == 0
         and all(value == 0 for value in limits.values())

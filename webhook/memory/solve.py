@@ -170,7 +170,8 @@ def alternatives(
     )
     try:
         for best, finder in finders:
-            if sum([one.rank < best for one in _choices(found)]) < most:  # else what it finds is not told
+            better = [one for one in _choices(found) if one.rank < best] if len(found) >= most else ()
+            if len(better) < most:  # else what it finds is not told
                 found.extend(finder())
     except SpentError:
         pass

@@ -142,6 +142,8 @@ def _named(name: str, facts: Facts) -> Fact[Model] | None:
 
 def _hub_id(uri: str) -> str | None:
     """The id in KServe's `hf://ORG/NAME[:REVISION]`."""
+    if "://" not in uri:
+        return None
     found = hub_name(re.sub("^huggingface://", "hf://", uri.strip()))
     return found if found and re.fullmatch(r"[\w.-]+/[\w.-]+", found) else None
 
