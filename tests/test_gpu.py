@@ -298,3 +298,42 @@ def test_odd_manifests_raise_nothing(limits: Any, selector: Any, affinity: Any, 
             for container in one.containers:
                 gpu.find(one, container, Facts())
                 gpu.requested(one, container)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("nvidia/gpu", "nvidia.com/gpu"),
+        ("nvidia.com/gpus", "nvidia.com/gpu"),
+        ("nvidia.com/GPU", "nvidia.com/gpu"),
+        ("nvdia.com/gpu", "nvidia.com/gpu"),
+        ("nivdia.com/gpu", "nvidia.com/gpu"),
+        ("nvidia.io/gpu", "nvidia.com/gpu"),
+        ("nvidia.com/gup", "nvidia.com/gpu"),
+        ("amd/gpu", "amd.com/gpu"),
+        ("amd.com/gpus", "amd.com/gpu"),
+        ("gpu", "nvidia.com/gpu"),
+        ("amd-gpu", "amd.com/gpu"),
+        ("nvidia.com.gpu", "nvidia.com/gpu"),
+    ],
+)
+def test_a_misspelt_resource_is_told_from_those_of_other_plugins(name: str, meant: str) -> None:
+    assert gpu.misspelt({"memory": "8Gi", name: 1}) == (name, meant)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/pgpu", "nvidia.com/vgpu", "nvidia.com/gpu-10gb",
+     "amd.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpumem", "hami.io/gpu", "volcano.sh/vgpu-number", "example.org/gpu",
+     "nebius.com/gpu", "cpu", "rdma/hca_shared_devices_a", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"],
+)  # fmt: skip
+def test_a_resource_of_a_plugin_is_no_slip(name: str) -> None:
+    assert gpu.misspelt({name: 1}) is None
+
+
+def test_what_sounds_like_an_accelerator_may_be_one() -> None:
+    assert gpu.may_be_one({"deviceclass.resource.kubernetes.io/gpu.nvidia.com": 1})
+    assert gpu.may_be_one({"nvidia.com/gpu-10gb": "1"})
+    assert gpu.may_be_one({"example.org/npu": 1})
+    assert not gpu.may_be_one({"rdma/hca_shared_devices_a": 1, "cpu": 8, "ephemeral-storage": "1Gi"})
+    assert not gpu.may_be_one({"example.org/npu": 0})

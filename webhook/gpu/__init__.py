@@ -17,7 +17,10 @@ from webhook.gpu.resource import (
     CLAIM,
     Asked,
     asked,
+    is_one,
     limited,
+    may_be_one,
+    misspelt,
     named_product,
     requested,
     shared_by_resource,
@@ -26,7 +29,7 @@ from webhook.workload import Container, Workload
 
 __all__ = [
     "CLAIM", "Accelerator", "Asked", "Gpu", "Kind", "Placement", "advice", "all_products", "asked", "by_name", "find",
-    "nearest", "on_nodes", "parse", "place", "requested",
+    "is_one", "may_be_one", "misspelt", "nearest", "on_nodes", "parse", "place", "requested",
 ]  # fmt: skip
 
 

@@ -56,6 +56,39 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
     return found or list(_fractions(workload, container))
 
 
+_VENDOR = re.compile(r"(n[vi]{1,2}[diav]{2,5}|amd)(\.[a-z]+)?", re.IGNORECASE)
+_NEARLY = re.compile(r"gpus?|gup|pgu", re.IGNORECASE)
+_UNQUALIFIED = re.compile(r"(?:(nvidia|amd)(?:[._-]com)?[._-])?gpus?", re.IGNORECASE)
+_ACCELERATOR = re.compile(r"gpu|[nxtd]pu\b|mig-|accelerator|resource\.kubernetes\.io", re.IGNORECASE)
+
+
+def misspelt(asked: Mapping[str, object]) -> tuple[str, str] | None:
+    """A resource that no device plugin has and the one that is meant: "nvidia/gpu" or "nvidia.com/gpus" for
+    "nvidia.com/gpu". No other name: a plugin may call its resources what it likes ("nvidia.com/pgpu", "gpu-10gb")."""
+    for name in asked:
+        if WHOLE.fullmatch(name):
+            continue
+        vendor, slash, what = name.partition("/")
+        if not slash and (unqualified := _UNQUALIFIED.fullmatch(name)):
+            return name, f"{(unqualified[1] or 'nvidia').lower()}.com/gpu"
+        if slash and _NEARLY.fullmatch(what) and (near := _VENDOR.fullmatch(vendor)):
+            return name, "amd.com/gpu" if near[1].lower() == "amd" else "nvidia.com/gpu"
+    return None
+
+
+def is_one(resource: str) -> bool:
+    """The resource stands for an accelerator, whatever is asked of it."""
+    return WHOLE.fullmatch(resource) is not None
+
+
+def may_be_one(asked: Mapping[str, object]) -> bool:
+    """Some resource of the container sounds like an accelerator that the table does not know, or a claim's."""
+    return any(
+        "/" in name and _ACCELERATOR.search(name) and not WHOLE.fullmatch(name) and _count(value) != 0
+        for name, value in asked.items()
+    )
+
+
 def named_product(resource: str) -> tuple[Gpu, ...]:
     """The product in a resource that a device plugin was told to call after it ("nvidia.com/a100", "nvidia.com/gpu-l4";
     k8s-device-plugin's `resources.gpus[].name`)."""

@@ -33,12 +33,15 @@ class UnpinnedImage(Rule):
         yield Finding(
             path=engine.at("image"),
             message=f"image {image!r}: {what}, so the vLLM release is not known",
-            suggestions=("a tag that names the release, such as vllm/vllm-openai:v0.27.1, or a digest",),
+            suggestions=(f"a tag that names the release, such as {_published(engine, image)}:v0.27.1, or a digest",),
         )
 
 
 _PLACEHOLDER = re.compile(r"\$[({]|\{\{")
 """`${IMAGE}`, `{{ .Values.image }}`: whoever fills it in gives the tag, perhaps."""
+_ROCM = re.compile(r"(^|[/:._-])rocm", re.IGNORECASE)
+_XPU = re.compile(r"(^|[/:._-])xpu", re.IGNORECASE)
+_CPU = re.compile(r"(^|[/:._-])cpu", re.IGNORECASE)
 _MOVES = re.compile(r"(.+-)?(latest|nightly|main|master|dev|edge|head|stable)(-.+)?", re.IGNORECASE)
 _OF_A_COMMIT = re.compile(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
 """`nightly-0d4044e…`, `main-20251103`: one build, which nobody moves."""
@@ -46,3 +49,14 @@ _OF_A_COMMIT = re.compile(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
 
 def _moves(tag: str) -> bool:
     return _MOVES.fullmatch(tag) is not None and _OF_A_COMMIT.search(tag) is None
+
+
+def _published(engine: Engine, image: str) -> str:
+    """vLLM's own image for the processors that this one is for, as its name or the resource tells."""
+    resource = engine.requested[0] if engine.requested else ""
+    builds = {
+        "-rocm": _ROCM.search(image) or resource.startswith("amd.com/"),
+        "-xpu": _XPU.search(image) or resource.startswith("gpu.intel.com/"),
+        "-cpu": engine.on_processors or (not resource and _CPU.search(image)),
+    }
+    return f"vllm/vllm-openai{next((suffix for suffix, it in builds.items() if it), '')}"
