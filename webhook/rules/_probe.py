@@ -11,6 +11,7 @@ from webhook.engine import Engine
 from webhook.patch import Edit
 from webhook.path import FieldPath, is_object
 from webhook.release import is_official
+from webhook.rules import _exec_probe
 from webhook.rules._flags import unsplit
 
 BATCH = ("Job", "CronJob", "JobSet", "RayJob")
@@ -105,7 +106,10 @@ def _all_asked(engine: Engine) -> Asked:
 
 
 def kills(engine: Engine, name: str) -> Mapping[str, Any] | None:
-    """The probe, where it asks vLLM's own port."""
+    """The probe, where it asks vLLM's own port: by itself, or with curl or wget in the container."""
+    found = probe(engine, name)
+    if found is not None and engine.port is not None and _exec_probe.port(found) == engine.port:
+        return found
     for other, _, _, port in asked(engine):
         if other == name and port is not None and port == engine.port:
             return probe(engine, name)

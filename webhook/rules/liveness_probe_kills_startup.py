@@ -19,6 +19,8 @@ class LivenessProbeKillsStartup(Rule):
         Liveness probe failed: … connect: connection refused
         Container vllm failed liveness probe, will be restarted
 
+    An exec probe that only runs `curl` or `wget` against vLLM's port fails as long.
+
     A startup probe holds it back for exactly as long as the start takes; a long initialDelaySeconds only guesses.
     """
 

@@ -38,7 +38,7 @@ class LivenessProbeTooStrict(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely where less is forgiven than `atLeast` or a single failure kills; advice at the bare default."""
         probe = _probe.kills(engine, "livenessProbe")
-        if probe is None or "httpGet" not in probe:
+        if probe is None or probe.keys().isdisjoint(("httpGet", "exec")):
             return
         period, failures, timeout = (
             _probe.setting(probe, name) for name in ("periodSeconds", "failureThreshold", "timeoutSeconds")
