@@ -324,8 +324,8 @@ def test_a_misspelt_resource_is_told_from_those_of_other_plugins(name: str, mean
 @pytest.mark.parametrize(
     "name",
     ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/pgpu", "nvidia.com/vgpu", "nvidia.com/gpu-10gb",
-     "amd.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpumem", "hami.io/gpu", "volcano.sh/vgpu-number", "example.org/gpu",
-     "nebius.com/gpu", "cpu", "rdma/hca_shared_devices_a", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"],
+     "amd.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpumem", "hami.io/gpu", "volcano.sh/vgpu-number",
+     "example.org/gpu", "nebius.com/gpu", "rdma/hca_shared", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"],
 )  # fmt: skip
 def test_a_resource_of_a_plugin_is_no_slip(name: str) -> None:
     assert gpu.misspelt({name: 1}) is None
