@@ -38,8 +38,15 @@ def note(configuration: JSON) -> str:
     return str(((configuration.get("metadata") or {}).get("annotations") or {}).get(OFF) or "")
 
 
-def off(configuration: JSON, said: str) -> dict[str, Any]:
-    """The merge patch that switches it off; it fails where somebody changes the object meanwhile."""
+def off(configuration: JSON, reason: str, at: str) -> dict[str, Any] | None:
+    """The merge patch that switches it off and says since when (`at`) and why; it fails where somebody changes the
+    object meanwhile. Of one that is off already only another reason is new; None: there is nothing to change."""
+    before, since = note(configuration), f"since {at}"
+    if state(configuration) == "off":
+        since = before.partition(": ")[0] or since
+        if not reason or before == f"{since}: {reason}":
+            return None
+    said = f"{since}: {reason or 'no reason given'}"
     hooks = [
         hook if _is_off(hook) else {**hook, "matchConditions": [*(hook.get("matchConditions") or ()), dict(CONDITION)]}
         for hook in configuration.get("webhooks") or ()
@@ -47,8 +54,10 @@ def off(configuration: JSON, said: str) -> dict[str, Any]:
     return _patch(configuration, said, hooks)
 
 
-def on(configuration: JSON) -> dict[str, Any]:
-    """The merge patch that undoes `off`."""
+def on(configuration: JSON) -> dict[str, Any] | None:
+    """The merge patch that undoes `off`; None: there is nothing to undo."""
+    if state(configuration) == "on":
+        return None
     hooks = [
         {**hook, "matchConditions": [one for one in hook.get("matchConditions") or () if not _ours(one)]}
         for hook in configuration.get("webhooks") or ()

@@ -47,12 +47,15 @@ def run(args: argparse.Namespace) -> int:
     """Exit 0: off; 3: a configuration can't be read or changed."""
     from datetime import UTC, datetime
 
-    reason = one_line(args.reason).strip() or "no reason given"
-    said = f"since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}: {reason}"
-    return switch(args, "off", lambda configuration: registration.off(configuration, said))
+    reason, at = one_line(args.reason).strip(), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return switch(args, "off", lambda configuration: registration.off(configuration, reason, at))
 
 
-def switch(args: argparse.Namespace, wanted: registration.State, change: Callable[[JSON], dict[str, Any]]) -> int:
+Change = Callable[[JSON], dict[str, Any] | None]
+"""A configuration → the merge patch that makes it what is wanted; None where it is."""
+
+
+def switch(args: argparse.Namespace, wanted: registration.State, change: Change) -> int:
     """Changes all of podfit's configurations, and says what was done to each."""
     with reach.client(args, writes=True) as client:
         paths = find(client, args.name)
@@ -79,17 +82,27 @@ def find(client: Client, name: str | None) -> list[str]:
     found = []
     for kind in registration.KINDS:
         try:
-            items = client.get(f"{registration.ROOT}/{kind}", {})["items"]
+            found += listed(client, kind, name)
         except (StatusError, HTTPError, OSError) as error:
             raise UnusableError(f"{kind} can't be listed: {error}", 3) from error
-        ours = [item for item in items if (item["metadata"]["name"] == name if name else registration.is_ours(item))]
-        found += [(kind, item["metadata"]["name"]) for item in ours]
-    if len(names := sorted({one for _, one in found})) > 1:
+    return of_one_release(found)
+
+
+def listed(client: Client, kind: str, name: str | None) -> list[str]:
+    """Where podfit's configurations of a kind are; raises StatusError, HTTPError, OSError where none answers."""
+    items = client.get(f"{registration.ROOT}/{kind}", {})["items"]
+    ours = [item for item in items if (item["metadata"]["name"] == name if name else registration.is_ours(item))]
+    return [f"{registration.ROOT}/{kind}/{item['metadata']['name']}" for item in ours]
+
+
+def of_one_release(paths: list[str]) -> list[str]:
+    """The paths; raises UnusableError where they are several releases'."""
+    if len(names := sorted({path.rpartition("/")[2] for path in paths})) > 1:
         raise UnusableError(f"there are several: {', '.join(names)}; say which with --name")
-    return [f"{registration.ROOT}/{kind}/{one}" for kind, one in found]
+    return paths
 
 
-def _switched(client: Client, path: str, wanted: registration.State, change: Callable[[JSON], dict[str, Any]]) -> JSON:
+def _switched(client: Client, path: str, wanted: registration.State, change: Change) -> JSON:
     from urllib3.exceptions import HTTPError
 
     from webhook.cluster.access import StatusError
@@ -98,8 +111,8 @@ def _switched(client: Client, path: str, wanted: registration.State, change: Cal
     for _ in range(TRIES):
         try:
             before = client.whole(path)
-            if registration.state(before) != wanted:
-                client.patch(path, change(before))
+            if (patch := change(before)) is not None:
+                client.patch(path, patch)
                 before = client.whole(path)
         except StatusError as error:
             if error.code == 409:
