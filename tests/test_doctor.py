@@ -15,7 +15,8 @@ from webhook import certs, registration
 from webhook.cli import doctor as command
 from webhook.cli.edge import UnusableError
 from webhook.cli.off import find
-from webhook.doctor import FAIL_OPEN, Line, Observed, Served, Unseen, examine
+from webhook.cluster.access import StatusError
+from webhook.doctor import FAIL_OPEN, JSON, Line, Observed, Served, Unseen, examine
 
 if TYPE_CHECKING:
     from webhook.cluster.access import Client
@@ -92,6 +93,7 @@ def fails(**hook: object) -> dict[str, JSONDict | None]:
     return {**BOTH, VALIDATING: configuration(CA.certificate, failurePolicy="Fail", **hook)}
 
 
+SPOILT = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 OTHER = certs.issue_ca(NOW).certificate
 OFF = [dict(registration.CONDITION)]
 UNSEEN = Unseen("403: forbidden")
@@ -104,6 +106,14 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
      "warn", "switch", "validatingwebhookconfigurations is off"),
     ("a caBundle is empty", {"configurations": {**BOTH, MUTATING: configuration()}},
      "fail", "caBundle", f"{MUTATING}, pods.podfit.dev: empty, so that the API server trusts nobody"),
+    ("a caBundle is nonsense", {"configurations": {**BOTH, MUTATING: configuration(b"abc")}},
+     "fail", "caBundle",
+     f"{MUTATING}, pods.podfit.dev: nothing in it is a certificate, so that the API server trusts nobody"),
+    ("part of a caBundle is nonsense", {"configurations": {**BOTH, MUTATING: configuration(CA.certificate, SPOILT)}},
+     "warn", "caBundle", f"{MUTATING}, pods.podfit.dev: something in it is no certificate"),
+    ("the bundles hold the same in another order", {"configurations": {
+        VALIDATING: configuration(OTHER, CA.certificate), MUTATING: configuration(CA.certificate, OTHER)}},
+     "ok", "caBundle", f"2 CAs, the last one until {NOW + certs.CA_LIFETIME:%Y-%m-%d}"),
     ("every CA has ended", {"now": NOW + timedelta(days=4000)},
      "fail", "caBundle", f"{VALIDATING}, pods.podfit.dev: every CA in it has ended"),
     ("the bundles differ", {"configurations": {**BOTH, MUTATING: configuration(CA.certificate, OTHER)}},
@@ -120,6 +130,8 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
      "fail", "API server", "it can't reach podfit: \"pods.podfit.dev\": timeout"),
     ("it can't, and lets pass", {"asked": "", "metrics": counted(1)},
      "fail", "API server", "a doomed Pod (a dry run) passed unjudged: it can't reach podfit"),
+    ("it passes, and nobody sees why", {"asked": "", "metrics": UNSEEN, "before": UNSEEN},
+     "warn", "API server", "a doomed Pod (a dry run) passed; whether podfit was asked can't be seen"),
     ("it did not ask", {"asked": ""}, "warn", "API server", "it did not ask podfit about a doomed Pod (a dry run)"),
     ("somebody else refuses", {"asked": '403: admission webhook "x" denied the request: no'},
      "warn", "API server",
@@ -152,6 +164,11 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
      "fail", "policies", "chat: not taken over: rules.x: no such rule"),
     ("a policy was never seen", {"policies": (policy("chat", None),)},
      "warn", "policies", "chat: no replica has said that it holds"),
+    ("one policy", {"policies": (policy("chat", "True"),)}, "ok", "policies", "1 Policy object holds"),
+    ("two policies", {"policies": (policy("a", "True"), policy("b", "True"))},
+     "ok", "policies", "2 Policy objects hold"),
+    ("the CRD is seconds old", {"policies": Unseen("429: storage is (re)initializing")},
+     "warn", "policies", "the API server has not yet made ready what serves Policy objects"),
     ("no CRD", {"crd": None}, "ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone"),
     ("another version", {"deployment": deployment(version="0.0.9")},
      "warn", "versions", "podfit 0.1.0 here, 0.0.9 in the cluster; Kubernetes v1.34.1"),
@@ -174,13 +191,32 @@ def test_what_is_wrong_is_told_with_what_to_do(change: Mapping[str, Any], state:
     assert {one.about for one in found if one.state == "fail"} <= ({about} if state == "fail" else set()) | also
 
 
-def test_whoever_may_see_nothing_gets_warnings_and_no_failure() -> None:
-    blind = Observed(
-        NOW, BOTH, UNSEEN, UNSEEN, UNSEEN, {}, (), UNSEEN, UNSEEN, UNSEEN, UNSEEN, UNSEEN
-    )  # fmt: skip
+def test_a_call_that_fails_is_no_question_of_ports_where_the_cause_is_told() -> None:
+    passed = replace(WELL, asked="", metrics=counted(1))
 
-    assert "fail" not in {line.state for line in lines(blind)}
-    assert sum(line.state == "warn" for line in lines(blind)) == 5
+    def advice(**change: Any) -> str:
+        return next(line.next for line in lines(replace(passed, **change)) if line.about == "API server")
+
+    assert advice().startswith("is the port open")
+    assert advice(configurations={**BOTH, MUTATING: configuration()}) == "mend first what fails here: caBundle"
+    assert advice(deployment=deployment(2, 0), served=(Served("a:443", b"", "refused"),)) == (
+        "mend first what fails here: certificate, replicas"
+    )
+
+
+def test_who_may_not_see_the_configurations_still_learns_whether_podfit_answers() -> None:
+    hidden: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.KINDS, UNSEEN)
+    told = lines(replace(WELL, configurations=hidden))
+
+    assert [(line.state, line.said) for line in told[:2]] == [("warn", "can't be seen: 403: forbidden")] * 2
+    assert all(line.next for line in told[:2])
+    assert {line.about for line in told} == {line.about for line in lines(WELL)} - {
+        "switch", "caBundle", "certificate", "failurePolicy",
+    }  # fmt: skip
+    assert Line("ok", "API server", "it asked podfit about a doomed Pod (a dry run), and refused it") in told
+    assert not replace(WELL, configurations=hidden).nothing
+    assert replace(WELL, configurations=hidden, asked=UNSEEN).nothing
+    assert not replace(WELL, configurations={**BOTH, MUTATING: UNSEEN}, asked=UNSEEN).nothing
 
 
 class Releases:
@@ -192,6 +228,36 @@ class Releases:
     def get(self, path: str, query: Mapping[str, str]) -> JSONDict:
         items = [configuration() | {"metadata": {"name": one, "labels": {}}} for one in self.mine]
         return {"items": [*items, mutator("sidecars"), {"metadata": {"name": "empty"}}]}
+
+
+class Refusing(Releases):
+    """Who may list no configuration, but get the one of a name."""
+
+    def get(self, path: str, query: Mapping[str, str]) -> JSONDict:
+        raise StatusError(403, "forbidden")
+
+    def whole(self, path: str) -> JSONDict:
+        if not path.endswith("/judge"):
+            raise StatusError(404, "there is none")
+        return configuration()
+
+
+def test_who_may_not_list_the_configurations_may_name_his() -> None:
+    def seen(name: str | None) -> list[JSON | Unseen | None]:
+        return list(command._own(cast("Client", Refusing()), name).values())
+
+    assert seen(None) == [UNSEEN, UNSEEN]
+    assert seen("judge") == [configuration(), configuration()]
+    assert seen("nobody") == [None, None]
+
+
+def test_whoever_may_see_nothing_gets_warnings_and_no_failure() -> None:
+    blind = Observed(
+        NOW, BOTH, UNSEEN, UNSEEN, UNSEEN, {}, (), UNSEEN, UNSEEN, UNSEEN, UNSEEN, UNSEEN
+    )  # fmt: skip
+
+    assert "fail" not in {line.state for line in lines(blind)}
+    assert sum(line.state == "warn" for line in lines(blind)) == 5
 
 
 def test_podfit_s_own_configurations_are_found_by_their_webhooks_names_whatever_the_release_is_called() -> None:
@@ -231,7 +297,7 @@ def test_the_lines_are_told_as_text_and_as_json() -> None:
         "\n1 ok, 0 warnings, 1 failure\n"
     )
     assert "\033[31mfail\033[0m" in command._text(told, colour=True)
-    assert json.loads(command._json(told)) == {
+    assert json.loads(command._json(told, ok=False)) == {
         "ok": False,
         "checks": [
             {"state": "ok", "about": "switch", "said": "on", "next": ""},
@@ -246,11 +312,35 @@ def test_off_and_on_leave_everything_else_as_it_was() -> None:
         "webhooks": [{"name": "a", "matchConditions": [{"name": "has-vllm", "expression": "true"}], "x": 1}],
     }
 
-    off = registration.off(before, "since now")
+    off = registration.off(before, "a false alarm", "now")
+    assert off
     switched = {**before, "metadata": {**before["metadata"], **off["metadata"]}, "webhooks": off["webhooks"]}
 
     assert (registration.state(before), registration.state(switched)) == ("on", "off")
-    assert registration.note(switched) == "since now"
-    assert registration.off(switched, "again")["webhooks"] == off["webhooks"]
-    assert registration.on(switched)["webhooks"] == before["webhooks"]
-    assert registration.on(switched)["metadata"] == {"resourceVersion": "7", "annotations": {registration.OFF: None}}
+    assert registration.note(switched) == "since now: a false alarm"
+    assert registration.on(switched) == {
+        "metadata": {"resourceVersion": "7", "annotations": {registration.OFF: None}}, "webhooks": before["webhooks"],
+    }  # fmt: skip
+    assert registration.on(before) is None
+
+
+@pytest.mark.parametrize(
+    ("note", "reason", "then"),
+    [
+        ("since 1: no reason given", "ticket 17", "since 1: ticket 17"),
+        ("since 1: ticket 16", "ticket 17", "since 1: ticket 17"),
+        ("since 1: ticket 17", "ticket 17", None),
+        ("since 1: ticket 17", "", None),
+        (None, "ticket 17", "since 2: ticket 17"),
+        (None, "", None),
+    ],
+)
+def test_a_reason_may_be_given_later(note: str | None, reason: str, then: str | None) -> None:
+    """Who switches off in a hurry says why when he has the time."""
+    annotations = {registration.OFF: note} if note else {}
+    hooks = [{"name": "a", "matchConditions": OFF}]
+
+    changed = registration.off({"metadata": {"annotations": annotations}, "webhooks": hooks}, reason, "2")
+
+    assert (changed and changed["metadata"]["annotations"][registration.OFF]) == then
+    assert changed is None or changed["webhooks"] == hooks

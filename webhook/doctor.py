@@ -5,7 +5,6 @@ What could not be seen is a warning, never a failure: whoever asks may have few 
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any, Literal
 from prometheus_client.parser import text_string_to_metric_families
 
 from webhook import certs, registration
+from webhook.certs import custody
 
 SOON = timedelta(days=14)
 """So long before its end a certificate is told."""
@@ -59,7 +59,7 @@ class Observed:
     """The cluster, as far as it could be seen."""
 
     now: datetime
-    configurations: Mapping[str, JSON | None]
+    configurations: Mapping[str, JSON | Unseen | None]
     """Kind → podfit's own object; None: there is none."""
     mutators: tuple[JSON, ...] | Unseen = ()
     """All MutatingWebhookConfigurations."""
@@ -80,15 +80,37 @@ class Observed:
     version: str = ""
     """The API server's."""
 
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing that tells of podfit could be seen."""
+        return isinstance(self.asked, Unseen) and all(isinstance(one, Unseen) for one in self.configurations.values())
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Which webhooks are podfit's own."""
+
+    known: frozenset[str]
+    all_known: bool
+    """Every configuration could be seen; otherwise a name that ends as ours do is one of them."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.known or (not self.all_known and name.endswith(registration.DOMAIN))
+
 
 def examine(seen: Observed, mine: str) -> list[Line]:
     """All lines, in the order in which one would look; `mine` is this program's version."""
-    found = {kind: one for kind, one in seen.configurations.items() if one is not None}
+    found = {kind: one for kind, one in seen.configurations.items() if isinstance(one, Mapping)}
+    unseen = any(isinstance(one, Unseen) for one in seen.configurations.values())
+    names = _Names(frozenset(hook["name"] for hook in hooks(found)), not unseen)
     lines = [*_configurations(seen.configurations)]
     if found:
-        lines += [*_switch(found), *_bundles(found, seen.now), *_served(seen.served, seen.now), *_asked(seen, found)]
-        lines += [*_fail_open(seen, found), *_replicas(seen, found), *_mutators(seen.mutators, found)]
-        lines += [*_policies(seen)]
+        lines += [*_switch(found), *_bundles(found, seen.now), *_served(seen.served, seen.now)]
+    if found or unseen:
+        replicas = [*_replicas(seen, found)]
+        causes = dict.fromkeys(line.about for line in (*lines, *replicas) if line.state == "fail")
+        lines += [*_asked(seen, found, names, tuple(causes)), *_fail_open(seen, names), *replicas]
+        lines += [*_mutators(seen.mutators, found), *_policies(seen)]
     return [*lines, *_versions(seen, mine)]
 
 
@@ -101,11 +123,13 @@ def hooks(configurations: Mapping[str, JSON]) -> Iterator[JSON]:
 # ── the configurations ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _configurations(configurations: Mapping[str, JSON | None]) -> Iterator[Line]:
+def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Iterator[Line]:
     for kind, one in configurations.items():
         validating = kind.startswith("validating")
         about = "validating" if validating else "mutating"
-        if one is not None:
+        if isinstance(one, Unseen):
+            yield Line("warn", about, f"can't be seen: {one.why}", f"kubectl auth can-i list {kind}")
+        elif one is not None:
             names = ", ".join(hook["name"] for hook in one.get("webhooks") or ())
             yield Line("ok", about, f"{_name(one)}: {names}")
         elif validating:
@@ -125,14 +149,25 @@ def _switch(found: Mapping[str, JSON]) -> Iterator[Line]:
 
 
 def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[Line]:
-    bundles = {f"{kind}, {hook['name']}": bundle(hook) for kind, one in found.items() for hook in one["webhooks"]}
-    self_kept = "podfit writes it within seconds: look at the log of its Pods; with cert-manager at its cainjector's"
+    bundles = {
+        f"{kind}, {hook['name']}": custody.bundle_of(hook) for kind, one in found.items() for hook in hooks({kind: one})
+    }
+    advice = (
+        "podfit writes it within seconds: look at the log of its Pods; with cert-manager at its cainjector's; "
+        "with files it is the chart's value certificates.caBundle"
+    )
     for where, cas in bundles.items():
         if not cas:
-            yield Line("fail", "caBundle", f"{where}: empty, so that the API server trusts nobody", self_kept)
-        elif all(certs.not_after(ca) <= now for ca in cas):
-            yield Line("fail", "caBundle", f"{where}: every CA in it has ended", self_kept)
-    good = [cas for cas in bundles.values() if cas]
+            yield Line("fail", "caBundle", f"{where}: empty, so that the API server trusts nobody", advice)
+        elif cas == (custody.BROKEN,):
+            said = f"{where}: nothing in it is a certificate, so that the API server trusts nobody"
+            yield Line("fail", "caBundle", said, advice)
+        elif all(certs.not_after(ca) <= now for ca in cas if ca != custody.BROKEN):
+            yield Line("fail", "caBundle", f"{where}: every CA in it has ended", advice)
+        elif custody.BROKEN in cas:
+            yield Line("warn", "caBundle", f"{where}: something in it is no certificate", advice)
+    # In which order does not matter: what is appended to one that was edited stands elsewhere in the others.
+    good = [frozenset(cas) for cas in bundles.values() if cas and custody.BROKEN not in cas]
     if len(good) == len(bundles) and good:
         several = sorted({len(cas) for cas in good})
         last = max(certs.not_after(ca) for cas in good for ca in cas)
@@ -145,14 +180,6 @@ def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[Line]:
             yield Line(
                 "ok", "caBundle", f"{count} CA{'s' if several != [1] else ''}, the last one until {last:%Y-%m-%d}"
             )
-
-
-def bundle(hook: JSON) -> tuple[bytes, ...]:
-    """The CAs that a webhook trusts."""
-    try:
-        return certs.split(base64.b64decode((hook.get("clientConfig") or {}).get("caBundle") or ""))
-    except ValueError:
-        return ()
 
 
 def _served(served: Iterable[Served], now: datetime) -> Iterator[Line]:
@@ -177,14 +204,15 @@ def _served(served: Iterable[Served], now: datetime) -> Iterator[Line]:
 # ── the API server ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asked(seen: Observed, found: Mapping[str, JSON]) -> Iterator[Line]:
-    about, names, advice = "API server", {hook["name"] for hook in hooks(found)}, "podfit off lets everything pass"
+def _asked(seen: Observed, found: Mapping[str, JSON], names: _Names, causes: tuple[str, ...]) -> Iterator[Line]:
+    """`causes`: what else fails, which may be why."""
+    about, advice = "API server", "podfit off lets everything pass"
     if isinstance(seen.asked, Unseen):
         said = f"not tried whether it asks podfit: {seen.asked.why}"
         yield Line("warn", about, said, "kubectl apply --dry-run=server -f your-vllm.yaml")
-    elif any(f'admission webhook "{name}" denied' in seen.asked for name in names):
+    elif any(name in names for name in re.findall(r'admission webhook "([^"]*)" denied', seen.asked)):
         yield Line("ok", about, "it asked podfit about a doomed Pod (a dry run), and refused it")
-    elif any(f'failed calling webhook "{name}"' in seen.asked for name in names):
+    elif any(name in names for name in re.findall(r'failed calling webhook "([^"]*)"', seen.asked)):
         yield Line(
             "fail", about, f"it can't reach podfit: {seen.asked.rpartition('failed calling webhook ')[2]}", advice
         )
@@ -195,23 +223,27 @@ def _asked(seen: Observed, found: Mapping[str, JSON]) -> Iterator[Line]:
     elif any(registration.state(one) != "on" for one in found.values()):
         yield Line("ok", about, "a doomed Pod (a dry run) passed: podfit is off")
     elif _more(seen, FAIL_OPEN, names):
+        port = "is the port open from the control plane to podfit's Pods? docs/production.md"
         yield Line("fail", about, "a doomed Pod (a dry run) passed unjudged: it can't reach podfit",
-                   "is the port open from the control plane to podfit's Pods? docs/production.md")  # fmt: skip
+                   f"mend first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
     elif _more(seen, ASKED, names):
         yield Line("ok", about, "it asked podfit about a doomed Pod (a dry run), whose policy lets it pass")
+    elif isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
+        yield Line("warn", about, "a doomed Pod (a dry run) passed; whether podfit was asked can't be seen",
+                   "with the right to get /metrics of the API server this line says more")  # fmt: skip
     else:
         yield Line("warn", about, "it did not ask podfit about a doomed Pod (a dry run)",
                    "does the webhooks' namespaceSelector choose that namespace? --probe-namespace NAME")  # fmt: skip
 
 
-def _more(seen: Observed, family: str, names: set[str]) -> bool:
+def _more(seen: Observed, family: str, names: _Names) -> bool:
     """Whether the API server has counted more of it than before the Pod was tried."""
     if isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
         return False
     return _counts(seen.metrics, family, names) != _counts(seen.before, family, names)
 
 
-def _fail_open(seen: Observed, found: Mapping[str, JSON]) -> Iterator[Line]:
+def _fail_open(seen: Observed, names: _Names) -> Iterator[Line]:
     """No warning: the API server counts since its start and knows no times, and what fails now is told by `_asked`.
     What the Pod that is tried here adds is not in it."""
     metrics = seen.before
@@ -219,7 +251,6 @@ def _fail_open(seen: Observed, found: Mapping[str, JSON]) -> Iterator[Line]:
         yield Line("warn", "fail-open", f"not known how often objects passed unjudged: {metrics.why}",
                    "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
         return
-    names = {hook["name"] for hook in hooks(found)}
     opened = _counts(metrics, FAIL_OPEN, names)
     asked = _counts(metrics, ASKED, names)
     calls = f"of {sum(asked.values()):.0f} calls of this API server"
@@ -239,7 +270,7 @@ def _began(metrics: str) -> datetime | None:
     return datetime.fromtimestamp(float(found[1]), UTC) if found else None
 
 
-def _counts(metrics: str, family: str, names: set[str]) -> dict[str, float]:
+def _counts(metrics: str, family: str, names: _Names) -> dict[str, float]:
     found: dict[str, float] = {}
     wanted = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{family}{{")) + "\n"
     for one in text_string_to_metric_families(wanted):
@@ -272,7 +303,7 @@ def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[Line]:
                        "its restart stops every vLLM workload: replicaCount: 2, or Ignore")  # fmt: skip
     if fails:
         yield Line("ok", "failurePolicy", f"Fail ({', '.join(fails)}): without an answer objects are refused")
-    else:
+    elif found:
         yield Line("ok", "failurePolicy", "Ignore: without an answer objects pass")
     for pod, body in seen.ready.items():
         if isinstance(body, Unseen):
@@ -326,7 +357,11 @@ def _policies(seen: Observed) -> Iterator[Line]:
         yield Line("ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone")
         return
     if isinstance(seen.policies, Unseen):
-        yield Line("warn", "policies", f"can't be seen: {seen.policies.why}")
+        if seen.policies.why.startswith("429:"):  # a CRD's first seconds
+            said = "the API server has not yet made ready what serves Policy objects"
+            yield Line("warn", "policies", said, "look again in a minute")
+        else:
+            yield Line("warn", "policies", f"can't be seen: {seen.policies.why}")
         return
     bad = 0
     for policy in seen.policies:
@@ -341,9 +376,17 @@ def _policies(seen: Observed) -> Iterator[Line]:
                 "fail", "policies", f"{_name(policy)}: {accepted.get('message')}", "mend it; the last good state holds"
             )
     if not bad:
-        yield Line(
-            "ok", "policies", f"{len(seen.policies)} Policy objects hold" if seen.policies else "no Policy objects"
-        )
+        yield Line("ok", "policies", _counted(len(seen.policies)))
+
+
+def _counted(number: int) -> str:
+    return (
+        "no Policy objects"
+        if not number
+        else "1 Policy object holds"
+        if number == 1
+        else f"{number} Policy objects hold"
+    )
 
 
 def _versions(seen: Observed, mine: str) -> Iterator[Line]:

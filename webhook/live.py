@@ -87,7 +87,8 @@ class Live:
     def report(self) -> list[str]:
         """Lines for /readyz."""
         since = f"{self.changed:%Y-%m-%dT%H:%M:%SZ}"
-        lines = [f"policy {self.policy.version}: {len(self.policy.everything)} policies, since {since}"]
+        count = len(self.policy.everything)
+        lines = [f"policy {self.policy.version}: {count} {'policy' if count == 1 else 'policies'}, since {since}"]
         lines += [f"policy: the last good state holds: {problem}" for problem in self.problems]
         return lines + [f"policy: {one.place}: expired on {one.until}" for one in self.policy.expired]
 

@@ -90,7 +90,7 @@ def test_replicas_follow_a_policy_that_is_applied_changed_broken_and_deleted(
     follows("the mended policy to hold", lambda: not refused(user), lambda: accepted(user) == "True")
 
     user.kubectl("delete -f policy.yaml")
-    follows("the policy to be gone", lambda: refused(user), told(" 1 policies"))
+    follows("the policy to be gone", lambda: refused(user), told(" 1 policy,"))
 
     golden(re.sub(r"\b\d+s\b", "4s", user.screen))
 

@@ -63,10 +63,12 @@ def test_off_lets_everything_pass_and_on_undoes_it(install: Install, user_of: Us
     podfit.gone()
     until("the API server to follow", lambda: _passes(user))
     again = podfit_(podfit.cluster, "off", "--name", podfit.name, "--reason", "")
+    later = podfit_(podfit.cluster, "off", "--name", podfit.name, "--reason", "ticket 17")
     said += podfit_(podfit.cluster, "on", "--name", podfit.name)
     until("the API server to follow", lambda: not _passes(user))
 
     assert "a false alarm" in again
+    assert later == again.replace("a false alarm", "ticket 17"), "since when stays"
     assert _specs(podfit) == before
     golden(shown(podfit, said))
 
@@ -112,10 +114,42 @@ def test_the_doctor_of_a_cluster_without_podfit_says_so(podfit: Podfit) -> None:
     assert "→ install the chart" in said
 
 
-def test_the_doctor_needs_the_right_to_see_the_configurations(podfit: Podfit) -> None:
+def test_what_the_doctor_may_not_see_is_a_warning(podfit: Podfit) -> None:
     said = podfit_(podfit.cluster, "doctor", "--name", podfit.name, exits=3, user=STRANGER)
+    as_json = podfit_(podfit.cluster, "doctor", "--name", podfit.name, "--format=json", exits=3, user=STRANGER)
 
-    assert said.startswith("podfit: validatingwebhookconfigurations can't be listed: 403: ")
+    assert "warn  validating      can't be seen: 403: " in said
+    assert "fail  " not in said
+    assert json.loads(as_json)["ok"] is False, "nothing is known"
+
+
+def test_who_may_only_make_pods_learns_from_the_doctor_whether_podfit_answers(
+    install: Install, user_of: UserOf
+) -> None:
+    podfit = install()
+    user = user_of(podfit)
+    cluster, rbac = podfit.cluster, f"/apis/rbac.authorization.k8s.io/v1/namespaces/{user.namespace}"
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "patch"]}
+    subject = {"kind": "User", "name": STRANGER, "apiGroup": "rbac.authorization.k8s.io"}
+    of = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "pods"}
+    name = {"name": "pods"}
+    assert cluster.call("POST", f"{rbac}/roles", {"metadata": name, "rules": [rule]})[0] == 201
+    binding = {"metadata": name, "roleRef": of, "subjects": [subject]}
+    assert cluster.call("POST", f"{rbac}/rolebindings", binding)[0] == 201
+    words = ("doctor", "--name", podfit.name, "--probe-namespace", user.namespace)
+
+    def allowed() -> bool:
+        what = {"namespace": user.namespace, "verb": "patch", "resource": "pods", "name": "podfit-doctor"}
+        spec = {"user": STRANGER, "resourceAttributes": what}
+        answer = cluster.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})[1]
+        return bool(answer["status"]["allowed"])
+
+    until("the role to hold", allowed)
+    said = podfit_(cluster, *words, user=STRANGER)
+
+    assert "warn  validating      can't be seen: 403: " in said
+    assert "ok    API server      it asked podfit about a doomed Pod (a dry run), and refused it\n" in said
+    assert "warn  replicas        can't be seen: " in said
 
 
 def test_the_doctor_finds_all_well(install: Install, user_of: UserOf, golden: Golden) -> None:

@@ -32,6 +32,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 from webhook import certs
 from webhook.certs import Pair
@@ -252,6 +253,19 @@ def _spent(cas: Iterable[bytes], terms: Terms, clocks: Clocks) -> set[bytes]:
         if age > terms.leaf_lifetime or (number > KEPT and age > timedelta()):
             found.add(ca)
     return found
+
+
+# ── a webhook's form ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def bundle_of(hook: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """The CAs in a webhook's caBundle, BROKEN at the end where something else is in it."""
+    try:
+        bundle = base64.b64decode((hook.get("clientConfig") or {}).get("caBundle") or "", validate=True)
+    except ValueError:
+        return (BROKEN,)
+    found = certs.split(bundle)
+    return found if len(found) >= bundle.count(b"-----BEGIN") and bool(found) == bool(bundle) else (*found, BROKEN)
 
 
 # ── the Secret's form ────────────────────────────────────────────────────────────────────────────────────────────────

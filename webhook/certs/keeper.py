@@ -60,7 +60,7 @@ class Seen:
         if self.unreadable:
             return None
         return {
-            f"{path} {number}": bundle_of(hook)
+            f"{path} {number}": custody.bundle_of(hook)
             for path, configuration in self.configurations.items()
             for number, hook in enumerate(configuration.get("webhooks") or ())
         }
@@ -250,18 +250,6 @@ class Keeper:
                 raise
             return
         log.info("%s written", path.partition("/v1/")[2])
-
-
-def bundle_of(hook: Mapping[str, Any]) -> tuple[bytes, ...]:
-    """The CAs in a webhook's caBundle, `custody.BROKEN` at the end where something else is in it."""
-    try:
-        bundle = base64.b64decode((hook.get("clientConfig") or {}).get("caBundle") or "", validate=True)
-    except ValueError:
-        return (custody.BROKEN,)
-    found = certs.split(bundle)
-    return (
-        found if len(found) >= bundle.count(b"-----BEGIN") and bool(found) == bool(bundle) else (*found, custody.BROKEN)
-    )
 
 
 def _with_bundle(hook: JSONDict, bundle: tuple[bytes, ...]) -> JSONDict:

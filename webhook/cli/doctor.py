@@ -56,7 +56,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "else changes Pods, policies, versions. Changes nothing.",
         epilog="examples: podfit doctor\n"
         "          podfit doctor -n podfit-system --format json\n"
-        "exit codes: 0 all is well (warnings allowed), 1 something fails, 2 usage, 3 the cluster can't be read",
+        "exit codes: 0 all is well (warnings allowed: what you may not see is one), 1 something fails, 2 usage,\n"
+        "            3 the cluster can't be reached, or you may see nothing of podfit",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     off.add_arguments(parser)
@@ -71,16 +72,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit 0, or 1 where a line says fail."""
+    """Exit 0, 1 where a line says fail, 3 where nothing of podfit may be seen."""
     from webhook import doctor
 
     with reach.client(args, writes=True) as client:
         try:
-            lines = doctor.examine(observe(client, args, _progress), __version__)
+            seen = observe(client, args, _progress)
         finally:
             _progress("")
-    print(_json(lines) if args.format == "json" else _text(lines, sys.stdout.isatty()), end="")
-    return 1 if any(line.state == "fail" for line in lines) else 0
+    lines = doctor.examine(seen, __version__)
+    code = 1 if any(line.state == "fail" for line in lines) else 3 if seen.nothing else 0
+    print(_json(lines, code == 0) if args.format == "json" else _text(lines, sys.stdout.isatty()), end="")
+    return code
 
 
 def _progress(at: str) -> None:
@@ -106,8 +109,7 @@ def _text(lines: list[Line], colour: bool) -> str:
     return "\n".join(shown) + "\n"
 
 
-def _json(lines: list[Line]) -> str:
-    ok = not any(line.state == "fail" for line in lines)
+def _json(lines: list[Line], ok: bool) -> str:
     return json.dumps({"ok": ok, "checks": [asdict(line) for line in lines]}, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -115,24 +117,20 @@ def _json(lines: list[Line]) -> str:
 
 
 def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None]) -> Observed:
-    """Everything that can be seen; raises UnusableError where not even the configurations can. `tell` is called with
+    """Everything that can be seen; raises UnusableError where the API server can't be reached. `tell` is called with
     what is being looked at: what hangs takes seconds each."""
     from webhook import doctor
 
     tell("webhook configurations")
-    found: dict[str, JSON] = {}
-    for path in off.find(client, args.name):
-        one = _seen(partial(client.whole, path))
-        if isinstance(one, doctor.Unseen):
-            raise UnusableError(f"{path.removeprefix(registration.ROOT + '/')} can't be read: {one.why}", 3)
-        found[path] = one
-    own = {kind: next((one for path, one in found.items() if f"/{kind}/" in path), None) for kind in registration.KINDS}
-    hooks = [hook for one in found.values() for hook in one.get("webhooks") or ()]
+    own = _own(client, args.name)
+    found = {kind: one for kind, one in own.items() if isinstance(one, Mapping)}
+    hooks = list(doctor.hooks(found))
     service: JSON = next((hook["clientConfig"]["service"] for hook in hooks if "service" in hook["clientConfig"]), {})
     namespace = args.namespace or service.get("namespace")
-    name = args.name or next((path.rpartition("/")[2] for path in found), "podfit")
+    name = args.name or next((one["metadata"]["name"] for one in found.values()), "podfit")
+    unseen = any(isinstance(one, doctor.Unseen) for one in own.values())
     pods: tuple[JSON, ...] | Unseen = ()
-    deployment: JSON | Unseen | None = None
+    deployment: JSON | Unseen | None = doctor.Unseen("in which namespace? -n NAMESPACE") if unseen else None
     if namespace:
         where = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         deployment = _none_if_missing(_seen(lambda: client.whole(where)))
@@ -140,7 +138,7 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
         pods = _seen(lambda: tuple(client.whole(beside)["items"]))
     before = _seen(lambda: client.text("/metrics", {}, MOST))
     tell("a dry run of a doomed Pod")
-    asked = _asked(client, args.probe_namespace) if found else ""
+    asked = _asked(client, args.probe_namespace) if found or unseen else ""
     tell("replicas and certificates")
     group = "/apis/podfit.dev/v1alpha1/policies"
     crd = _seen(lambda: client.whole("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/policies.podfit.dev"))
@@ -159,6 +157,30 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
         policies=_seen(lambda: tuple(client.whole(group)["items"])) if isinstance(crd, Mapping) else (),
         version=_version(client),
     )
+
+
+def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
+    """Kind → podfit's own configuration, Unseen where the API server refuses; raises UnusableError where it does not
+    answer, or there are several releases'."""
+    from urllib3.exceptions import HTTPError
+
+    from webhook.cluster.access import StatusError
+    from webhook.doctor import Unseen
+
+    paths: list[str] = []
+    own: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.KINDS)
+    for kind in registration.KINDS:
+        try:
+            paths += off.listed(client, kind, name)
+        except StatusError as error:
+            own[kind] = Unseen(one_line(str(error)))
+            if name:  # who may not list them may still get the one
+                paths.append(f"{registration.ROOT}/{kind}/{name}")
+        except (HTTPError, OSError) as error:
+            raise UnusableError(f"{kind} can't be listed: {error}", 3) from error
+    for path in off.of_one_release(paths):
+        own[path.split("/")[-2]] = _none_if_missing(_seen(partial(client.whole, path)))
+    return own
 
 
 def _seen(look: Callable[[], T]) -> T | Unseen:
@@ -233,9 +255,9 @@ def _served(hooks: list[JSON]) -> tuple[Served, ...]:
     """Handshakes with every address that this machine can reach; a Service's name resolves in the cluster alone."""
     import socket
 
-    from webhook import doctor
+    from webhook.certs import custody
 
-    found: dict[tuple[str, int, tuple[bytes, ...]], Served] = {}
+    found: dict[tuple[str, int, frozenset[bytes]], Served] = {}
     for hook in hooks:
         client = hook["clientConfig"]
         if url := client.get("url"):
@@ -248,13 +270,13 @@ def _served(hooks: list[JSON]) -> tuple[Served, ...]:
                 socket.getaddrinfo(host, port)
             except OSError:
                 continue
-        cas = doctor.bundle(hook)
+        cas = frozenset(custody.bundle_of(hook)) - {custody.BROKEN}
         if cas and (host, port, cas) not in found:
             found[host, port, cas] = _greet(host, port, cas)
     return tuple(found.values())
 
 
-def _greet(host: str, port: int, cas: tuple[bytes, ...]) -> Served:
+def _greet(host: str, port: int, cas: frozenset[bytes]) -> Served:
     import socket
     import ssl
 
