@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import pytest
 import yaml
 
 from tests.e2e import binaries
-from webhook import registration
+from webhook import certs, registration
 from webhook.app import create_app
-from webhook.cli import parser
+from webhook.cli import edge, parser
 from webhook.cli.doctor import _selector
+from webhook.cli.edge import UnusableError
 from webhook.cluster.scanning import BESIDE
 from webhook.facts import Facts
 from webhook.metrics import Metrics
@@ -30,6 +32,7 @@ from webhook.workload.table import TABLE
 
 JSONDict = dict[str, Any]
 CHART = Path(__file__).parents[2] / "charts" / "podfit"
+CA = certs.issue_ca(datetime(2026, 1, 1, tzinfo=UTC)).certificate.decode()
 KUBERNETES = "1.34"
 """What the chart is rendered for: a helm built without its release's settings believes in 1.20."""
 
@@ -113,9 +116,7 @@ VARIANTS: dict[str, JSONDict] = {
     "an issuer of the cluster": {
         "certificates": {"mode": "cert-manager", "issuerRef": {"kind": "ClusterIssuer", "name": "ca"}}
     },
-    "a Secret of one's own": {
-        "certificates": {"mode": "files", "secret": "mine", "caBundle": "-----BEGIN CERTIFICATE-----"}
-    },
+    "a Secret of one's own": {"certificates": {"mode": "files", "secret": "mine", "caBundle": CA}},
     "a closed network": {
         "networkPolicy": {
             "from": [{"ipBlock": {"cidr": "10.0.0.0/28"}}],
@@ -136,7 +137,7 @@ VARIANTS: dict[str, JSONDict] = {
         "hostNetwork": True,
         "threads": 8,
         "certificates": {"lifetime": "12h", "caLifetime": "3d", "clientCA": "front-proxy"},
-        "models": {"my-org/my-model": '{"architectures": ["LlamaForCausalLM"]}'},
+        "models": {"my-org/my-model": '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32}'},
         "policy": {"spec": {"mutate": {"workloads": True}}},
         "webhooks": {"failurePolicy": "Fail", "namespaceSelector": {"matchLabels": {"podfit": "on"}}},
         "image": {"digest": "sha256:" + "0" * 64},
@@ -446,10 +447,60 @@ def test_a_roll_out_or_a_drain_never_leaves_nobody_to_answer(chart: list[JSONDic
 
 def test_unsafe_values_are_refused_with_the_reason() -> None:
     assert "with one replica" in refused(replicaCount=1, webhooks={"failurePolicy": "Fail"})
-    assert "certificates.secret is needed" in refused(certificates={"mode": "files", "caBundle": "a"})
+    assert "certificates.secret is needed" in refused(certificates={"mode": "files", "caBundle": CA})
     assert "certificates.caBundle is needed" in refused(certificates={"mode": "files", "secret": "a"})
     assert "replicas" in refused(replicas=3)
     assert "timeoutSeconds" in refused(webhooks={"timeoutSeconds": 30})
+
+
+NO_START: list[tuple[JSONDict, str]] = [
+    ({"models": {"a/b": "bar"}}, 'models "a/b": not JSON: invalid character'),
+    ({"models": {"a/b": "[1]"}}, 'models "a/b": not JSON: json: cannot unmarshal array'),
+    ({"models": {"a/b": '{"rope_theta": 1}'}}, 'models "a/b": no config.json of a model: none of num_hidden_layers'),
+    ({"certificates": {"lifetime": "400d"}}, "lifetime 400d must be shorter than certificates.caLifetime 365d"),
+    ({"certificates": {"lifetime": "48h", "caLifetime": "2d"}}, "certificates.lifetime 48h must be shorter"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "why"), NO_START, ids=[next(iter(values)) for values, _ in NO_START])
+def test_values_with_which_the_server_would_not_start_are_refused(values: JSONDict, why: str, tmp_path: Path) -> None:
+    """By the chart; the server's own words are the same thing, hours later in the log of a Pod."""
+    assert why in refused(**values)
+
+    for name, text in values.get("models", {}).items():
+        (tmp_path / f"{name.replace('/', '--')}.json").write_text(text)
+        with pytest.raises(UnusableError, match=r"not JSON|expected a JSON object|no config\.json of a model"):
+            edge.models(tmp_path)
+
+
+def test_a_config_json_that_the_server_reads_is_taken(tmp_path: Path) -> None:
+    """Python's words for numbers without an end included, which some models' own files have."""
+    texts = {
+        "a/b": '{"time_step_limit": [0.0, Infinity], "x": NaN, "y": -Infinity, "model_type": "nemotron_h"}',
+        "a/c": '{"text_config": {"hidden_size": 64}, "s": "an Infinity War"}',
+        "a/d": '{"Error": "its own word", "n_layer": 2}',
+    }
+
+    data = next(obj["data"] for obj in render(models=texts) if obj["metadata"]["name"] == "podfit-models")
+
+    for name, text in data.items():
+        (tmp_path / name).write_text(text)
+    assert set(edge.models(tmp_path)) == set(texts)
+    assert data["a--b.json"].strip() == texts["a/b"]
+
+
+@pytest.mark.parametrize("bundle", ["abc", base64.b64encode(CA.encode()).decode(), "-----BEGIN CERTIFICATE-----"])
+def test_a_bundle_that_is_no_pem_is_refused(bundle: str) -> None:
+    said = refused(certificates={"mode": "files", "secret": "mine", "caBundle": bundle})
+
+    assert f'certificates.caBundle "{bundle[:40]}": not PEM; expected the text of the CA' in said
+
+
+@pytest.mark.parametrize(
+    "issuer", [{"nmae": "ca"}, {"kind": "ClusterIssuer"}, {"name": ""}, {"name": "ca", "kin": "Issuer"}]
+)
+def test_an_issuer_that_cert_manager_would_not_find_is_refused(issuer: JSONDict) -> None:
+    assert "issuerRef" in refused(certificates={"mode": "cert-manager", "issuerRef": issuer})
 
 
 def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
@@ -485,7 +536,7 @@ def test_a_service_monitor_finds_the_service_and_trusts_its_certificate() -> Non
 SCANNING = {
     "scan": {"cronJob": {"enabled": True}, "exporter": {"enabled": True}},
     "monitoring": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
-    "models": {"my-org/my-model": '{"architectures": ["LlamaForCausalLM"]}'},
+    "models": {"my-org/my-model": '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32}'},
 }
 
 

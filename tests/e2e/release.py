@@ -116,7 +116,8 @@ def render(helm: str, name: str, label: str, values: JSONDict) -> list[JSONDict]
     """The chart's objects, for the namespaces with that label."""
     values = deepcopy(values)
     values.setdefault("webhooks", {})["namespaceSelector"] = {"matchLabels": {LABEL: label}}
-    values.setdefault("certificates", {"mode": "files", "secret": f"{name}-tls", "caBundle": "of the release"})
+    bundle = "-----BEGIN CERTIFICATE-----\nofTheRelease\n-----END CERTIFICATE-----\n"  # the server's comes with its URL
+    values.setdefault("certificates", {"mode": "files", "secret": f"{name}-tls", "caBundle": bundle})
     command = [helm, "template", name, str(ROOT / "charts" / "podfit"), "--namespace", OWN]
     command += ["--kube-version", "1.34", "--values", "-"]
     done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)

@@ -83,7 +83,38 @@ capabilities:
 {{/* Who owns the caBundle: podfit itself, cert-manager's injector, or the user. Never two of them. */}}
 {{- define "podfit.caBundle" -}}
 {{- if eq .Values.certificates.mode "files" -}}
-caBundle: {{ required "certificates.caBundle is needed with certificates.mode files" .Values.certificates.caBundle | b64enc }}
+{{- $bundle := required "certificates.caBundle is needed with certificates.mode files" .Values.certificates.caBundle -}}
+{{- if not (regexMatch "-----BEGIN CERTIFICATE-----\\s[A-Za-z0-9+/=\\s]+-----END CERTIFICATE-----" $bundle) -}}
+{{- fail (printf "certificates.caBundle %q: not PEM; expected the text of the CA, from -----BEGIN CERTIFICATE----- on" (trunc 40 $bundle)) -}}
+{{- end -}}
+caBundle: {{ $bundle | b64enc }}
+{{- end -}}
+{{- end -}}
+
+{{/* 90d, 12h, 10m, 30s → seconds. */}}
+{{- define "podfit.seconds" -}}
+{{- mul (regexFind "^[0-9]+" .) (get (dict "s" 1 "m" 60 "h" 3600 "d" 86400) (regexFind ".$" .)) -}}
+{{- end -}}
+
+{{/* Refuses models with which the server would not start (webhook/model/given.py). Python reads Infinity and NaN, Go does not. */}}
+{{- define "podfit.readModels" -}}
+{{- $words := list "num_hidden_layers" "n_layer" "n_layers" "num_layers" "hidden_size" "d_model" "n_embd" "model_type" -}}
+{{- range $name, $text := .Values.models -}}
+  {{- $config := regexReplaceAll "\\b(Infinity|NaN)\\b" $text "0" | fromJson -}}
+  {{- if and (hasKey $config "Error") (eq (len $config) 1) -}}
+    {{- fail (printf "models %q: not JSON: %s" $name $config.Error) -}}
+  {{- end -}}
+  {{- $known := list -}}
+  {{- range $part := prepend (values $config) $config -}}
+    {{- if kindIs "map" $part -}}
+      {{- range $word := $words -}}
+        {{- if hasKey $part $word -}}{{- $known = append $known $word -}}{{- end -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if not (or $known (hasSuffix ".measured" $name)) -}}
+    {{- fail (printf "models %q: no config.json of a model: none of %s … in it" $name (slice $words 0 4 | join ", ")) -}}
+  {{- end -}}
 {{- end -}}
 {{- end -}}
 
