@@ -24,6 +24,16 @@ def test_every_test_that_the_page_names_exists() -> None:
     assert not set(NAMED.findall(PAGE.read_text())) - there
 
 
+def test_the_table_of_metrics_is_what_the_server_has() -> None:
+    source = (TESTS.parent / "webhook" / "metrics.py").read_text()
+    there = set(re.findall(r'"(podfit_[a-z_]+)"', source))
+    table = PAGE.read_text().partition("### Metrics of the server")[2].partition("\n### ")[0]
+    told = {name.removesuffix("_total") for name in re.findall(r"`(podfit_[a-z_]+)`", table)}
+
+    assert len(there) > 20
+    assert told == there
+
+
 def test_every_line_of_the_checklist_names_a_test() -> None:
     assert len(rows()) > 40
     assert not [line for line in rows() if not NAMED.search(line)]

@@ -34,6 +34,7 @@ FOREIGN = {
 JUDGED = {"podfit": "podfit"}
 """Labels of the namespaces that the release judges."""
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+POLICIES = "/apis/podfit.dev/v1alpha1/policies"
 CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 BUNDLE = base64.b64encode(certs.issue_ca(datetime.now(UTC)).certificate).decode()
 """A CA, as the server writes one."""
@@ -84,8 +85,7 @@ def run(cluster: Cluster, program: str, command: str, stdin: str = "") -> str:
 def test_every_variant_is_taken_by_the_api_server_and_restricted(fresh: Cluster) -> None:
     """Strictly: no field that it does not know. The host's network alone is no restricted Pod's."""
     for name, values in {**VARIANTS, "a scanner": SCANNING}.items():
-        # A bundle that is no certificate is refused, so that what stands for one in the table is left out.
-        objects = [without_bundle(obj) for obj in render(**values)]
+        objects = render(**values)
 
         said = run(fresh, "kubectl", "apply --dry-run=server --validate=strict -f -", yaml.safe_dump_all(objects))
 
@@ -93,12 +93,6 @@ def test_every_variant_is_taken_by_the_api_server_and_restricted(fresh: Cluster)
         warnings = [line for line in said.splitlines() if line.startswith("Warning")]
         assert all("host namespaces (hostNetwork=true)" in line or "hostPort" in line for line in warnings), warnings
         assert bool(warnings) == bool(values.get("hostNetwork")), name
-
-
-def without_bundle(obj: JSONDict) -> JSONDict:
-    for hook in obj.get("webhooks", []):
-        hook["clientConfig"].pop("caBundle", None)
-    return obj
 
 
 @pytest.fixture(name="helm")
@@ -153,6 +147,32 @@ def test_install_upgrade_roll_back_and_uninstall(fresh: Cluster, helm: Helm) -> 
 
     assert set(answers) == {201}, "vLLM's Pods go on while Helm takes the Service away, and the configurations after it"
     until("nothing to be left", lambda: not left(fresh), lambda: left(fresh))
+
+
+def test_policy_objects_go_with_the_chart_and_come_back_from_what_was_saved(fresh: Cluster, helm: Helm) -> None:
+    """The three lines of docs/production.md: Kubernetes deletes a CRD's objects with it."""
+    ours = {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "chat"}}
+    ours["spec"] = {"rules": {"unpinned-image": {"mode": "deny"}}}
+    notes = helm(f"install podfit {CHART} --values -")
+    until("the CRD to be served", lambda: served(fresh))
+    run(fresh, "kubectl", "apply -f -", json.dumps(ours))
+
+    saving = "get policies.podfit.dev -o yaml"
+    assert f"kubectl {saving} > policies.yaml" in notes
+    saved = run(fresh, "kubectl", saving)
+    helm("uninstall podfit")
+    until("the CRD to be gone", lambda: not served(fresh))
+    helm(f"install podfit {CHART} --values -")
+    until("the CRD to be served", lambda: served(fresh))
+
+    assert fresh.call("GET", POLICIES)[1]["items"] == []
+    run(fresh, "kubectl", "apply -f -", saved)
+    (policy,) = fresh.call("GET", POLICIES)[1]["items"]
+    assert policy["spec"] == ours["spec"]
+
+
+def served(cluster: Cluster) -> bool:
+    return cluster.call("GET", POLICIES)[0] == 200
 
 
 @contextmanager
