@@ -23,6 +23,7 @@ ORDER = [
     {"command"},
     {"args"},
     {"companions", "measured"},
+    {"everywhere"},
     {"facts"},
     {"model"},
     {"gpu", "volumes", "limits"},

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from webhook.path import FieldPath, mapping
 from webhook.selector import of_object
+from webhook.snapshot import Snapshot
 from webhook.workload import JSON, Workload
 
 Key = tuple[str, str]
@@ -33,6 +35,8 @@ class Companions:
     objects: tuple[JSON, ...] = ()
     whole: bool = False
     """Everything of the namespace is here, so that what is not here does not exist."""
+    around: Snapshot = field(default_factory=Snapshot)
+    """The cluster's objects (nodes, namespaces, classes) that stand elsewhere in the input."""
 
     @cached_property
     def config_maps(self) -> Mapping[str, JSON]:
@@ -110,6 +114,22 @@ def together(objects: Iterable[JSON]) -> bool:
         (*_key(one), mapping(one.get("metadata")).get("namespace"), _name(one)) for one in objects if _name(one)
     )
     return max(names.values(), default=0) <= 1
+
+
+def mentioned(obj: Any, found: set[str] | None = None) -> set[str]:
+    """The names of the ConfigMaps that an object's Pods refer to, wherever in it."""
+    found = set() if found is None else found
+    if isinstance(obj, Mapping):
+        for key, value in obj.items():
+            if key in ("configMapRef", "configMapKeyRef", "configMap") and isinstance(value, Mapping):
+                if isinstance(value.get("name"), str):
+                    found.add(value["name"])
+            else:
+                mentioned(value, found)
+    elif isinstance(obj, list):
+        for one in obj:
+            mentioned(one, found)
+    return found
 
 
 def describe(obj: JSON) -> str:

@@ -130,7 +130,9 @@ class Facts:
     @cached_property
     def snapshot(self) -> Snapshot:
         """The objects that others refer to by name (claims, device classes, nodes): the cluster's, or the input's."""
-        return self.cluster if self.cluster is not None else snapshot.of(self.companions.objects)
+        return (
+            self.cluster if self.cluster is not None else snapshot.of(self.companions.objects, self.companions.around)
+        )
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:

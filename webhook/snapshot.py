@@ -125,19 +125,35 @@ def _read(name: str, kept: JSON) -> Node:
     return Node(name, labels, kept.get("taints", ()), kept.get("allocatable", {}), hardware)
 
 
-def of(objects: Iterable[JSON]) -> Snapshot:
+def of(objects: Iterable[JSON], around: Snapshot | None = None) -> Snapshot:
     """What files hold besides workloads: claims, device classes, volumes; and nodes, where a cluster was written out.
 
-    `kubectl get nodes -o yaml` beside the manifests lets `podfit check` judge for that cluster. Whoever writes a Node
-    by hand gives it no status.
+    `kubectl get nodes -o yaml` beside the manifests lets `podfit check` judge for that cluster. `around`: what stands
+    farther away, and gives way; of nodes, those that are near are all.
     """
     found: dict[str, dict[Key, JSON]] = {}
     for obj in objects:
-        group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
-        kind = _BY_KIND.get((group, str(obj.get("kind"))))
-        if kind is not None and (kind.name != "nodes" or mapping(obj.get("status")).get("allocatable")):
+        if kind := _kind(obj):
             found.setdefault(kind.name, {})[key(obj)] = kind.keep(obj)
-    return Snapshot(found)
+    if around is None:
+        return Snapshot(found)
+    if not found:
+        return around
+    near = {name: held if name == "nodes" else {**around.objects.get(name, {}), **held} for name, held in found.items()}
+    return Snapshot({**around.objects, **near})
+
+
+def of_cluster(obj: JSON) -> str | None:
+    """The kind of an object that is in no namespace and of use here."""
+    kind = _kind(obj)
+    return kind.name if kind is not None and not kind.namespaced else None
+
+
+def _kind(obj: JSON) -> Kind | None:
+    """Whoever writes a Node by hand gives it no status."""
+    group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
+    kind = _BY_KIND.get((group, str(obj.get("kind"))))
+    return kind if kind is None or kind.name != "nodes" or mapping(obj.get("status")).get("allocatable") else None
 
 
 def key(obj: JSON) -> Key:

@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from webhook.cli import edge, kubectl
+from webhook.cli import edge, kubectl, rendered
 from webhook.cli.outputs import Formats, Output
 from webhook.lint import lint
 from webhook.policy import Policy
@@ -41,7 +41,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE|DIR|GLOB|KIND/NAME|-",
         help="YAML or JSON; ** goes into folders; KIND/NAME is asked of the cluster; - is standard input",
     )
-    edge.add_rendered(parser)
+    rendered.add_arguments(parser)
     kubectl.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
-    names, made = [], edge.rendered(args)
+    names, made = [], rendered.manifests(args)
     for name in args.files:
         if kubectl.names_object(name):
             try:

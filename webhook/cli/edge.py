@@ -15,6 +15,7 @@ from pathlib import Path
 from webhook import companions, gpu, manifest, workload
 from webhook import measured as prints
 from webhook.companions import Companions
+from webhook.everywhere import Everywhere, Held
 from webhook.facts import Facts, GivenModel
 from webhook.gpu import Accelerator
 from webhook.manifest import encoding
@@ -260,7 +261,8 @@ def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] =
     """Every file of `names` (folders replaced by the manifests in them) and of `made` (name, contents), and what can't
     be read of labelled ConfigMaps.
 
-    All are read before the first is judged: a claim, an autoscaler or a model may stand in another file.
+    All are read before the first is judged: a claim, an autoscaler or a model may stand in another file, and a node in
+    another folder.
     """
     found = [(name, read_manifests(name, met=met)) for name, met in _files(names)]
     found += [(name, manifest.read(data, name)) for name, data in made]
@@ -269,69 +271,27 @@ def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] =
     for name, manifests in found:
         directories.setdefault(Path(name).parent, []).extend(document.object for document in manifests.documents)
     releases = {path: Companions(tuple(held)) for path, held in directories.items() if companions.together(held)}
+    beyond = Everywhere(
+        [Held(name, _folder(name), one.object) for name, manifests in found for one in manifests.documents]
+    )
     sources = []
     for name, manifests in found:
         beside = releases.get(Path(name).parent) if name != "-" else None
-        beside = beside or Companions(tuple(document.object for document in manifests.documents))
-        sources.append(Source(name, manifests, replace(known, companions=beside, config_maps=beside.config_maps)))
+        objects = tuple(document.object for document in manifests.documents)
+        beside = replace(beside or Companions(objects), around=beyond.snapshot)
+        maps, said = beyond.config_maps(_folder(name), objects, beside.config_maps)
+        notes = (*manifests.notes, *(manifest.Note(name, None, one) for one in said))
+        facts = replace(known, companions=beside, config_maps=maps)
+        sources.append(Source(name, replace(manifests, notes=notes), facts))
+    if sources and beyond.contradictions:
+        first = sources[0]
+        notes = tuple(manifest.Note("input", None, one) for one in beyond.contradictions)
+        sources[0] = replace(first, manifests=replace(first.manifests, notes=(*first.manifests.notes, *notes)))
     return sources, errors
 
 
-def add_rendered(parser: argparse.ArgumentParser) -> None:
-    """`--helm CHART` and `-k DIR`, rendered by the programs that the machine has."""
-    parser.add_argument("--helm", metavar="CHART", help="check what `helm template` makes of a chart")
-    parser.add_argument("--values", "-f", action="append", default=[], metavar="FILE", help="of --helm")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of --helm")
-    parser.add_argument("--kustomize", "-k", metavar="DIR", help="check what `kustomize build` makes of a folder")
-
-
-def rendered(args: argparse.Namespace) -> list[tuple[str, bytes]]:
-    """What helm and kustomize print, under the names `helm template CHART` and `kustomize build DIR`; raises
-    UnusableError with their own words."""
-    made: list[tuple[str, bytes]] = []
-    if not (args.helm or args.values or args.set or args.kustomize):
-        return made
-    from shutil import which
-
-    if args.helm:
-        words = [
-            *(word for file in args.values for word in ("--values", file)),
-            *(w for s in args.set for w in ("--set", s)),
-        ]
-        made.append((f"helm template {args.helm}", _output(["helm", "template", "podfit", args.helm, *words])))
-    elif args.values or args.set:
-        raise UnusableError("--values and --set belong to --helm CHART")
-    if args.kustomize:
-        tools = (["kustomize", "build"], ["kubectl", "kustomize"])
-        tool = next((words for words in tools if which(words[0])), tools[0])
-        made.append((f"kustomize build {args.kustomize}", _output([*tool, args.kustomize])))
-    return made
-
-
-def _output(words: Sequence[str]) -> bytes:
-    import subprocess  # a start that renders nothing need not wait for it
-    from shutil import which
-
-    program = which(words[0])
-    if program is None:
-        raise UnusableError(
-            f"{words[0]} is not installed; render elsewhere and pipe it: {words[0]} … | podfit check -", 3
-        )
-    done = subprocess.run([program, *words[1:]], capture_output=True, check=False)
-    if done.returncode:
-        said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-        raise UnusableError([f"{' '.join(words)}: {_plain(line)}" for line in said] or f"{words[0]} failed", 3)
-    return done.stdout
-
-
-_LOGGED = re.compile(r'[EWIF]\d{4} [\d:.]+ +\d+ \S+\] .*?\berr="(?P<error>(?:[^"\\]|\\.)*)"')
-"""A line of Kubernetes' logger (klog): `E1121 23:50:54.561837    3741 run.go:72] "command failed" err="…"`."""
-
-
-def _plain(line: str) -> str:
-    """What a program says, without what its logger writes around it."""
-    logged = _LOGGED.match(line.strip())
-    return re.sub(r"\\(.)", r"\1", logged["error"]) if logged else line.strip()
+def _folder(name: str) -> str:
+    return str(Path(name).parent)
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from webhook import rehearsal, scan, workload
 from webhook.cluster.access import Client, StatusError, in_words
 from webhook.cluster.listing import Key, Resource, get, pages, served
-from webhook.companions import Companions
+from webhook.companions import Companions, mentioned
 from webhook.facts import Facts, GivenModel
 from webhook.lint import lint
 from webhook.model import given
@@ -204,7 +204,7 @@ class Scanner:
         """Those that the object's Pods refer to, each read once; what may not be read is told once."""
         found: dict[str, JSON] = {}
         resource = self._kinds.get(("", "ConfigMap"))
-        for name in sorted(scan.config_maps(obj)) if resource and namespace else ():
+        for name in sorted(mentioned(obj)) if resource and namespace else ():
             place = (namespace, name)
             if place not in self._maps and not self._maps_refused:
                 self._maps[place] = self._config_map(resource, namespace, name) if resource else None

@@ -6,9 +6,9 @@ Objects come page by page and go; a `Row` of a few kilobytes stays. Nothing here
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from webhook.engine import Engine
 from webhook.lint import Judged, Report, Result
@@ -304,19 +304,3 @@ def _found(judged: Judged) -> Found:
         judged.rule, judged.mode, judged.plane, judged.threatens, str(finding.path), finding.message, finding.details,
         finding.certainty, finding.suggestions, finding.computed, judged.why_softened, judged.exempted is not None,
     )  # fmt: skip
-
-
-def config_maps(obj: Any, found: set[str] | None = None) -> Collection[str]:
-    """The names of the ConfigMaps that an object's Pods refer to, wherever in it."""
-    found = set() if found is None else found
-    if isinstance(obj, Mapping):
-        for key, value in obj.items():
-            if key in ("configMapRef", "configMapKeyRef", "configMap") and isinstance(value, Mapping):
-                if isinstance(value.get("name"), str):
-                    found.add(value["name"])
-            else:
-                config_maps(value, found)
-    elif isinstance(obj, list):
-        for one in obj:
-            config_maps(one, found)
-    return found
