@@ -45,7 +45,7 @@ class Seen:
     pool: int = 0
     slowest: float = 0.0
     memory: list[int] = field(default_factory=list)
-    """Bytes of this process after each tenth."""
+    """Bytes of this process after each tenth, without the objects that are mutated."""
 
 
 class Said(AccessLog):
@@ -76,6 +76,19 @@ class Client:
         }  # fmt: skip
         answer = b"".join(self.app.wsgi_app(environ, lambda status, headers, *_: said.append(status)))  # type: ignore[arg-type]
         return int(said[0][:3]), json.loads(answer), json.loads(self.access.last)
+
+
+def held(pool: list[JSONDict]) -> int:
+    """Bytes of the objects that are kept to mutate, which grow while they are mutated."""
+    left: list[Any] = [pool]
+    seen, found = set[int](), 0
+    while left:
+        one = left.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            found += sys.getsizeof(one)
+            left += [*one, *one.values()] if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return found
 
 
 def resident() -> int:
@@ -117,9 +130,10 @@ def run(count: int, seed: int) -> Seen:
             if len(pool) > POOL:
                 del pool[len(corpus())]
         if (number + 1) % max(1, count // 10) == 0:
-            seen.memory.append(resident())
-            memory = f"{seen.memory[-1] / 2**20:.0f} MiB"
-            print(f"{number + 1} reviews, {len(pool)} objects, {len(seen.bad)} wrong answers, {memory}", flush=True)
+            objects = held(pool)
+            seen.memory.append(resident() - objects)
+            memory = f"{seen.memory[-1] / 2**20:.0f} MiB beside {len(pool)} objects' {objects / 2**20:.0f}"
+            print(f"{number + 1} reviews, {len(seen.bad)} wrong answers, {memory}", flush=True)
     seen.pool = len(pool) - len(corpus())
     return seen
 
