@@ -58,3 +58,28 @@ def test_a_choice(message: str, meant: str | None) -> None:
 )
 def test_json(dest: str, text: object, release: str, meant: str | None) -> None:
     assert _meant.as_json(dest, text, parse(release)) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("8,192", "8192"),
+        ("131_072", "131072"),
+        ('"8192"', "8192"),
+        ("'0.9'", "0.9"),
+        ("1e+06", "1000000"),
+        ("1.31072e+05", "131072"),
+        ("1.5e+00", None),
+        ("1k", "1000"),
+        ("1K", "1024"),
+        ("0,9", "0.9"),
+        ("90%", "0.9"),
+        ("many", None),
+        ("1e999", None),
+        ("1" * 200, None),
+        (["1", "2"], None),
+        (True, None),
+    ],
+)
+def test_a_number(text: object, meant: str | None) -> None:
+    assert _meant.number(text) == meant

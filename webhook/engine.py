@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -252,7 +252,11 @@ class Engine:
     @cached_property
     def alternatives(self) -> tuple[str, ...]:
         """Changes that would fit the GPU, computed by the planner that refused: best first."""
-        return tuple(text + self._also(one) for one in self.changes() if (text := self._written(one)) is not None)
+        return self.told(self.changes())
+
+    def told(self, changes: Iterable[solve.Alternative]) -> tuple[str, ...]:
+        """Changes for people: in the words of this Pod, and with what must change besides."""
+        return tuple(text + self._also(one) for one in changes if (text := self._written(one)) is not None)
 
     def _written(self, one: solve.Alternative) -> str | None:
         """A change in the words of this Pod's own selectors; None where its cloud has no such machine."""
@@ -268,12 +272,16 @@ class Engine:
             return None if also is None else one.text + also
         return one.text
 
-    def changes(self, *, most: int = solve.MOST, steps: int = solve.STEPS) -> list[solve.Alternative]:
-        """At most `most` changes that would fit, best first, found with at most `steps` plans."""
+    def changes(
+        self, *, most: int = solve.MOST, steps: int = solve.STEPS, also: Mapping[str, Any] | None = None
+    ) -> list[solve.Alternative]:
+        """At most `most` changes that would fit, best first, found with at most `steps` plans; `also`: what is changed
+        in any case."""
         if self.model is None or self.gpu is None:
             return []
+        args = solve.with_changes(self.args, also or {})
         return solve.alternatives(
-            self.args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env,
+            args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env,
             products=self.products, most=most, steps=steps,
         )  # fmt: skip
 

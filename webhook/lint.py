@@ -336,6 +336,8 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
     if finding.certainty != "certain":
         because = f": {finding.uncertain}" if finding.uncertain else ""
         return "warn", f"{finding.certainty}, not certain{because}"
+    if finding.fillable and where == "check":
+        return "warn", finding.fillable
     if found.workload.unfilled:
         return "warn", f"the parameter {found.workload.unfilled[0]} has no value here"
     if found.workload.unread:

@@ -51,6 +51,9 @@ class Finding:
     """Only "certain" may deny; the engine turns the others into warnings."""
     uncertain: str | None = None
     """What keeps it from being certain, for people; None where nothing does, or the message says it."""
+    fillable: str | None = None
+    """What may still be put in its place before an API server sees it, for people: at most a warning where files are
+    judged; None where nothing may."""
     advice: bool = False
     """Worth knowing, and no more: `audit` where the rule's mode is `warn`."""
     suggestions: tuple[str, ...] = ()

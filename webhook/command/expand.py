@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.command.word import Piece, Value, all_known, literal, mystery
+from webhook.command.word import UNDEFINED, Piece, Value, all_known, literal, mystery
 from webhook.path import FieldPath, mapping
 from webhook.workload import JSON, Container, Workload
 
@@ -220,7 +220,7 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
             value = env.values.get(name)
             if value is None:
                 flush()
-                why = env.rest or f"$({name[:80]}) is not in this container's env"
+                why = env.rest or f"$({name[:80]}) {UNDEFINED}"
                 if env.later is not None and name in env.later:
                     why = f"{name[:80]} stands further down in env, and Kubernetes expands what stands above alone"
                 pieces.append(Piece(f"$({name})", why, path))

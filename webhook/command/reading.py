@@ -10,6 +10,7 @@ from webhook.command.entry import Serve
 from webhook.command.expand import Environment, environment, expanded, items, mounts, string
 from webhook.command.tree import Budget
 from webhook.command.word import (
+    UNEXPANDED,
     Change,
     Command,
     Piece,
@@ -179,5 +180,5 @@ def _honest(word: Value, *, shell: bool) -> Value:
         return mystery(text, f"{match[0]} is filled in by a template", word[0].path)
     match = None if shell else _SHELL_ONLY.search(text)
     if match is not None:
-        return mystery(text, f"{match[0]} is not expanded outside of a shell", word[0].path)
+        return mystery(text, f"{match[0]} {UNEXPANDED}", word[0].path)
     return word

@@ -85,6 +85,12 @@ def all_known(values: Mapping[str, Value]) -> dict[str, str]:
     return found
 
 
+UNEXPANDED = "is not expanded outside of a shell"
+"""The end of why a word is not known: a shell's reference, where no shell runs."""
+UNDEFINED = "is not in this container's env"
+"""The same of a reference of Kubernetes' to a variable that the manifest defines nowhere."""
+
+
 @frozen
 class Word:
     """One argument, as vLLM's process receives it."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from webhook import release
 from webhook.args import UnknownFlag, settings
-from webhook.args.flags import builtin
+from webhook.args.flags import Parser, builtin
 from webhook.command import Word, edit, python
 from webhook.engine import Engine
 from webhook.patch import Edit
@@ -110,12 +110,18 @@ def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:
     return [(dest, value) for dest in dests if is_object(value := args.given[dest]) and args.is_sure(dest)]
 
 
-def spellings(engine: Engine) -> Container[str]:
-    """The flags that the engine's release knows; none where it is not in the table."""
+def parser(engine: Engine) -> Parser | None:
+    """What the parser of the engine's release knows; None where it is not in the table."""
     table = builtin()
     if engine.release not in table.releases:
-        return ()
-    return table.parser(engine.release, "module" if engine.command.entry == "module" else "serve").spellings
+        return None
+    return table.parser(engine.release, "module" if engine.command.entry == "module" else "serve")
+
+
+def spellings(engine: Engine) -> Container[str]:
+    """The flags that the engine's release knows; none where it is not in the table."""
+    known = parser(engine)
+    return known.spellings if known else ()
 
 
 def unsplit(engine: Engine) -> dict[int, Word]:
@@ -152,6 +158,20 @@ def misplaced(engine: Engine) -> dict[int, str]:
 def unknown(engine: Engine) -> Iterator[UnknownFlag]:
     """The flags that this release does not know, and that no other rule explains better."""
     return (flag for flag in engine.args.unknown if flag.index not in explained(engine))
+
+
+def spoilt(engine: Engine, dest: str) -> bool:
+    """The argument stands there, and vLLM's parser refuses it as it stands: its value, its name, or for being no word
+    of its own. What vLLM would do without it is then nobody's question, and the rule that tells the cause is enough."""
+    args, flag = engine.args, f"--{dest.replace('_', '-')}"
+    if dest in args.given or dest in args.unresolved:
+        return False
+    if dest in args.written or any(one.suggestion == flag for one in args.unknown):
+        return True
+    indices = {*engine.once(unsplit), *(error.index for error in args.errors)}
+    indices |= {n - 1 for n in indices}  # a word with another dash, which the module takes for its positional
+    words = engine.command.words
+    return any(dest in words[n].text.replace("-", "_") for n in indices if 0 <= n < len(words))
 
 
 def explained(engine: Engine) -> set[int]:

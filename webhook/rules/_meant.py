@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from webhook.args import settings
-from webhook.args.values import InvalidValueError, key_values
+from webhook.args.values import InvalidValueError, human_int, key_values
 from webhook.release import Release
 
 DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
@@ -51,6 +51,30 @@ def choice(message: str) -> str | None:
     choices = re.findall("'([^']*)'", said["choices"])
     usual = DTYPES.get(said["given"].lower())
     return usual if usual in choices else name(said["given"], choices)
+
+
+_GROUPED = re.compile(r"\d{1,3}([,_'\s]\d{3})+")
+_POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,3}")
+
+
+def number(text: object) -> str | None:
+    """The plain number that another way to write it stands for: `8,192`, `"8192"` with its quotes, `1e+06`, `1k`,
+    `0,9`, `90%`. Whether the argument takes it, the parser says."""
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        return None
+    plain = text.strip(" \t\r\n'\"\\")
+    if _GROUPED.fullmatch(plain):
+        return re.sub(r"\D", "", plain)
+    if _POWER.fullmatch(plain) and float(plain).is_integer():
+        return str(int(float(plain)))
+    if re.fullmatch(r"\d+,\d{1,2}", plain):
+        return plain.replace(",", ".")
+    if re.fullmatch(r"\d{1,2}\s?%", plain):
+        return f"{int(plain.rstrip(' %')) / 100:g}"
+    try:
+        return plain if re.fullmatch(r"\d+(\.\d+)?", plain) else str(human_int(plain))
+    except (ValueError, OverflowError, InvalidValueError):
+        return None
 
 
 def as_json(dest: str, text: object, release: Release | None) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 
 from webhook.args.flags import builtin
 from webhook.command.entry import split
-from webhook.command.word import Slip
+from webhook.command.word import Slip, Word
 from webhook.engine import Engine
 from webhook.patch import Edit
 from webhook.path import FieldPath
@@ -61,7 +62,7 @@ class ArgumentStringNotSplit(Rule):
                 path=word.path,
                 message=f"{word.text!r} is one word: no shell splits it into flag and value",
                 certainty=certainty(engine) if refused else "likely",
-                suggestions=(words[0] if len(words) == 1 else _items(words),),
+                suggestions=(_as_list(engine, word, words) or (words[0] if len(words) == 1 else _items(words)),),
                 fix=substitute(engine, index, 1, *words) if plain and ("=" not in flag or two) else (),
             )
 
@@ -88,6 +89,13 @@ def _several(engine: Engine, words: Sequence[str]) -> tuple[str, ...]:
         builtin().parser(engine.release or builtin().releases[-1], "serve").spellings.get(words[0].replace("_", "-"))
     )
     return (_items(words),) if option is not None and option[0].nargs == "+" else ()
+
+
+def _as_list(engine: Engine, word: Word, words: Sequence[str]) -> str | None:
+    """The whole field, where it holds a text and no list; None elsewhere."""
+    if word.path.parts[-1:] != (0,) or not isinstance(FieldPath(word.path.parts[:-1]).get(engine.workload.object), str):
+        return None
+    return f"{word.path.parts[-2]}: {json.dumps(list(words), ensure_ascii=False)}"
 
 
 def _items(words: Sequence[str]) -> str:

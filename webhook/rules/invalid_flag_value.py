@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from webhook.args import ArgumentError, settings
+from webhook.args.values import InvalidValueError, convert
 from webhook.engine import Engine
 from webhook.release import Release
 from webhook.rule import Certainty, Finding, Rule, lines
@@ -17,6 +18,7 @@ from webhook.rules._flags import (
     in_file,
     life,
     named,
+    parser,
     registry_certainty,
     spellings,
     substitute,
@@ -87,30 +89,37 @@ class InvalidFlagValue(Rule):
         yield from _bounds(engine)
         yield from _json(engine)
         yield from _registered(engine)
+        refused = {error.index for error in engine.args.errors}
         for error in engine.args.errors:
-            if error.index in explained(engine) or _is_value_of(engine, error.index):
+            value = _is_value_of(engine, error.index)
+            if error.index in explained(engine) or (value and error.index - 1 in refused):
                 continue
-            if (flag := _flag_meant(engine, error.index)) is not None:
+            at = error.index - value  # the module takes such a flag for its positional
+            if (flag := _flag_meant(engine, at)) is not None:
                 yield Finding(
-                    path=error.path,
+                    path=engine.command.words[at].path,
                     certainty=certainty(engine),
                     uncertain=uncertain(engine),
                     message=error.message + in_file(engine, error.index),
                     details=("vLLM knows the flag with two hyphens, and no blank in its name",),
                     suggestions=(flag,),
-                    fix=substitute(engine, error.index, 1, flag),
+                    fix=substitute(engine, at, 1, flag),
                 )
                 continue
             instead = _switch(engine, error)
             meant = None if instead else _instead(engine, error)
-            names, parser = _meant.tool_parsers(error.message, engine.release)
+            names, parsers = _meant.tool_parsers(error.message, engine.release)
             yield Finding(
                 path=error.path,
                 certainty=registry_certainty(engine) if error.dest in PLUGGED else certainty(engine),
                 uncertain=uncertain(engine),
                 message=error.message + in_file(engine, error.index),
-                details=(*names, f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything"),
-                suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (meant,) if meant else parser,
+                details=lines(
+                    *names,
+                    f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",
+                    _by_helm(engine, error),
+                ),
+                suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (meant,) if meant else parsers,
                 fix=substitute(engine, *instead) if instead else (),
             )
         port = engine.args.given.get("port")
@@ -328,7 +337,10 @@ def _instead(engine: Engine, error: ArgumentError) -> str | None:
         return None
     if (near := _meant.choice(error.message)) is not None:
         return f"--{error.dest.replace('_', '-')} {near}"
-    written = _meant.as_json(error.dest, engine.args.written.get(error.dest), engine.release)
+    text = engine.args.written.get(error.dest)
+    if (meant := _meant.number(text)) is not None and _takes(engine, error.dest, meant):
+        return f"--{error.dest.replace('_', '-')} {meant}"
+    written = _meant.as_json(error.dest, text, engine.release)
     return f"--{error.dest.replace('_', '-')} '{written}'" if written and "'" not in written else None
 
 
@@ -352,6 +364,29 @@ def _is_value_of(engine: Engine, index: int) -> bool:
     words = engine.command.words
     alone = 0 < index < len(words) and not words[index].text.startswith("-") and "=" not in words[index - 1].text
     return alone and _flag_meant(engine, index - 1) is not None
+
+
+def _takes(engine: Engine, dest: str, text: str) -> bool:
+    """The release's parser takes the text for this argument, and makes a number of it."""
+    known = parser(engine)
+    option, _ = known.spellings.get(f"--{dest.replace('_', '-')}", (None, False)) if known else (None, False)
+    if option is None or known is None:
+        return False
+    try:
+        return isinstance(convert(option, text, known.release), int | float)
+    except InvalidValueError:
+        return False
+
+
+_OF_HELM = re.compile(r"\d(\.\d+)?e\+\d\d")
+"""What Go prints of a large number that came from YAML or JSON."""
+
+
+def _by_helm(engine: Engine, error: ArgumentError) -> str | None:
+    text = engine.args.written.get(error.dest) if error.dest else None
+    if isinstance(text, str) and _OF_HELM.fullmatch(text):
+        return "so Helm prints a large number of values.yaml, unless the template says `| int`"
+    return None
 
 
 def _switch(engine: Engine, error: ArgumentError) -> tuple[int, int, str] | None:

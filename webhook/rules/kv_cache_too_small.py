@@ -8,6 +8,8 @@ from webhook.engine import Engine
 from webhook.memory.verdict import subtraction
 from webhook.quantity import human
 from webhook.rule import Finding, Rule, lines
+from webhook.rules._flags import spoilt
+from webhook.rules._length import is_short, not_given, too_long, within
 
 
 class KvCacheTooSmall(Rule):
@@ -31,11 +33,10 @@ class KvCacheTooSmall(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the largest KV cache that could be left is smaller than one request."""
         ledger = engine.plan.gpu
-        if ledger is None or ledger.kv_cache.likely <= 0 or ledger.kv_cache_bytes_per_request is None:
+        needed = ledger.kv_cache_bytes_per_request if ledger else None
+        if ledger is None or needed is None or not is_short(engine) or spoilt(engine, "max_model_len"):
             return
-        needed, there = ledger.kv_cache_bytes_per_request, ledger.kv_cache.likely
-        if needed <= there:
-            return
+        there = ledger.kv_cache.likely
         given = "max_model_len" in engine.args.given
         fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
         longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
@@ -44,11 +45,11 @@ class KvCacheTooSmall(Rule):
             message=f"one request of {ledger.max_model_len:,} tokens needs {human(needed)} of KV cache, "
             + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left),
             details=lines(
-                "" if given else f"--max-model-len is not given: the model's own {ledger.max_model_len:,} tokens hold",
+                "" if given else f"{not_given(engine)}: the model's own {ledger.max_model_len:,} tokens hold",
                 f"the estimated maximum model length is {longest:,}" if longest else "",
                 "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
             ),
             certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
-            suggestions=engine.alternatives,
+            suggestions=engine.alternatives if too_long(engine) is None else engine.told(engine.once(within)),
             computed=True,
         )

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.memory.settings import embeds
-from webhook.model import Model, longest_max_model_len
+from webhook.model import Model
 from webhook.release import Release
 from webhook.rule import Finding, Rule
-from webhook.rules import _flags
+from webhook.rules import _flags, _length
+from webhook.rules._length import ALLOWS
 
-CHANGES_IT = ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "config_format")
-"""Arguments that change the config.json that the length is derived from."""
-ALLOWS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 READ_SINCE = Release(0, 6, 6)
 """From here to 0.33 the rules of `webhook.model.length` are vLLM's (config.py, config/model.py)."""
 
@@ -42,15 +40,10 @@ class MaxModelLenTooLong(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the config.json itself was read, and nothing else may tell a length."""
-        given = engine.args.given.get("max_model_len")
-        if engine.model is None or not isinstance(given, int) or isinstance(given, bool):
+        longest = _length.too_long(engine)
+        if longest is None or engine.model is None:
             return
-        model = engine.model.value
-        longest = longest_max_model_len(model, engine.release)
-        if longest is None or given <= longest or engine.command.env.get(ALLOWS, "0") != "0":
-            return
-        if any(dest in (*engine.args.given, *engine.args.unresolved, *engine.args.written) for dest in CHANGES_IT):
-            return
+        given, model = engine.args.given["max_model_len"], engine.model.value
         unread = _unread(engine, model)
         allowed = f"that the config.json of {model.id} allows" if unread is None else f"that are known of {model.id}"
         why = unread or _uncertain(engine, model)
@@ -60,8 +53,16 @@ class MaxModelLenTooLong(Rule):
             + ("" if unread is None else ", if that is its length"),
             certainty="likely" if why else "certain",
             uncertain=why,
-            suggestions=(f"--max-model-len {longest}", f"env {ALLOWS}=1, at the risk of nonsense"),
+            suggestions=_shorter(engine, longest),
         )
+
+
+def _shorter(engine: Engine, longest: int) -> tuple[str, ...]:
+    """A length that the model allows and, where the KV cache is too small as well, one that it holds."""
+    if not _length.is_short(engine):
+        return f"--max-model-len {longest}", f"env {ALLOWS}=1, at the risk of nonsense"
+    alone = (one.text for one in engine.once(_length.within) if one.changes.keys() == {"max_model_len"})
+    return (next(alone, f"--max-model-len {longest}"),)
 
 
 def _unread(engine: Engine, model: Model) -> str | None:

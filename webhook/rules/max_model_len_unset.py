@@ -9,6 +9,8 @@ from webhook.engine import Engine
 from webhook.model import derived_max_model_len, is_default
 from webhook.quantity import human
 from webhook.rule import Finding, Rule, parameter
+from webhook.rules._flags import spoilt
+from webhook.rules._length import not_given
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class MaxModelLenUnset(Rule):
         """Certain, where it is certain which length holds."""
         if engine.model is None or "max_model_len" in (*engine.args.given, *engine.args.unresolved) or engine.args.open:
             return
-        if is_default(engine.model):
+        if is_default(engine.model) or spoilt(engine, "max_model_len"):
             return
         ledger = engine.plan.gpu
         length = ledger.max_model_len if ledger else derived_max_model_len(engine.model.value, engine.release)
@@ -43,6 +45,6 @@ class MaxModelLenUnset(Rule):
         many = f" ({ledger.max_concurrency:.1f} such requests fit at once)" if ledger and ledger.max_concurrency else ""
         yield Finding(
             path=engine.command.path,
-            message=f"--max-model-len is not given, so the model's own {length:,} tokens hold{holds}{many}",
+            message=f"{not_given(engine)}, so the model's own {length:,} tokens hold{holds}{many}",
             suggestions=("--max-model-len 8192, or what the longest prompt and answer together need",),
         )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from webhook import release
+from webhook.command import Word
 from webhook.engine import Engine
 from webhook.model import ANNOTATION, annotated, is_default, nearest
 from webhook.model.given import LABEL
 from webhook.model.name import last_part
 from webhook.path import FieldPath
 from webhook.rule import Finding, Rule
+from webhook.rules._flags import unsplit
 
 
 class UnknownModel(Rule):
@@ -45,7 +48,7 @@ class UnknownModel(Rule):
                 f"annotation {ANNOTATION}: no model {annotation!r} is known" + _near(annotation),
                 suggestions=(TEACH,),
             )
-        if engine.command.entry == "worker":
+        if engine.command.entry == "worker" or any(map(_names_one, engine.once(unsplit).values())):
             return
         if engine.model is not None and engine.model.value.num_hidden_layers and not is_default(engine.model):
             yield from _without_organisation(engine, engine.model.value.id)
@@ -91,6 +94,11 @@ def _without_organisation(engine: Engine, id_: str) -> Iterator[Finding]:
             details=(f"{name} is not a local folder and is not a valid model identifier",),
             suggestions=(id_,),
         )
+
+
+def _names_one(word: Word) -> bool:
+    """`--model NAME` in one word, of which `argument-string-not-split` tells."""
+    return re.match(r"--model\b", word.text) is not None
 
 
 UNSERVED = ", and not {!r}: `python -m vllm.entrypoints.openai.api_server` takes the model from --model alone"
