@@ -18,7 +18,7 @@ from webhook.app import create_app
 from webhook.facts import Facts
 from webhook.live import Live
 from webhook.metrics import Metrics
-from webhook.policy import PolicyError, Subject
+from webhook.policy import PolicyError, Subject, builtin
 
 JSONDict = dict[str, Any]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -237,11 +237,21 @@ def test_an_exception_that_ends_is_told(tmp_path: Path, caplog: pytest.LogCaptur
     assert [record.getMessage() for record in caplog.records] == [said]
 
 
+def test_a_misspelt_annotation_is_a_warning() -> None:
+    pod = {**GOOD_POD, "metadata": {"name": "llama-8b", "annotations": {"podfit.dev/ignore.unknown-falg": "our fork"}}}
+    client = create_app(builtin(), Facts(), Metrics("1", "p", "f")).test_client()
+
+    response = json.loads(client.post("/validate", json=admission_review(pod)).data)["response"]
+
+    assert response["allowed"] is True
+    assert "podfit.dev/ignore.unknown-falg" in " ".join(response["warnings"])
+
+
 def test_exemptions_and_shadows_are_counted_and_audited(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     shadow = text("deny", "shadow").replace("spec:\n", "spec:\n  shadow: true\n")
     exception = "  exceptions:\n  - {rules: [unknown-flag], reason: a fork, owner: chat, expires: 2026-11-21}\n"
-    file.write_text(f"{text('warn')}{exception}---\n{shadow}")
+    file.write_text(f"{text('warn')}{exception}  allowIgnore: [unknown-flag]\n---\n{shadow}")
     live = Live([file], clock=lambda: NOW)
     metrics = Metrics("1", live.policy.version, "f")
     client = create_app(live, Facts(), metrics).test_client()
@@ -259,3 +269,11 @@ def test_exemptions_and_shadows_are_counted_and_audited(tmp_path: Path) -> None:
         assert answer["response"]["allowed"]
         assert answer["response"]["auditAnnotations"]["exempted"] == "unknown-flag=exception"
         assert not [line for line in answer["response"]["warnings"] if "unknown-flag" in line]
+
+    file.write_text(f"{text('warn')}  allowIgnore: [unknown-flag]\n")
+    live.look()
+    bad["metadata"] = {**bad["metadata"], "annotations": {"podfit.dev/ignore.unknown-flag": "our fork knows it"}}
+    response = json.loads(client.post("/validate", json=admission_review(bad)).data)["response"]
+
+    assert (response["allowed"], response["auditAnnotations"]["exempted"]) == (True, "unknown-flag=annotation")
+    assert 'podfit_exempted_findings_total{by="annotation",rule="unknown-flag"} 1.0' in metrics.text().decode()

@@ -12,6 +12,7 @@ from threading import Thread
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from webhook import certs
@@ -43,6 +44,11 @@ def test_a_leaf_serves_its_hosts_and_signs_nothing() -> None:
     leaf = load(certs.issue_leaf(ca, ["podfit.podfit-system.svc", "127.0.0.1", "::1"], NOW))
 
     assert leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
+    key = leaf.public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    assert isinstance(key.curve, ec.SECP256R1), "what every API server takes"
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(name.value) for name in names] == ["podfit.podfit-system.svc", "127.0.0.1", "::1"]
     assert ExtendedKeyUsageOID.SERVER_AUTH in leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     leaf.verify_directly_issued_by(load(ca))
 

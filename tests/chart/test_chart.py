@@ -316,6 +316,7 @@ def test_no_rule_matches_more_than_it_must(chart: list[JSONDict]) -> None:
         for rule in hook["rules"]:
             assert "*" not in rule["apiGroups"]
             assert not any("*" in resource for resource in rule["resources"])
+            assert {resource.partition("/")[2] for resource in rule["resources"]} <= {"", "resize"}
             assert set(rule["operations"]) <= {"CREATE", "UPDATE"}
 
 

@@ -20,7 +20,7 @@ from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import HOST, Cluster, running
 from tests.e2e.process import repeated, until
 from tests.e2e.release import OWN, Podfit
-from webhook import certs
+from webhook import certs, registration
 
 JSONDict = dict[str, Any]
 Helm = Callable[..., str]
@@ -149,6 +149,33 @@ def test_install_upgrade_roll_back_and_uninstall(fresh: Cluster, helm: Helm) -> 
     until("nothing to be left", lambda: not left(fresh), lambda: left(fresh))
 
 
+def test_off_survives_helms_upgrade_and_roll_back(fresh: Cluster, helm: Helm) -> None:
+    """Helm changes the same webhooks meanwhile, and knows nothing of the condition."""
+
+    def timeouts() -> set[int]:
+        return {hook["timeoutSeconds"] for hook in hooks_of(fresh)}
+
+    def are_off() -> bool:
+        return all("podfit-is-off" in {one["name"] for one in hook["matchConditions"]} for hook in hooks_of(fresh))
+
+    helm(f"install podfit {CHART} --values -")
+    for configuration in CONFIGURATIONS:
+        path = f"{REGISTRATION}/{configuration}/podfit"
+        switched = registration.off(fresh.call("GET", path)[1], "a false alarm", "now")
+        fresh.patch(path, switched)
+
+    slower = {"namespaceSelector": {"matchLabels": JUDGED}, "timeoutSeconds": 2}
+    helm(f"upgrade podfit {CHART} --values -", webhooks=slower)
+    assert (timeouts(), are_off()) == ({2}, True)
+    helm("rollback podfit 1")
+    assert (timeouts(), are_off()) == ({1}, True)
+
+
+def hooks_of(cluster: Cluster) -> list[JSONDict]:
+    found = (cluster.call("GET", f"{REGISTRATION}/{name}/podfit")[1]["webhooks"] for name in CONFIGURATIONS)
+    return [hook for hooks in found for hook in hooks]
+
+
 def test_policy_objects_go_with_the_chart_and_come_back_from_what_was_saved(fresh: Cluster, helm: Helm) -> None:
     """The three lines of docs/production.md: Kubernetes deletes a CRD's objects with it."""
     ours = {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "chat"}}
@@ -200,11 +227,7 @@ def replicas(cluster: Cluster) -> int:
 def kept(cluster: Cluster) -> bool:
     """Whether the CA that the server wrote is everywhere."""
     secret = cluster.call("GET", f"/api/v1/namespaces/{OWN}/secrets/podfit-certificates")[1]
-    hooks = [
-        hook["clientConfig"].get("caBundle")
-        for name in CONFIGURATIONS
-        for hook in cluster.call("GET", f"{REGISTRATION}/{name}/podfit")[1]["webhooks"]
-    ]
+    hooks = [hook["clientConfig"].get("caBundle") for hook in hooks_of(cluster)]
     return {(secret.get("data") or {}).get("ca.crt"), *hooks} == {BUNDLE}
 
 

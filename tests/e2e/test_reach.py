@@ -147,9 +147,12 @@ def test_a_resize_below_what_vllm_needs_is_refused(user: User, golden: Golden) -
     assert user.get("pods", "llama-8b")["spec"]["containers"][0]["resources"]["limits"]["memory"] == "64Gi"
 
 
-def test_the_mirror_of_a_static_pod_passes(install: Install, user_of: UserOf) -> None:
+@pytest.mark.parametrize("change", [None, everything], ids=["by-the-charts-conditions", "by-the-server-alone"])
+def test_the_mirror_of_a_static_pod_passes(
+    change: Callable[[JSONDict], None] | None, install: Install, user_of: UserOf
+) -> None:
     """Its kubelet runs it already; the API server only shows it."""
-    user = user_of(install(change=everything))
+    user = user_of(install(change=change) if change else install())
     mirror = doomed(GOOD_POD)
     mirror["metadata"] = {"name": "llama-8b", "annotations": {"kubernetes.io/config.mirror": "0"}}
     mirror["spec"]["nodeName"] = "node-1"
