@@ -128,7 +128,7 @@ def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Itera
         validating = kind.startswith("validating")
         about = "validating" if validating else "mutating"
         if isinstance(one, Unseen):
-            yield Line("warn", about, f"can't be seen: {one.why}", f"kubectl auth can-i list {kind}")
+            yield Line("warn", about, f"can't be seen: {one.why}", f"needed: the right to get and list {kind}")
         elif one is not None:
             names = ", ".join(hook["name"] for hook in one.get("webhooks") or ())
             yield Line("ok", about, f"{_name(one)}: {names}")
