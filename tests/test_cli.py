@@ -288,6 +288,83 @@ def test_fix_shows_a_diff_and_writes_it_with_comments_kept(run: Run, tmp_path: P
     assert run("fix", str(manifest))[1] == ""
 
 
+def test_a_folder_without_a_server_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "service.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n")
+    empty = str(tmp_path / "empty")
+
+    assert run("check", empty)[2] == f"note: nothing was judged: no vLLM container in {empty}\n"
+    assert run("check", empty, GOOD)[2] == f"note: {empty}: nothing was judged in it: no vLLM container\n"
+    assert run("check", "examples", GOOD)[2] == ""
+
+
+TRAINING = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: job}
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      template:
+        spec:
+          containers: [{name: pytorch, image: "vllm/vllm-openai:v0.27.1", args: [--model, Qwen/Qwen3-8B, --bogus]}]
+"""
+PLACE = "spec.pytorchReplicaSpecs.Master.template.spec"
+
+
+def test_a_kind_that_nothing_reads_is_noted_with_what_a_policy_can_say(run: Run, tmp_path: Path) -> None:
+    file, policy = tmp_path / "job.yaml", tmp_path / "policy.yaml"
+    file.write_text(TRAINING)
+    policy.write_text(
+        "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: kinds}\n"
+        f"spec: {{kinds: {{PyTorchJob.kubeflow.org: [{PLACE}]}}}}\n"
+    )
+
+    code, _, err = run("check", str(file))
+    assert code == 0
+    assert f"{file}:9: not judged: podfit does not know where a PyTorchJob has its Pods" in err
+    assert f"PyTorchJob.kubeflow.org: [{PLACE}]" in err
+
+    code, out, err = run("check", str(file), "--policy", str(policy))
+    assert (code, err) == (1, "")
+    assert "unknown-flag" in out
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        TRAINING.replace("vllm/vllm-openai:v0.27.1", "pytorch/pytorch").replace("--model, Qwen/Qwen3-8B, --bogus", "a"),
+        TRAINING.replace("kind: PyTorchJob", "kind: ConfigMap"),
+    ],
+)
+def test_what_does_not_look_like_vllm_is_not_noted(run: Run, tmp_path: Path, changed: str) -> None:
+    (tmp_path / "job.yaml").write_text(changed)
+
+    assert "not judged" not in run("check", str(tmp_path))[2]
+
+
+def test_what_is_only_audited_is_noted_where_somebody_asks(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text((ROOT / GOOD).read_text())
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: look}\nspec: {enforce: {mode: audit}}\n"
+    )
+    file.write_text(file.read_text().replace("--max-model-len", "--max-modle-len"))
+
+    assert "only audited" not in run("check", str(file), "--policy", str(policy))[2]
+    assert "only audited: unknown-flag: " in run("check", str(file), "--policy", str(policy), "--audit")[2]
+
+
+def test_a_baseline_is_written_without_a_report(run: Run, tmp_path: Path) -> None:
+    baseline = tmp_path / "known.json"
+
+    code, out, err = run("check", BAD, "--write-baseline", str(baseline))
+    assert (code, out) == (0, "")
+    assert "accepted" in err
+    assert "DENIED" in run("check", BAD, "--write-baseline", str(baseline), "--format", "text")[1]
+
+
 @pytest.mark.parametrize("codec", ["utf-16", "utf-8-sig"])
 def test_a_file_is_read_and_written_in_its_own_encoding(run: Run, tmp_path: Path, codec: str) -> None:
     manifest = tmp_path / "pod.yaml"

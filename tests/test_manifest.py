@@ -219,6 +219,8 @@ def test_after_many_broken_documents_the_rest_is_not_read() -> None:
         "kind: A\nreplicas: {{ .Values.replicas }}\n",
         "kind: A\nspec:\n  {{- toYaml .Values.spec | nindent 2 }}\n",
         'kind: A\nmetadata:\n  name: {{ include "chart.name" . }}-vllm\n',
+        "kind: A\nmetadata: {name: {{ .Release.Name }}}\nspec: {}\n",
+        "kind: A\nargs: [--model, {{ .Values.model | quote }}]\n",
     ],
 )
 def test_a_helm_template_is_skipped_with_a_note(text: str) -> None:
@@ -238,6 +240,7 @@ def test_braces_inside_of_texts_are_no_helm_template(text: str) -> None:
 
 def test_a_broken_file_with_braces_in_a_text_is_broken_not_a_template() -> None:
     assert len(errors("name: '{{.Name}}'\n  x: 1\n")) == 1
+    assert len(errors("name: echo {{ .Name }}\n  x: 1\n")) == 1
 
 
 def test_lists_and_templates_are_taken_apart() -> None:

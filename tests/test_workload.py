@@ -9,6 +9,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from webhook.manifest.parameters import variable
 from webhook.path import FieldPath
 from webhook.workload import Workload, find
 from webhook.workload.table import TABLE
@@ -814,7 +815,7 @@ def test_each_template_of_a_workflow_is_a_pod() -> None:
     assert evaluate.spec["volumes"] == [{"name": "own"}, {"name": "all"}]
     assert (main.name, evaluate.unfilled) == ("main", ())
     assert shell.containers[0].spec["args"] == ["-c", "vllm serve m --max-model-len $(inputs_parameters_len)"]
-    assert shell.unfilled == ("inputs_parameters_len",)
+    assert shell.unfilled == ("inputs.parameters.len",)
     assert shell.spec["nodeSelector"] == {"pool": "cpu"}
     assert not python.containers
     assert [one.name for one in several.containers] == ["one", "two"]
@@ -827,7 +828,36 @@ def test_whatever_a_tag_says_it_has_no_value_before_the_workflow_runs(tag: str) 
     (pod,) = find({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {"templates": [template]}})
 
     (name,) = pod.unfilled
-    assert pod.containers[0].spec["args"] == ["--max-model-len", f"$({name})"]
+    assert pod.containers[0].spec["args"] == ["--max-model-len", f"$({variable(name)})"]
+
+
+def _with_inputs(inputs: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
+    container = {"image": "v", "args": ["--max-model-len", "{{inputs.parameters.len}}"]}
+    template = {"name": "serve", "inputs": {"parameters": inputs}, "container": container}
+    return {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {"templates": [template], **spec}}
+
+
+ARGUMENT = {"arguments": {"parameters": [{"name": "len", "value": 4096}]}}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "spec", "value"),
+    [
+        ([{"name": "len", "value": "8192"}], {}, "8192"),
+        ([{"name": "len", "default": "8192"}], {}, "8192"),
+        ([{"name": "len", "value": "{{ workflow.parameters.len }}"}], ARGUMENT, "4096"),
+        ([{"name": "len", "value": "8192"}], ARGUMENT | {"entrypoint": "serve"}, "4096"),
+        ([{"name": "len", "value": "8192"}], ARGUMENT | {"entrypoint": "other"}, "8192"),
+        ([{"name": "len", "value": "{{item}}"}], {}, None),
+        ([{"name": "len"}], {}, None),
+    ],
+)
+def test_an_input_s_value_is_a_default(inputs: list[dict[str, Any]], spec: dict[str, Any], value: str | None) -> None:
+    (pod,) = find(_with_inputs(inputs, **spec))
+
+    assert pod.containers[0].spec["args"][1] == (value or "$(inputs_parameters_len)")
+    name = ("inputs.parameters.len",)
+    assert (pod.defaults, pod.unfilled) == ((name, ()) if value else ((), name))
 
 
 def test_a_cron_workflow_holds_a_workflow_s_spec() -> None:
@@ -878,11 +908,11 @@ def test_a_workflow_s_defaults_and_patches_make_its_pods() -> None:
     assert side.name == "side"
     assert pod.spec["nodeSelector"] == {"pool": "all", "zone": "b"}
     assert pod.spec["tolerations"] == [{"key": "a"}]
-    assert (pod.template, pod.defaults, pod.unfilled, pod.unread) == ("serve", ("workflow_parameters_gpus",), (), None)
+    assert (pod.template, pod.defaults, pod.unfilled, pod.unread) == ("serve", ("workflow.parameters.gpus",), (), None)
 
 
 @pytest.mark.parametrize(
-    ("kind", "defaults"), [("Workflow", ()), ("ClusterWorkflowTemplate", ("workflow_parameters_gpus",))]
+    ("kind", "defaults"), [("Workflow", ()), ("ClusterWorkflowTemplate", ("workflow.parameters.gpus",))]
 )
 def test_arguments_of_a_workflow_are_final(kind: str, defaults: tuple[str, ...]) -> None:
     (pod,) = find(yaml.safe_load(PATCHED) | {"kind": kind})

@@ -6,16 +6,20 @@ import argparse
 import gc
 import json
 import sys
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 
 from webhook.cli import edge, kubectl, rendered
 from webhook.cli.outputs import Formats, Output
 from webhook.lint import lint
+from webhook.manifest import Document
+from webhook.path import FieldPath
 from webhook.policy import Policy
 from webhook.report import checked, text
 from webhook.report.checked import Checked, Container, Problem
 from webhook.rules import all_rules
+from webhook.workload import unread
 
 FORMATS = Formats(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
 """Each is a module of webhook.report with `render`, but the first two."""
@@ -50,8 +54,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--fail-on", choices=("deny", "warn"), default="deny", help="what exit code 1 means; default: deny"
     )
+    parser.add_argument("--audit", action="store_true", help="note what is only audited, too (mode audit)")
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="findings in it are accepted, new ones are not")
-    parser.add_argument("--write-baseline", type=Path, metavar="FILE", help="accept what is found now; exit 0")
+    parser.add_argument(
+        "--write-baseline",
+        type=Path,
+        metavar="FILE",
+        help="accept what is found now; exit 0; no report unless --format asks for one",
+    )
     parser.add_argument(
         "--mask-secrets", action="store_true", help="in json: stars for keys and tokens in arguments and patches, too"
     )
@@ -68,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     gone = 0
     if args.baseline is not None:
         found, gone = _with_baseline(found, args.baseline)
-    for output in wanted:
+    for output in wanted if args.format or args.write_baseline is None else ():
         _write(output, found, mask_secrets=args.mask_secrets)
     for note in found.notes:
         print(f"note: {text.one_line(note)}", file=sys.stderr)
@@ -110,11 +120,40 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
             ]
             containers += [checked.container(source.name, document, report, result) for result in report.results]
             notes += [str(note) for note in document.notes]
+            if args.audit:
+                notes += checked.audited(source.name, document, report)
+            if not report.results and (place := unread.pod_spec(document.object, policy.kinds)):
+                notes.append(_unread(source.name, document, place))
         notes += [str(note) for note in manifests.notes]
         for document in manifests.documents[:1]:
             notes += checked.in_vain(source.name, document.text, all_rules())
     files = tuple(source.name for source in inputs)
+    notes += _without(args.files, files, {one.file for one in containers}) if not problems else ()
     return Checked(files, tuple(containers), tuple(problems), tuple(notes), args.fail_on)
+
+
+def _unread(file: str, document: Document, place: FieldPath) -> str:
+    """What is said of a kind that nothing reads."""
+    kind, group = document.object.get("kind"), str(document.object.get("apiVersion")).rpartition("/")[0]
+    word = f"{kind}.{group}" if group else kind
+    pattern = ".".join("*" if isinstance(part, int) else part for part in place.parts)
+    return (
+        f"{file}:{document.line_of(place)}: not judged: podfit does not know where a {kind} has its Pods; "
+        f"`kinds` of a policy can say: {word}: [{pattern}]"
+    )
+
+
+def _without(given: Sequence[str], files: Sequence[str], judged: Collection[str]) -> list[str]:
+    """Folders without a vLLM container, or that there is none in all that was given: a wrong path is no success."""
+    if not judged:
+        names = list(dict.fromkeys(given))
+        where = ", ".join([*names[:3], "…"] if len(names) > 3 else names) or "what was rendered"
+        return [f"nothing was judged: no vLLM container in {where}"]
+    return [
+        f"{name}: nothing was judged in it: no vLLM container"
+        for name in dict.fromkeys(given)
+        if Path(name).is_dir() and not any(Path(name) in Path(file).parents for file in judged)
+    ]
 
 
 def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webhook.command.word import UNDEFINED, Piece, Value, all_known, literal, mystery
+from webhook.manifest.parameters import variable
 from webhook.path import FieldPath, mapping
 from webhook.workload import JSON, Container, Workload
 
@@ -87,7 +88,8 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
     for injected in _injected(workload):
         env.values[injected] = mystery(f"${injected}", f"{injected} is set by the {workload.kind} operator")
     for parameter in workload.unfilled:
-        env.values[parameter] = mystery(f"${parameter}", f"the parameter {parameter} has no value here")
+        written = variable(parameter)
+        env.values[written] = mystery(f"${written}", f"the parameter {parameter} has no value here")
     if workload.kind == "LeaderWorkerSet":
         template = mapping(mapping(workload.object.get("spec")).get("leaderWorkerTemplate"))
         size = template.get("size", 1)

@@ -198,8 +198,11 @@ def _named(value: object) -> str:
     return f"the {kind} {value!r:.40}"
 
 
-_TEMPLATE = re.compile(r"""^[ \t]*(?:-[ \t]+)*(?:[\w./"'-]+:[ \t]+)?\{\{""", re.MULTILINE)
-"""A template action where YAML's structure would be; `name: "{{.Name}}"` is an ordinary text."""
+_TEMPLATE = re.compile(
+    r"""^[ \t]*(?:-[ \t]+)*(?:[\w./"'-]+:[ \t]+)?\{\{|(?<=[:,\[{])[ \t]*\{\{-?[ \t]*[.$A-Za-z(]""", re.MULTILINE
+)
+"""A template action where YAML's structure would be, in block or in flow style; `name: "{{.Name}}"` is an ordinary
+text."""
 
 
 def _template_line(text: str) -> int | None:

@@ -28,7 +28,7 @@ class Filled(dict[str, Any]):
     """An object whose parameters are replaced."""
 
     unfilled: tuple[str, ...] = ()
-    """Those that have no value here, which stand in it as `$(NAME)`."""
+    """Those that have no value here, which stand in it as `$(NAME)` (`variable`)."""
     defaults: tuple[str, ...] = ()
     """Those whose value may be replaced when the object is made."""
     aside: tuple[str, ...] = ()
@@ -113,18 +113,19 @@ class Parameters:
         return self.every or found[1] in self.values
 
     def _value(self, found: re.Match[str], naming: bool, aside: bool = False) -> str:
-        value = self.values.get(found[1].strip())
+        name = found[1].strip()
+        value = self.values.get(name)
         if value is not None and len(value) <= self._left:
             self._left -= len(value)
             if not naming:
-                self.used[variable(found[1])] = None
+                self.used[name] = None
                 if not aside:
-                    self.told[variable(found[1])] = None
+                    self.told[name] = None
             return value
         if naming:
             return found[0]
-        self.unfilled[variable(found[1])] = None
-        return f"$({variable(found[1])})"
+        self.unfilled[name] = None
+        return f"$({variable(name)})"
 
 
 def _aside(of: object, key: object, depth: int) -> bool:

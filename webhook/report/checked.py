@@ -175,6 +175,15 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
     return Container(file, document, report, result, tuple(items))
 
 
+def audited(file: str, document: Document, report: Report) -> Iterator[str]:
+    """A line for each finding that a policy only audits, and nobody excepted."""
+    for result in report.results:
+        for judged in result.findings:
+            if judged.mode == "audit" and judged.exempted is None:
+                line = document.line_of(judged.finding.path)
+                yield f"{file}:{line}: only audited: {judged.rule}: {judged.finding.message}"
+
+
 def commented(document: Document, report: Report) -> Iterator[tuple[Result, Judged]]:
     """The findings that a comment in the file accepts, those too that are not shown."""
     if comments := _comments(document.text):

@@ -18,6 +18,7 @@ from webhook.workload.template import JSON, Container, Refine, Workload, contain
 
 _TAG = re.compile(r"\{\{([^{}]+)\}\}")
 _ARGUMENT = "workflow.parameters."
+_INPUT = "inputs.parameters."
 _OF_ALL = ("volumes", "nodeSelector", "tolerations", "affinity", "securityContext", "hostNetwork", "imagePullSecrets")
 """What stands in the Workflow's spec for all of its Pods."""
 _OF_EACH = (*_OF_ALL, "metadata", "container", "containerSet", "script", "sidecars", "initContainers")
@@ -36,16 +37,38 @@ def workflow(at: FieldPath, *, final: bool = False) -> Refine:
 
     def refine(obj: JSON, found: list[Workload]) -> list[Workload]:
         spec = mapping(at.get(obj))
-        values = {
-            _ARGUMENT + str(one.get("name")): str(one["value"])
-            for one in map(mapping, listing(mapping(spec.get("arguments")).get("parameters")))
-            if one.get("value") is not None
-        }
+        values = {_ARGUMENT + name: value for name, value in _parameters(spec.get("arguments"))}
         templates = enumerate(listing(spec.get("templates")))
         pods = [_pod(obj, spec, at, n, values) for n, one in templates if _runs(one)]
-        return [*found, *(replace(one, defaults=()) if final else one for one in pods)]
+        return [*found, *(replace(one, defaults=_inputs(one.defaults)) if final else one for one in pods)]
 
     return refine
+
+
+def _parameters(said: Any) -> Iterator[tuple[str, str]]:
+    """Name and value of each parameter of `arguments` or `inputs` that has one."""
+    for one in map(mapping, listing(mapping(said).get("parameters"))):
+        value = one.get("value") if one.get("value") is not None else one.get("default")
+        if value is not None:
+            yield str(one.get("name")), str(value)
+
+
+def _inputs(names: Sequence[str]) -> tuple[str, ...]:
+    """Of these, the inputs of a template: the step that calls it may give others."""
+    return tuple(one for one in names if one.startswith(_INPUT))
+
+
+def _with_inputs(values: dict[str, str], spec: JSON, template: JSON) -> dict[str, str]:
+    """The values, and those of the template's inputs as far as they are known here; the entrypoint's are the
+    Workflow's arguments of the same name (argo-workflows workflow/common/util.go ProcessArgs)."""
+    found = dict(values)
+    for name, said in _parameters(template.get("inputs")):
+        if template.get("name") == spec.get("entrypoint") and _ARGUMENT + name in values:
+            said = values[_ARGUMENT + name]
+        made = _TAG.sub(lambda tag: values.get(tag[1].strip(), tag[0]), said)
+        if not _TAG.search(made):
+            found[_INPUT + name] = made
+    return found
 
 
 def _runs(template: object) -> bool:
@@ -66,7 +89,7 @@ def _pod(obj: JSON, spec: JSON, root: FieldPath, index: int, values: dict[str, s
     if spec.get("podSpecPatch"):
         patches.insert(0, (root / "podSpecPatch", spec["podSpecPatch"]))
     texts = [text for _, text in patches]
-    parameters = Parameters(values, _TAG, every=True)
+    parameters = Parameters(_with_inputs(values, spec, whole), _TAG, every=True)
     made = mapping(parameters.fill(template))
     pod: JSON = {key: one[key] for one in (spec, made) for key in (*_OF_ALL, "initContainers") if key in one}
     pod = {**pod, "volumes": [*listing(made.get("volumes")), *listing(spec.get("volumes"))]}
