@@ -128,6 +128,8 @@ def test_underscores_were_welcome_only_later() -> None:
         ("--gpu-memory-utilization", "0.27.1", "95", 95.0),  # the range is checked later, not by the parser
         ("--limit-mm-per-prompt", "0.8.5.post1", "image=2,video=1", {"image": 2, "video": 1}),
         ("--limit-mm-per-prompt", "0.10.0", '{"image":2}', {"image": 2}),
+        ("--limit-mm-per-prompt", "0.10.0", '{\n"image":2}', {"image": 2}),
+        ("--allowed-origins", "0.9.2", '["*"]', ["*"]),
         ("--hf-overrides", "0.27.1", '{"rope_theta":1e6}', {"rope_theta": 1e6}),
         ("--hf-overrides", "0.27.1", "my.module.patch", "my.module.patch"),
         ("--speculative-config", "0.27.1", '{"num_speculative_tokens":3}', {"num_speculative_tokens": 3}),
@@ -169,6 +171,7 @@ def test_a_value_is_typed_as_that_release_does(flag: str, release: str, text: st
         ("--dtype", "0.27.1", "fp16", "invalid choice: 'fp16' (choose from 'auto', 'bfloat16', "),
         ("--limit-mm-per-prompt", "0.10.0", "image=2", "Value image=2 cannot be converted to loads."),
         ("--limit-mm-per-prompt", "0.7.3", '{"image":2}', "Each item should be in the form KEY=VALUE"),
+        ("--limit-mm-per-prompt", "0.9.2", '{\n"image":2}', "Each item should be in the form KEY=VALUE"),
         ("--compilation-config", "0.12.0", "3", "Value 3 cannot be converted to CompilationConfig."),
         ("--enable-chunked-prefill", "0.7.3", "yes", "Invalid boolean value: yes. Expected 'true' or 'false'."),
         ("--lora-modules", "0.27.1", "/adapters/sql", "Invalid JSON format for --lora-modules: /adapters/sql"),

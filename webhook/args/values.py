@@ -164,7 +164,11 @@ _LAMBDAS: dict[str, Convert] = {
 """dest → what the unnamed functions of the table do; of the others, all are `backend_name`."""
 
 _COMMA_LISTS = Release(0, 8, 5), Release(0, 10)
-"""Where JSON options still take `key=value,key=value` (from the first until before the second)."""
+"""Where the engine's JSON options still take `key=value,key=value` (from the first until before the second)."""
+_ON_ONE_LINE = re.compile(r"\{.*\}\n?")
+"""What is JSON there: a line break within makes it something else (vLLM 0.9.2 engine/arg_utils.py, parse_type)."""
+_OF_THE_SERVER = frozenset({"allowed_origins", "allowed_methods", "allowed_headers"})
+"""The API server's: nothing but JSON in every release (vLLM 0.9.2 entrypoints/openai/cli_args.py)."""
 _BARE_LEVEL_UNTIL = Release(0, 12)
 _HUMAN_JSON = Release(0, 17)
 """0.33 takes `{"cpu_bytes_to_use": 80m}`. Since when is not known; nothing is refused that may have been accepted."""
@@ -178,8 +182,8 @@ def _converter(dest: str, name: str, release: Release) -> tuple[Convert, str]:
         bare = dest == "compilation_config" and release < _BARE_LEVEL_UNTIL
         config = json_object if release < _HUMAN_JSON else human_json_object
         return level_or_config if bare else config, name.removeprefix("json[").removesuffix("]")
-    if name == "json" and _COMMA_LISTS[0] <= release < _COMMA_LISTS[1]:
-        return lambda text: from_json(text) if _IN_BRACES.fullmatch(text) else key_values(text), "loads"
+    if name == "json" and dest not in _OF_THE_SERVER and _COMMA_LISTS[0] <= release < _COMMA_LISTS[1]:
+        return lambda text: from_json(text) if _ON_ONE_LINE.fullmatch(text) else key_values(text), "loads"
     return _TYPES.get(name, (str, name))
 
 

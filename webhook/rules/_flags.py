@@ -47,10 +47,21 @@ def runs_vllms_code(engine: Engine) -> bool:
     return official and not is_changed(engine)
 
 
+_ITS_OWN = {Release(0, 4, 2): "--max-seq_len-to-capture", Release(0, 6, 5): "--mm-cache-preprocessor"}
+"""The flags of releases between those of the table that none of these has (their engine/arg_utils.py)."""
+
+
 def certainty(engine: Engine) -> Certainty:
-    """Certain for a release in the table in vLLM's own image, or in one that the policy vouches for: a fork may know
+    """Certain for a release that is known in vLLM's own image, or in one that the policy vouches for: a fork may know
     more flags, and so may tomorrow's `latest`, and code that is changed."""
-    return "certain" if engine.release is not None and runs_vllms_code(engine) else "likely"
+    running = engine.release
+    known = running is not None and not _has_its_own(engine, running) and runs_vllms_code(engine)
+    return "certain" if known else "likely"
+
+
+def _has_its_own(engine: Engine, running: Release) -> bool:
+    flag = _ITS_OWN.get(running)
+    return flag is not None and any(word.text.partition("=")[0] == flag for word in engine.command.words)
 
 
 def uncertain(engine: Engine) -> str | None:
@@ -62,6 +73,8 @@ def uncertain(engine: Engine) -> str | None:
         return "the vLLM that runs is not the image's"
     if engine.release is not None and is_changed(engine):
         return "other Python code may run than the image's"
+    if engine.release is not None and _has_its_own(engine, engine.release):
+        return f"vLLM {engine.release} has a flag that no other release has, {_ITS_OWN[engine.release]}"
     if engine.release is None:
         return f"image {str(image)!r} names no vLLM release that is known"
     return f"image {str(image)!r} is none of vLLM's own, and a fork may know more"
