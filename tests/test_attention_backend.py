@@ -53,6 +53,11 @@ def judged(
         (T4, "v0.24.0", "--attention-backend flash_attn", "", "deny"),
         (T4, "v0.11.2", "", "FLASH_ATTN", "deny"),
         (T4, "v0.11.2", "", "FLASH_ATTN_VLLM_V1", "deny"),
+        (H100, "v0.10.2", "", "FLASH_ATTN_VLLM_V1", None),
+        (H100, "v0.11.1", "", "FLASH_ATTN_VLLM_V1", "deny"),
+        (H100, "v0.11.2", "", "TRITON_ATTN_VLLM_V1", "deny"),
+        (H100, "v0.12.0", "", "FLASH_ATTN_VLLM_V1", "deny"),
+        (H100, "v0.12.0", "", "FLASH_ATTN", None),
         (T4, "v0.24.0", "--attention-backend TRITON_ATTN", "", None),
         (T4, "v0.24.0", "", "", None),
         (L4, "v0.24.0", "--attention-backend FLASH_ATTN", "", None),
@@ -91,11 +96,21 @@ def test_backends_of_deepseeks_attention(gpu: str, backend: str, wanted: str | N
     assert judged(gpu, "v0.24.0", f"--attention-backend {backend}", model=model) == wanted
 
 
-def test_attention_sinks_of_gpt_oss() -> None:
-    flags = "--attention-backend FLASH_ATTN"
-    assert judged(L4, "v0.24.0", flags, model="openai/gpt-oss-20b") == "deny"
-    assert judged(H100, "v0.24.0", flags, model="openai/gpt-oss-20b") is None
-    assert judged(L4, "v0.24.0", "--attention-backend TRITON_ATTN", model="openai/gpt-oss-20b") is None
+@pytest.mark.parametrize(
+    ("gpu", "tag", "wanted"),
+    [
+        (L4, "v0.24.0", "deny"),
+        (H100, "v0.13.0", None),
+        (H100, "v0.24.0", None),
+        ("NVIDIA-B200", "v0.16.0", "deny"),
+        ("NVIDIA-B200", "v0.17.0", None),
+        ("NVIDIA-GeForce-RTX-5090", "v0.16.0", "deny"),
+        ("NVIDIA-GeForce-RTX-5090", "v0.33.0", "deny"),
+    ],
+)
+def test_attention_sinks_of_gpt_oss(gpu: str, tag: str, wanted: str | None) -> None:
+    assert judged(gpu, tag, "--attention-backend FLASH_ATTN", model="openai/gpt-oss-20b") == wanted
+    assert judged(gpu, tag, "--attention-backend TRITON_ATTN", model="openai/gpt-oss-20b") is None
 
 
 def test_a_fork_or_a_model_that_nobody_knows_is_not_denied() -> None:

@@ -20,10 +20,12 @@ V1_SWITCH = Release(0, 8), Release(0, 11, 0)
 BACKEND = Release(0, 10, 1), Release(0, 14, 99)
 """VLLM_ATTENTION_BACKEND is refused where it names none (read in vLLM 0.10.1.1 … 0.12 attention/selector.py, 0.13 and
 0.14.1 envs.py); before, vLLM chooses another, after, nobody reads it."""
-WITH_SUFFIX = Release(0, 13)
-"""Until then `FLASH_ATTN_VLLM_V1` is `FLASH_ATTN` (vLLM 0.11.1, 0.12 attention/selector.py)"""
-CHOICES = Release(0, 11), Release(0, 11, 1)
-"""From the first until before the second the variable has choices, without the suffix (vLLM 0.11.0 envs.py)."""
+CHOICES = Release(0, 11)
+"""From then on the variable has choices, and `FLASH_ATTN_VLLM_V1` is none of them: 0.11.1 … 0.12 would cut the suffix
+off (attention/selector.py), but read the variable through its choices first (vLLM 0.11.0 … 0.14.1 envs.py)."""
+ASKED_AT_START = Release(0, 13)
+"""From then on the variable is read for every model, before only for one with attention (vLLM 0.13 engine/arg_utils.py,
+0.12 attention/selector.py)."""
 NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
 """What Python's int() takes."""
 
@@ -50,7 +52,7 @@ class InvalidEnvironment(Rule):
 
     From v0.11.1 on vLLM takes the backend that is named, or none: one that has no kernels for the GPU, or does not read
     the KV cache's dtype there (FLASH_ATTN an FP8 cache on Ampere and Ada), ends it; so does FLASH_ATTN for gpt-oss,
-    whose attention sinks it computes from 9.0 on.
+    whose attention sinks it computes on compute capability 9.x, from v0.17 on 10.x too, and nowhere else.
 
         ValueError: Selected backend AttentionBackendEnum.FLASH_ATTN is not valid for this configuration. Reason:
         ['compute capability not supported']
@@ -112,8 +114,7 @@ def _backend(engine: Engine) -> Iterator[Finding]:
     named = engine.command.env.get("VLLM_ATTENTION_BACKEND")
     if named is None or release is None or not BACKEND[0] <= release <= BACKEND[1]:
         return
-    cut = release < WITH_SUFFIX and not CHOICES[0] <= release < CHOICES[1]
-    word = named.removesuffix("_VLLM_V1") if cut else named
+    word = named.removesuffix("_VLLM_V1") if release < CHOICES else named
     found = settings.unknown_name("attention_backend", word, release)
     if found is not None and registry_certainty(engine) == "certain" and named not in found.allowed:
         yield _unknown(engine, _entry(engine, "VLLM_ATTENTION_BACKEND"), f"VLLM_ATTENTION_BACKEND {named}", found)
@@ -132,6 +133,10 @@ CAPABILITIES: dict[str, tuple[str, Callable[[tuple[int, int]], bool]]] = {
 }
 """Backend → the compute capabilities that it has kernels for: `supports_compute_capability` of the 29 releases from
 0.11.1 to 0.33 says the same in each (vLLM v1/attention/backends/)."""
+SINKS_ON_10 = Release(0, 17)
+"""FLASH_ATTN computes attention sinks with FlashAttention 3, which is for 9.x, and since then with 4, which it takes by
+itself on 10.x; every other GPU gets 2, which has none (vLLM 0.11.1 … 0.16 and 0.17 … 0.33 fa_utils.py
+get_flash_attn_version, flash_attn_supports_sinks)."""
 FP8 = ("fp8", "fp8_e4m3", "fp8_e5m2")
 _GENERATES = ("ForCausalLM", "ForConditionalGeneration")
 
@@ -155,8 +160,12 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
         message = f"{written} needs compute capability {wants}, and this is {products}"
     elif name == "FLASH_ATTN" and cache and all(major == 8 for major, _ in has):
         message = f"{written} reads no {dtype} KV cache before compute capability 9.0, and this is {products}"
-    elif name == "FLASH_ATTN" and model is not None and model.model_type == "gpt_oss" and max(has) < (9, 0):
-        message = f"{written} computes attention sinks from compute capability 9.0 on, and this is {products}"
+    elif name == "FLASH_ATTN" and model is not None and model.model_type == "gpt_oss":
+        majors = (9, 10) if engine.release is not None and engine.release >= SINKS_ON_10 else (9,)
+        if any(major in majors for major, _ in has):
+            return
+        where = " and ".join(f"{major}.x" for major in majors)
+        message = f"{written} computes attention sinks on compute capability {where} only, and this is {products}"
     else:
         return
     attends = (
@@ -186,15 +195,15 @@ def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
     if isinstance(given, str) and variable is None:
         return given.upper(), f"--attention-backend {given}", engine.argument("attention_backend")
     if given is None and variable is not None:
-        name = variable.removesuffix("_VLLM_V1") if release < WITH_SUFFIX else variable
-        return name, f"VLLM_ATTENTION_BACKEND {variable}", _entry(engine, "VLLM_ATTENTION_BACKEND")
+        return variable, f"VLLM_ATTENTION_BACKEND {variable}", _entry(engine, "VLLM_ATTENTION_BACKEND")
     return None
 
 
 def _unknown(engine: Engine, path: FieldPath, what: str, found: settings.Refusal) -> Finding:
     flag, _, given = what.partition(" ")
-    near = _meant.name(given, found.allowed)
-    attends = engine.release is not None and engine.release >= WITH_SUFFIX
+    bare = given.removesuffix("_VLLM_V1")
+    near = bare if bare in found.allowed else _meant.name(given, found.allowed)
+    attends = engine.release is not None and engine.release >= ASKED_AT_START
     if engine.model is not None and engine.model.may_deny and engine.model.value.num_attention_heads:
         attends = True  # without attention, older releases do not look
     return Finding(

@@ -235,7 +235,7 @@ CAUSES = (
             (
                 r"\bsinks? (?:setting )?not supported",
                 "'sink not supported': the model (gpt-oss and its like) has attention sinks, which FLASH_ATTN computes "
-                "from compute capability 9.0 on and TRITON_ATTN everywhere.",
+                "on compute capability 9.x, since 0.17 on 10.x too, and TRITON_ATTN everywhere.",
             ),
             (
                 r"head_size not supported",
