@@ -45,7 +45,8 @@ PLANNED, GPU, RELEASE = "vllm serve Qwen/Qwen3-14B --max-model-len 16384 --max-n
 
 
 def printed(path: Path) -> str:
-    """What `podfit check` prints of one example file; raises ValueError where it can't be judged."""
+    """What `podfit check` prints of one example file, with the note of `--audit` where its rule only audits; raises
+    ValueError where it can't be judged."""
     policy = builtin()
     read = manifest.read(path.read_bytes(), path.name)
     facts = beside(read)
@@ -57,7 +58,13 @@ def printed(path: Path) -> str:
         for document, report in judged
         for result in report.results
     )
-    return text.check(checked.Checked((path.name,), containers, (), ()))
+    notes = [
+        f"\nnote: {line}\n"
+        for document, report in judged
+        for line in checked.audited(path.name, document, report)
+        if f" {path.parent.name}: " in line
+    ]
+    return "".join([text.check(checked.Checked((path.name,), containers, (), ())), *notes])
 
 
 def planned(output: str) -> str:

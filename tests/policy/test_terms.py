@@ -15,6 +15,7 @@ from webhook.lint import Judged, Report, lint
 from webhook.policy import Layer, Match, Policy, Subject, builtin, load, of_layers
 from webhook.policy.expiry import ends
 from webhook.policy.layer import SaidOfRule, softer
+from webhook.report.text import WARNING_LENGTH, warnings
 from webhook.rule import FACTS, Mode, Place
 from webhook.rules import all_rules
 from webhook.selector import Requirement, Selector
@@ -141,6 +142,15 @@ def test_an_author_says_why(pod: JSONDict) -> None:
 
     assert report.denied
     assert of(report, "unknown-flag").finding.details[-1].endswith("does not count: it gives no reason")
+
+
+def test_a_warning_says_that_an_annotation_does_not_count(pod: JSONDict) -> None:
+    bad = _ignoring(pod, "  ")
+    report = lint(bad, policy("{enforce: {mode: warn}, allowIgnore: [unknown-flag]}"), Facts())
+
+    (line,) = (one for one in warnings(report) if one.startswith("podfit unknown-flag"))
+    assert line.endswith("; its annotation does not count: it gives no reason")
+    assert len(line) <= WARNING_LENGTH
 
 
 def test_the_annotation_may_stand_on_the_pod_template(pod: JSONDict) -> None:

@@ -11,7 +11,7 @@ from webhook.lint import Judged, Report
 from webhook.memory.ledger import IN_WORDS
 from webhook.report import subject
 from webhook.report.checked import Accepted, Checked, Container, Item
-from webhook.rule import Finding
+from webhook.rule import IGNORE, Finding
 from webhook.workload.template import listing
 
 PLANES = {
@@ -190,7 +190,7 @@ def warnings(report: Report) -> list[str]:
             certainties.index(judged.finding.certainty),
         ),
     )
-    lines = [warning(judged) for judged in warned]
+    lines = [warning(judged, _in_vain(judged)) for judged in warned]
     lines += [
         _cut(one_line(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed"))
         for error in report.errors
@@ -205,6 +205,14 @@ def warning(judged: Judged, after: str = "") -> str:
     line = one_line(f"podfit {judged.rule}: {judged.finding.message}")
     placed = f"{line} ({one_line(str(judged.finding.path))}){after}"
     return placed if len(placed) <= WARNING_LENGTH else _cut(line, after)
+
+
+def _in_vain(judged: Judged) -> str:
+    """That its author's annotation does not count, and why."""
+    for detail in judged.finding.details:
+        if detail.startswith(f"annotation {IGNORE}"):
+            return f"; its annotation {detail.partition(' ')[2].partition(' ')[2]}"
+    return ""
 
 
 def _cut(line: str, after: str = "") -> str:
