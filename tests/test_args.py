@@ -428,7 +428,9 @@ def test_between_two_releases_both_must_refuse() -> None:
 @pytest.mark.parametrize("release", ["0.3.0", "0.99.0"])
 def test_beyond_the_table_nothing_is_refused(release: str) -> None:
     """A release that we have not seen may know the flag."""
-    assert problems(serve("m --flag-of-the-future 1", release)) == []
+    read = serve("m --flag-of-the-future 1 --max-num-seqs many", release)
+    assert problems(read) == []
+    assert [flag.flag for flag in read.unheard] == ["--flag-of-the-future"]
 
 
 # ----------------------------------------------------------------------------------------------- words not known

@@ -9,6 +9,7 @@ import pytest
 from webhook.facts import Facts
 from webhook.lint import Judged, lint
 from webhook.policy import builtin
+from webhook.report.text import summary
 
 QWEN = "Qwen/Qwen3-8B"
 LENGTH = ("kv-cache-too-small", "max-model-len-unset", "max-model-len-too-long")
@@ -102,3 +103,28 @@ def test_args_that_are_no_list_are_advised_as_one(pod: dict[str, Any]) -> None:
     pod["spec"]["containers"][0]["args"] = f"--model {QWEN} --port 8001"
     (found,) = (one for one in lint(pod, builtin(), Facts()).findings if one.rule == "argument-string-not-split")
     assert found.finding.suggestions == (f'args: ["--model", "{QWEN}", "--port", "8001"]',)
+
+
+@pytest.mark.parametrize(
+    ("image", "flag", "told"),
+    [
+        ("vllm/vllm-openai:v0.99.0", "--brand-new", "knows '--brand-new'"),
+        ("vllm/vllm-openai:v0.99.0", "--max-num-seqs=2", None),
+        ("harbor.acme.com/ml/vllm:prod", "--max-modle-len=8192", "did you mean --max-model-len?"),
+        ("harbor.acme.com/ml/vllm:prod", "--brand-new", None),
+        ("harbor.acme.com/ml/vllm:prod", "--dyn-tool-call-parser=hermes", None),
+    ],
+)
+def test_where_the_release_is_not_known_an_unheard_flag_is_a_warning(
+    pod: dict[str, Any], image: str, flag: str, told: str | None
+) -> None:
+    pod["spec"]["containers"][0].update(args=["--model", QWEN, flag], image=image)
+    found = [one for one in lint(pod, builtin(), Facts()).findings if one.rule == "unknown-flag"]
+    assert [one.mode for one in found] == ["warn"] * bool(told)
+    assert all(told is not None and told in one.finding.message for one in found)
+
+
+def test_a_model_that_only_begins_like_a_known_one_is_said_to_be_a_guess(pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0]["args"] = ["--model", "Qwen/Qwen3-8b-Instruct", "--max-model-len", "8192"]
+    (result,) = lint(pod, builtin(), Facts()).results
+    assert summary(result.engine).startswith("Qwen/Qwen3-8b-Instruct (a guess: its name begins with Qwen/Qwen3-8B's)")

@@ -69,6 +69,9 @@ class EngineArgs:
     doubtful: Mapping[str, str] = field(default_factory=dict)
     """dest → why what is `given` is probably not what will arrive: a placeholder is in it."""
     unknown: tuple[UnknownFlag, ...] = ()
+    unheard: tuple[UnknownFlag, ...] = ()
+    """Flags that no release of the table knows, and that are no error all the same: the release is beyond the table, or
+    the container's program may have flags of its own and this one is hardly another than one of vLLM's."""
     errors: tuple[ArgumentError, ...] = ()
     written: Mapping[str, Any] = field(default_factory=dict)
     """Name as written, with underscores → text as written (True: nothing), where `given` does not say the same: flags
@@ -128,6 +131,8 @@ _MOST_WORDS = 300
 _MOST_TEXT = 1 << 16
 """The same in characters."""
 _MOST_SUGGESTIONS = 20
+_A_SLIP = 0.92
+"""How much of a flag is another's, by difflib, where it is hardly meant to be one of its own."""
 _LONGEST_FLAG = 100
 """Nothing is near to a longer one."""
 
@@ -150,7 +155,9 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
         candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
     used, reading, problems = _agree(command, entry, table, candidates)
     conflicts = tuple(_conflicts(reading, command, used))
+    unheard = tuple(_unheard(reading, command, parser(used, entry)))
     if lower is None or upper is None:
+        unheard = tuple(flag for flag in _unknown_flags(problems, parser(used, entry)) if flag.first is None)
         problems, conflicts = (), ()  # beyond the table, nothing is certain
     messages = {problem.message for problem in problems}
     return EngineArgs(
@@ -160,6 +167,7 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
         unresolved=reading.unresolved,
         doubtful=reading.doubtful,
         unknown=tuple(_unknown_flags(problems, parser(used, entry))),
+        unheard=unheard,
         errors=tuple([ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag]),
         written=reading.written,
         defaults=parser(nearest, entry).defaults,
@@ -221,6 +229,7 @@ def _read(command: Command, tokens: list[Token], of_release: Parser) -> Reading:
     reading.open = reading.open or words.open or incomplete
     reading.problems[:0] = [Problem(token.index, message, token.path) for message, token in words.errors]
     if command.own_flags:
+        reading.passed_over = [problem for problem in reading.problems if problem.flag]
         reading.problems = [problem for problem in reading.problems if not problem.flag]
     if reading.open:
         return reading
@@ -293,6 +302,18 @@ def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[Unkn
             index=problem.index,
             words=problem.words,
         )
+
+
+def _unheard(reading: Reading, command: Command, parser: Parser) -> Iterable[UnknownFlag]:
+    """Flags of a program that nobody knows, which are probably vLLM's with a slip in them."""
+    if not reading.passed_over or command.guessed is None:
+        return
+    from difflib import SequenceMatcher
+
+    for flag in _unknown_flags(reading.passed_over, parser):
+        near = SequenceMatcher(None, flag.flag, flag.suggestion or "").ratio()
+        if flag.first is None and near >= _A_SLIP:
+            yield flag
 
 
 def _after(table: Table, release: Release) -> str:

@@ -44,6 +44,8 @@ class Reading:
     doubtful: dict[str, str] = field(default_factory=dict)
     """Why a value of `given` is probably not what will arrive: it holds a placeholder."""
     problems: list[Problem] = field(default_factory=list)
+    passed_over: list[Problem] = field(default_factory=list)
+    """Unknown flags that are no problem: the program may have flags of its own."""
     written: dict[str, Any] = field(default_factory=dict)
     """What `given` does not say as it is written, under the name that is written, with underscores: flags that the
     release does not know, values that it refuses or that can't be known, abbreviations, LoRA modules, a level

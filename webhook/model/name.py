@@ -14,6 +14,8 @@ from webhook.model.config import from_config
 from webhook.model.schemes import QUANTISED, scheme_of
 from webhook.model.shape import Model
 
+BEGINS = "name: it begins with "
+"""How the source of a model begins that only a beginning of its name tells."""
 _LONGEST_NAME = 256
 """A hub's names have at most 96 characters a part; a longer text is no name."""
 
@@ -163,7 +165,7 @@ def _by_beginning(name: str) -> Fact[Model] | None:
 
 def _variant(model: Model, name: str, rest: str) -> Fact[Model] | None:
     """`model` as the further words of a name change it; None where they name a format of unknown size."""
-    source = f"name: it begins with {model.id}'s"
+    source = f"{BEGINS}{model.id}'s"
     settings = scheme_of(rest)
     if settings is None:
         return None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from webhook.engine import Engine
 from webhook.lint import Judged, Report
 from webhook.memory.ledger import IN_WORDS
+from webhook.model.name import BEGINS
 from webhook.report import subject
 from webhook.report.checked import Accepted, Checked, Container, Item
 from webhook.rule import IGNORE, Finding
@@ -229,6 +230,8 @@ def summary(engine: Engine) -> str:
     """One line about a container: model, GPU, release, verdict; of the CPU backend, where its memory is; of a Ray
     worker, what it joins with."""
     model = engine.model.value.id if engine.model else (engine.args.model or "no model named")
+    begins = engine.model.source.partition(BEGINS)[2] if engine.model else ""
+    model += f" (a guess: its name begins with {begins})" if begins else ""
     count = engine.requested[1] if engine.requested and engine.requested[1] else None
     gpu = engine.gpu.value.name if engine.gpu else "GPU unknown"
     release = f"vLLM {engine.release}" if engine.release else "vLLM release unknown"

@@ -179,7 +179,8 @@ def spoilt(engine: Engine, dest: str) -> bool:
     args, flag = engine.args, f"--{dest.replace('_', '-')}"
     if dest in args.given or dest in args.unresolved:
         return False
-    if dest in args.written or any(one.suggestion == flag for one in args.unknown):
+    misspelt = (*args.unknown, *(args.unheard if engine.command.guessed else ()))
+    if dest in args.written or any(one.suggestion == flag for one in misspelt):
         return True
     indices = {*engine.once(unsplit), *(error.index for error in args.errors)}
     indices |= {n - 1 for n in indices}  # a word with another dash, which the module takes for its positional
