@@ -76,7 +76,7 @@ def test_a_policy_teaches_a_release() -> None:
     assert found(new, "--watchdog-config", "{}") == {"removed-flag": "deny"}
     assert found("vllm/vllm-openai:v0.33.0", "--brand-new", "8k") == {"removed-flag": "deny"}  # it comes later
     assert found("vllm/vllm-openai:v0.33.0", "--max-num-seqs", "8") == {}
-    assert found("vllm/vllm-openai:v0.35.0", "--nonsense") == {}  # still newer than the table
+    assert found("vllm/vllm-openai:v0.35.0", "--nonsense") == {"unknown-flag": "warn"}  # still newer than the table
 
 
 def test_a_taught_release_has_its_own_defaults() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.args.flags import builtin
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
 from webhook.rules._flags import certainty, in_file, uncertain, unknown
@@ -35,13 +34,12 @@ class UnknownFlag(Rule):
                     + (f"; did you mean {flag.suggestion}?" if flag.suggestion else ""),
                     details=("vLLM ends with exit code 2: unrecognized arguments",),
                 )
-        newest = builtin().releases[-1]
         for flag in engine.args.unheard:
             what = f"vLLM {engine.release}" if engine.release else "the vLLM that runs here"
             yield Finding(
                 path=flag.path,
                 certainty="likely",
-                uncertain=f"{what} is not known here, and may know more flags",
-                message=f"no vLLM release up to {newest}, the newest that is known here, knows {flag.flag!r}"
+                uncertain=f"{what} is none of them, and may know more flags",
+                message=f"no vLLM release that is known here knows {flag.flag!r}"
                 f"{in_file(engine, flag.index)}" + (f"; did you mean {flag.suggestion}?" if flag.suggestion else ""),
             )
