@@ -35,11 +35,11 @@ class UnknownFlag(Rule):
                     details=("vLLM ends with exit code 2: unrecognized arguments",),
                 )
         for flag in engine.args.unheard:
-            what = f"vLLM {engine.release}" if engine.release else "the vLLM that runs here"
+            what = f"vLLM {engine.release}" if engine.release else "what runs here"
             yield Finding(
                 path=flag.path,
                 certainty="likely",
-                uncertain=f"{what} is none of them, and may know more flags",
+                uncertain=f"{what} may know more flags",
                 message=f"no vLLM release that is known here knows {flag.flag!r}"
                 f"{in_file(engine, flag.index)}" + (f"; did you mean {flag.suggestion}?" if flag.suggestion else ""),
             )
