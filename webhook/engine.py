@@ -43,6 +43,9 @@ class Sibling(NamedTuple):
     args: EngineArgs
     release: Release | None
     requested: tuple[str, int | None] | None
+    port: int | None = None
+    """Where it answers HTTP on every way through its script; None where that can't be known, or it does not."""
+    host: object = None
 
 
 @dataclass(frozen=True)
@@ -362,7 +365,9 @@ def read(
     siblings = [] if siblings is None else siblings
     read = _read(workload, container, facts, releases, budget, siblings)
     if read is not None:
-        siblings.append(Sibling(container.name, read.args, read.release, read.requested))
+        port = None if read.command.branched or read.command.guessed else read.port
+        host = read.args.get("host")
+        siblings.append(Sibling(container.name, read.args, read.release, read.requested, port, host))
     return read
 
 
