@@ -7,6 +7,7 @@ SOURCE_DIR holds a folder a release with the wheel's Python sources (`<release>/
 - names: what `--tool-call-parser`, `--reasoning-parser`, `--attention-backend`, `--quantization`, `--load-format` and
   others, and a KV connector may be called;
 - configs: the fields of the class that a JSON argument fills (`--speculative-config`), and whether others are refused;
+- environment: the variables that have choices (`env_with_choices` of envs.py, since 0.11);
 - bounds: the arguments that `create_engine_config` hands to a class as they are, and whose field there has bounds.
 
 Each is kept once with the spans of releases in which it holds: `[first, last, …]`, indices into `releases`.
@@ -167,6 +168,21 @@ def load_formats(sources: Path) -> set[str]:
     return set()
 
 
+def variables(sources: Path) -> dict[str, dict[str, Any]]:
+    """Variable → its choices, where they are spelled out, and whether capitals count."""
+    found: dict[str, dict[str, Any]] = {}
+    for node in ast.walk(ast.parse((sources / "envs.py").read_text())) if (sources / "envs.py").is_file() else ():
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) != "env_with_choices":
+            continue
+        name, _, choices, *more = node.args
+        folded = [word.value for word in node.keywords if word.arg == "case_sensitive"] or more
+        if isinstance(name, ast.Constant) and isinstance(choices, ast.List):
+            told = {"choices": [one.value for one in choices.elts if isinstance(one, ast.Constant)]}
+            fold = {"fold": "case"} if folded and ast.unparse(folded[0]) == "False" else {}
+            found[str(name.value)] = {**told, **fold}
+    return found
+
+
 def build(source: Path) -> dict[str, Any]:
     """The whole table."""
     folders = {parse(folder.name): folder / "vllm" for folder in source.iterdir()}
@@ -175,6 +191,7 @@ def build(source: Path) -> dict[str, Any]:
     names: dict[str, dict[str, list[list[Any]]]] = {}
     configs: dict[str, dict[str, dict[str, list[list[Any]]]]] = {}
     limits: dict[str, list[list[Any]]] = {}
+    environment: dict[str, list[list[Any]]] = {}
     for number, release in enumerate(releases):
         sources = folders[release]
         classes = Classes(sources)
@@ -211,11 +228,14 @@ def build(source: Path) -> dict[str, Any]:
                     _span(config["fields"].setdefault(path, []), number, *([known] if known else []))
         for dest, bound in arguments(sources, classes).items():
             _span(limits.setdefault(dest, []), number, bound)
+        for variable, known in variables(sources).items():
+            _span(environment.setdefault(variable, []), number, known)
     return {
         "releases": [str(release) for release in releases],
         "names": {kind: dict(sorted(found.items())) for kind, found in names.items()},
         "configs": dict(sorted(configs.items())),
         "bounds": dict(sorted(limits.items())),
+        "environment": dict(sorted(environment.items())),
     }
 
 
@@ -244,7 +264,8 @@ def main() -> None:
     configs = ",\n".join(f"{compact(dest)}:{{\n{blocks(config)}\n}}" for dest, config in table["configs"].items())
     text = (
         f'{{\n"releases":{compact(table["releases"])},\n"names":{{\n{blocks(table["names"])}\n}},\n'
-        f'"configs":{{\n{configs}\n}},\n"bounds":{{\n{lines(table["bounds"])}\n}}\n}}\n'
+        f'"configs":{{\n{configs}\n}},\n"bounds":{{\n{lines(table["bounds"])}\n}},\n'
+        f'"environment":{{\n{lines(table["environment"])}\n}}\n}}\n'
     )
     TARGET.write_text(text)
 

@@ -178,3 +178,21 @@ def test_every_flag_with_bounds_is_an_argument_of_some_release() -> None:
 
     known = {dest for release in builtin().releases for dest in builtin().rows(release)}
     assert {*settings.bounded(), *settings.configs()} <= known
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "release", "refused"),
+    [
+        ("VLLM_WORKER_MULTIPROC_METHOD", "spwan", "0.11.0", True),
+        ("VLLM_WORKER_MULTIPROC_METHOD", "Spawn", "0.33.0", True),
+        ("VLLM_WORKER_MULTIPROC_METHOD", "spawn", "0.33.0", False),
+        ("VLLM_WORKER_MULTIPROC_METHOD", "spwan", "0.10.2", False),  # until then any text
+        ("VLLM_KV_CACHE_LAYOUT", "LBHNC", "0.27.1", True),
+        ("VLLM_KV_CACHE_LAYOUT", "LBHNC", "0.33.0", False),
+        ("VLLM_FLOAT32_MATMUL_PRECISION", "HIGH", "0.33.0", False),
+        ("VLLM_FLOAT32_MATMUL_PRECISION", "tf32", "0.33.0", True),
+        ("VLLM_LOGGING_LEVEL", "anything", "0.33.0", False),
+    ],
+)
+def test_a_variable_with_choices_holds_one_of_them(name: str, value: str, release: str, refused: bool) -> None:
+    assert (settings.bad_variable(name, value, parse(release)) is not None) == refused

@@ -95,6 +95,18 @@ def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | Non
 
 
 @cache
+def variables() -> frozenset[str]:
+    """The environment variables that have choices in some release."""
+    return frozenset(load("settings")["environment"])
+
+
+def bad_variable(name: str, value: str, release: Release | None) -> Refusal | None:
+    """An environment variable with choices (`env_with_choices`) that holds none of them."""
+    spans: Sequence[Span] = load("settings")["environment"].get(name, ())
+    return _agreed(release, lambda number: _outside("", value, _at(spans, number)), lambda number: bool(spans))
+
+
+@cache
 def needs(dest: str) -> str | None:
     """The argument without which the class that has `dest`'s bounds is not made."""
     return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from webhook.engine import PARALLEL, Engine
 from webhook.frozen import frozen
@@ -148,7 +149,10 @@ def sees_more(engine: Engine) -> bool:
 
 
 def visible(engine: Engine) -> int | None:
-    """Cards that CUDA_VISIBLE_DEVICES of the Pod leaves; None where it is not set there, or names no plain indices."""
+    """Cards that CUDA_VISIBLE_DEVICES of the Pod leaves; None where it is not set there, or names no plain indices.
+
+    CUDA numbers the cards of the container from 0, and takes those before the first that is not there.
+    """
     text = engine.command.env.get("CUDA_VISIBLE_DEVICES")
     if engine.command.shell or text is None:
         return None
@@ -160,7 +164,13 @@ def visible(engine: Engine) -> int | None:
     }
     if said.get("CUDA_VISIBLE_DEVICES") != text:
         return None
-    return len(set(text.split(","))) if _INDICES.fullmatch(text) else None
+    if not _INDICES.fullmatch(text):
+        return None
+    named = dict.fromkeys(map(int, text.split(",")))
+    resource, have = engine.requested or ("", None)
+    if have is None or not resource.startswith("nvidia.com/"):
+        return len(named)
+    return len(list(takewhile(lambda card: card < have, named)))
 
 
 _INDICES = re.compile(r"\d{1,2}(,\d{1,2})*")

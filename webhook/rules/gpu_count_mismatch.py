@@ -44,8 +44,9 @@ class GpuCountMismatch(Rule):
         if seen is not None and found.pods == 1 and seen < found.needed <= found.have:
             yield Finding(
                 path=engine.at("env"),
-                message=f"CUDA_VISIBLE_DEVICES={engine.command.env['CUDA_VISIBLE_DEVICES']} leaves {seen} of "
+                message=f"CUDA_VISIBLE_DEVICES={engine.command.env['CUDA_VISIBLE_DEVICES']} leaves {seen or 'none'} of "
                 f"{found.holders}, {_parallel.sizes(engine)} needs {found.needed}",
+                details=() if seen else ("CUDA numbers the container's own GPUs from 0",),
                 certainty=_certainty(engine, found),
                 suggestions=("no CUDA_VISIBLE_DEVICES: the device plugin gives the container its own cards",),
             )

@@ -26,6 +26,12 @@ off (attention/selector.py), but read the variable through its choices first (vL
 ASKED_AT_START = Release(0, 13)
 """From then on the variable is read for every model, before only for one with attention (vLLM 0.13 engine/arg_utils.py,
 0.12 attention/selector.py)."""
+READ_AT_ONCE = Release(0, 11, 1)
+"""Since then the engine reads every variable of vLLM's while it starts, used or not (v1/engine/core.py
+`enable_envs_cache`); before, those that it needs."""
+METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
+"""vLLM may write `spawn` in its place: on processors and Intel's GPUs, in a Ray actor, with --numa-bind, under WSL
+(vLLM 0.33 utils/system_utils.py `_maybe_force_spawn`, platforms/)."""
 NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
 """What Python's int() takes."""
 
@@ -50,6 +56,10 @@ class InvalidEnvironment(Rule):
         ValueError: Invalid attention backend: 'FLASHATTN'. Valid backends are: ['FLASH_ATTN', 'TRITON_ATTN', …
         ValueError: Unknown attention backend: 'XFORMERS'. Valid options are: FLASH_ATTN, FLASH_ATTN_DIFFKV, …
 
+    Since v0.11 some variables have choices, and since v0.11.1 the engine reads all of them while it starts:
+
+        ValueError: Invalid value 'spwan' for VLLM_WORKER_MULTIPROC_METHOD. Valid options: ['spawn', 'fork'].
+
     From v0.11.1 on vLLM takes the backend that is named, or none: one that has no kernels for the GPU, or does not read
     the KV cache's dtype there (FLASH_ATTN an FP8 cache on Ampere and Ada), ends it; so does FLASH_ATTN for gpt-oss,
     whose attention sinks it computes on compute capability 9.x, from v0.17 on 10.x too, and nowhere else.
@@ -67,6 +77,7 @@ class InvalidEnvironment(Rule):
             return
         yield from _port(engine)
         yield from _v1(engine)
+        yield from _choices(engine)
         yield from _backend(engine)
         yield from _backend_of_another_gpu(engine)
 
@@ -101,6 +112,29 @@ def _v1(engine: Engine) -> Iterator[Finding]:
             uncertain=uncertain(engine),
             message=f"VLLM_USE_V1 is 0, and vLLM {release} has no V0: it refuses to start",
             suggestions=("leave it out", "vLLM 0.10.2, the last with V0"),
+        )
+
+
+def _choices(engine: Engine) -> Iterator[Finding]:
+    release = engine.release
+    for name in sorted(settings.variables().intersection(engine.command.env)):
+        given = engine.command.env[name]
+        found = settings.bad_variable(name, given, release) if release is not None else None
+        if found is None or "$" in given:
+            continue
+        near = _meant.name(given, found.allowed)
+        replaced = name == METHOD and (
+            engine.on_processors or engine.spans_pods or engine.vendor != "nvidia" or "numa" in engine.said
+        )
+        at_once = release is not None and release >= READ_AT_ONCE and "RAY" not in name
+        read = (at_once or name == METHOD) and not replaced
+        yield Finding(
+            path=_entry(engine, name),
+            certainty=_for(engine, read),
+            uncertain=uncertain(engine) or (None if read else f"vLLM may not read {name}, or replace it"),
+            message=f"{name} is {given!r}: vLLM {release} takes {' or '.join(map(str, found.allowed))}"
+            + (f"; did you mean {near}?" if near else ""),
+            suggestions=tuple(f'"{one}"' for one in ((near,) if near else found.allowed[:3])),
         )
 
 
