@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import Field, replace
@@ -18,7 +20,7 @@ from webhook import gpu, manifest, model
 from webhook.facts import Fact, Facts
 from webhook.lint import Report, lint
 from webhook.patch import apply, json_patch
-from webhook.policy import builtin
+from webhook.policy import builtin, load
 from webhook.report import rule_page
 from webhook.rule import FACTS, Fix, Mode, Place, Plane, Threat
 from webhook.rules import all_rules
@@ -165,3 +167,38 @@ def test_a_rule_documents_itself(rule_id: str) -> None:
     assert len(rule.title()) <= 100
     assert len((rule.__doc__ or "").splitlines()) > 3
     assert all(description for _, _, description in rule_page.parameters(rule))
+
+
+_NOT_CERTAIN = re.compile(r'"(likely|possible)"( if .+ else "(likely|possible)")?,?')
+
+
+@pytest.mark.parametrize("rule_id", list(all_rules()))
+def test_a_rule_says_why_it_never_denies_exactly_where_no_finding_can_be_certain(rule_id: str) -> None:
+    rule = all_rules()[rule_id]
+    source = inspect.getsource(inspect.getmodule(rule) or rule)
+    said = [line.partition("certainty=")[2] for line in source.splitlines() if "certainty=" in line]
+    doubtful = [one for one in said if _NOT_CERTAIN.fullmatch(one)]
+    never = bool(said) and len(doubtful) == len(said) == source.count("Finding(")
+    assert (rule.never_denies is not None) == never
+
+
+def test_a_rule_that_never_denies_says_so_in_the_finding_and_on_its_page() -> None:
+    rule = all_rules()["model-cache-missing"]
+    path = examples(rule.id(), "bad")[0]
+    document = manifest.read(path.read_bytes(), path.name).documents[0]
+    policy = load([("ours.yaml", POLICY_THAT_DENIES)])
+
+    found = [one for one in lint(document.object, policy, Facts(), where="check").findings if one.rule == rule.id()]
+
+    assert [(one.mode, one.why_softened) for one in found] == [("warn", f"likely, not certain: {rule.never_denies}")]
+    assert f"never, also where a policy says so: {rule.never_denies}" in rule_page.text(rule)
+
+
+POLICY_THAT_DENIES = """
+apiVersion: podfit.dev/v1alpha1
+kind: Policy
+metadata: {name: ours}
+spec:
+  rules:
+    model-cache-missing: {mode: deny}
+"""

@@ -334,7 +334,8 @@ def _masked(finding: Finding, hidden: frozenset[str]) -> Finding:
 def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Place) -> tuple[Mode, str | None]:
     """A denial rests only on certain findings and on facts that may deny."""
     if finding.certainty != "certain":
-        because = f": {finding.uncertain}" if finding.uncertain else ""
+        uncertain = finding.uncertain or rule.never_denies
+        because = f": {uncertain}" if uncertain else ""
         return "warn", f"{finding.certainty}, not certain{because}"
     if finding.fillable and where == "check":
         return "warn", finding.fillable

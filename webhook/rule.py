@@ -90,6 +90,8 @@ class Rule:
     """What is lost: vLLM does not start, does not stay up, or a practice that operators want is not followed."""
     mode: ClassVar[Mode] = "warn"
     """The mode where no policy says otherwise."""
+    never_denies: ClassVar[str | None] = None
+    """Why none of its findings is ever certain, so that also `mode: deny` only warns; None where one can be."""
     fix: ClassVar[Fix] = "manual"
     """Who applies the rule's fix, if it has one, where no policy says otherwise."""
     where: ClassVar[frozenset[Place]] = frozenset({"admission", "check", "scan"})

@@ -213,3 +213,12 @@ def test_explain_shows_which_line_decided(tmp_path: Path, capsys: Capture) -> No
         "    fix            manual     built in\n"
         f"    above          16384      {strict}:8, policy mine (over 32768, built in)\n"
     )
+
+
+def test_lint_tells_of_a_denial_that_can_only_warn(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "ours.yaml"
+    file.write_text(HEAD + "spec:\n  rules:\n    gpu-idle: {mode: deny}\n    unpinned-image: {mode: deny}\n")
+
+    assert main(["policy", "lint", str(file)]) == 0
+    told = "it only warns, also with deny: another process of the container may use them"
+    assert capsys.readouterr().err == f"{file}:6: spec.rules.gpu-idle.mode: {told}\n"

@@ -17,6 +17,7 @@ from webhook.cli.edge import UnusableError
 from webhook.policy import Policy, PolicyError, load
 from webhook.report import text
 from webhook.report.text import one_line
+from webhook.rules import all_rules
 
 if TYPE_CHECKING:
     from webhook.facts import Facts
@@ -65,7 +66,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """0 where every file is usable, and the files together; else 1 with a line a problem on standard error.
 
-    An exception that has ended, or will within two weeks, is told on standard error and changes no exit code.
+    An exception that has ended, or will within two weeks, and a `mode: deny` that can only warn are told on standard
+    error and change no exit code.
     """
     code = 0
     texts = [(name, edge.read_text(Path(name))) for name in edge.policies(args.files)]
@@ -77,7 +79,9 @@ def run(args: argparse.Namespace) -> int:
             code = 1
     if code == 0:
         try:
-            _tell_of_exceptions(load(texts).at(edge.now()))
+            policy = load(texts).at(edge.now())
+            _tell_of_exceptions(policy)
+            _tell_of_denials(policy)
         except PolicyError as error:
             print("\n".join(error.problems), file=sys.stderr)
             code = 1
@@ -90,6 +94,16 @@ def _tell_of_exceptions(policy: Policy) -> None:
             print(f"{one.place}: expires: ended on {one.until}: it no longer holds", file=sys.stderr)
         elif policy.now and one.expires - policy.now < SOON:
             print(f"{one.place}: expires: ends on {one.until}, in less than two weeks", file=sys.stderr)
+
+
+def _tell_of_denials(policy: Policy) -> None:
+    """Rules that a policy wants to deny, and that never do."""
+    rules = all_rules()
+    for layer in policy.everything:
+        for rule_id, said in layer.rules.items():
+            if said.mode == "deny" and (why := rules[rule_id].never_denies):
+                place = layer.place("spec", "rules", rule_id, "mode")
+                print(f"{place}: spec.rules.{rule_id}.mode: it only warns, also with deny: {why}", file=sys.stderr)
 
 
 # ── test ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -27,6 +27,8 @@ def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *
                 over, value = f" ({value}: {_where(last)})", top.value
                 last = top
             lines.append(f"  {word.name:<14} {_shown(value):<10} {_where(last)}{over}")
+            if word.name == "mode" and value == "deny" and rule.never_denies:
+                lines.append(f"  {'':<14} {'':<10} it only warns: {rule.never_denies}")
     return "\n".join(lines) if lines else "no policy speaks of any rule"
 
 

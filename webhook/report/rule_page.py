@@ -42,6 +42,8 @@ def text(rule: type[Rule]) -> str:
         f"  threat   {_THREATENS[rule.threatens]}",
         f"  mode     {rule.mode} by default{', at most a warning where not certain' if rule.mode == 'deny' else ''}",
     ]
+    if rule.never_denies:
+        out.append(f"  denies   never, also where a policy says so: {rule.never_denies}")
     if has_fix(rule):
         out.append(f"  fix      {_FIX[rule.fix]}")
     out += ["", body(rule), "", "in a policy:", "", policy_snippet(rule)]
@@ -55,11 +57,15 @@ def has_fix(rule: type[Rule]) -> bool:
 
 def policy_snippet(rule: type[Rule]) -> str:
     """The rule's part of a policy with its defaults."""
-    out = ["spec:", "  rules:", f"    {rule.id()}:", f"      mode: {rule.mode}    # deny, warn, audit or ignore"]
+    out = ["spec:", "  rules:", f"    {rule.id()}:", f"      mode: {rule.mode}    # {_modes(rule)}"]
     if has_fix(rule):
         out.append(f"      fix: {str(rule.fix).lower()}    # true, certain, manual or false")
     out += [f"      {name}: {default}    # {meaning}" for name, default, meaning in parameters(rule)]
     return "\n".join(out)
+
+
+def _modes(rule: type[Rule]) -> str:
+    return "warn, audit or ignore" if rule.never_denies else "deny, warn, audit or ignore"
 
 
 def markdown(rule: type[Rule], examples: list[tuple[str, str, str]]) -> str:
@@ -76,6 +82,11 @@ def markdown(rule: type[Rule], examples: list[tuple[str, str, str]]) -> str:
         "",
         "## In a policy",
         "",
+        *(
+            [f"It never denies: with `mode: deny` it still warns, since {rule.never_denies}.", ""]
+            if rule.never_denies
+            else []
+        ),
         f"```yaml\n{policy_snippet(rule)}\n```",
     ]
     for name, manifest, printed in examples:

@@ -29,6 +29,7 @@ class ConcurrencyTooLow(Rule):
     plane = "gpu"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "how many requests come at once is not in the manifest"
     needs = ("model", "gpu", "plan.gpu")
 
     minimum: float = parameter(2.0, "requests of the full length that should fit at once", ge=1)

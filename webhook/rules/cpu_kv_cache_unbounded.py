@@ -22,6 +22,7 @@ class CpuKvCacheUnbounded(Rule):
     plane = "host"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "a node that has no more memory than the container may use would do"
     needs = ("release",)
     mute_for = ("memory-limit",)
 

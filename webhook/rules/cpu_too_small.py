@@ -23,6 +23,7 @@ class CpuTooSmall(Rule):
     plane = "host"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "vLLM starts with fewer cores, if later"
     needs = ("plan.host",)
     mute_for = ("resources",)
 

@@ -33,6 +33,7 @@ class EngineReadyTimeoutTooShort(Rule):
 
     plane = "config"
     mode = "warn"
+    never_denies = "the start-up time is an estimate"
     needs = ("model", "plan.startup", "release")
 
     def check(self, engine: Engine) -> Iterator[Finding]:

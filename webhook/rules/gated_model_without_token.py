@@ -22,6 +22,7 @@ class GatedModelWithoutToken(Rule):
     plane = "config"
     threatens = "start"
     mode = "warn"
+    never_denies = "an admission webhook after this one may add the token"
     needs = ("model",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

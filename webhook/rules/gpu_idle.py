@@ -18,6 +18,7 @@ class GpuIdle(Rule):
 
     plane = "config"
     threatens = "practice"
+    never_denies = "another process of the container may use them"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: another process of the container may use them."""

@@ -24,6 +24,7 @@ class GpuMemoryWasted(Rule):
     plane = "gpu"
     threatens = "practice"
     mode = "warn"
+    never_denies = "what memory says knows nothing of latency"
     where = frozenset({"check", "scan"})
     needs = ("model", "gpu", "plan.gpu")
 

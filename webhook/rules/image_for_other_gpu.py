@@ -21,6 +21,7 @@ class ImageForOtherGpu(Rule):
 
     plane = "config"
     mode = "warn"
+    never_denies = "an image's name only tells of its build"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the name of the image tells of its build, as the resource tells of the GPU."""

@@ -32,6 +32,7 @@ class LivenessProbeTooStrict(Rule):
     plane = "config"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "how busy vLLM gets is not in the manifest"
 
     at_least: int = parameter(30, "seconds of silence (periodSeconds × failureThreshold) that should be forgiven", ge=1)
 

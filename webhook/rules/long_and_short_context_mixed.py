@@ -22,6 +22,7 @@ class LongAndShortContextMixed(Rule):
     plane = "gpu"
     threatens = "practice"
     mode = "audit"
+    never_denies = "what the requests are like is not in the manifest"
     needs = ("plan.gpu",)
 
     min_length: int = parameter(32768, "contexts shorter than this are not called long", ge=1)

@@ -22,6 +22,7 @@ class MemoryHeadroomMissing(Rule):
     plane = "host"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "the limit is between the likely and the high estimate"
     needs = ("plan.host", "model")
     mute_for = ("memory-limit", "resources")
 

@@ -29,6 +29,7 @@ class MemoryRequestTooLow(Rule):
     plane = "host"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "where the node has memory to spare, nothing happens"
     needs = ("plan.host",)
     mute_for = ("resources",)
 

@@ -24,6 +24,7 @@ class MixedGpuNodes(Rule):
     plane = "cluster"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "which of the nodes the Pod gets is not in the manifest"
     needs = ("model", "gpu")
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ class ModelCacheMissing(Rule):
 
     plane = "storage"
     threatens = "uptime"
+    never_denies = "an image of somebody's own may hold the files"
     mute_for = ("model", "args")
 
     min_gib: float = parameter(4.0, "checkpoints smaller than this many GiB are not worth a volume", ge=0)

@@ -24,6 +24,7 @@ class NoGpuToleration(Rule):
     """
 
     plane = "cluster"
+    never_denies = "another node may come"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: another node may come."""

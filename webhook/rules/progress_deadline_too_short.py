@@ -29,6 +29,7 @@ class ProgressDeadlineTooShort(Rule):
     plane = "cluster"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "the start-up time is an estimate"
     needs = ("model", "plan.startup")
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ class RollingUpdateNeedsSpareGpus(Rule):
     plane = "cluster"
     threatens = "practice"
     mode = "audit"
+    never_denies = "whether GPUs are to spare is not in the manifest"
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:

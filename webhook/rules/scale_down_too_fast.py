@@ -27,6 +27,7 @@ class ScaleDownTooFast(Rule):
 
     plane = "cluster"
     threatens = "practice"
+    never_denies = "the start-up time is an estimate"
     where = frozenset({"check", "scan"})
     needs = ("plan.startup",)
 

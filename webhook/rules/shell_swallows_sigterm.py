@@ -25,6 +25,7 @@ class ShellSwallowsSigterm(Rule):
     plane = "config"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "the shell may hand signals on, or replace itself"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely where the shell surely stays, advice where it may replace itself."""

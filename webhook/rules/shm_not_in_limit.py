@@ -21,6 +21,7 @@ class ShmNotInLimit(Rule):
     plane = "host"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "what vLLM will write there is not in the manifest"
     needs = ("plan.host",)
     mute_for = ("memory-limit",)
 

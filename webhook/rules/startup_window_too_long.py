@@ -22,6 +22,7 @@ class StartupWindowTooLong(Rule):
     plane = "config"
     threatens = "uptime"
     mode = "warn"
+    never_denies = "the estimate's high end is not the slowest start that there is"
     needs = ("model", "plan.startup")
 
     factor: float = parameter(3.0, "a window above so many times the high estimate is reported", ge=1)
