@@ -74,6 +74,12 @@ def test_nodes_beside_a_manifest_are_all_that_it_is_judged_for(tmp_path: Path) -
     assert {one.name for one in sources["c/llama.yaml"].facts.snapshot.nodes or ()} == {"one", "two"}
 
 
+def test_a_pod_without_a_namespace_takes_no_config_map_of_another_folder_s(tmp_path: Path) -> None:
+    sources = read(tmp_path, apps__llama=POD.replace(", namespace: chat", ""), cluster__cm=CONFIG % ("chat", "far"))
+
+    assert "settings" not in sources["apps/llama.yaml"].facts.config_maps
+
+
 @pytest.mark.parametrize(
     ("files", "model"),
     [

@@ -77,8 +77,9 @@ class Everywhere:
     ) -> tuple[dict[str, JSON], list[str]]:
         """Name → ConfigMap for the objects of a file in the folder, `own` beside it; and what is unknown, and why."""
         found, said = dict(own), list[str]()
-        missing = {name for obj in objects for name in mentioned(obj)} - own.keys() if self._config_maps else ()
-        spaces = {space for obj in objects if (space := snapshot.key(obj)[0])}
+        asks = [(snapshot.key(obj)[0], mentioned(obj)) for obj in objects] if self._config_maps else []
+        missing = {name for _, names in asks for name in names} - own.keys()
+        spaces = {space for space, names in asks if names}
         for name in sorted(missing):
             held = [one for one in self._config_maps.get(name, ()) if _may_be_in(one.object, spaces)]
             near = [one for one in held if one.folder == folder] or held
@@ -95,7 +96,7 @@ def _differs(what: str, one: str, other: str) -> str:
 
 
 def _may_be_in(obj: JSON, spaces: Iterable[str]) -> bool:
-    """What applies a file may add the namespace."""
+    """What applies a file may add the namespace to both, hardly the other's to one of them."""
     own = snapshot.key(obj)[0]
     return not own or all(own == one for one in spaces)
 
