@@ -33,4 +33,5 @@ def finding(engine: Engine, message: str, *, unserved: bool, instead: str) -> Fi
         certainty=_flags.registry_certainty(engine) if unserved else "likely",
         details=() if unserved else ("Transformers may serve it in vLLM's place",),
         suggestions=(instead,),
+        rests_on=("model", "release"),
     )
