@@ -60,6 +60,10 @@ def judged(
         (H100, "v0.12.0", "", "FLASH_ATTN", None),
         (T4, "v0.24.0", "--attention-backend TRITON_ATTN", "", None),
         (T4, "v0.24.0", "", "", None),
+        (T4, "v0.24.0", "--attention-config.backend FLASH_ATTN", "", "deny"),
+        (T4, "v0.24.0", "--attention-config.backend auto", "", None),
+        (T4, "v0.24.0", "--attention-config.backend TRITON_ATTN", "", None),
+        (H100, "v0.24.0", "--attention-config.backend FLASH_ATTN", "", None),
         (L4, "v0.24.0", "--attention-backend FLASH_ATTN", "", None),
         (T4, "v0.11.0", "", "FLASH_ATTN", None),  # it takes another by itself
         (T4, "v0.16.0", "", "FLASH_ATTN", None),  # nobody reads the variable any more
@@ -76,6 +80,22 @@ def judged(
 )
 def test_what_a_gpu_rules_out(gpu: str, tag: str, flags: str, env: str, wanted: str | None) -> None:
     assert judged(gpu, tag, flags, env) == wanted
+
+
+@pytest.mark.parametrize(
+    ("tag", "flags", "wanted"),
+    [
+        ("v0.20.0", "--attention-backend FLASH_ATTN --attention-config.backend FLASHINFER", "deny"),
+        ("v0.33.0", "--attention-backend FLASH_ATTN --attention-config.backend FLASH_ATTN", "deny"),
+        ("v0.20.0", "--attention-backend FLASH_ATTN --attention-config.backend auto", None),
+        ("v0.20.0", "--attention-backend FLASH_ATTN --attention-config.flash_attn_version 2", None),
+        ("v0.20.0", "--attention-config.backend FLASHINFER", None),
+        ("v0.20.0", "--attention-backend FLASH_ATTN --attention-config.backend $BACKEND", None),
+        ("v0.34.0", "--attention-backend FLASH_ATTN --attention-config.backend FLASHINFER", None),
+    ],
+)
+def test_a_backend_that_is_named_twice(tag: str, flags: str, wanted: str | None) -> None:
+    assert judged(H100, tag, flags, rule="conflicting-flags") == wanted
 
 
 @pytest.mark.parametrize(

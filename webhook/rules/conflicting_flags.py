@@ -27,6 +27,10 @@ LITERAL_ROLES = Release(0, 9, 1)
 """Since then a wrong role is a wrong value of the class (`invalid-flag-value`)."""
 KV_ROLES = ("kv_producer", "kv_consumer", "kv_both")
 
+BACKEND_TWICE = Release(0, 13), Release(0, 34)
+"""From the first until before the second, a backend that is named in both places is refused, were it the same one
+(vLLM 0.13 … 0.33 engine/arg_utils.py create_engine_config)."""
+
 
 class ConflictingFlags(Rule):
     """Two arguments do not go together.
@@ -41,6 +45,7 @@ class ConflictingFlags(Rule):
         ValueError: max_cpu_loras (1) must be >= max_loras (4)
         ValueError: LoRA is not enabled! Use --enable-lora to enable LoRA.
         ValueError: Number of experts in the model must be greater than 0 when expert parallelism is enabled.
+        ValueError: attention_backend and attention_config.backend are mutually exclusive
     """
 
     plane = "config"
@@ -61,6 +66,7 @@ class ConflictingFlags(Rule):
         yield from _lora(engine)
         yield from _transfer(engine)
         yield from _experts(engine)
+        yield from _backend(engine)
 
 
 def _since(engine: Engine, release: Release) -> bool:
@@ -197,4 +203,23 @@ def _experts(engine: Engine) -> Iterator[Finding]:
             certainty=certainty(engine) if known else "likely",
             rests_on=("model",),
             suggestions=("leave it out",),
+        )
+
+
+def _backend(engine: Engine) -> Iterator[Finding]:
+    args, release = engine.args, engine.release
+    flag, config = args.given.get("attention_backend"), args.given.get("attention_config")
+    inside = config.get("backend") if isinstance(config, dict) else None
+    if release is None or not BACKEND_TWICE[0] <= release < BACKEND_TWICE[1]:
+        return
+    if not (isinstance(flag, str) and isinstance(inside, str)) or "auto" in (flag.lower(), inside.lower()):
+        return
+    if args.is_sure("attention_backend") and args.is_sure("attention_config"):
+        yield Finding(
+            path=engine.argument("attention_backend"),
+            message=f"--attention-backend {flag} and --attention-config, which names the backend {inside}: vLLM takes "
+            "one of them",
+            certainty=certainty(engine),
+            uncertain=uncertain(engine),
+            suggestions=("leave --attention-backend out", 'leave "backend" out of --attention-config'),
         )

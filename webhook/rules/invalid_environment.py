@@ -221,11 +221,14 @@ def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
     release, given = engine.release, engine.args.given.get("attention_backend")
     if release is None or not VALIDATES[0] <= release < VALIDATES[1] or engine.args.open:
         return None
-    if {"attention_backend", "attention_config"} & engine.args.unresolved.keys() or "attention_config" in (
-        engine.args.given
-    ):
+    if {"attention_backend", "attention_config"} & engine.args.unresolved.keys():
         return None
     variable = engine.command.env.get("VLLM_ATTENTION_BACKEND") if release <= BACKEND[1] else None
+    if (config := engine.args.given.get("attention_config")) is not None:
+        inside = config.get("backend") if isinstance(config, dict) and config.keys() <= {"backend"} else None
+        if not isinstance(inside, str) or given is not None or variable is not None:
+            return None
+        return inside.upper(), f"--attention-config backend {inside}", engine.argument("attention_config")
     if isinstance(given, str) and variable is None:
         return given.upper(), f"--attention-backend {given}", engine.argument("attention_backend")
     if given is None and variable is not None:
