@@ -37,6 +37,9 @@ NOWHERE = frozenset({"fp8_e5m2", "int4_per_token_head", "int8_per_token_head", "
 """No backend of latent attention reads these, on whatever GPU."""
 FP8 = frozenset({"fp8", "fp8_e4m3"})
 GENERATES = ("ForCausalLM", "ForConditionalGeneration")
+CACHES_AS_IT_IS = frozenset({"FalconForCausalLM", "RWForCausalLM", "BaichuanForCausalLM", "BaiChuanForCausalLM"})
+"""They hand their attention no cache config, so that no backend is asked for another dtype than the model's (vLLM 0.33
+models/falcon.py, 0.24 models/baichuan.py with ALiBi)."""
 ELSEWHERE = ("attention_backend", "attention_config", "model_impl", "kv_cache_dtype_skip_layers")
 """Arguments with which another backend, another implementation or other layers are asked."""
 OFF = "VLLM_MLA_DISABLE"
@@ -90,7 +93,11 @@ class NoAttentionBackend(Rule):
         if not READ[0] <= engine.release <= READ[1] or engine.command.own_flags or _asks_for_others(engine):
             return
         gpus, model = engine.gpu.value.gpus, engine.model.value
-        if not gpus or any(one.vendor != "nvidia" or one.compute_capability is None for one in gpus):
+        if (
+            not gpus
+            or engine.on_processors
+            or any(one.vendor != "nvidia" or one.compute_capability is None for one in gpus)
+        ):
             return
         found = [_lack(engine, model, engine.release, one.compute_capability or (0, 0)) for one in gpus]
         lacks = [one for one in found if one is not None]
@@ -140,6 +147,8 @@ def _lack(engine: Engine, model: Model, release: Release, has: tuple[int, int]) 
 def _without_latents(model: Model, dtype: object, release: Release, has: tuple[int, int]) -> Lack | None:
     without = ("without --kv-cache-dtype",)
     if not model.num_attention_heads or not any(one.endswith(GENERATES) for one in model.architectures):
+        return None
+    if not CACHES_AS_IT_IS.isdisjoint(model.architectures):
         return None
     if dtype == "nvfp4" and has[0] != 10 and NVFP4[0] <= release <= NVFP4[1]:
         message = f"vLLM {release} reads an nvfp4 KV cache on compute capability 10.x alone"

@@ -16,7 +16,8 @@ from webhook.path import FieldPath, is_object, mapping
 from webhook.workload.merge import Unmergeable, merged
 from webhook.workload.template import JSON, Container, Refine, Workload, containers_of, listing
 
-_TAG = re.compile(r"\{\{([^{}]+)\}\}")
+_TAG = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
+"""From two braces to the next two, whatever is between them (valyala/fasttemplate, which Argo uses)."""
 _ARGUMENT = "workflow.parameters."
 _INPUT = "inputs.parameters."
 _OF_ALL = ("volumes", "nodeSelector", "tolerations", "affinity", "securityContext", "hostNetwork", "imagePullSecrets")
