@@ -59,6 +59,7 @@ def both_ways(words: str) -> list[Command]:
         ("tar cf box.tar -C /models .", set()),
         ("tar cf box.tar models", set()),
         ("tar -v -xf site.tar", {"code"}),
+        ("tar --directory=/ -z -v -f site.tar.gz -x", {"code"}),
         ("tar", set()),
         ("tar xf /archives/site.tar -C /", {"code"}),
         ("tar xf /archives/site.tar", {"code"}),

@@ -62,7 +62,7 @@ def of(argv: Sequence[Value], stdin: str | None = None) -> Change | None:
 
 def _over_code(name: str, texts: Sequence[str]) -> bool:
     """It writes into a folder above Python code, or where it is started, which may be one."""
-    if name == "tar" and not any(map(_EXTRACTS.match, (*(f"-{text}" for text in texts[:1]), *texts[:3]))):
+    if name == "tar" and not any(map(_EXTRACTS.match, (*(f"-{text}" for text in texts[:1]), *texts))):
         return False
     targets = [text.partition("=")[2] if text.startswith("--") and "=" in text else text for text in texts]
     where = _UNPACKERS.get(name)
