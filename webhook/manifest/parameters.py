@@ -80,7 +80,7 @@ class Parameters:
             return value
         if is_object(value):
             return {
-                self._key(key) if isinstance(key, str) and "{" in key else key: self.fill(
+                self._key(key, naming) if isinstance(key, str) and "{" in key else key: self.fill(
                     one, naming=naming or key in _NAMING, aside=aside or _aside(of, key, depth), depth=depth + 1, of=key
                 )
                 for key, one in value.items()
@@ -102,12 +102,12 @@ class Parameters:
             lambda found: self._value(found, naming, aside) if self._is_one(found) else found[0], text
         )
 
-    def _key(self, text: str) -> str:
+    def _key(self, text: str, naming: bool) -> str:
         """Keys are texts, whatever a value would be."""
         whole = self.whole.fullmatch(text) if self.whole else None
         if whole is not None and self._is_one(whole):
-            return self._value(whole, naming=True)
-        return str(self._text(text, naming=True))
+            return self._value(whole, naming)
+        return str(self._text(text, naming))
 
     def _is_one(self, found: re.Match[str]) -> bool:
         return self.every or found[1] in self.values
