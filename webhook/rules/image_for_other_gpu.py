@@ -25,13 +25,12 @@ class ImageForOtherGpu(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the name of the image tells of its build, as the resource tells of the GPU."""
-        image = engine.field("image")
-        wanted = _vendor(image) if isinstance(image, str) else None
-        if wanted is None or engine.requested is None or not engine.requested[0].startswith(tuple(_VENDORS)):
+        image, resource = engine.field("image"), engine.requested[0] if engine.requested else ""
+        asked = next((vendor for vendor in _VENDORS if resource.startswith(vendor)), None)
+        if asked is None or not isinstance(image, str) or (asked == _USUAL and not _may_be_for_another(image)):
             return
-        resource = engine.requested[0]
-        asked = next(vendor for vendor in _VENDORS if resource.startswith(vendor))
-        if asked == wanted:
+        wanted = _vendor(image)
+        if wanted is None or asked == wanted:
             return
         yield Finding(
             path=engine.at("image"),
@@ -40,6 +39,11 @@ class ImageForOtherGpu(Rule):
             certainty="likely",
             suggestions=(f"an image of {_IMAGES[asked]}",),
         )
+
+
+def _may_be_for_another(image: str) -> bool:
+    """A quick look before the thorough one: `_vendor` calls no image another vendor's than NVIDIA's without it."""
+    return "rocm" in image or "-xpu" in image
 
 
 def _vendor(image: str) -> str | None:
@@ -55,7 +59,8 @@ def _vendor(image: str) -> str | None:
     return "nvidia.com/" if repository.endswith("vllm-openai") else None
 
 
-_VENDORS = {"nvidia.com/": "NVIDIA", "amd.com/": "AMD", "gpu.intel.com/": "Intel"}
+_USUAL = "nvidia.com/"
+_VENDORS = {_USUAL: "NVIDIA", "amd.com/": "AMD", "gpu.intel.com/": "Intel"}
 _IMAGES = {
     "nvidia.com/": "vllm/vllm-openai",
     "amd.com/": "vllm/vllm-openai-rocm",

@@ -21,7 +21,7 @@ _MEANT = {
 }  # fmt: skip
 _FAR = 8
 """Nobody asks for so many times what would do."""
-_BYTES = ("memory", "ephemeral-storage")
+_QUANTITIES = ("memory", "ephemeral-storage", "cpu")
 _NO_NUMBER = (bool, dict, list)
 """What no unit can mend: the API server refuses it."""
 
@@ -47,13 +47,17 @@ class QuantitySuspicious(Rule):
         """Certain: nothing runs in a megabyte, and no node has thousands of cores. With a request of a few bytes, a
         limit of thousands of cores beside a request of few, or a volume that may not be needed, it runs: likely a
         slip."""
-        for side in ("limits", "requests"):
-            listed = mapping(engine.field("resources", side))
-            for name in (*_BYTES, "cpu") if listed else ():
-                if (given := listed.get(name)) is not None and _is_odd(name, given):
+        resources = mapping(engine.field("resources"))
+        sides = [(side, listed) for side in ("limits", "requests") if (listed := mapping(resources.get(side)))]
+        for side, listed in sides:
+            for name in _QUANTITIES:
+                if name in listed and _is_odd(name, given := listed[name]):
                     where = engine.at("resources", side, name)
                     yield from _judged(engine, where, name, given, fatal=_is_fatal(engine, side, name))
-        yield from _fractions(engine)
+        for side, listed in sides:
+            for name, given in listed.items():
+                if "/" in str(name) and _is_fraction(given) and "kubernetes.io/" not in str(name):
+                    yield _cut(engine, side, str(name), str(given).strip())
         mount = engine.shm.mount
         size = (mount.empty_dir or {}).get("sizeLimit") if mount is not None else None
         if mount is not None and _is_odd("sizeLimit", size):
@@ -68,24 +72,21 @@ def _is_fatal(engine: Engine, side: str, name: str) -> bool:
     return side == "limits"
 
 
-def _fractions(engine: Engine) -> Iterator[Finding]:
+def _is_fraction(given: object) -> bool:
     """Resources with a domain are whole (kubernetes pkg/apis/core/validation ValidateResourceQuantityValue)."""
-    for side in ("limits", "requests"):
-        listed = engine.field("resources", side)
-        for name, given in listed.items() if isinstance(listed, dict) else ():
-            if "/" not in str(name) or "kubernetes.io/" in str(name) or isinstance(given, _NO_NUMBER):
-                continue
-            text = str(given).strip()
-            if text.isdecimal() or not _FRACTION.fullmatch(text):
-                continue
-            if text.endswith("m") and text.endswith("000m"):
-                continue
-            yield Finding(
-                path=engine.at("resources", side, str(name)),
-                message=f"{name} {text!r} is no whole number: the API server refuses the Pod",
-                certainty="certain" if not engine.container.synthetic else "likely",
-                suggestions=(f"{name}: 1", "time-slicing, MPS or MIG where a card is to be shared"),
-            )
+    text = str(given).strip()
+    if text.isdecimal() or isinstance(given, _NO_NUMBER):
+        return False
+    return _FRACTION.fullmatch(text) is not None and not text.endswith("000m")
+
+
+def _cut(engine: Engine, side: str, name: str, text: str) -> Finding:
+    return Finding(
+        path=engine.at("resources", side, name),
+        message=f"{name} {text!r} is no whole number: the API server refuses the Pod",
+        certainty="certain" if not engine.container.synthetic else "likely",
+        suggestions=(f"{name}: 1", "time-slicing, MPS or MIG where a card is to be shared"),
+    )
 
 
 def _is_odd(name: str, given: object) -> bool:

@@ -24,10 +24,13 @@ class TokenInPlainEnv(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the text has a known token's form."""
-        env = [entry for entry in engine.variables if isinstance(entry[2], str)]
-        texts = [value for _, _, value in env] + [word.text for word in engine.command.words]
+        env = engine.variables
+        texts = [value for _, _, value in env if isinstance(value, str)]
+        texts += [word.text for word in engine.command.words]
         formed = secret.has_form("\n".join(texts))  # a look at all of them at once: mostly there is none
         for index, name, value in env if formed or not engine.declared.isdisjoint(NAMES) else ():
+            if not isinstance(value, str):
+                continue
             if (formed or name in NAMES) and _is_token(value, named=name in NAMES):
                 yield Finding(
                     engine.at("env", index, "value"),

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from webhook import volumes
 from webhook.engine import Engine
 from webhook.patch import Edit
+from webhook.path import mapping
 from webhook.rule import Finding, Rule
+from webhook.workload import listing
 
 MEDIA = ("Memory", "HugePages")
 
@@ -27,13 +29,15 @@ class UnknownMedium(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: the kubelet makes every volume that a container mounts before any of them starts."""
+        if not any(_is_odd(mapping(volume).get("emptyDir")) for volume in listing(engine.pod("volumes"))):
+            return  # whatever is mounted where
         seen = set[str]()
         for container in engine.workload.containers:
             for mount in volumes.mounts(engine.workload, container):
-                medium = (mount.empty_dir or {}).get("medium")
-                if mount.name in seen or not isinstance(medium, str) or _is_known(medium) or _is_filled_in(medium):
+                if mount.name in seen or not _is_odd(mount.empty_dir):
                     continue
                 seen.add(mount.name)
+                medium = str(mapping(mount.empty_dir).get("medium"))
                 at, meant = mount.at.join("emptyDir", "medium"), _meant(medium)
                 yield Finding(
                     path=at,
@@ -42,6 +46,12 @@ class UnknownMedium(Rule):
                     suggestions=(f"medium: {meant}",) if meant else ("medium: Memory", "no medium: the node's disk"),
                     fix=(Edit(at, meant),) if meant else (),
                 )
+
+
+def _is_odd(empty_dir: object) -> bool:
+    """It names a medium, and none that is known or still to be filled in."""
+    medium = mapping(empty_dir).get("medium") if empty_dir else None
+    return isinstance(medium, str) and not _is_known(medium) and not _is_filled_in(medium)
 
 
 def _is_known(medium: str) -> bool:
