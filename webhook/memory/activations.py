@@ -63,9 +63,9 @@ V2_SINCE = Release(0, 12)
 def sampler(settings: Settings) -> str:
     """The class of SAMPLERS that this engine belongs to."""
     release = settings.release
-    if settings.env.get("VLLM_USE_V2_MODEL_RUNNER", "0") not in ("", "0") and release >= V2_SINCE:
+    if settings.variable("VLLM_USE_V2_MODEL_RUNNER") not in (None, "", "0") and release >= V2_SINCE:
         return "Model Runner V2 asked for"
-    if settings.env.get("VLLM_USE_FLASHINFER_SAMPLER") == "1" and settings.v1 and release < (0, 17):
+    if settings.variable("VLLM_USE_FLASHINFER_SAMPLER") == "1" and settings.v1 and release < (0, 17):
         return "FlashInfer asked for, before 0.17"
     if settings.vendor != "nvidia":
         return "not NVIDIA"
@@ -105,14 +105,12 @@ class Run(NamedTuple):
 
 
 def _run(model: Model, settings: Settings) -> Run:
-    env = settings.env if model.num_experts else {}
-    chunk = env.get("VLLM_FUSED_MOE_CHUNK_SIZE", "")
-    other_kernels = any(name.startswith(OTHER_KERNELS) for name in env)
+    chunk = (model.num_experts and settings.variable("VLLM_FUSED_MOE_CHUNK_SIZE")) or ""
     return Run(
         settings.release, settings.v1, settings.parallel, settings.dtype, settings.max_num_seqs,
         settings.max_num_batched_tokens, settings.pooling, SAMPLERS[sampler(settings)], settings.scheme,
         settings.capability, settings.vendor, settings.vision_profiled, settings.no_video, settings.all2all,
-        int(chunk) if chunk.isdecimal() and len(chunk) < 19 else None, other_kernels,
+        int(chunk) if chunk.isdecimal() and len(chunk) < 19 else None, settings.other_kernels,
     )  # fmt: skip
 
 
@@ -179,16 +177,6 @@ def least_experts(model: Model, run: Run) -> int:
     hidden, width = model.hidden_size or 0, expert_width(model, run)
     each = (model.num_experts_per_tok or 1) * (max(2 * width, hidden) + width)
     return (at_once(model, run) * each + gathered(model, run) * hidden) * min(run.width, 2)
-
-
-OTHER_KERNELS = (
-    "VLLM_USE_DEEP_GEMM",
-    "VLLM_USE_FLASHINFER",
-    "VLLM_TEST_FORCE_FP8",
-    "VLLM_ENABLE_FUSED_MOE",
-    "VLLM_ROCM",
-)
-"""Variables that choose another kernel for the experts."""
 
 
 def latent_workspace(model: Model, run: Run) -> float:

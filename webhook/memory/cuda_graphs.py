@@ -41,7 +41,7 @@ def _line(model: Model, sizes: int, stages: int, twice: bool, inside: bool) -> L
 
 def charged(settings: Settings) -> bool:
     """Whether the budget pays for them."""
-    estimate = settings.env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS") if settings.env else None
+    estimate = settings.variable("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
     if settings.release >= (0, 20):
         return estimate != "0"
     return settings.release >= (0, 18) and estimate == "1"

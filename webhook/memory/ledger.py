@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from webhook.frozen import frozen
+from webhook.quantity import human
+
+if TYPE_CHECKING:
+    from webhook.memory.held import Held
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "blocks", "request", "graphs"]
@@ -61,22 +67,57 @@ class GpuLedger(NamedTuple):
     kv_cache: Line
     """What is left for the KV cache; negative where nothing is. `floor` is here the certain *maximum* (what would be
     left if every line took its floor of the largest total ever seen): below zero, vLLM can't start."""
-    kv_cache_bytes_per_token: int | None = None
-    kv_cache_bytes_per_request: int | None = None
-    """What one request of max_model_len takes of the KV cache."""
-    kv_cache_tokens: tuple[int, int, int] | None = None
-    """low, likely, high: "GPU KV cache size: N tokens"."""
-    max_model_len: int | None = None
-    estimated_max_model_len: int | None = None
-    """The longest single request that fits (likely), up to max_model_len: what vLLM prints where one does not fit."""
-    longest_request: int | None = None
-    """The same up to the model's own length."""
-    model_length: int | None = None
-    """The longest that the model's config allows; None where that is not known."""
-    max_concurrency: float | None = None
-    """"Maximum concurrency for N tokens per request" (likely)."""
-    graphs_charged: bool = True
+    graphs_charged: bool
     """The budget pays for the CUDA graphs; else they come out of what it leaves of the GPU."""
+    held: Held
+    """How the KV cache is laid out."""
+
+    @property
+    def left(self) -> str:
+        """The arithmetic of `kv_cache`, for people."""
+        budget, rest = self.budget.likely, self.kv_cache.likely
+        return self.kv_cache.note or f"{human(budget)} − {human(budget - rest)}"
+
+    @property
+    def kv_cache_bytes_per_token(self) -> int | None:
+        """Of a long request: what each further token takes."""
+        return self.held.layout.bytes_per_token if self.held.layout else None
+
+    @property
+    def kv_cache_bytes_per_request(self) -> int | None:
+        """What one request of max_model_len takes of the KV cache."""
+        return self.held.bytes_per_request
+
+    @property
+    def kv_cache_tokens(self) -> tuple[int, int, int] | None:
+        """low, likely, high: "GPU KV cache size: N tokens"."""
+        return self.held.tokens(self.kv_cache)
+
+    @property
+    def max_model_len(self) -> int | None:
+        """Tokens of the longest request that the engine takes."""
+        return self.held.length
+
+    @property
+    def estimated_max_model_len(self) -> int | None:
+        """The longest single request that fits (likely), up to max_model_len: what vLLM prints where one does not
+        fit."""
+        return self.held.estimated(self.kv_cache)
+
+    @property
+    def longest_request(self) -> int | None:
+        """The same up to the model's own length."""
+        return self.held.longest(self.kv_cache)
+
+    @property
+    def model_length(self) -> int | None:
+        """The longest that the model's config allows; None where that is not known."""
+        return self.held.model_length
+
+    @property
+    def max_concurrency(self) -> float | None:
+        """ "Maximum concurrency for N tokens per request" (likely)."""
+        return self.held.concurrency(self.kv_cache)
 
 
 class HostLedger(NamedTuple):
@@ -111,7 +152,7 @@ class Startup(NamedTuple):
     """What takes how long (likely): ("download", 95.0) …"""
 
 
-@dataclass(frozen=True)
+@frozen
 class MemoryPlan:
     """Will it start?"""
 

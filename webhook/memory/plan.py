@@ -13,29 +13,14 @@ from typing import NamedTuple
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu
 from webhook.measured import Measured
-from webhook.memory import (
-    activations,
-    budget,
-    cuda_graphs,
-    doubt,
-    draft,
-    host,
-    kv_cache,
-    non_torch,
-    printed,
-    settings,
-    startup,
-    verdict,
-    weights,
-)
+from webhook.memory import budget, doubt, host, kv_cache, printed, ranks, settings, startup, verdict, weights
 from webhook.memory.generations import GENERATIONS, OLDEST, possible
-from webhook.memory.kv_cache import Layout
-from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict, plus
+from webhook.memory.held import Held
+from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict
+from webhook.memory.ranks import Rank, Ranks
 from webhook.memory.settings import Settings
 from webhook.memory.verdict import Judged
-from webhook.memory.weights import Checkpoint
-from webhook.model import Model, longest_max_model_len
-from webhook.quantity import human
+from webhook.model import Model
 from webhook.release import Release
 from webhook.volumes import Files
 
@@ -157,16 +142,13 @@ def is_full(
     """Whether the weights alone take the budget of one product under one release: then `fits` is False, whatever the
     context, the batches and the dtype of the KV cache are."""
     return any(
-        (begun := _loaded(case)) is None or _is_full(model, *begun)
+        (begun := _loaded(case)) is None or _is_full(*begun)
         for case in _cases(args, model, _gpus(accelerator, gpu_memory), gpu_memory, env)
     )
 
 
-def _is_full(model: Model, whole: Line, resolved: Settings, found: Checkpoint) -> bool:
-    if resolved.kv_cache_memory:
-        return False
-    loaded = [weights.line(found, model, resolved, stage).likely for stage in weights.heaviest(found, resolved)]
-    return max(loaded) >= budget.line(whole, resolved).likely
+def _is_full(whole: Line, resolved: Settings, found: Ranks) -> bool:
+    return not resolved.kv_cache_memory and found.heaviest >= budget.line(whole, resolved).likely
 
 
 def longest(
@@ -187,30 +169,24 @@ def longest(
     return min(found, default=0)
 
 
-def _longest(model: Model, whole: Line, resolved: Settings, found: Checkpoint) -> int:
+def _longest(model: Model, whole: Line, resolved: Settings, found: Ranks) -> int:
     """Of one case."""
     least = resolved.max_model_len or 0
-    for stage in weights.heaviest(found, resolved):
-        left = _ledger(model, resolved, whole, found, stage, None).kv_cache
-        layout = _cache(model, resolved, found, stage, left).checked
-        if layout is not None:
-            null = layout.bytes_per_block if resolved.release >= verdict.NULL_BLOCK else 0
-            least = min(least, kv_cache.longest(left.low - null, layout, least, resolved))
+    for rank in found.ranks:
+        if rank.checked is not None:
+            left = _left(budget.line(whole, resolved), resolved, rank)
+            null = rank.checked.bytes_per_block if resolved.release >= verdict.NULL_BLOCK else 0
+            least = min(least, kv_cache.longest(left.low - null, rank.checked, least, resolved))
     return least
 
 
 def _fits(case: _Case) -> bool:
     """Whether every stage of the pipeline fits; weights without room are refuted first."""
-    begun, model = _loaded(case), case.model
-    if begun is None or _is_full(model, *begun):
+    begun = _loaded(case)
+    if begun is None or _is_full(*begun):
         return False
     whole, resolved, found = begun
-    for stage in weights.heaviest(found, resolved):
-        ledger = _ledger(model, resolved, whole, found, stage, None)
-        cache = _cache(model, resolved, found, stage, ledger.kv_cache)
-        if _verdict(case.args, resolved, ledger._replace(max_model_len=cache.length), cache).verdict != "fits":
-            return False
-    return True
+    return all(verdict.fits(case.args, resolved, _ledger(case.model, whole, resolved, rank)) for rank in found.ranks)
 
 
 def _cases(
@@ -250,114 +226,48 @@ def _judge(case: _Case, known: Sequence[Measured] = ()) -> Judged | None:
         return None
     whole, resolved, found = begun
     seen = printed.of(known, case.args, model, case.gpu, whole, case.release, case.env) if known else None
-    judged = []
-    for stage in weights.heaviest(found, resolved):
-        ledger = _ledger(model, resolved, whole, found, stage, seen)
-        cache = _cache(model, resolved, found, stage, ledger.kv_cache)
-        judged.append(_verdict(case.args, resolved, _with_cache(model, resolved, ledger, cache), cache))
-    worst = min(judged, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
-    return worst._replace(settings=resolved, checkpoint=found)
+    judged = [
+        verdict.of_rank(case.args, resolved, found.checkpoint, _ledger(model, whole, resolved, rank, seen))
+        for rank in found.ranks
+    ]
+    return min(judged, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
 
 
 RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
 
 
-def _loaded(case: _Case) -> tuple[Line, Settings, Checkpoint] | None:
-    """The GPU's memory, the settings, and the checkpoint as it is loaded; None where one of them can't be known."""
+def _loaded(case: _Case) -> tuple[Line, Settings, Ranks] | None:
+    """The GPU's memory, the settings, and the ranks with the least room; None where one of them can't be known."""
     whole = budget.total(case.gpu, case.measured)
     if whole is None or (case.gpu is not None and case.gpu.vendor.lower() in OTHER_RUNTIMES):
         return None
     resolved = settings.resolve(case.args, case.model, case.gpu, whole.likely, case.release, case.env)
-    found = weights.checkpoint(case.model, resolved)
+    found = ranks.of(case.model, resolved)
     return None if found is None else (whole, resolved, found)
 
 
-def _ledger(
-    model: Model, resolved: Settings, whole: Line, found: Checkpoint, stage: int, seen: Measured | None
-) -> GpuLedger:
-    """The lines of one rank of `stage`, and what they leave."""
+def _ledger(model: Model, whole: Line, resolved: Settings, rank: Rank, seen: Measured | None = None) -> GpuLedger:
+    """The lines of one rank, what they leave, and what that holds."""
     allowed = budget.line(whole, resolved)
-    loaded = plus(weights.line(found, model, resolved, stage), draft.line(model, resolved, stage))
-    peak = activations.line(model, resolved, stage)
-    graphs = cuda_graphs.line(model, resolved)
-    other = non_torch.line(resolved)
     if seen is not None:
-        loaded, peak, graphs, other = printed.lines(seen, loaded, peak, graphs, other)
-    charged = cuda_graphs.charged(resolved)
-    inside = (loaded, peak, other, graphs) if charged else (loaded, peak, other)
-    if resolved.kv_cache_memory:
-        fixed = resolved.kv_cache_memory
-        left = Line(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
-    else:
-        used = sum([one.likely for one in inside])
-        likely = allowed.likely - used
-        most = max(likely, allowed.high - sum([one.floor for one in inside]))
-        left = Line(
-            floor=most,
-            low=likely - (allowed.likely - allowed.low) - _doubt([one.high - one.likely for one in inside]),
-            likely=likely,
-            high=min(most, likely + _doubt([one.likely - one.low for one in inside])),
-            note=f"{human(allowed.likely)} − {human(used)}",
-            source=kv_cache.SOURCE,
-        )
+        rank = printed.rank(seen, rank)
+    left = _left(allowed, resolved, rank)
     if seen is not None:
         left = printed.kv_cache(seen, left, whole)
-    return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, graphs_charged=charged)
-
-
-class _Cache(NamedTuple):
-    """How the KV cache of one rank is laid out."""
-
-    own: Layout | None
-    checked: Layout | None
-    """What this release's check of one request counts with."""
-    length: int | None
-    """max_model_len; what fits, where vLLM is to find that."""
-
-
-def _cache(model: Model, resolved: Settings, found: Checkpoint, stage: int, left: Line) -> _Cache:
-    first, last = resolved.parallel.stage(stage, found.layers)
-    layout = kv_cache.layout(model, resolved, first, last)
-    checked = kv_cache.of_check(model, resolved, layout)
-    length = resolved.max_model_len
-    if resolved.auto_len and checked and length:
-        length = kv_cache.longest(left.likely, checked, length, resolved)
-    return _Cache(layout, checked, length)
-
-
-def _verdict(args: EngineArgs, resolved: Settings, ledger: GpuLedger, cache: _Cache) -> Judged:
-    return verdict.of_rank(args, resolved, ledger, cache.checked, every_stage=cache.checked is not cache.own)
-
-
-def _with_cache(model: Model, resolved: Settings, ledger: GpuLedger, cache: _Cache) -> GpuLedger:
-    """The ledger with what vLLM will print of its KV cache."""
-    left, (layout, checked, length) = ledger.kv_cache, cache
+    length, layout = resolved.max_model_len, rank.layout
+    if resolved.auto_len and rank.checked and length:
+        length = kv_cache.longest(left.likely, rank.checked, length, resolved)
     blocks = layout.blocks(length, resolved) if layout and length else 0
-    estimated = kv_cache.longest(left.likely, checked, length, resolved) if checked and length else None
-    longest, own = estimated, longest_max_model_len(model, resolved.release)
-    if checked and length and estimated == length and own and own > length:
-        longest = kv_cache.longest(left.likely, checked, own, resolved)
-    return ledger._replace(
-        kv_cache_bytes_per_token=layout.bytes_per_token if layout else None,
-        kv_cache_bytes_per_request=blocks * layout.bytes_per_block if layout and length else None,
-        kv_cache_tokens=_tokens(left, layout, length, resolved),
-        max_model_len=length,
-        estimated_max_model_len=estimated,
-        longest_request=longest,
-        model_length=own,
-        max_concurrency=round(max(0, left.likely) // layout.bytes_per_block / blocks, 2) if layout and length else None,
-    )
+    held = Held(model, resolved, layout, rank.checked, length, blocks)
+    loaded, peak, graphs, other, charged = rank[:5]
+    return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, charged, held)
 
 
-def _doubt(deviations: Sequence[float]) -> int:
-    """Independent doubts add in squares."""
-    return int(sum([one * one for one in deviations if one > 0]) ** 0.5)
-
-
-def _tokens(left: Line, layout: Layout | None, length: int | None, resolved: Settings) -> tuple[int, int, int] | None:
-    if layout is None:
-        return None
-    low, likely, high = [
-        kv_cache.tokens(size, layout, length or 4096, resolved) for size in (left.low, left.likely, left.high)
-    ]
-    return low, likely, high
+def _left(allowed: Line, resolved: Settings, rank: Rank) -> Line:
+    """What the budget leaves to the KV cache, or what is given."""
+    if fixed := resolved.kv_cache_memory:
+        return Line(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
+    likely = allowed.likely - rank.taken
+    most = max(likely, allowed.high - rank.least)
+    low = likely - (allowed.likely - allowed.low) - rank.more
+    return Line(most, low, likely, min(most, likely + rank.less), "", kv_cache.SOURCE)

@@ -9,6 +9,7 @@ from webhook.args import EngineArgs
 from webhook.gpu import Gpu
 from webhook.measured import Measured
 from webhook.memory.ledger import Line
+from webhook.memory.ranks import Rank, added
 from webhook.model import Model
 from webhook.model.given import key
 from webhook.quantity import MI
@@ -40,11 +41,11 @@ def of(
     )
 
 
-def lines(seen: Measured, *own: Line) -> tuple[Line, Line, Line, Line]:
+def rank(seen: Measured, own: Rank) -> Rank:
     """Weights, activations, CUDA graphs and non-torch memory."""
     names = ("weights", "activations", "cuda_graphs", "non_torch")
-    one, two, three, four = (_line(line, seen.lines.get(name), seen) for name, line in zip(names, own, strict=True))
-    return one, two, three, four
+    one, two, three, four = (_line(line, seen.lines.get(name), seen) for name, line in zip(names, own[:4], strict=True))
+    return added((one, two, three, four), own.graphs_charged, own.layout, own.checked)
 
 
 def _line(own: Line, size: int | None, seen: Measured) -> Line:

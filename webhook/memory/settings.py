@@ -23,15 +23,17 @@ LONGEST_NAME = 64
 class Settings(NamedTuple):
     """The arguments of one engine, resolved for one release and one GPU."""
 
-    release: Release
-    v1: bool
-    """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, alone from 0.11.0)."""
-    parallel: Parallel
     utilization: float
     max_model_len: int | None
     """Tokens; None where it can't be known."""
     auto_len: bool
     """`--max-model-len auto`: vLLM takes what fits."""
+    kv_cache_memory: int | None
+    """`--kv-cache-memory-bytes`: then the utilisation is not used."""
+    release: Release
+    v1: bool
+    """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, alone from 0.11.0)."""
+    parallel: Parallel
     max_num_seqs: int
     max_num_batched_tokens: int
     eager: bool
@@ -54,10 +56,11 @@ class Settings(NamedTuple):
     vendor: str
     unified_memory: bool
     """The GPU's memory is the host's (GB10, Jetson)."""
-    env: Mapping[str, str]
+    variables: tuple[tuple[str, str], ...] = ()
+    """Those of VARIABLES that the environment holds."""
+    other_kernels: bool = False
+    """A variable chooses another kernel for the experts."""
     block_size: int | None = None
-    kv_cache_memory: int | None = None
-    """`--kv-cache-memory-bytes`: then the utilisation is not used."""
     cpu_offload: int = 0
     prefix_caching: bool | None = None
     speculative: Speculative | None = None
@@ -71,6 +74,27 @@ class Settings(NamedTuple):
     skipped_layers: bool = False
     """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
 
+    def variable(self, name: str) -> str | None:
+        """What the environment says; None where it says nothing of it."""
+        return dict(self.variables).get(name) if self.variables else None
+
+
+OF_THE_BUDGET = 4
+"""The first fields say how much KV cache there is and how long a request may get: what stands on a rank beside it
+hangs on the others alone."""
+VARIABLES = frozenset({
+    "VLLM_FUSED_MOE_CHUNK_SIZE", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE",
+    "VLLM_USE_FLASHINFER_SAMPLER", "VLLM_USE_V2_MODEL_RUNNER",
+})  # fmt: skip
+"""What the lines of the ledger read of the environment."""
+OTHER_KERNELS = (
+    "VLLM_USE_DEEP_GEMM",
+    "VLLM_USE_FLASHINFER",
+    "VLLM_TEST_FORCE_FP8",
+    "VLLM_ENABLE_FUSED_MOE",
+    "VLLM_ROCM",
+)
+"""Variables that choose another kernel for the experts."""
 
 SELDOM = frozenset({
     "all2all_backend", "block_size", "cpu_offload_gb", "enable_lora", "enable_prefix_caching",
@@ -112,13 +136,11 @@ def resolve(
     given = args.given
     capability = gpu.compute_capability if gpu else None
     v1 = is_v1(release, capability, env)
-    cut = parallel.read(args, env)
     length, auto = max_model_len(args, model, release)
     pooling = _is_pooling(given, model)
+    tokens, seqs = _whole(given.get("max_num_batched_tokens")), _whole(given.get("max_num_seqs"))
     chunked = _chunked(given, release, v1, length, model, pooling)
-    tokens = _whole(given.get("max_num_batched_tokens"))
-    usual = default_max_num_batched_tokens(release, v1, gpu, memory, chunked, length, model)
-    seqs = _whole(given.get("max_num_seqs"))
+    usual = tokens or default_max_num_batched_tokens(release, v1, gpu, memory, chunked, length, model)
     if seqs is None:
         seqs = default_max_num_seqs(release, v1, gpu, memory)
         if given.get("performance_mode") == "throughput":
@@ -135,33 +157,39 @@ def resolve(
     text_only = bool(given.get("language_model_only"))
     images = not text_only and not ("limit_mm_per_prompt" in given and _no_images(given["limit_mm_per_prompt"]))
     dropped = text_only or (not images and (model.model_type or "").startswith("qwen") and release >= (0, 11))
-    dtype = given.get("dtype")
-    kv_dtype = given.get("kv_cache_dtype")
-    found = Settings(
-        release=release,
-        v1=v1,
-        parallel=cut,
-        utilization=float(utilization),
-        max_model_len=length,
-        auto_len=auto,
-        max_num_seqs=max(1, seqs),
-        max_num_batched_tokens=max(1, tokens),
-        eager=bool(given.get("enforce_eager")),
-        dtype=4 if is_widened(dtype, model, gpu, release) else quantisation.DTYPE_BYTES.get(str(dtype), 2),
-        scheme=quantisation.scheme(model, args.quantization),
-        kv_cache_dtype=kv_dtype[:LONGEST_NAME] if isinstance(kv_dtype, str) else "auto",
-        pooling=pooling,
-        windows=v1 and not given.get("disable_hybrid_kv_cache_manager"),
-        vision=not dropped,
-        vision_profiled=images and not given.get("skip_mm_profiling"),
-        flashinfer=_is_flashinfer(given, env, release, capability),
-        capability=capability,
-        all2all=env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME] or None,
-        vendor=(gpu.vendor if gpu else "nvidia").lower(),
-        unified_memory=bool(gpu and gpu.unified_memory),
-        env=env,
+    dtype, kv_dtype = given.get("dtype"), given.get("kv_cache_dtype")
+    width = 2 if dtype is None else quantisation.DTYPE_BYTES.get(str(dtype), 2)
+    found = Settings(  # by position, which takes half as long: a search for what would fit makes some ten
+        float(utilization),
+        length,
+        auto,
+        None,
+        release,
+        v1,
+        parallel.read(args, env),
+        seqs,
+        tokens,
+        bool(given.get("enforce_eager")),
+        4 if is_widened(dtype, model, gpu, release) else width,
+        quantisation.scheme(model, args.quantization),
+        kv_dtype[:LONGEST_NAME] if isinstance(kv_dtype, str) else "auto",
+        pooling,
+        v1 and not given.get("disable_hybrid_kv_cache_manager"),
+        not dropped,
+        images and not given.get("skip_mm_profiling"),
+        _is_flashinfer(given, env, release, capability),
+        capability,
+        env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME] or None,
+        gpu.vendor.lower() if gpu else "nvidia",
+        bool(gpu and gpu.unified_memory),
+        () if env.keys().isdisjoint(VARIABLES) else _variables(env),
+        bool(model.num_experts) and any(name.startswith(OTHER_KERNELS) for name in env),
     )
     return found if SELDOM.isdisjoint(given) else found._replace(**_seldom(given, model, found))
+
+
+def _variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple([(name, env[name][:LONGEST_NAME]) for name in sorted(VARIABLES & env.keys())])
 
 
 def _seldom(given: Mapping[str, Any], model: Model, usual: Settings) -> dict[str, Any]:

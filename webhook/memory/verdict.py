@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from webhook.args import EngineArgs
-from webhook.memory import budget, cuda_graphs
+from webhook.memory import budget
 from webhook.memory.kv_cache import Layout
 from webhook.memory.ledger import Cause, GpuLedger, Verdict
 from webhook.memory.settings import Settings
@@ -67,32 +67,39 @@ class Judged(NamedTuple):
         return self.tell()
 
 
-def of_rank(
-    args: EngineArgs, resolved: Settings, ledger: GpuLedger, layout: Layout | None, *, every_stage: bool = False
-) -> Judged:
-    """The verdict of one rank, and the arithmetic behind it.
+_Found = tuple[Verdict, Callable[[], str], Cause | None]
+"""The verdict, who writes why, and what fails or may fail first."""
 
-    `layout`: what this release's check counts with; `every_stage`: that is the whole model's, not the rank's own.
-    """
 
-    def judged(verdict: Verdict, tell: Callable[[], str], cause: Cause | None = None) -> Judged:
-        return Judged(verdict, tell, ledger, cause)
+def of_rank(args: EngineArgs, resolved: Settings, found: Checkpoint, ledger: GpuLedger) -> Judged:
+    """The verdict of one rank, and the arithmetic behind it."""
+    verdict, tell, cause = _of_rank(args, resolved, ledger)
+    return Judged(verdict, tell, ledger, cause, resolved, found)
+
+
+def fits(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> bool:
+    """Whether that is `fits`."""
+    return _of_rank(args, resolved, ledger)[0] == "fits"
+
+
+def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
+    layout = ledger.held.checked
 
     def why() -> str:
         told = arithmetic(ledger, resolved)
-        if every_stage:
+        if layout is not ledger.held.layout:  # but the whole model's
             told += f"; vLLM {resolved.release} holds it against the layers of all {resolved.parallel.pp} stages"
         return told
 
     left, loaded, share = ledger.kv_cache, ledger.weights, resolved.utilization
     if not 0 < share <= 1:
-        return judged("unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range")
+        return "unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range", None
     doubts = _unresolved(args, SIZES)
     if doubts:
-        return judged("unsure", lambda: f"{doubts} can't be known here; {arithmetic(ledger, resolved)}")
+        return "unsure", lambda: f"{doubts} can't be known here; {arithmetic(ledger, resolved)}", None
     beside = ledger.total.high - ledger.budget.high
     if not resolved.kv_cache_memory and budget.checked(resolved) and beside < budget.context(resolved).floor:
-        return judged(
+        return (
             "does-not-fit",
             lambda: (
                 f"--gpu-memory-utilization {share:g} asks for {human(ledger.budget.likely)} of "
@@ -102,7 +109,7 @@ def of_rank(
             "free-memory",
         )
     if loaded.floor > ledger.total.high:
-        return judged(
+        return (
             "does-not-fit",
             lambda: (
                 f"weights {human(loaded.likely)} (at least {human(loaded.floor)}) exceed the GPU's "
@@ -112,19 +119,20 @@ def of_rank(
         )
     peaks = _unresolved(args, PEAKS)
     if peaks and loaded.floor <= ledger.budget.high:
-        return judged("unsure", lambda: f"{peaks} can't be known here; {arithmetic(ledger, resolved)}")
+        return "unsure", lambda: f"{peaks} can't be known here; {arithmetic(ledger, resolved)}", None
     overridden = args.given.get("num_gpu_blocks_override")
     if overridden and not resolved.v1:  # V0 takes it before it checks (vLLM 0.6 engine/llm_engine.py)
-        return judged(
+        return (
             "unsure",
             lambda: (
                 f"--num-gpu-blocks-override {overridden} takes the place of what is left; "
                 f"{arithmetic(ledger, resolved)}"
             ),
+            None,
         )
     if left.floor <= 0:
         wide = " in float32" if resolved.dtype == 4 and resolved.scheme is None else ""
-        return judged(
+        return (
             "does-not-fit",
             lambda: (
                 f"weights take {human(loaded.likely)}{wide} (at least {human(loaded.floor)}) of the "
@@ -133,12 +141,13 @@ def of_rank(
             "blocks",
         )
     if layout is None and resolved.pooling and left.low > 0:
-        return judged(
+        return (
             "fits",
             lambda: f"{arithmetic(ledger, resolved).replace('of KV cache', 'free')}; an encoder stores no KV cache",
+            None,
         )
     if overridden:
-        return judged(
+        return (
             "unsure",
             lambda: (
                 f"--num-gpu-blocks-override {overridden} says how many blocks the KV cache has, whatever is left; "
@@ -147,7 +156,7 @@ def of_rank(
             "blocks",
         )
     if layout is None:
-        return judged(
+        return (
             "unsure",
             lambda: f"how this model's KV cache is laid out is not known here; {arithmetic(ledger, resolved)}",
             "blocks",
@@ -162,32 +171,26 @@ def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
     return " and ".join(f"--{dest.replace('_', '-')}" for dest in which if dest in args.unresolved)
 
 
-def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: Callable[[], str]) -> Judged:
+def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: Callable[[], str]) -> _Found:
     """The rank's KV cache is described: does one request fit, and what stands beside the budget?"""
-
-    def judged(verdict: Verdict, tell: Callable[[], str], cause: Cause | None = None) -> Judged:
-        return Judged(verdict, tell, ledger, cause)
-
     left, length = ledger.kv_cache, ledger.max_model_len
     least = 1 if resolved.auto_len or length is None else length
     needed = layout.bytes(least, resolved)
     certain = layout.checked(least, resolved, needed) if layout.known else layout.bytes_per_block
     if left.floor < certain * 0.999:
-        estimate = ledger.estimated_max_model_len or 0
-        return judged(
-            "does-not-fit",
-            lambda: (
-                f"{why()}; one request of {least:,} tokens needs {human(certain)}"
-                + (f"; the estimated maximum model length is {estimate:,}" if estimate else "")
-            ),
-            "request",
-        )
+
+        def short() -> str:
+            estimate = ledger.estimated_max_model_len
+            told = f"{why()}; one request of {least:,} tokens needs {human(certain)}"
+            return f"{told}; the estimated maximum model length is {estimate:,}" if estimate else told
+
+        return "does-not-fit", short, "request"
     outside = budget.context(resolved).likely
-    if not cuda_graphs.charged(resolved):
+    if not ledger.graphs_charged:
         outside += ledger.cuda_graphs.likely
     beside = ledger.total.likely - ledger.budget.likely
     if not resolved.kv_cache_memory and beside < outside:
-        return judged(
+        return (
             "unsure",
             lambda: (
                 f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU to the CUDA "
@@ -196,10 +199,12 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: Call
             "graphs",
         )
     if length is None:
-        return judged("unsure", lambda: f"{why()}; the context length is not known", "request")
+        return "unsure", lambda: f"{why()}; the context length is not known", "request"
     if not layout.known:
-        return judged(
-            "unsure", lambda: f"how this model's KV cache is laid out is only partly known here; {why()}", "request"
+        return (
+            "unsure",
+            lambda: f"how this model's KV cache is laid out is only partly known here; {why()}",
+            "request",
         )
 
     def request() -> str:
@@ -208,9 +213,9 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: Call
         return f"{why()}; one request of {length:,} tokens needs {human(needed)}"
 
     if left.low >= needed + (layout.bytes_per_block if resolved.release >= NULL_BLOCK else 0):
-        return judged("fits", request)
+        return "fits", request, None
     cause: Cause = "request" if left.likely > 0 else "blocks"
-    return judged("unsure", (lambda: f"{request()}: it is close") if left.likely >= needed else request, cause)
+    return "unsure", (lambda: f"{request()}: it is close") if left.likely >= needed else request, cause
 
 
 def arithmetic(ledger: GpuLedger, resolved: Settings) -> str:

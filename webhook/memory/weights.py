@@ -295,7 +295,7 @@ def padding(model: Model, settings: Settings) -> float:
 
 def uses_mla(settings: Settings) -> bool:
     """Multi-head latent attention stores latents from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
-    return settings.release >= (0, 7, 1) and settings.env.get("VLLM_MLA_DISABLE") != "1"
+    return settings.release >= (0, 7, 1) and settings.variable("VLLM_MLA_DISABLE") != "1"
 
 
 def _absorbed(model: Model, how: Loaded) -> float:

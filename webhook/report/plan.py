@@ -170,7 +170,7 @@ def _gpu_table(ledger: GpuLedger) -> list[str]:
         ("activations", ledger.activations, "-"),
         ("CUDA graphs", ledger.cuda_graphs, "-"),
         ("non-torch", ledger.non_torch, "-"),
-        ("KV cache memory", ledger.kv_cache, "="),
+        ("KV cache memory", ledger.kv_cache._replace(note=ledger.left), "="),
     ]
     out = ["GPU memory of one GPU", HEAD, *(_row(name, line, sign) for name, line, sign in lines)]
     rows: list[tuple[str, str]] = []

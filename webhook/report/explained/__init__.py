@@ -136,7 +136,7 @@ def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
         at += line.likely
     left = ledger.kv_cache.likely
     if left >= 0:
-        yield Bar("KV cache", "left", max(0, budget - left), left, ledger.kv_cache, ledger.kv_cache.note)
+        yield Bar("KV cache", "left", max(0, budget - left), left, ledger.kv_cache, ledger.left)
     else:
         yield Bar("missing", "missing", budget, -left, None, "nothing is left for the KV cache")
     needed = ledger.kv_cache_bytes_per_request
