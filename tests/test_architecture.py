@@ -31,7 +31,7 @@ ORDER = [
     {"memory"},
     {"rule"},
     {"engine"},
-    {"rules"},
+    {"rules", "glance"},
     {"policy"},
     {"lint"},
     {"repair", "diagnose", "generate", "compare", "scan"},

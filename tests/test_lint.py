@@ -133,13 +133,14 @@ def test_the_old_object_is_read_only_where_the_new_one_would_be_denied(
 
 
 def test_a_rule_that_raises_is_an_error_of_ours_and_the_object_is_allowed(
-    pod: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(self: UnknownFlag, engine: Engine) -> Iterator[Any]:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(UnknownFlag, "check", broken)
 
+    container["args"] += ["--no-such-flag"]
     report = judge(pod)
 
     assert [(error.rule, error.error) for error in report.errors] == [("unknown-flag", "ZeroDivisionError: a bug")]
@@ -161,7 +162,7 @@ def test_rules_that_need_an_unknown_fact_are_skipped(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("needs", ("modell",)), ("needs", ("plan.gpuu",)), ("mute_for", None), ("where", None)],
+    [("needs", ("modell",)), ("needs", ("plan.gpuu",)), ("mute_for", None), ("where", None), ("about", 1)],
 )
 def test_a_rule_that_is_declared_wrong_is_an_error_of_its_own(
     pod: dict[str, Any], container: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
@@ -176,13 +177,14 @@ def test_a_rule_that_is_declared_wrong_is_an_error_of_its_own(
 
 
 def test_a_finding_that_names_no_fact_is_an_error_of_its_rule(
-    pod: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(self: UnknownFlag, engine: Engine) -> Iterator[Finding]:
         yield Finding(engine.at("args"), "wrong", rests_on=("modell",))
 
     monkeypatch.setattr(UnknownFlag, "check", broken)
 
+    container["args"] += ["--no-such-flag"]
     report = judge(pod)
 
     assert [error.rule for error in report.errors] == ["unknown-flag"]

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.rules import image_for_other_gpu
+from scripts.docs import beside, examples
+from webhook import glance, manifest
+from webhook.engine import Engine
+from webhook.lint import lint
+from webhook.policy import builtin
+from webhook.rules import all_rules, image_for_other_gpu
 
 PARTS = ("vllm/", "rocm/", "ghcr.io/", "mirror/", "vllm", "vllm-openai", "-dev", "-rocm", "-xpu", "-cpu", ":v0.11.0",
          ":latest", "-nightly", "@sha256:0", "ROCM", "XPU")  # fmt: skip
@@ -22,3 +30,36 @@ def test_images_for_other_gpus_are_among_those() -> None:
     vendors = [image_for_other_gpu._vendor(f"vllm/vllm-openai{build}:v0.11.0") for build in ("", "-rocm", "-xpu")]
 
     assert vendors == ["nvidia.com/", "amd.com/", "gpu.intel.com/"]
+
+
+def _engines(kinds: Iterable[str], rule_ids: Iterable[str]) -> Iterator[Engine]:
+    """The engines of the rules' examples."""
+    for rule_id in rule_ids:
+        for path in (path for kind in kinds for path in examples(rule_id, kind)):
+            read = manifest.read(path.read_bytes(), path.name)
+            for document in read.documents:
+                report = lint(document.object, builtin(), beside(read), where="check")
+                yield from (result.engine for result in report.results)
+
+
+RULES = {rule_id: rule() for rule_id, rule in all_rules().items() if rule.about}
+
+
+def test_a_rule_finds_nothing_where_its_subject_is_not_shown() -> None:
+    for engine in _engines(("bad", "good", "fixed"), all_rules()):
+        shown = glance.shown(engine)
+        silent = [rule for rule in RULES.values() if set(shown).isdisjoint(rule.about)]
+
+        assert not [(rule.id(), found.message) for rule in silent for found in rule.check(engine)]
+
+
+@pytest.mark.parametrize("rule_id", list(RULES))
+def test_each_word_of_what_a_rule_is_about_stands_in_something_that_it_finds(rule_id: str) -> None:
+    seen = {
+        word
+        for engine in _engines(("bad",), [rule_id])
+        if next(RULES[rule_id].check(engine), None) is not None
+        for word in glance.shown(engine)
+    }
+
+    assert seen >= set(RULES[rule_id].about)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
-from operator import attrgetter
 from typing import Literal
 
-from webhook import engine, limits, revisions, secret, workload
+from webhook import engine, glance, limits, revisions, secret, workload
 from webhook.command import ALL_WORK, Budget
 from webhook.engine import Engine
 from webhook.facts import Assumed, Fact, Facts
@@ -245,7 +244,7 @@ class _Judge:
     def _findings(
         self, found: Engine, obj: JSON, terms: Terms, errors: list[RuleError], spared: Mapping[str, str] = _NOTHING
     ) -> list[Judged]:
-        asked = terms.asked(self.where, _unknown(found), found.workload.completes)
+        asked = terms.asked(self.where, glance.unknown(found), found.workload.completes, glance.shown(found))
         errors += [_error(rule, error) for rule, error in asked.wrong]
         all_judged: list[Judged] = []
         for setting in asked.settings:
@@ -359,7 +358,7 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
         return "warn", doubt
     if "plan.host" in rule.needs and found.spans_pods:
         return "warn", "the engine spans several Pods, and which of its processes run in this one can't be told"
-    facts = [_FACT[fact](found) for name in rests_on for fact in FACTS[name]]
+    facts = [glance.FACT[fact](found) for name in rests_on for fact in FACTS[name]]
     informing = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
     if informing:
         return "warn", f"rests on {informing[0]}, which may inform but not deny"
@@ -375,15 +374,6 @@ def _of_words(rule: Rule, finding: Finding, found: Engine) -> bool:
     told = [found.at(name).parts for name in ("command", "args")]
     here = any(finding.path.parts[: len(one)] == one for one in told)
     return here and rule.plane in ("config", "gpu") and not found.container.synthetic
-
-
-_FACT = {name: attrgetter(name) for name in FACTS}
-"""A word of FACTS → what the engine knows of it."""
-
-
-def _unknown(found: Engine) -> frozenset[str]:
-    """The words of FACTS that nothing is known of."""
-    return frozenset(name for name, of in _FACT.items() if of(found) is None)
 
 
 def _keys(judged: Judged, found: Engine) -> set[tuple[str, ...]]:

@@ -100,6 +100,9 @@ class Rule:
     nothing that rests on a fact of theirs which may only inform."""
     mute_for: ClassVar[tuple[str, ...]] = ()
     """Words of `Workload.completes` that silence the rule: the operator fills in what seems to be absent."""
+    about: ClassVar[tuple[str, ...]] = ()
+    """What an engine must show one of (`webhook.glance.shown`), or the rule has nothing to say: `check` would yield
+    nothing, and is not asked. Empty: it is asked in any case."""
 
     @classmethod
     def id(cls) -> str:
@@ -112,12 +115,14 @@ class Rule:
         return (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
     @classmethod
-    def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str]) -> bool:
-        """Whether the rule is asked there about an engine of which `unknown` (words of FACTS) is not known and whose
-        operator fills in `completes`; raises KeyError where the rule needs what is no word of FACTS."""
+    def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: frozenset[str]) -> bool:
+        """Whether the rule is asked there about an engine of which `unknown` (words of FACTS) is not known, whose
+        operator fills in `completes`, and that shows `shown`; raises KeyError where the rule needs what is no word of
+        FACTS."""
         if unheard_of := set(cls.needs) - FACTS.keys():
             raise KeyError(*unheard_of)
-        return where in cls.where and unknown.isdisjoint(cls.needs) and completes.isdisjoint(cls.mute_for)
+        asked = where in cls.where and unknown.isdisjoint(cls.needs) and completes.isdisjoint(cls.mute_for)
+        return asked and (not cls.about or not shown.isdisjoint(cls.about))
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Yields what is wrong. Pure: no logging, no clock, no environment, no network."""

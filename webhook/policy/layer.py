@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 
 from webhook.facts import Assumed
@@ -14,9 +15,9 @@ from webhook.release import Images
 from webhook.rule import Fix, Mode, Place, Rule
 
 OwnedPods = Literal["warn", "deny"]
-_Who = tuple[Place, frozenset[str], frozenset[str]]
-_REMEMBERED = 256
-"""Sorts of engines whose rules are kept. A cluster has a few."""
+_Who = tuple[Place, frozenset[str], frozenset[str], frozenset[str]]
+_REMEMBERED = 1024
+"""Sorts of engines whose rules are kept. A cluster has some dozens."""
 
 _STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
 
@@ -114,16 +115,23 @@ class Terms:
 
     _asked: dict[_Who, Asked] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def asked(self, where: Place, unknown: frozenset[str], completes: frozenset[str]) -> Asked:
+    def asked(self, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: Iterable[str]) -> Asked:
         """The rules that have a say at a place about an engine of which `unknown` is not known (words of `rule.FACTS`),
-        and whose operator fills in `completes`. Remembered: most engines are alike in that."""
-        who = (where, unknown, completes)
+        whose operator fills in `completes`, and that shows `shown` (`webhook.glance`). Remembered: most engines are
+        alike in what of it matters."""
+        who = (where, unknown, completes, self._words.intersection(shown))
         found = self._asked.get(who)
         if found is None:
             if len(self._asked) >= _REMEMBERED:
                 self._asked.clear()
             found = self._asked[who] = Asked.of(self.settings.values(), who)
         return found
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """All that rules are about."""
+        said = [one.rule.about for one in self.settings.values()]
+        return frozenset(word for words in said if isinstance(words, tuple) for word in words)
 
     def may_ignore(self, rule: str) -> bool:
         """An author's annotation against this rule is honoured."""

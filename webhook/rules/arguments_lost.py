@@ -18,6 +18,7 @@ class ArgumentsLost(Rule):
     plane = "config"
     threatens = "practice"
     mode = "warn"
+    about = ("words that are lost",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, and never fatal by itself: vLLM starts with its defaults."""

@@ -50,6 +50,10 @@ class ConflictingFlags(Rule):
 
     plane = "config"
     mode = "deny"
+    about = (
+        "conflicts", "max_num_batched_tokens", "enable_lora", "lora_modules", "kv_transfer_config",
+        "enable_expert_parallel", "attention_config",
+    )  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where every release checks it; likely where not every release and entry point does."""

@@ -25,6 +25,7 @@ class CpuKvCacheUnbounded(Rule):
     never_denies = "a node that has no more memory than the container may use would do"
     needs = ("release",)
     mute_for = ("memory-limit",)
+    about = ("vLLM's CPU backend",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: a node that has no more memory than the container may use would do."""

@@ -23,6 +23,7 @@ class EntrypointRepeated(Rule):
 
     plane = "config"
     mode = "deny"
+    about = ("a second entrypoint",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for vLLM's own image, whose entrypoint is known."""

@@ -24,6 +24,7 @@ class InitialDelayInsteadOfStartupProbe(Rule):
     threatens = "uptime"
     mode = "warn"
     mute_for = ("startup-probe",)
+    about = ("livenessProbe",)
 
     at_least: int = parameter(_probe.LONG_DELAY, "seconds; a shorter delay is not reported", ge=1)
 

@@ -33,6 +33,7 @@ class LivenessProbeTooStrict(Rule):
     threatens = "uptime"
     mode = "warn"
     never_denies = "how busy vLLM gets is not in the manifest"
+    about = ("livenessProbe",)
 
     at_least: int = parameter(30, "seconds of silence (periodSeconds × failureThreshold) that should be forgiven", ge=1)
 

@@ -37,6 +37,7 @@ class MaxModelLenTooLong(Rule):
 
     plane = "config"
     needs = ("model", "release")
+    about = ("max_model_len",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the config.json itself was read, and nothing else may tell a length."""

@@ -22,6 +22,7 @@ class ModelCacheWrongPath(Rule):
     plane = "storage"
     threatens = "uptime"
     never_denies = "the volume may be for something else"
+    about = ("volumeMounts",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the volume may be for something else."""

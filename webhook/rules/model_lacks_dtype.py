@@ -24,6 +24,7 @@ class ModelLacksDtype(Rule):
     plane = "config"
     mode = "deny"
     needs = ("model",)
+    about = ("dtype",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain from the oldest release whose table was read."""

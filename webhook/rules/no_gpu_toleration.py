@@ -25,6 +25,7 @@ class NoGpuToleration(Rule):
 
     plane = "cluster"
     never_denies = "another node may come"
+    about = ("live nodes",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: another node may come."""

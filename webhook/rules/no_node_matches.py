@@ -23,6 +23,7 @@ class NoNodeMatches(Rule):
 
     plane = "cluster"
     mode = "audit"
+    about = ("live nodes",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Only with a fresh view of all nodes."""

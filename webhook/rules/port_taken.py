@@ -35,6 +35,7 @@ class PortTaken(Rule):
 
     plane = "network"
     mode = "deny"
+    about = ("another engine",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where one of two servers in vLLM's own images does not share its port."""

@@ -45,6 +45,7 @@ class ProbeWrongPath(Rule):
     threatens = "uptime"
     mode = "deny"
     mute_for = ("args",)
+    about = ("startupProbe", "livenessProbe", "readinessProbe")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where vLLM's own server is alone in its Pod and the path is none of it in any release."""

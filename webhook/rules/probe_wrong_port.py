@@ -32,6 +32,7 @@ class ProbeWrongPort(Rule):
     threatens = "uptime"
     mode = "deny"
     mute_for = ("args",)
+    about = ("startupProbe", "livenessProbe", "readinessProbe")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where vLLM is alone in its Pod and nothing else could listen."""

@@ -50,6 +50,7 @@ class QuantizationMismatch(Rule):
     plane = "config"
     mode = "deny"
     needs = ("model", "release")
+    about = ("quantization",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the checkpoint's own config.json is known, in NVIDIA's backend."""

@@ -56,6 +56,7 @@ class RemovedFlag(Rule):
 
     plane = "config"
     mode = "deny"
+    about = ("unknown flags",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the table holds every flag of 51 releases since 0.4."""

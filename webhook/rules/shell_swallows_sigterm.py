@@ -26,6 +26,7 @@ class ShellSwallowsSigterm(Rule):
     threatens = "uptime"
     mode = "warn"
     never_denies = "the shell may hand signals on, or replace itself"
+    about = ("a shell",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely where the shell surely stays, advice where it may replace itself."""

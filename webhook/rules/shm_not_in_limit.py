@@ -24,6 +24,7 @@ class ShmNotInLimit(Rule):
     never_denies = "what vLLM will write there is not in the manifest"
     needs = ("plan.host",)
     mute_for = ("memory-limit",)
+    about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Possible where the volume alone is the limit; advice where both together exceed it: rings are sparse."""

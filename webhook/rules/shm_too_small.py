@@ -26,6 +26,7 @@ class ShmTooSmall(Rule):
     plane = "host"
     mode = "deny"
     needs = ("plan.host",)
+    about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where this release refuses to start with so little, and where what it needs can't be written."""

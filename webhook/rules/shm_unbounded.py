@@ -22,6 +22,7 @@ class ShmUnbounded(Rule):
     threatens = "uptime"
     mode = "warn"
     needs = ("plan.host",)
+    about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where nothing else bounds it; advice where the memory limit does."""

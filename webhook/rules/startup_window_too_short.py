@@ -20,6 +20,7 @@ class StartupWindowTooShort(Rule):
     plane = "config"
     mode = "deny"
     needs = ("model", "plan.startup")
+    about = ("startupProbe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain below the floor of the start-up estimate, likely below the likely time."""

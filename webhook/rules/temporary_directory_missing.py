@@ -30,6 +30,7 @@ class TemporaryDirectoryMissing(Rule):
 
     plane = "storage"
     mode = "warn"
+    about = ("securityContext",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image without a script; what a Secret or a ConfigMap of variables may say is not."""

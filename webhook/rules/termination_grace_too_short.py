@@ -35,6 +35,7 @@ class TerminationGraceTooShort(Rule):
     plane = "cluster"
     threatens = "uptime"
     mode = "warn"
+    about = ("lifecycle", "terminationGracePeriodSeconds", "shutdown_timeout")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: all numbers stand in the manifest."""

@@ -21,6 +21,7 @@ class UnknownFlag(Rule):
 
     plane = "config"
     mode = "deny"
+    about = ("unknown flags",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""

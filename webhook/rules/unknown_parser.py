@@ -30,6 +30,7 @@ class UnknownParser(Rule):
 
     plane = "config"
     mode = "deny"
+    about = ("tool_call_parser", "reasoning_parser")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the names are read off each release's sources."""

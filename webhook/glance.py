@@ -1,0 +1,35 @@
+"""What one glance at an engine tells: enough to know of most rules that they have nothing to say of it."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from webhook.engine import Engine
+from webhook.rule import FACTS
+
+FACT = {name: attrgetter(name) for name in FACTS}
+"""A word of FACTS → what the engine knows of it."""
+
+
+def unknown(engine: Engine) -> frozenset[str]:
+    """The words of FACTS that nothing is known of."""
+    return frozenset([name for name, of in FACT.items() if of(engine) is None])
+
+
+def shown(engine: Engine) -> list[str]:
+    """What a rule may be about (`Rule.about`): arguments that are given, fields of the container and of its Pod,
+    variables, each by its name; and whatever is true of these words."""
+    command, args = engine.command, engine.args
+    words = (
+        ("a shell", command.shell),
+        ("words that are lost", command.lost),
+        ("a second entrypoint", command.repeated),
+        ("unknown flags", args.unknown or args.unheard),
+        ("conflicts", args.conflicts),
+        ("vLLM's CPU backend", engine.on_processors),
+        ("another engine", len(engine.siblings) > 1),
+        ("live nodes", engine.placement),
+        ("a volume at /dev/shm", engine.shm.mounted),
+    )
+    said = [word for word, there in words if there]
+    return [*said, *args.given, *engine.container.spec, *engine.workload.spec, *command.env]
