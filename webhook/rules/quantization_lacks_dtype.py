@@ -1,0 +1,77 @@
+"""Rule quantization-lacks-dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from webhook.engine import Engine
+from webhook.release import Release
+from webhook.rule import Finding, Rule
+from webhook.rules._checkpoint import OVERRIDING, is_certain, method
+from webhook.rules._flags import certainty
+
+WORDS = {"half": "float16", "float16": "float16", "float": "float32", "float32": "float32"}
+"""`--dtype` → the dtype that is meant; bfloat16 is computed by one kernel or another of each method below."""
+
+
+class Refused(NamedTuple):
+    """What a method can't compute in, in the releases that were read."""
+
+    dtypes: frozenset[str]
+    since: Release
+    until: Release
+    """The first release of which that is not known, or not true any more."""
+
+
+_UNREAD = Release(0, 34)
+_WIDE = frozenset({"float32"})
+REFUSED = {
+    "awq": Refused(_WIDE, Release(0, 4, 1), _UNREAD),
+    "gptq": Refused(_WIDE, Release(0, 4, 1), _UNREAD),
+    "fp8": Refused(_WIDE, Release(0, 4, 2), _UNREAD),
+    "compressed-tensors": Refused(_WIDE, Release(0, 4, 3), Release(0, 10, 1)),
+    "fbgemm_fp8": Refused(_WIDE, Release(0, 5, 4), _UNREAD),
+    "modelopt": Refused(_WIDE, Release(0, 6, 2), _UNREAD),
+    "mxfp4": Refused(_WIDE | {"float16"}, Release(0, 10, 1), _UNREAD),
+}
+"""A checkpoint's `quant_method` → what none of the classes that may serve it has in `get_supported_act_dtypes`
+(vLLM 0.4.1 … 0.33 model_executor/layers/quantization; its Marlin, MoE and other variants among them)."""
+
+
+class QuantizationLacksDtype(Rule):
+    """The model's quantisation can't be computed in the given dtype.
+
+    A quantised layer's inputs and outputs stay in 16 bits, and each method says which of them its kernels know. vLLM
+    compares it before it loads a weight:
+
+        ValueError: torch.float16 is not supported for quantization method mxfp4. Supported dtypes: [torch.bfloat16]
+
+    gpt-oss (MXFP4) takes bfloat16 alone, so that a GPU without it (a T4, a V100) can't serve it. No 16-bit method takes
+    float32. Without `--dtype`, vLLM takes what the checkpoint says.
+    """
+
+    plane = "config"
+    mode = "deny"
+    needs = ("model", "release")
+    about = ("dtype",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where the checkpoint's own config names the method, in NVIDIA's backend."""
+        given = engine.args.given.get("dtype")
+        dtype = WORDS.get(given) if isinstance(given, str) else None
+        if dtype is None or engine.model is None or engine.release is None or "dtype" in engine.args.unresolved:
+            return
+        used = method(engine)
+        refused = REFUSED.get(used)
+        if refused is None or dtype not in refused.dtypes or not refused.since <= engine.release < refused.until:
+            return
+        usual = not (engine.model.value.model_type or "").startswith(OVERRIDING)
+        usual = usual and engine.vendor == "nvidia" and not engine.on_processors
+        yield Finding(
+            path=engine.argument("dtype"),
+            message=f"--dtype {given}: {engine.model.value.id} is quantised with {used}, which vLLM {engine.release} "
+            f"does not compute in {dtype}",
+            certainty=certainty(engine) if usual and is_certain(engine) else "likely",
+            suggestions=("leave it out", "--dtype bfloat16"),
+        )
