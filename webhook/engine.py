@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from webhook import args, command, gpu, group, model, quantity, release, volumes
 from webhook.args import EngineArgs, Releases
 from webhook.command import Budget, Command
 from webhook.facts import Fact, Facts
+from webhook.frozen import frozen, kept
 from webhook.gpu import Accelerator, Placement
 from webhook.group import Group
 from webhook.measured import HARMLESS
@@ -48,7 +48,7 @@ class Sibling(NamedTuple):
     host: object = None
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Engine:
     """A vLLM container with everything that is known of it; what is unknown is None."""
 
@@ -101,12 +101,12 @@ class Engine:
         """A field of the PodSpec, None where absent."""
         return inside(self.workload.spec, parts)
 
-    @cached_property
+    @kept
     def said(self) -> str:
         """`command` and `args` as one text, for rules that look for a word wherever it stands."""
         return f"{self.field('command')} {self.field('args')}"
 
-    @cached_property
+    @kept
     def variables(self) -> list[tuple[int, str, Any]]:
         """The container's `env`: each entry's index, name, and value (None where it comes from elsewhere)."""
         listed = enumerate(listing(self.container.spec.get("env")))
@@ -116,12 +116,12 @@ class Engine:
             if is_object(one) and isinstance(name := one.get("name"), str)
         ]
 
-    @cached_property
+    @kept
     def declared(self) -> frozenset[str]:
         """The names of the variables in the container's `env`, whether or not their values can be seen."""
         return frozenset([name for _, name, _ in self.variables])
 
-    @cached_property
+    @kept
     def served(self) -> bool:
         """The container answers HTTP on a port (a follower or a joining worker does not)."""
         return self.command.serves and not self.args.get("headless")
@@ -137,14 +137,14 @@ class Engine:
         makers = {gpu.vendor.lower() for gpu in self.gpu.value.gpus} if self.gpu else set()
         return makers.pop() if len(makers) == 1 else _vendor(self.requested, self.field("image"))
 
-    @cached_property
+    @kept
     def memory_limit(self) -> int | None:
         """Bytes of host memory the container may use: the smaller of its own and the Pod's limit (1.32+)."""
         own = quantity.try_parse(self.field("resources", "limits", "memory"))
         pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
         return min((limit for limit in (own, pod) if limit), default=None)  # 0 is no limit
 
-    @cached_property
+    @kept
     def memory_request(self) -> int | None:
         """Bytes of host memory that are set aside for the container; where only a limit is given, that."""
         given = self.field("resources", "requests", "memory")
@@ -159,12 +159,12 @@ class Engine:
             return self.workload.path.join("resources", "limits", "memory")
         return self.at("resources", "limits", "memory")
 
-    @cached_property
+    @kept
     def shm(self) -> Shm:
         """What is at /dev/shm."""
         return _shm(self)
 
-    @cached_property
+    @kept
     def port(self) -> int | None:
         """The HTTP port; None where it can't be known or there is none.
 
@@ -182,7 +182,7 @@ class Engine:
             return 8000 if ours else None
         return port if isinstance(port, int) else None
 
-    @cached_property
+    @kept
     def spans_pods(self) -> bool:
         """The engine's processes are, or may be, in more than one Pod, or can't be counted from this command line."""
         get = self.args.get
@@ -196,12 +196,12 @@ class Engine:
             or not PARALLEL.isdisjoint(self.args.unresolved)
         )
 
-    @cached_property
+    @kept
     def group(self) -> Group | None:
         """The Pods that serve the model together, seen from the one that leads; None where that can't be known."""
         return group.of(self.workload, self.container)
 
-    @cached_property
+    @kept
     def alone(self) -> bool:
         """The whole engine runs in this one Pod, and no other Pod can join it."""
         get = self.args.get
@@ -226,7 +226,7 @@ class Engine:
             return f"--{unknown[0].replace('_', '-')} can't be known: {self.args.unresolved[unknown[0]]}"
         return doubt.of_arguments(self.args)
 
-    @cached_property
+    @kept
     def doubt(self) -> str | None:
         """Why nothing that is computed from the arguments and the model is certain, None where it is."""
         if why := self.unseen:
@@ -247,12 +247,12 @@ class Engine:
         of_the_cache = ("its length", "num_key_value_heads")
         return f"doubtful: {why}" if why and not why.startswith(of_the_cache) else None
 
-    @cached_property
+    @kept
     def on_processors(self) -> bool:
         """It is vLLM's CPU backend: the ledger of GPU memory says nothing of it."""
         return _on_processors(self.container, self)
 
-    @cached_property
+    @kept
     def alternatives(self) -> tuple[str, ...]:
         """Changes that would fit the GPU, computed by the planner that refused: best first."""
         return self.told(self.changes())
@@ -313,7 +313,7 @@ class Engine:
         return ""
 
 
-@dataclass(frozen=True)
+@frozen
 class Shm:
     """What stands at /dev/shm in the container."""
 

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from webhook import data, measured, snapshot
 from webhook.companions import Companions
+from webhook.frozen import frozen
 from webhook.measured import Measured
 from webhook.snapshot import Snapshot
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 
-@dataclass(frozen=True)
+@frozen
 class Fact(Generic[T]):
     """A value, where it came from, and whether a denial may rest on it."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import field
 from typing import Any
 
+from webhook.frozen import frozen, kept
 from webhook.path import FieldPath, is_object, mapping
 
 JSON = Mapping[str, Any]
 """A Kubernetes object or a part of one: objects stay dicts, so that no field is lost."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Container:
     """One container of a Pod template."""
 
@@ -34,7 +34,7 @@ class Container:
     accelerator: str | None = None
     """The accelerator that the kind demands by a name of its own (Ray's `accelerator_type`)."""
 
-    @cached_property
+    @kept
     def resources(self) -> Mapping[str, object]:
         """Requests beneath limits: an extended resource needs its limit, and an absent request follows it."""
         given = mapping(self.spec.get("resources"))
@@ -44,7 +44,7 @@ class Container:
         return asked
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Workload:
     """One Pod template of an object."""
 
@@ -98,7 +98,7 @@ class Workload:
         namespace = mapping(self.object.get("metadata")).get("namespace")
         return str(namespace) if namespace else None
 
-    @cached_property
+    @kept
     def annotations(self) -> Mapping[str, str]:
         """The Pod's annotations over the object's own."""
         own = mapping(mapping(self.object.get("metadata")).get("annotations"))
