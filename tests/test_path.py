@@ -42,6 +42,14 @@ def test_parse_reads_back_what_str_writes(parts: tuple[str | int, ...]) -> None:
     assert FieldPath.parse(str(FieldPath(parts))) == FieldPath(parts)
 
 
+@PROPERTY
+@given(st.lists(KEYS).map(tuple), st.sampled_from([0, 1, 63, 64, 65, 200]), st.booleans())
+def test_the_places_of_items_follow_each_other(parts: tuple[str | int, ...], count: int, long: bool) -> None:
+    place = FieldPath((*parts, "x" * 300) if long else parts)
+
+    assert list(place.items(count))[:count] == [place / index for index in range(count)]
+
+
 @pytest.mark.parametrize("text", ["a[", "a[]", "a]b", "a b", ".", "[0", "é"])
 def test_parse_refuses_other_text(text: str) -> None:
     with pytest.raises(ValueError, match="is not a field path"):

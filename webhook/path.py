@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from webhook.frozen import frozen
@@ -28,6 +29,13 @@ class FieldPath:
     def join(self, *parts: str | int) -> FieldPath:
         """This path, continued by `parts`."""
         return FieldPath((*self.parts, *parts))
+
+    def items(self, count: int) -> Sequence[FieldPath]:
+        """The places of a list's items, `count` of them or more."""
+        parts = self.parts
+        if count > _FEW or sum([len(part) for part in parts if isinstance(part, str)]) > _SHORT:
+            return [FieldPath((*parts, index)) for index in range(count)]
+        return _first_items(parts)
 
     def __str__(self) -> str:
         out = ""
@@ -62,6 +70,15 @@ class FieldPath:
     def get(self, obj: Any, default: Any = None) -> Any:
         """What stands at this place of `obj`, or `default` where the place does not exist."""
         return inside(obj, self.parts, default)
+
+
+_FEW, _SHORT = 64, 256
+"""Items of a list whose places are remembered, and characters of the keys on the way to it."""
+
+
+@lru_cache(256)  # most containers stand where others do
+def _first_items(parts: tuple[str | int, ...]) -> Sequence[FieldPath]:
+    return tuple([FieldPath((*parts, index)) for index in range(_FEW)])
 
 
 def inside(obj: Any, parts: Sequence[str | int], default: Any = None) -> Any:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.command.pods import argv, container, script
+from webhook import workload
+from webhook.command import entry
+from webhook.command.expand import environment
+from webhook.command.word import all_known, literal
+from webhook.path import FieldPath
+
+API = "vllm.entrypoints.openai.api_server"
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -98,3 +107,51 @@ def test_a_variables_value_comes_back_between_quotes(value: str) -> None:
     """Of a container's env, whatever stands in it; `$(` and `$$` are Kubernetes'."""
     kept = value.replace("$", "")
     assert argv(script('vllm serve "$V" "${V}" "${V:-d}" x"$V"', V=kept)) == [kept, kept, kept or "d", f"x{kept}"]
+
+
+VARIABLES = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["A", "B", "HOME", "LWS_GROUP_SIZE"])},
+        optional={
+            "value": st.sampled_from(["x", "", "$(A)", "$(B)-$(HOME)", "$$", 1, None]),
+            "valueFrom": st.sampled_from([{}, {"secretKeyRef": {"name": "s"}}, {"fieldRef": {"fieldPath": "a"}}]),
+        },
+    )
+    | JSON,
+    max_size=6,
+)
+
+
+@given(VARIABLES)
+def test_what_is_known_of_variables_is_what_their_values_say(variables: list[Any]) -> None:
+    """However often one is set again."""
+    (pod,) = workload.find({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"env": variables}]}})
+
+    env = environment(pod, pod.containers[0], {})
+
+    values = dict(env)
+    assert env.known == all_known(values)
+
+
+def test_a_variable_stands_where_its_entry_does() -> None:
+    """Also the last of two."""
+    variables = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
+    (pod,) = workload.find({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"env": variables}]}})
+
+    env = environment(pod, pod.containers[0], {})
+
+    assert env["A"] == literal("3", FieldPath(("spec", "containers", 0, "env", 2, "value")))
+    assert env["B"] == literal("2", FieldPath(("spec", "containers", 0, "env", 1, "value")))
+
+
+@given(
+    st.lists(st.sampled_from([*TOKENS.split(), "--model", "--from", "-m", API, "vllm.entrypoints.x", "sh", "python3"]))
+)
+def test_a_flag_starts_nothing_but_what_stands_behind_it(words: list[str]) -> None:
+    """Words that begin with one are not looked at twice; a look at them would find the same."""
+    argv = [literal(word) for word in ["--max-model-len", *words]]
+
+    with patch.object(entry, "_FLAG", re.compile("(?!)")):
+        looked = entry.start(argv)
+
+    assert entry.start(argv) == looked

@@ -6,15 +6,16 @@ import itertools
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from webhook.command import apart
 from webhook.command.word import Change, Slip, Value, known, literal, mystery, text_of, texts_of
+from webhook.frozen import frozen
 
 Argv = Sequence[Value]
 
 
-@dataclass(frozen=True)
+@frozen
 class Serve:
     """vLLM itself."""
 
@@ -25,12 +26,12 @@ class Serve:
     slip: Slip | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Join:
     """A process that joins a Ray cluster, in which a leader may run vLLM."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Script:
     """A shell with a script: its text, or the file that holds it."""
 
@@ -40,7 +41,7 @@ class Script:
     positional: tuple[Value, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Unknown:
     """A program that the manifest says nothing of."""
 
@@ -85,10 +86,17 @@ _CLI = {"serve": "serve", "run-batch": "module"}
 _LEADER_SCRIPTS = re.compile(r"(multi[-_]node[-_]serving|ray[-_]init|run[-_]cluster|start[-_]ray|ray[-_]start)\w*\.sh")
 
 
+_FLAG = re.compile(r"--[a-z-]+")
+"""No program: the words of an image's entrypoint mostly begin with one."""
+
+
 def start(argv: Argv) -> Start:
     """What `argv` starts, behind any wrappers."""
     if not argv:
         return Unknown("", ())
+    first = text_of(argv[0])
+    if _FLAG.fullmatch(first):
+        return _module_later(argv) or Unknown(first, tuple(argv[1:]))
     found = _plain(argv)
     if found is not None:
         return found
@@ -280,7 +288,7 @@ def _module(argv: Argv) -> Start | None:
 
 def _module_later(argv: Argv) -> Start | None:
     texts = texts_of(argv[: 4 * _NEAR + 1])
-    for index in [n for n, text in enumerate(texts[:-1]) if text == "-m"]:
+    for index in [n for n, text in enumerate(texts[:-1]) if text == "-m"] if "-m" in texts else ():
         module = texts[index + 1]
         if _MODULES.fullmatch(module) or module in _WRAPPING_MODULES:
             return _module(argv[index + 1 :])

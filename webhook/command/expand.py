@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from webhook.command.word import UNDEFINED, Piece, Value, all_known, literal, mystery
+from webhook.command.word import UNDEFINED, Piece, Value, known, literal, mystery
 from webhook.manifest.parameters import variable
 from webhook.path import FieldPath, mapping
 from webhook.workload import JSON, Container, Workload
@@ -49,21 +48,54 @@ _RUNTIME = ("HOME", "HOSTNAME", "PATH", "PWD", "USER", "KUBERNETES_SERVICE_HOST"
 _SET_AT_START = {name: mystery(f"${name}", f"{name} is set when the container starts") for name in _RUNTIME}
 
 
-@dataclass
-class Environment:
-    """A container's environment variables."""
+class Environment(Mapping[str, Value]):
+    """A container's environment variables, by name.
 
-    values: dict[str, Value] = field(default_factory=dict)
-    rest: str | None = None
-    """Why there may be more variables than `values` (an `envFrom` we can't see), else None."""
-    later: set[str] | None = None
-    """Variables of `env` below the one that is being read; None until one refers to another."""
-    grown: int = 0
-    """How much has been expanded from here so far."""
+    Most are plain texts, and nobody asks where they came from: their values are made when somebody does.
+    """
 
-    def known(self) -> dict[str, str]:
+    def __init__(self, place: FieldPath) -> None:
+        """`place`: where the list `env` stands."""
+        self.rest: str | None = None
+        """Why there may be more variables than these (an `envFrom` we can't see), else None."""
+        self.later: set[str] | None = None
+        """Variables of `env` below the one that is being read; None until one refers to another."""
+        self.grown = 0
+        """How much has been expanded from here so far."""
+        self.known: dict[str, str] = {}
         """The variables whose value is known."""
-        return all_known(self.values)
+        self._values: dict[str, Value | int] = dict(_SET_AT_START)
+        """Of a plain text, its index in `env`."""
+        self._place = place
+
+    def set(self, name: str, value: Value) -> None:
+        """Gives a variable a value, whatever it had before."""
+        self._values[name] = value
+        text = known(value)
+        if text is None:
+            self.known.pop(name, None)
+        else:
+            self.known[name] = text
+
+    def set_plain(self, name: str, text: str, index: int) -> None:
+        """The same for the item of `env` at `index`, where it is a plain text."""
+        self._values[name] = index
+        self.known[name] = text
+
+    def __getitem__(self, name: str) -> Value:
+        value = self._values[name]
+        if isinstance(value, int):
+            value = self._values[name] = literal(self.known[name], self._place.join(value, "value"))
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 def items(value: Any) -> list[Any]:
@@ -84,23 +116,17 @@ def string(value: Any) -> str:
 
 def environment(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> Environment:
     """The container's variables in Kubernetes' order: operators' own, `envFrom`, `env`; each sees the earlier ones."""
-    env = Environment()
-    for injected in _injected(workload):
-        env.values[injected] = mystery(f"${injected}", f"{injected} is set by the {workload.kind} operator")
-    for parameter in workload.unfilled:
-        written = variable(parameter)
-        env.values[written] = mystery(f"${written}", f"the parameter {parameter} has no value here")
-    if workload.kind == "LeaderWorkerSet":
-        template = mapping(mapping(workload.object.get("spec")).get("leaderWorkerTemplate"))
-        size = template.get("size", 1)
-        if isinstance(size, int):
-            env.values["LWS_GROUP_SIZE"] = literal(str(size))
-    env.values |= _SET_AT_START
+    place = container.place("env")
+    env = Environment(place)
+    for name, value in _injected(workload):
+        if name not in _SET_AT_START:
+            env.set(name, value)
     for index, source in enumerate(items(container.spec.get("envFrom"))):
-        _env_from(env, mapping(source), _place(container, "envFrom") / index, config_maps)
-    listed = [one if isinstance(one, dict) else mapping(one) for one in items(container.spec.get("env"))]
-    place = _place(container, "env")
+        _env_from(env, mapping(source), container.place("envFrom") / index, config_maps)
+    listed = items(container.spec.get("env"))
     for index, entry in enumerate(listed):
+        if not isinstance(entry, dict):
+            entry = mapping(entry)
         name = entry.get("name")
         if not isinstance(name, str) or not name:
             continue
@@ -108,29 +134,40 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
             env.later.discard(name)
         given = entry.get("value")
         if entry.get("valueFrom"):
-            value = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
-            if value is not None:
-                env.values[name] = value
+            found = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
+            if found is not None:
+                env.set(name, found)
         elif isinstance(given, str) and "$" not in given:  # as nearly all are
-            env.values[name] = (Piece(given, None, FieldPath((*place.parts, index, "value"))),)
+            env.set_plain(name, given, index)
         else:
             if env.later is None:
-                env.later = {string(below.get("name")) for below in listed[index + 1 :]}
-            env.values[name] = expanded(string(given), env, place.join(index, "value"))
+                env.later = {string(mapping(below).get("name")) for below in listed[index + 1 :]}
+            env.set(name, expanded(string(given), env, place.join(index, "value")))
     return env
 
 
-def _injected(workload: Workload) -> tuple[str, ...]:
+def _injected(workload: Workload) -> Iterator[tuple[str, Value]]:
+    """What an operator brings, and the parameters of a template that have no value."""
+    kind = workload.kind
+    for name in _names_injected(workload, kind):
+        yield name, mystery(f"${name}", f"{name} is set by the {kind} operator")
+    for parameter in workload.unfilled:
+        written = variable(parameter)
+        yield written, mystery(f"${written}", f"the parameter {parameter} has no value here")
+    if kind == "LeaderWorkerSet":
+        template = mapping(mapping(workload.object.get("spec")).get("leaderWorkerTemplate"))
+        size = template.get("size", 1)
+        if isinstance(size, int):
+            yield "LWS_GROUP_SIZE", literal(str(size))
+
+
+def _names_injected(workload: Workload, kind: str) -> tuple[str, ...]:
     labels = mapping(workload.metadata.get("labels"))
     if "leaderworkerset.sigs.k8s.io/name" in labels:
         return _LWS
     if "ray.io/cluster" in labels:
         return _RAY
-    return _INJECTED.get(workload.kind, ())
-
-
-def _place(container: Container, name: str) -> FieldPath:
-    return container.places.get(name, container.path / name)
+    return _INJECTED.get(kind, ())
 
 
 def _env_from(env: Environment, source: JSON, path: FieldPath, config_maps: Mapping[str, JSON]) -> None:
@@ -139,7 +176,7 @@ def _env_from(env: Environment, source: JSON, path: FieldPath, config_maps: Mapp
     name = string(ref.get("name"))
     if name and name in config_maps:
         for key, value in mapping(mapping(config_maps[name]).get("data")).items():
-            env.values[prefix + str(key)] = literal(string(value), path)
+            env.set(prefix + str(key), literal(string(value), path))
     elif name:
         env.rest = f"envFrom ConfigMap {name}"
     elif source.get("secretRef"):
@@ -179,7 +216,7 @@ def expanded(text: str, env: Environment, path: FieldPath) -> Value:
     """`expand`, with `path` as the origin of whatever has no other."""
     if "$" not in text:
         return literal(text, path)
-    return tuple(Piece(p.text, p.unknown, p.path or path) for p in expand(text, env, path))
+    return tuple(Piece(p.text, p.path or path, p.unknown) for p in expand(text, env, path))
 
 
 def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
@@ -199,7 +236,7 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
 
     def flush() -> None:
         if plain:
-            pieces.append(Piece("".join(plain), None, path))
+            pieces.append(Piece("".join(plain), path))
             plain.clear()
 
     last = text.rfind(")")
@@ -219,13 +256,13 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
             at = dollar + 2
         else:
             name, at = text[dollar + 2 : close], close + 1
-            value = env.values.get(name)
+            value = env.get(name)
             if value is None:
                 flush()
                 why = env.rest or f"$({name[:80]}) {UNDEFINED}"
                 if env.later is not None and name in env.later:
                     why = f"{name[:80]} stands further down in env, and Kubernetes expands what stands above alone"
-                pieces.append(Piece(f"$({name})", why, path))
+                pieces.append(Piece(f"$({name})", path, why))
                 size += 16
                 if size <= LIMIT:
                     continue
@@ -234,14 +271,14 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
             env.grown += size
             if size > LIMIT or env.grown > 64 * LIMIT:
                 flush()
-                pieces.append(Piece(f"$({name})", "the text grows too long", path))
+                pieces.append(Piece(f"$({name})", path, "the text grows too long"))
                 break
             for piece in value:
                 if piece.unknown is None:
                     plain.append(piece.text)
                 else:
                     flush()
-                    pieces.append(Piece(piece.text, piece.unknown, path))
+                    pieces.append(Piece(piece.text, path, piece.unknown))
     flush()
     return tuple(pieces) or literal("", path)
 

@@ -6,9 +6,8 @@ python/huggingfaceserver/huggingfaceserver/__main__.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from webhook.command.expand import Environment
 from webhook.command.word import Piece, Value, known, literal, mystery, origin_of, text_of
 from webhook.workload.kserve import hub_name
 
@@ -16,9 +15,9 @@ MOUNT = "/mnt/models"
 """Where KServe's storage initializer puts the model."""
 
 
-def additional(env: Environment) -> list[Value]:
+def additional(env: Mapping[str, Value]) -> list[Value]:
     """What the presets of LLMInferenceService splice into their command line from VLLM_ADDITIONAL_ARGS, by `eval`."""
-    value = env.values.get("VLLM_ADDITIONAL_ARGS")
+    value = env.get("VLLM_ADDITIONAL_ARGS")
     if value is None:
         return []
     text = known(value)
@@ -47,7 +46,7 @@ def substitute(words: Sequence[Value], uri: str | None) -> list[Value]:
     return replaced
 
 
-def huggingface(words: Sequence[Value], env: Environment, uri: str | None) -> list[Value] | None:
+def huggingface(words: Sequence[Value], env: Mapping[str, Value], uri: str | None) -> list[Value] | None:
     """huggingfaceserver's arguments with the model in vLLM's words; None where its own back end serves, not vLLM."""
     given: dict[str, Value] = {}
     rest: list[Value] = []
@@ -68,7 +67,7 @@ def huggingface(words: Sequence[Value], env: Environment, uri: str | None) -> li
             index += 1
     if "backend" in given and known(given["backend"]) == "huggingface":
         return None
-    model = given.get("model_id") or env.values.get("MODEL_ID") or given.get("model_dir")
+    model = given.get("model_id") or env.get("MODEL_ID") or given.get("model_dir")
     if model is None and uri is not None:
         model = literal(MOUNT)
     return substitute([literal("--model", origin_of(model)), model, *rest], uri) if model else rest
@@ -81,5 +80,5 @@ def _after(value: Value, count: int) -> Value:
         cut = min(count, len(piece.text))
         count -= cut
         if piece.text[cut:]:
-            pieces.append(Piece(piece.text[cut:], piece.unknown, piece.path))
+            pieces.append(Piece(piece.text[cut:], piece.path, piece.unknown))
     return tuple(pieces) or literal("")

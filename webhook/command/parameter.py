@@ -308,7 +308,7 @@ def _fields(segments: Iterator[_Segment]) -> list[Value]:
                     if part[0] in " \t\n":
                         end()
                     else:
-                        current.append(Piece(part, None, piece.path))
+                        current.append(Piece(part, piece.path))
                         started = True
     end()
     return done
@@ -320,7 +320,7 @@ def _join(pieces: list[Piece]) -> Value:
     filled = (piece for piece in pieces if piece.text or piece.unknown is not None)
     for (unknown, path), run in itertools.groupby(filled, key=lambda piece: (piece.unknown, piece.path)):
         if unknown is None:
-            joined.append(Piece("".join(piece.text for piece in run), None, path))
+            joined.append(Piece("".join(piece.text for piece in run), path))
         else:
             joined += run
     return tuple(joined) or literal("")

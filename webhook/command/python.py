@@ -26,7 +26,7 @@ _HOLDS = re.compile(
     r"/*|/root(/\.local(/.*)?)?|/home(/[^/]+(/\.local(/.*)?)?)?|/usr(/local)?(/(bin|lib|lib64))?|/opt(/venv(/.*)?)?"
 )
 """Folders with Python code or programs in them or below: `/root/.local` is where `pip install --user` installs."""
-_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE")
+_VARIABLES = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"})
 _WORK = frozenset({"/", "/vllm-workspace", "/workspace"})
 """Where vLLM's images start, or nothing stands."""
 
@@ -51,7 +51,7 @@ def is_another(argv: Sequence[Value], image: str, mounted: Sequence[str]) -> boo
 
 def by_variables(env: Mapping[str, Value]) -> Change | None:
     """What variables put in front of the image's own programs and packages."""
-    if any(name in env and text_of(env[name]) for name in _VARIABLES):
+    if not _VARIABLES.isdisjoint(env) and any(text_of(env[name]) for name in _VARIABLES if name in env):
         return "code"
     for folder in text_of(env["PATH"]).split(":") if "PATH" in env else ():
         if folder in _INHERITED:

@@ -13,8 +13,8 @@ from webhook.command.word import (
     UNEXPANDED,
     Change,
     Command,
-    Piece,
     Value,
+    Word,
     all_known,
     mystery,
     reason_of,
@@ -22,7 +22,7 @@ from webhook.command.word import (
     texts_of,
     words_of,
 )
-from webhook.path import FieldPath, mapping
+from webhook.path import mapping
 from webhook.workload import JSON, Container, Workload, listing
 
 _TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
@@ -53,29 +53,31 @@ class Reading:
         self.commands = self.listed("command")
         self.args = self.listed("args")
         given = "command" if self.commands else "args" if self.args else "image"
-        self.path = self.place(given) if self.container.spec.get(given) else container.path
+        self.path = container.place(given) if container.spec.get(given) else container.path
         self.script_path = self.path
         self.script: tuple[str, str] | None = None
         """The shell's name and its script, where that stands in the manifest as it is."""
 
-    def place(self, name: str) -> FieldPath:
-        """Where a field of the container stands."""
-        return self.container.places.get(name, self.container.path / name)
-
     def listed(self, name: str) -> list[Value]:
         """`command` or `args`, expanded as Kubernetes does."""
-        place = self.place(name)
+        given = self.container.spec.get(name)
+        if given is None:
+            return []
+        place = self.container.place(name)
         # A synthetic container's words stand at one place, unless that place is such a list itself.
         one = name in self.container.places and place.parts[-1:] != (name,)
-        values = []
-        for index, item in enumerate(items(self.container.spec.get(name))):
-            path = place if one else FieldPath((*place.parts, index))
+        listed = items(given)
+        if len(listed) > _ITEMS:
+            self.complete, listed = False, listed[:_ITEMS]
+        paths = [place] * len(listed) if one else place.items(len(listed))
+        values: list[Value] = []
+        for item, path in zip(listed, paths, strict=False):
             text = item if isinstance(item, str) else string(item)
             self.characters += len(text)
-            if index == _ITEMS or self.characters > _CHARACTERS:
+            if self.characters > _CHARACTERS:
                 self.complete = False
                 break
-            values.append(expanded(text, self.env, path) if "$" in text else (Piece(text, None, path),))
+            values.append(expanded(text, self.env, path) if "$" in text else (Word(text, path),))
         return values
 
     def file(self, path: str) -> str | None:
@@ -103,15 +105,15 @@ class Reading:
 
         `argv`: all words, with the programs that start it; `moved`: a script has gone to another folder before.
         """
-        words: list[Value] | None = list(started.words)
+        words: Sequence[Value] | None = started.words
         if started.program == "dynamo serve":
             if not images.named_vllm(self.image):
                 return None
             complete = False  # its arguments are in a configuration file or in DYN_DEPLOYMENT_CONFIG
         if started.program == "huggingfaceserver":
-            words = kserve.huggingface(started.words, Environment(dict(env)), self.workload.model_uri)
-        elif words is not None:
-            words = kserve.substitute(words, self.workload.model_uri)
+            words = kserve.huggingface(started.words, env, self.workload.model_uri)
+        elif self.workload.model_uri is not None:
+            words = kserve.substitute(started.words, self.workload.model_uri)
         if words is None:
             return None
         texts = texts_of(words)
@@ -122,7 +124,7 @@ class Reading:
             started.entry,
             words_of(words, self.script_path),
             self.path,
-            all_known(env),
+            env.known if isinstance(env, Environment) else all_known(env),
             frozenset(decided),
             shell=shell_exec is not None,
             script_path=self.script_path if shell_exec is not None else None,
@@ -131,7 +133,7 @@ class Reading:
             program=started.program,
             own_flags=started.own_flags,
             guessed=guessed,
-            complete=complete and self.complete and not self.workload.completes & {"args"},
+            complete=complete and self.complete and "args" not in self.workload.completes,
             changes=self._changes(started, env, argv[: max(len(argv) - len(started.words), 0)], moved=moved),
             slip=started.slip,
         )

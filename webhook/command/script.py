@@ -396,7 +396,7 @@ def shell(
     whole: Budget | None = None,
 ) -> Shell:
     """A shell in a container, before it has run anything. `whole`: what all scripts of the object may cost."""
-    values: dict[str, Value | Array] = dict(environment.values)
+    values: dict[str, Value | Array] = dict(environment)
     made = Shell(State(variables=values, exported=set(values), files=dict(files), rest=environment.rest), visit)
     made.budget.whole = whole
     return made

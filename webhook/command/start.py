@@ -116,13 +116,13 @@ class _Resolver(Reading):
         if self.container.init and self.container.spec.get("restartPolicy") != "Always":
             return None  # an init container that ends; a sidecar serves
         if runs == "huggingface":
-            return self.serve(Serve("module", "huggingfaceserver", tuple(self.args), own_flags=True), self.env.values)
+            return self.serve(Serve("module", "huggingfaceserver", tuple(self.args), own_flags=True), self.env)
         if runs in ("serve", "module"):
             old = runs == "module" or images.before_serve(self.image)
             words = tuple(self.args)
             if old:
-                return self.serve(Serve("module", "vllm.entrypoints.openai.api_server", words), self.env.values)
-            return self.serve(Serve("serve", "vllm serve", words), self.env.values)
+                return self.serve(Serve("module", "vllm.entrypoints.openai.api_server", words), self.env)
+            return self.serve(Serve("serve", "vllm serve", words), self.env)
         if runs is None and images.named_vllm(self.image):
             return self._guess(self.args, f"the image's name, {self.image}, says vLLM", complete=bool(self.args))
         if telling.looks_like_vllm(self.image, self.args) and (telling.names_model(self.args) or self.args):
@@ -142,7 +142,7 @@ class _Resolver(Reading):
         started = entry.start(argv)
         if isinstance(started, Serve):
             set_here, removed = entry.assignments(argv), entry.removals(argv)
-            env = {**_without(self.env.values, removed), **set_here}
+            env = {**_without(self.env, removed), **set_here}
             found = self.serve(self._with_additional(started), env, decided=removed | set_here.keys(), argv=argv)
             if found is not None and (change := entry.brings(argv)) is not None:
                 release = entry.release_brought(argv) if change == "vllm" else ""
@@ -186,14 +186,14 @@ class _Resolver(Reading):
         if words and text_of(words[0]) == "serve":
             words = words[1:]  # the image's entrypoint is `vllm`
         if not complete and not telling.names_model(words):
-            name = next((n for n in _MODEL_VARIABLES if n in self.env.values), None)
+            name = next((n for n in _MODEL_VARIABLES if n in self.env), None)
             if name is not None and not (words and not text_of(words[0]).startswith("-")):
-                value = self.env.values[name]
+                value = self.env[name]
                 words = [(*literal("--model=", value[0].path), *value), *words]
         by_flag = any(re.match(r"--model(=|$)", text_of(word)) for word in words)
         name = program or "the image's entrypoint"
         first = Serve("module" if by_flag else "serve", name, tuple(words), own_flags=True)
-        return self.serve(first, self.env.values, guessed=why, complete=complete)
+        return self.serve(first, self.env, guessed=why, complete=complete)
 
     # ── scripts ──
 
@@ -364,7 +364,7 @@ class _Resolver(Reading):
             "worker",
             (),
             self.path,
-            self.env.known(),
+            self.env.known,
             shell=scripted,
             exec=not scripted,
             program="ray start",

@@ -82,7 +82,7 @@ def _merge_values(name: str, a: Value | None, b: Value | None, why: str) -> Valu
     if certain and long.startswith(short) and (not short or added[:1].isspace() or short[-1:].isspace()):
         pieces = list(base or ())
         for word in re.findall(r"\s+|\S+", added):
-            pieces.append(Piece(word) if word.isspace() else Piece(word, f"only if {why}"))
+            pieces.append(Piece(word) if word.isspace() else Piece(word, unknown=f"only if {why}"))
         return tuple(pieces)
     return mystery(f"${name}", f"{name} depends on {why}")
 

@@ -21,13 +21,19 @@ class Piece:
 
     text: str
     """The text; where it can't be known, as it was written (`$MODEL`)."""
-    unknown: str | None = None
-    """Why it can't be known, else None."""
     path: FieldPath | None = None
     """The field it came from; None: the field that is being read."""
+    unknown: str | None = None
+    """Why it can't be known, else None."""
     span: tuple[int, int] | None = field(default=None, compare=False)
     """Where it stands in the script of that field, quotes included, in bytes; None where it does not stand there as it
     is."""
+
+    def __eq__(self, other: object) -> bool:
+        """They say the same of the same field; a `Word` is equal to the piece that it was made of."""
+        if not isinstance(other, Piece):
+            return NotImplemented
+        return (self.text, self.path, self.unknown) == (other.text, other.path, other.unknown)
 
 
 Value = tuple[Piece, ...]
@@ -36,12 +42,12 @@ Value = tuple[Piece, ...]
 
 def literal(text: str, path: FieldPath | None = None) -> Value:
     """A value that is known."""
-    return (Piece(text, None, path),)
+    return (Piece(text, path),)
 
 
 def mystery(text: str, why: str, path: FieldPath | None = None) -> Value:
     """A value that is not known, and why."""
-    return (Piece(text, why, path),)
+    return (Piece(text, path, why),)
 
 
 def text_of(value: Value) -> str:
@@ -92,28 +98,28 @@ UNDEFINED = "is not in this container's env"
 
 
 @frozen
-class Word:
-    """One argument, as vLLM's process receives it."""
+class Word(Piece):
+    """One argument, as vLLM's process receives it: a piece that is whole, and knows its field.
 
-    text: str
+    `unknown` is such as "command substitution $(cat /model)"; `span` is a place in `Command.script`.
+    """
+
     path: FieldPath
     """The field it came from (`…containers[0].args[3]`; the whole script's field for a word of a script)."""
-    unknown: str | None = None
-    """Why the text can't be known ("command substitution $(cat /model)"), else None. `text` is then as written."""
-    span: tuple[int, int] | None = None
-    """Where it stands in `Command.script`, quotes included, in bytes; None where it does not stand there as it is."""
+    __eq__ = Piece.__eq__
 
 
 def words_of(values: Iterable[Value], path: FieldPath) -> tuple[Word, ...]:
     """Values as words; `path` is the field of those that do not know their own."""
     return tuple(
-        [
-            Word(piece.text, piece.path or path, piece.unknown, piece.span)
-            if len(value) == 1 and (piece := value[0])
-            else Word(text_of(value), origin_of(value) or path, reason_of(value))
-            for value in values
-        ]
+        [piece if len(value) == 1 and isinstance(piece := value[0], Word) else _word(value, path) for value in values]
     )
+
+
+def _word(value: Value, path: FieldPath) -> Word:
+    if len(value) == 1:
+        return Word(value[0].text, value[0].path or path, value[0].unknown, value[0].span)
+    return Word(text_of(value), origin_of(value) or path, reason_of(value))
 
 
 @dataclass(frozen=True)

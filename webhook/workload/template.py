@@ -34,6 +34,10 @@ class Container:
     accelerator: str | None = None
     """The accelerator that the kind demands by a name of its own (Ray's `accelerator_type`)."""
 
+    def place(self, field: str) -> FieldPath:
+        """Where a field of `spec` stands."""
+        return (self.places and self.places.get(field)) or self.path / field
+
     @kept
     def resources(self) -> Mapping[str, object]:
         """Requests beneath limits: an extended resource needs its limit, and an absent request follows it."""
