@@ -7,7 +7,8 @@ SOURCE_DIR holds a folder a release with the wheel's Python sources (`<release>/
 - names: what `--tool-call-parser`, `--reasoning-parser`, `--attention-backend`, `--quantization`, `--load-format` and
   others, and a KV connector may be called;
 - configs: the fields of the class that a JSON argument fills (`--speculative-config`), and whether others are refused;
-- environment: the variables that have choices (`env_with_choices` of envs.py, since 0.11);
+- environment: the variables that have choices (`env_with_choices` of envs.py, since 0.11), and those that are read as
+  a number, in the releases that read every variable while they start (`enable_envs_cache`, since 0.11.1);
 - bounds: the arguments that `create_engine_config` hands to a class as they are, and whose field there has bounds.
 
 Each is kept once with the spans of releases in which it holds: `[first, last, …]`, indices into `releases`.
@@ -169,9 +170,13 @@ def load_formats(sources: Path) -> set[str]:
 
 
 def variables(sources: Path) -> dict[str, dict[str, Any]]:
-    """Variable → its choices, where they are spelled out, and whether capitals count."""
+    """Variable → its choices, where they are spelled out, and whether capitals count; or the number that it holds."""
+    file = sources / "envs.py"
+    text = file.read_text() if file.is_file() else ""
     found: dict[str, dict[str, Any]] = {}
-    for node in ast.walk(ast.parse((sources / "envs.py").read_text())) if (sources / "envs.py").is_file() else ():
+    for node in ast.walk(ast.parse(text)):
+        if "def enable_envs_cache" in text and isinstance(node, ast.Dict):
+            found |= numbers(node)
         if not isinstance(node, ast.Call) or ast.unparse(node.func) != "env_with_choices":
             continue
         name, _, choices, *more = node.args
@@ -180,6 +185,28 @@ def variables(sources: Path) -> dict[str, dict[str, Any]]:
             told = {"choices": [one.value for one in choices.elts if isinstance(one, ast.Constant)]}
             fold = {"fold": "case"} if folded and ast.unparse(folded[0]) == "False" else {}
             found[str(name.value)] = {**told, **fold}
+    return found
+
+
+NUMBERS = {"int": "int", "float": "float", "maybe_convert_int": "int", "maybe_convert_bool": "switch"}
+"""What envs.py reads a number with; `bool(int(…))` is a switch, too."""
+
+
+def numbers(table: ast.Dict) -> dict[str, dict[str, Any]]:
+    """The variables of a table of envs.py (name → a lambda that reads it) whose text becomes a number as it is."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in zip(table.keys, table.values, strict=True):
+        if not isinstance(key, ast.Constant) or not isinstance(value, ast.Lambda):
+            continue
+        name = str(key.value)
+        asked = (f"os.getenv('{name}'", f"os.environ.get('{name}'", f"os.environ['{name}']")
+        for call in ast.walk(value):
+            if not isinstance(call, ast.Call) or len(call.args) != 1:
+                continue
+            of, inner = ast.unparse(call.func), ast.unparse(call.args[0])
+            if of in NUMBERS and inner.startswith(asked):
+                switch = f"bool({ast.unparse(call)})" in ast.unparse(value)
+                found[name] = {"number": "switch" if switch else NUMBERS[of]}
     return found
 
 

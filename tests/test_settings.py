@@ -192,7 +192,16 @@ def test_every_flag_with_bounds_is_an_argument_of_some_release() -> None:
         ("VLLM_FLOAT32_MATMUL_PRECISION", "HIGH", "0.33.0", False),
         ("VLLM_FLOAT32_MATMUL_PRECISION", "tf32", "0.33.0", True),
         ("VLLM_LOGGING_LEVEL", "anything", "0.33.0", False),
+        ("VERBOSE", "true", "0.11.0", False),  # until then it is read by who needs it
+        ("VERBOSE", "true", "0.11.1", True),
+        ("VERBOSE", "1", "0.33.0", False),
+        ("VERBOSE", " 1_0 ", "0.33.0", False),  # int() takes it
+        ("VERBOSE", "", "0.33.0", True),
+        ("VLLM_ENGINE_READY_TIMEOUT_S", "10s", "0.33.0", True),
+        ("VLLM_ENGINE_READY_TIMEOUT_S", "1.5", "0.33.0", True),
+        ("VLLM_LOG_STATS_INTERVAL", "1.5", "0.33.0", False),
+        ("VLLM_LOG_STATS_INTERVAL", "often", "0.33.0", True),
     ],
 )
-def test_a_variable_with_choices_holds_one_of_them(name: str, value: str, release: str, refused: bool) -> None:
+def test_a_variable_holds_one_of_its_choices_or_a_number(name: str, value: str, release: str, refused: bool) -> None:
     assert (settings.bad_variable(name, value, parse(release)) is not None) == refused

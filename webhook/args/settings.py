@@ -96,14 +96,34 @@ def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | Non
 
 @cache
 def variables() -> frozenset[str]:
-    """The environment variables that have choices in some release."""
+    """The environment variables that have choices in some release, or hold a number."""
     return frozenset(load("settings")["environment"])
 
 
 def bad_variable(name: str, value: str, release: Release | None) -> Refusal | None:
-    """An environment variable with choices (`env_with_choices`) that holds none of them."""
+    """An environment variable with choices (`env_with_choices`) that holds none of them, or no number where vLLM's
+    envs.py makes one of it."""
     spans: Sequence[Span] = load("settings")["environment"].get(name, ())
-    return _agreed(release, lambda number: _outside("", value, _at(spans, number)), lambda number: bool(spans))
+    return _agreed(release, lambda number: _unreadable(value, _at(spans, number)), lambda number: bool(spans))
+
+
+SWITCH = "0 or 1"
+_NUMBERS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "switch": (int, SWITCH),
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+}
+
+
+def _unreadable(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
+    if known is None or "number" not in known:
+        return _outside("", value, known)
+    read, wanted = _NUMBERS[known["number"]]
+    try:
+        read(value)
+    except ValueError:
+        return Refusal("", value, bounds=wanted)
+    return None
 
 
 @cache

@@ -32,6 +32,8 @@ READ_AT_ONCE = Release(0, 11, 1)
 METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
 """vLLM may write `spawn` in its place: on processors and Intel's GPUs, in a Ray actor, with --numa-bind, under WSL
 (vLLM 0.33 utils/system_utils.py `_maybe_force_spawn`, platforms/)."""
+SWITCHES = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
+"""What people write → what vLLM reads."""
 NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
 """What Python's int() takes."""
 
@@ -56,9 +58,11 @@ class InvalidEnvironment(Rule):
         ValueError: Invalid attention backend: 'FLASHATTN'. Valid backends are: ['FLASH_ATTN', 'TRITON_ATTN', …
         ValueError: Unknown attention backend: 'XFORMERS'. Valid options are: FLASH_ATTN, FLASH_ATTN_DIFFKV, …
 
-    Since v0.11 some variables have choices, and since v0.11.1 the engine reads all of them while it starts:
+    Since v0.11 some variables have choices, many are numbers, and most switches are 0 or 1; since v0.11.1 the engine
+    reads all of them while it starts:
 
         ValueError: Invalid value 'spwan' for VLLM_WORKER_MULTIPROC_METHOD. Valid options: ['spawn', 'fork'].
+        ValueError: invalid literal for int() with base 10: 'true'
 
     From v0.11.1 on vLLM takes the backend that is named, or none: one that has no kernels for the GPU, or does not read
     the KV cache's dtype there (FLASH_ATTN an FP8 cache on Ampere and Ada), ends it; so does FLASH_ATTN for gpt-oss,
@@ -122,7 +126,8 @@ def _choices(engine: Engine) -> Iterator[Finding]:
         found = settings.bad_variable(name, given, release) if release is not None else None
         if found is None or "$" in given:
             continue
-        near = _meant.name(given, found.allowed)
+        switch = found.bounds == settings.SWITCH
+        near = SWITCHES.get(given.strip().lower()) if switch else _meant.name(given, found.allowed)
         replaced = name == METHOD and (
             engine.on_processors or engine.spans_pods or engine.vendor != "nvidia" or "numa" in engine.said
         )
@@ -132,9 +137,9 @@ def _choices(engine: Engine) -> Iterator[Finding]:
             path=_entry(engine, name),
             certainty=_for(engine, read),
             uncertain=uncertain(engine) or (None if read else f"vLLM may not read {name}, or replace it"),
-            message=f"{name} is {given!r}: vLLM {release} takes {' or '.join(map(str, found.allowed))}"
+            message=f"{name} is {given!r}: vLLM {release} takes {found.bounds or ' or '.join(map(str, found.allowed))}"
             + (f"; did you mean {near}?" if near else ""),
-            suggestions=tuple(f'"{one}"' for one in ((near,) if near else found.allowed[:3])),
+            suggestions=tuple(f'"{one}"' for one in ((near,) if near else found.allowed[:3])) or ("leave it out",),
         )
 
 
