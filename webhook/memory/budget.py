@@ -19,9 +19,12 @@ def total(gpu: Gpu | None, measured: int | None) -> Line | None:
         return Line(measured, measured, measured, measured, "as given")
     if gpu is None or gpu.memory <= 0:
         return None
-    high = max(gpu.memory, gpu.memory_high)
-    likely = gpu.memory_likely or gpu.memory
-    return Line(gpu.memory, gpu.memory, likely, high, f"{gpu.name}, as CUDA reports it")
+    return _total(gpu.name, gpu.memory, gpu.memory_likely or gpu.memory, max(gpu.memory, gpu.memory_high))
+
+
+@lru_cache(256)
+def _total(name: str, low: int, likely: int, high: int) -> Line:
+    return Line(low, low, likely, high, f"{name}, as CUDA reports it")
 
 
 def line(whole: Line, settings: Settings) -> Line:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from webhook.memory import quantisation, shape, weights
 from webhook.memory.ledger import Line
-from webhook.memory.settings import Settings, Speculative
+from webhook.memory.said import Speculative
+from webhook.memory.settings import Settings
 from webhook.model import Model
 from webhook.quantity import GI, human
 

@@ -14,7 +14,8 @@ from math import ceil
 from typing import NamedTuple
 
 from webhook.memory import parallel, parts, shape, weights
-from webhook.memory.settings import Settings, Speculative
+from webhook.memory.said import Speculative
+from webhook.memory.settings import Settings
 from webhook.model import Model
 from webhook.release import Release
 

@@ -7,17 +7,18 @@ end of the interval still holds one request, else `unsure`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu
 from webhook.measured import Measured
-from webhook.memory import budget, doubt, host, kv_cache, printed, ranks, settings, startup, verdict, weights
+from webhook.memory import budget, doubt, host, kv_cache, printed, ranks, said, settings, startup, verdict, weights
 from webhook.memory.generations import GENERATIONS, OLDEST, possible
 from webhook.memory.held import Held
 from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict
 from webhook.memory.ranks import Rank, Ranks
+from webhook.memory.said import Said
 from webhook.memory.settings import Settings
 from webhook.memory.verdict import Judged
 from webhook.model import Model
@@ -28,16 +29,31 @@ OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
 """Vendors whose vLLM plugin accounts for memory in ways of its own."""
 
 
-class _Case(NamedTuple):
+class Case(NamedTuple):
     """What is planned at a time: one engine on one product under one release."""
 
-    args: EngineArgs
-    model: Model
+    asked: Said
     gpu: Gpu | None
     measured: int | None
     """Bytes that the process sees on the GPU."""
     release: Release
-    env: Mapping[str, str]
+
+
+class Loaded(NamedTuple):
+    """A case whose weights are known."""
+
+    model: Model
+    whole: Line
+    """The GPU's memory."""
+    budget: Line
+    settings: Settings
+    ranks: Ranks
+
+    def is_full(self, share: float | None = None) -> bool:
+        """Whether the weights alone take the budget, or this share of the GPU: then `fits` is False, whatever the
+        context, the batches and the dtype of the KV cache are."""
+        allowed = self.budget.likely if share is None else int(self.whole.likely * share)
+        return not self.settings.kv_cache_memory and self.ranks.heaviest >= allowed
 
 
 def plan(
@@ -63,7 +79,7 @@ def plan(
     resolved, found = judged.settings, judged.checkpoint
     release = resolved.release if resolved else args.release or GENERATIONS[-1]
     if model and not resolved:
-        smallest = min(_gpus(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
+        smallest = min(gpus_of(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
         memory = gpu_memory or (smallest.memory if smallest else 0)
         resolved = settings.resolve(args, model, smallest, memory, release, env)
         found = weights.checkpoint(model, resolved)
@@ -88,13 +104,13 @@ def judge(
     known: Sequence[Measured] = (),
 ) -> Judged:
     """The GPU's part of the plan: does it fit on every product that this may be, with every release that it may be?"""
-    gpus = _gpus(accelerator, gpu_memory)
+    gpus = gpus_of(accelerator, gpu_memory)
     if model is None or not gpus:
         missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
         missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
         return Judged("unsure", lambda: missed, None)
-    asked = [_cases(args, model, (gpu,), gpu_memory, env) for gpu in gpus]
-    planned = [one for cases in asked if (one := _on_gpu(cases, known)) is not None]
+    asked = said.read(args, model, env or {})
+    planned = [one for gpu in gpus if (one := _on_gpu(asked, gpu, gpu_memory, env or {}, known)) is not None]
     if not planned:
         return Judged("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
     shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
@@ -125,91 +141,69 @@ def fits(
     env: Mapping[str, str] | None = None,
 ) -> bool:
     """Whether the verdict is `fits`: as `judge`, but it stops at the first product or release that does not."""
-    cases = _cases(args, model, _gpus(accelerator, gpu_memory), gpu_memory, env)
-    if not cases or accelerator.shared or cases[-1].release < OLDEST:
+    asked, gpus = said.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
+    return not accelerator.shared and all(fit(asked, gpus, gpu_memory, release) for release in releases_of(args, model))
+
+
+def fit(asked: Said, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
+    """Whether it fits on each of the products under one release; on none, where there is none."""
+    return bool(gpus) and release >= OLDEST and all(_fits(Case(asked, gpu, measured, release)) for gpu in gpus)
+
+
+def _fits(case: Case) -> bool:
+    """Whether every stage of the pipeline fits; weights without room are refuted first."""
+    begun = load(case)
+    if begun is None or begun.is_full():
         return False
-    return all(map(_fits, cases))
+    args = case.asked.args
+    return all(verdict.fits(args, begun.settings, _ledger(begun, rank)) for rank in begun.ranks.ranks)
 
 
-def is_full(
-    args: EngineArgs,
-    model: Model,
-    accelerator: Accelerator,
-    *,
-    gpu_memory: int | None = None,
-    env: Mapping[str, str] | None = None,
-) -> bool:
-    """Whether the weights alone take the budget of one product under one release: then `fits` is False, whatever the
-    context, the batches and the dtype of the KV cache are."""
-    return any(
-        (begun := _loaded(case)) is None or _is_full(*begun)
-        for case in _cases(args, model, _gpus(accelerator, gpu_memory), gpu_memory, env)
-    )
-
-
-def _is_full(whole: Line, resolved: Settings, found: Ranks) -> bool:
-    return not resolved.kv_cache_memory and found.heaviest >= budget.line(whole, resolved).likely
-
-
-def longest(
-    args: EngineArgs,
-    model: Model,
-    accelerator: Accelerator,
-    *,
-    gpu_memory: int | None = None,
-    env: Mapping[str, str] | None = None,
-) -> int:
-    """Tokens of the longest request, up to max_model_len, that the low end of the KV cache holds on every product under
-    every release: the longest for which `fits` may be True, if batches are as large then."""
+def longest(cases: Iterable[Case]) -> int:
+    """Tokens of the longest request, up to max_model_len, that the low end of the KV cache holds in every case: the
+    longest for which `fits` may be True, if batches are as large then."""
     found = []
-    for case in _cases(args, model, _gpus(accelerator, gpu_memory), gpu_memory, env):
-        if (begun := _loaded(case)) is None:
+    for case in cases:
+        if (begun := load(case)) is None:
             return 0
-        found.append(_longest(model, *begun))
+        found.append(_longest(begun))
     return min(found, default=0)
 
 
-def _longest(model: Model, whole: Line, resolved: Settings, found: Ranks) -> int:
+def _longest(begun: Loaded) -> int:
     """Of one case."""
+    resolved = begun.settings
     least = resolved.max_model_len or 0
-    for rank in found.ranks:
+    for rank in begun.ranks.ranks:
         if rank.checked is not None:
-            left = _left(budget.line(whole, resolved), resolved, rank)
+            left = _left(begun.budget, resolved, rank)
             null = rank.checked.bytes_per_block if resolved.release >= verdict.NULL_BLOCK else 0
             least = min(least, kv_cache.longest(left.low - null, rank.checked, least, resolved))
     return least
 
 
-def _fits(case: _Case) -> bool:
-    """Whether every stage of the pipeline fits; weights without room are refuted first."""
-    begun = _loaded(case)
-    if begun is None or _is_full(*begun):
-        return False
-    whole, resolved, found = begun
-    return all(verdict.fits(case.args, resolved, _ledger(case.model, whole, resolved, rank)) for rank in found.ranks)
+def releases_of(args: EngineArgs, model: Model) -> Sequence[Release]:
+    """The release, or every generation that it may be, the newest last."""
+    return (args.release,) if args.release else possible(model, args)
 
 
-def _cases(
-    args: EngineArgs, model: Model, gpus: Sequence[Gpu | None], measured: int | None, env: Mapping[str, str] | None
-) -> list[_Case]:
-    """Every product with every release that it may be, the newest last."""
-    releases = (args.release,) if args.release else possible(model, args)
-    return [_Case(args, model, gpu, measured, release, env or {}) for gpu in gpus for release in releases]
-
-
-def _gpus(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu | None]:
+def gpus_of(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu | None]:
+    """Every product that it may be; None is one that was measured and is not known."""
     if accelerator and accelerator.gpus:
         return accelerator.gpus
     return (None,) if measured else ()
 
 
-def _on_gpu(cases: Sequence[_Case], known: Sequence[Measured]) -> Judged | None:
+def _on_gpu(
+    asked: Said, gpu: Gpu | None, measured: int | None, env: Mapping[str, str], known: Sequence[Measured]
+) -> Judged | None:
     """One GPU: the release's plan, or every generation's where it is not known."""
-    if (release := cases[0].args.release) is not None:
-        one = _judge(cases[0], known)
+    if (release := asked.args.release) is not None:
+        one = _judge(Case(asked, gpu, measured, release), env, known)
         if one is not None and release < OLDEST:
             return _unsure(one, lambda _: f"vLLM {release} is older than what is known here")
         return one
+    cases = [Case(asked, gpu, measured, release) for release in possible(asked.model, asked.args)]
     judged = [one for case in cases if (one := _judge(case))]
     if not judged:
         return None
@@ -219,16 +213,16 @@ def _on_gpu(cases: Sequence[_Case], known: Sequence[Measured]) -> Judged | None:
     return _unsure(newest, lambda own: f"it depends on vLLM's release, which is not known: {own}")
 
 
-def _judge(case: _Case, known: Sequence[Measured] = ()) -> Judged | None:
+def _judge(case: Case, env: Mapping[str, str] | None = None, known: Sequence[Measured] = ()) -> Judged | None:
     """The worst of the pipeline's stages."""
-    begun, model = _loaded(case), case.model
+    begun = load(case)
     if begun is None:
         return None
-    whole, resolved, found = begun
-    seen = printed.of(known, case.args, model, case.gpu, whole, case.release, case.env) if known else None
+    asked, gpu, _, release = case
+    seen = printed.of(known, asked.args, asked.model, gpu, begun.whole, release, env or {}) if known else None
     judged = [
-        verdict.of_rank(case.args, resolved, found.checkpoint, _ledger(model, whole, resolved, rank, seen))
-        for rank in found.ranks
+        verdict.of_rank(asked.args, begun.settings, begun.ranks.checkpoint, _ledger(begun, rank, seen))
+        for rank in begun.ranks.ranks
     ]
     return min(judged, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
 
@@ -236,19 +230,20 @@ def _judge(case: _Case, known: Sequence[Measured] = ()) -> Judged | None:
 RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
 
 
-def _loaded(case: _Case) -> tuple[Line, Settings, Ranks] | None:
-    """The GPU's memory, the settings, and the ranks with the least room; None where one of them can't be known."""
-    whole = budget.total(case.gpu, case.measured)
-    if whole is None or (case.gpu is not None and case.gpu.vendor.lower() in OTHER_RUNTIMES):
+def load(case: Case) -> Loaded | None:
+    """The case with its weights; None where the memory, the runtime or the checkpoint's size can't be known."""
+    asked, gpu, measured, release = case
+    whole = budget.total(gpu, measured)
+    if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
         return None
-    resolved = settings.resolve(case.args, case.model, case.gpu, whole.likely, case.release, case.env)
-    found = ranks.of(case.model, resolved)
-    return None if found is None else (whole, resolved, found)
+    resolved = settings.of(asked, gpu, whole.likely, release)
+    found = ranks.of(asked.model, resolved)
+    return None if found is None else Loaded(asked.model, whole, budget.line(whole, resolved), resolved, found)
 
 
-def _ledger(model: Model, whole: Line, resolved: Settings, rank: Rank, seen: Measured | None = None) -> GpuLedger:
+def _ledger(begun: Loaded, rank: Rank, seen: Measured | None = None) -> GpuLedger:
     """The lines of one rank, what they leave, and what that holds."""
-    allowed = budget.line(whole, resolved)
+    model, whole, allowed, resolved, _ = begun
     if seen is not None:
         rank = printed.rank(seen, rank)
     left = _left(allowed, resolved, rank)

@@ -11,15 +11,17 @@ benchmark holds the number against 15 ms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu, by_name
-from webhook.memory import division, parallel, plan, quantisation
+from webhook.memory import division, parallel, plan, quantisation, said
 from webhook.memory.division import divisible
-from webhook.memory.generations import GENERATIONS, possible
+from webhook.memory.generations import GENERATIONS
+from webhook.memory.plan import Case, Loaded
+from webhook.memory.said import Said
 from webhook.memory.settings import default_utilization
 from webhook.model import Model, derived_max_model_len, quantised_copies
 from webhook.quantity import GI
@@ -85,40 +87,48 @@ class Search:
     """Plans that are left."""
 
     def __post_init__(self) -> None:
-        self._releases = [self.args.release] if self.args.release else list(possible(self.model, self.args))
-        self._full: dict[float | None, bool] = {}
-        self.cut = parallel.read(self.args, self.env)
+        self._releases = list(plan.releases_of(self.args, self.model))
+        self._gpus = plan.gpus_of(self.accelerator, self.gpu_memory)
+        self._as_it_is = said.read(self.args, self.model, self.env or {})
+        self.cut = self._as_it_is.parallel
 
     def fits(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None, model: Model | None = None) -> bool:
         """Whether the engine fits with these arguments changed, on these products, with this checkpoint."""
-        # another product: what was measured on this one says nothing
-        where = replace(self.accelerator, gpus=tuple(gpus)) if gpus else self.accelerator
-        memory = None if gpus else self.gpu_memory
-        args = with_changes(self.args, changes)
+        asked, where, memory = self._asked(changes, gpus, model)
         for index, release in enumerate(self._releases):
             if self.steps <= 0:
                 raise SpentError
             self.steps -= 1
-            one = args if args.release == release else replace(args, release=release)
-            if not plan.fits(one, model or self.model, where, gpu_memory=memory, env=self.env):
+            if not plan.fit(asked, where, memory, release):
                 self._releases.insert(0, self._releases.pop(index))  # the likeliest to fail again: asked first
                 return False
         return True
 
+    def _asked(
+        self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None, model: Model | None = None
+    ) -> tuple[Said, Sequence[Gpu | None], int | None]:
+        """What is said then, the products, and the memory of each where it was measured: on another product, what was
+        measured on this one says nothing."""
+        asked = self._as_it_is
+        if changes or model:
+            asked = said.read(with_changes(self.args, changes), model or self.model, self.env or {})
+        return (asked, gpus, None) if gpus else (asked, self._gpus, self.gpu_memory)
+
     def is_full(self, share: float | None = None) -> bool:
         """Whether the weights alone take the budget, or this share of the GPU: then they take a smaller one, too."""
-        found = self._full.get(share)
-        if found is None:
-            args = with_changes(self.args, {"gpu_memory_utilization": share}) if share else self.args
-            found = plan.is_full(args, self.model, self.accelerator, gpu_memory=self.gpu_memory, env=self.env)
-            self._full[share] = found
-        return found
+        return any(one is None or one.is_full(share) for one in self._loaded)
+
+    @cached_property
+    def _loaded(self) -> list[Loaded | None]:
+        """The engine as it is, on every product under every release."""
+        return list(map(plan.load, self._cases(self._as_it_is, self._gpus, self.gpu_memory)))
+
+    def _cases(self, asked: Said, gpus: Sequence[Gpu | None], memory: int | None) -> Iterator[Case]:
+        return (Case(asked, gpu, memory, release) for gpu in gpus for release in self._releases)
 
     def longest(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int:
         """Tokens of the longest context that may fit with these arguments changed: by arithmetic, not planned."""
-        where = replace(self.accelerator, gpus=tuple(gpus)) if gpus else self.accelerator
-        memory = None if gpus else self.gpu_memory
-        return plan.longest(with_changes(self.args, changes), self.model, where, gpu_memory=memory, env=self.env)
+        return plan.longest(self._cases(*self._asked(changes, gpus)))
 
     def given(self, dest: str) -> int | None:
         """A whole number above 0 from the command line."""

@@ -17,7 +17,8 @@ from webhook.memory.ledger import Line
 from webhook.memory.parallel import Parallel
 from webhook.memory.parts import Cut, Group, Part
 from webhook.memory.quantisation import DTYPE_BYTES, STORED_BYTES, Scheme
-from webhook.memory.settings import Lora, Settings
+from webhook.memory.said import Lora
+from webhook.memory.settings import Settings
 from webhook.memory.shape import Shape
 from webhook.model import Model
 from webhook.quantity import human

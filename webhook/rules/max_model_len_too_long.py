@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.engine import Engine
-from webhook.memory.settings import embeds
+from webhook.memory.said import embeds
 from webhook.model import Model
 from webhook.release import Release
 from webhook.rule import Finding, Rule
