@@ -24,6 +24,12 @@ class Held(NamedTuple):
     blocks: int
     """Of one request of that length; 0 where that is not known."""
 
+    def needed(self, checked: Layout, length: int) -> int:
+        """Bytes that one request of `length` tokens takes as `checked` counts."""
+        if checked is self.layout and length == self.length:
+            return self.blocks * checked.bytes_per_block
+        return checked.bytes(length, self.settings)
+
     @property
     def bytes_per_request(self) -> int | None:
         """What one request of max_model_len takes."""

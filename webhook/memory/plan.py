@@ -146,17 +146,18 @@ def fits(
 
 
 def fit(asked: Said, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
-    """Whether it fits on each of the products under one release; on none, where there is none."""
-    return bool(gpus) and release >= OLDEST and all(_fits(Case(asked, gpu, measured, release)) for gpu in gpus)
-
-
-def _fits(case: Case) -> bool:
-    """Whether every stage of the pipeline fits; weights without room are refuted first."""
-    begun = load(case)
-    if begun is None or begun.is_full():
+    """Whether it fits on each of the products under one release; on none, where there is none. Weights without room are
+    refuted first."""
+    if release < OLDEST:
         return False
-    args = case.asked.args
-    return all(verdict.fits(args, begun.settings, _ledger(begun, rank)) for rank in begun.ranks.ranks)
+    for gpu in gpus:
+        begun = load(Case(asked, gpu, measured, release))
+        if begun is None or begun.is_full():
+            return False
+        for rank in begun.ranks.ranks:
+            if not verdict.fits(asked.args, begun.settings, _ledger(begun, rank)):
+                return False
+    return bool(gpus)
 
 
 def longest(cases: Iterable[Case]) -> int:

@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from webhook.args import EngineArgs
+from webhook.frozen import frozen
 from webhook.gpu import Accelerator, Gpu, by_name
 from webhook.memory import division, parallel, plan, quantisation, said
 from webhook.memory.division import divisible
@@ -47,7 +48,7 @@ Rank = tuple[bool, int, float]
 """Whether it changes the model's output, edits, loss."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Alternative:
     """One change."""
 

@@ -94,11 +94,10 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
     left, loaded, share = ledger.kv_cache, ledger.weights, resolved.utilization
     if not 0 < share <= 1:
         return "unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range", None
-    doubts = _unresolved(args, SIZES)
-    if doubts:
+    if args.unresolved and (doubts := _unresolved(args, SIZES)):
         return "unsure", lambda: f"{doubts} can't be known here; {arithmetic(ledger, resolved)}", None
     beside = ledger.total.high - ledger.budget.high
-    if not resolved.kv_cache_memory and budget.checked(resolved) and beside < budget.context(resolved).floor:
+    if beside < budget.context(resolved).floor and not resolved.kv_cache_memory and budget.checked(resolved):
         return (
             "does-not-fit",
             lambda: (
@@ -117,8 +116,7 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
             ),
             "weights",
         )
-    peaks = _unresolved(args, PEAKS)
-    if peaks and loaded.floor <= ledger.budget.high:
+    if args.unresolved and (peaks := _unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
         return "unsure", lambda: f"{peaks} can't be known here; {arithmetic(ledger, resolved)}", None
     overridden = args.given.get("num_gpu_blocks_override")
     if overridden and not resolved.v1:  # V0 takes it before it checks (vLLM 0.6 engine/llm_engine.py)
@@ -166,16 +164,14 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
 
 def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
     """Those of the arguments that can't be known, as flags."""
-    if not args.unresolved:
-        return ""
     return " and ".join(f"--{dest.replace('_', '-')}" for dest in which if dest in args.unresolved)
 
 
 def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: Callable[[], str]) -> _Found:
     """The rank's KV cache is described: does one request fit, and what stands beside the budget?"""
-    left, length = ledger.kv_cache, ledger.max_model_len
+    left, length = ledger.kv_cache, ledger.held.length
     least = 1 if resolved.auto_len or length is None else length
-    needed = layout.bytes(least, resolved)
+    needed = ledger.held.needed(layout, least)
     certain = layout.checked(least, resolved, needed) if layout.known else layout.bytes_per_block
     if left.floor < certain * 0.999:
 
