@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,10 +12,13 @@ from hypothesis import strategies as st
 
 from scripts.docs import beside, examples
 from webhook import glance, manifest
+from webhook.args.flags import builtin as table
+from webhook.command import Word
 from webhook.engine import Engine
 from webhook.lint import lint
+from webhook.path import FieldPath
 from webhook.policy import builtin
-from webhook.rules import all_rules, image_for_other_gpu
+from webhook.rules import _flags, all_rules, image_for_other_gpu
 
 PARTS = ("vllm/", "rocm/", "ghcr.io/", "mirror/", "vllm", "vllm-openai", "-dev", "-rocm", "-xpu", "-cpu", ":v0.11.0",
          ":latest", "-nightly", "@sha256:0", "ROCM", "XPU")  # fmt: skip
@@ -63,3 +68,25 @@ def test_each_word_of_what_a_rule_is_about_stands_in_something_that_it_finds(rul
     }
 
     assert seen >= set(RULES[rule_id].about)
+
+
+WORDS = st.text(alphabet="-=: ab'{\t\u00a0", max_size=8) | st.sampled_from(
+    ["--port=8000", "port=8000", "-- host=::", "--port 8000", "env:", "--env:", "model=a b", "\u00a0--seed 1", "args: "]
+)
+
+
+@given(st.lists(WORDS, max_size=4))
+def test_odd_words_are_seen_among_all(texts: list[str]) -> None:
+    words = tuple(Word(text, FieldPath(("args", number))) for number, text in enumerate(texts))
+    engine: Any = SimpleNamespace(command=SimpleNamespace(words=words, shell=False, own_flags=False))
+    engine.once = lambda of: of(engine)
+
+    assert list(_flags.unsplit(engine)) == [
+        number for number, text in enumerate(texts) if _flags._UNSPLIT.fullmatch(text) and len(text.split()) > 1
+    ]
+    assert set(_flags.misplaced(engine)) == {
+        number
+        for number, text in enumerate(texts)
+        if _flags._YAML_KEY.fullmatch(text)
+        or ((bare := _flags._WITHOUT_DASHES.fullmatch(text)) and f"--{bare['flag']}" in table().spellings)
+    }

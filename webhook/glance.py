@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from webhook.args import settings
 from webhook.engine import Engine
+from webhook.path import mapping
 from webhook.rule import FACTS
 
 FACT = {name: attrgetter(name) for name in FACTS}
@@ -17,19 +19,22 @@ def unknown(engine: Engine) -> frozenset[str]:
 
 
 def shown(engine: Engine) -> list[str]:
-    """What a rule may be about (`Rule.about`): arguments that are given, fields of the container and of its Pod,
-    variables, each by its name; and whatever is true of these words."""
-    command, args = engine.command, engine.args
+    """What a rule may be about (`Rule.about`): the object's kind; fields of the Pod, the container and its resources,
+    arguments that are given and variables, each by its name; and whatever is true of these words."""
+    command, args, spec = engine.command, engine.args, engine.container.spec
     words = (
         ("a shell", command.shell),
         ("words that are lost", command.lost),
         ("a second entrypoint", command.repeated),
         ("unknown flags", args.unknown or args.unheard),
         ("conflicts", args.conflicts),
+        ("a config", not settings.configs().isdisjoint(args.given)),
+        ("a variable that is checked", not settings.variables().isdisjoint(command.env)),
         ("vLLM's CPU backend", engine.on_processors),
         ("another engine", len(engine.siblings) > 1),
         ("live nodes", engine.placement),
         ("a volume at /dev/shm", engine.shm.mounted),
     )
     said = [word for word, there in words if there]
-    return [*said, *args.given, *engine.container.spec, *engine.workload.spec, *command.env]
+    resources = mapping(spec.get("resources"))
+    return [*said, engine.workload.kind, *engine.workload.spec, *spec, *resources, *args.given, *command.env]

@@ -31,8 +31,6 @@ class Volume:
     """ "claim", "template" (of a StatefulSet), "ephemeral", "emptyDir", "hostPath", "image", "config" or "other"."""
     spec: JSON
     """What stands in the volume under its kind; of a claim that is known, the PersistentVolumeClaim."""
-    at: FieldPath
-    """Where it is mounted."""
 
     @property
     def read_only(self) -> bool:
@@ -61,9 +59,6 @@ class Cache:
     """vLLM fetches them there; False: `--model` is a path, and they must be there."""
     volume: Volume | None
     """What is mounted over the directory, None where it is the container's own file system."""
-    sure: bool = True
-    """Nothing that can't be seen moves the files or brings them: a Secret of variables may hold HF_HOME or
-    HF_HUB_OFFLINE, and vLLM takes a directory `org/name` below its working directory before the hub's model."""
 
 
 def find(engine: Engine) -> Cache | None:
@@ -79,10 +74,7 @@ def find(engine: Engine) -> Cache | None:
     if offline(env) or modelscope(env):
         return None  # from a copy that is there, or from somewhere else
     place = _directory(engine)
-    if place is None:
-        return None
-    directory, said_by = place
-    return Cache(directory, said_by, True, _over(engine, directory), sure=not _may_be_elsewhere(engine))
+    return Cache(*place, True, _over(engine, place[0])) if place else None
 
 
 def _directory(engine: Engine) -> tuple[str, str] | None:
@@ -93,20 +85,23 @@ def _directory(engine: Engine) -> tuple[str, str] | None:
     directory = download_directory(engine.args, env)
     if not directory.startswith("/"):
         return None
+    directory = posixpath.normpath(directory)
     if engine.args.given.get("download_dir"):
-        return posixpath.normpath(directory), "--download-dir"
-    if not env.keys().isdisjoint(_VARIABLES) and (said := [name for name in _VARIABLES if env.get(name)]):
-        return posixpath.normpath(directory), said[0]
-    image = engine.field("image")
-    users = (engine.field("securityContext", "runAsUser"), engine.pod("securityContext", "runAsUser"))
-    if not (isinstance(image, str) and is_official(image)) or any(user not in (None, 0) for user in users):
+        return directory, "--download-dir"
+    if said := [name for name in _VARIABLES if env.get(name)]:
+        return directory, said[0]
+    image, user = engine.field("image"), ("securityContext", "runAsUser")
+    if engine.field(*user) not in (None, 0) or engine.pod(*user) not in (None, 0):
         return None
-    return posixpath.normpath(directory), "the default"
+    if not isinstance(image, str) or not is_official(image):
+        return None
+    return directory, "the default"
 
 
 def _hidden(engine: Engine) -> bool:
     """One of the variables may be set where that can't be seen."""
-    if not engine.declared.intersection(_VARIABLES) <= engine.command.env.keys():
+    declared = engine.declared
+    if not declared.isdisjoint(_VARIABLES) and not declared.intersection(_VARIABLES) <= engine.command.env.keys():
         return True
     for one in listing(engine.field("envFrom")):
         ref = mapping(one).get("configMapRef")
@@ -115,11 +110,12 @@ def _hidden(engine: Engine) -> bool:
     return False
 
 
-def _may_be_elsewhere(engine: Engine) -> bool:
-    sources = engine.field("envFrom")
-    if sources and any(mapping(one).get("secretRef") for one in listing(sources)):
-        return True
-    return engine.field("workingDir") not in (None, "", "/")
+def is_sure(engine: Engine) -> bool:
+    """Nothing that can't be seen moves the files or brings them: a Secret of variables may hold HF_HOME or
+    HF_HUB_OFFLINE, and vLLM takes a directory `org/name` below its working directory before the hub's model."""
+    if any(mapping(one).get("secretRef") for one in listing(engine.field("envFrom"))):
+        return False
+    return engine.field("workingDir") in (None, "", "/")
 
 
 def _over(engine: Engine, directory: str) -> Volume | None:
@@ -137,7 +133,12 @@ def volumes(engine: Engine) -> list[Volume]:
 
 def _volume(engine: Engine, mount: Mount) -> Volume:
     kind, inner = _kind(engine, mount.volume) if mount.volume else _template(engine, mount.name)
-    return Volume(mount, kind, inner, engine.at("volumeMounts") / mount.index)
+    return Volume(mount, kind, inner)
+
+
+def mounted_at(engine: Engine, volume: Volume) -> FieldPath:
+    """Where the volume is mounted."""
+    return engine.at("volumeMounts") / volume.mount.index
 
 
 def _kind(engine: Engine, volume: JSON) -> tuple[str, JSON]:

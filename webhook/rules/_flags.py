@@ -137,9 +137,14 @@ def spellings(engine: Engine) -> Container[str]:
     return known.spellings if known else ()
 
 
+def told(engine: Engine) -> str:
+    """All words of the command in one text, for a quick look at them: what is odd in one of them is mostly in none."""
+    return "\0".join([word.text for word in engine.command.words])
+
+
 def unsplit(engine: Engine) -> dict[int, Word]:
     """Words of a list that hold a flag and its value, by their index. In a script the shell has split them."""
-    if engine.command.shell:
+    if engine.command.shell or len(engine.once(told).split(maxsplit=1)) < 2:
         return {}
     return {
         n: word
@@ -153,13 +158,16 @@ def unsplit(engine: Engine) -> dict[int, Word]:
 
 def misplaced(engine: Engine) -> dict[int, str]:
     """Words that stand where vLLM looks for no such word, by their index, and what is probably meant ("": YAML)."""
-    if engine.command.own_flags:
+    text = engine.once(told)
+    if engine.command.own_flags or not ("=" in text or ":\0" in text or text[-1:] == ":"):
         return {}
     spellings = builtin().spellings
     found = {}
     for index, word in enumerate(engine.command.words):
         if word.unknown or not ("=" in word.text or word.text[-1:] == ":"):
             continue
+        if word.text[:2] == "--" and word.text[2:3] != " ":
+            continue  # --flag=value
         without = _WITHOUT_DASHES.fullmatch(word.text)
         if without is not None and f"--{without['flag'].replace('_', '-')}" in spellings:
             found[index] = f"--{without['flag']}={without['value']}"

@@ -30,7 +30,6 @@ class Count:
     """1: one container is compared; more: all Pods of the group together."""
     exact: bool
     """Whatever is more stands idle (Ray may run something else on it)."""
-    path: FieldPath
 
     @property
     def holders(self) -> str:
@@ -45,18 +44,22 @@ def count(engine: Engine) -> Count | None:
         return None
     if joins_ray(engine):
         return None
-    where = engine.at("resources", "limits", engine.requested[0] if engine.requested else "nvidia.com/gpu")
     found: Count | None = None
     if engine.alone or (_over_nodes(engine) and not engine.args.get("headless")):
         needed = parallel.gpus_needed(engine.args)
         if engine.requested is not None and engine.requested[1] is not None and needed is not None:
             resource, have = engine.requested
-            found = Count(resource, have or 0, needed, 1, True, where)
+            found = Count(resource, have or 0, needed, 1, True)
     elif engine.group is not None and engine.group.pods > 1:
         group, whole = engine.group, parallel.gpus_of_group(engine.args)
         if whole is not None:
-            found = Count(group.resource, group.gpus, whole, group.pods, not _ray(engine), where)
+            found = Count(group.resource, group.gpus, whole, group.pods, not _ray(engine))
     return found if found is not None and found.resource.startswith(_ONE_RANK_EACH) else None
+
+
+def requested_at(engine: Engine) -> FieldPath:
+    """Where the container asks for its GPUs."""
+    return engine.at("resources", "limits", engine.requested[0] if engine.requested else "nvidia.com/gpu")
 
 
 _RAY_SCRIPT = re.compile(r"\bray\s+start\b|multi[-_]node[-_]serving|ray[-_](init|cluster|address)|run[-_]cluster")

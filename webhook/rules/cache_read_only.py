@@ -35,7 +35,7 @@ class CacheReadOnly(Rule):
         )
         if cache.volume is not None and cache.volume.read_only:
             yield Finding(
-                path=cache.volume.at,
+                path=_cache.mounted_at(engine, cache.volume),
                 message=f"the model goes to {cache.directory}, where volume {cache.volume.mount.name!r} is read-only",
                 certainty="possible",
                 suggestions=("a mount without readOnly", *offline),
@@ -44,6 +44,6 @@ class CacheReadOnly(Rule):
             yield Finding(
                 path=engine.at("securityContext", "readOnlyRootFilesystem"),
                 message=f"the model goes to {cache.directory} on a read-only root file system",
-                certainty="certain" if cache.said_by == "the default" and cache.sure else "likely",
+                certainty="certain" if cache.said_by == "the default" and _cache.is_sure(engine) else "likely",
                 suggestions=(f"a volume mounted at {cache.directory.removesuffix('/hub')}", offline[1]),
             )

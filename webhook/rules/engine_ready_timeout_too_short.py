@@ -35,6 +35,7 @@ class EngineReadyTimeoutTooShort(Rule):
     mode = "warn"
     never_denies = "the start-up time is an estimate"
     needs = ("model", "plan.startup", "release")
+    about = ("api_server_count", "data_parallel_size")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely where the likely start takes longer, advice where only the slowest does."""

@@ -36,8 +36,9 @@ class GpuCountMismatch(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where one Pod is the whole engine: both numbers stand in the manifest."""
         found = engine.once(_parallel.count)
-        if found is None or found.have >= found.needed:
-            yield from _of_this_pod(engine)
+        enough = found is None or found.have >= found.needed
+        if enough and (short := _parallel.short_of_own(engine)) is not None:
+            yield _of_this_pod(engine, *short)
         if found is None:
             return
         seen = _parallel.visible(engine)
@@ -50,7 +51,7 @@ class GpuCountMismatch(Rule):
                 certainty=_certainty(engine, found),
                 suggestions=("no CUDA_VISIBLE_DEVICES: the device plugin gives the container its own cards",),
             )
-        if found.have >= found.needed:
+        if enough:
             return
         whole = f"{found.resource}: {found.needed}"
         if found.needed > NODE and not found.needed % NODE:
@@ -61,23 +62,19 @@ class GpuCountMismatch(Rule):
         if found.pods > 1 or (engine.group is not None and engine.group.closed):
             suggestions = _for_a_group(engine, found)
         yield Finding(
-            path=found.path,
+            path=_parallel.requested_at(engine),
             message=f"{found.holders} requested, {_parallel.sizes(engine)} needs {found.needed}",
             certainty=_certainty(engine, found),
             suggestions=tuple(suggestions),
         )
 
 
-def _of_this_pod(engine: Engine) -> Iterator[Finding]:
+def _of_this_pod(engine: Engine, resource: str, own: int) -> Finding:
     """Other Pods have the rest of the GPUs, and vLLM is not told of them."""
-    short = _parallel.short_of_own(engine)
-    if short is None:
-        return
-    resource, own = short
     pods = -(-engine.world_size // own)
     nodes = f"--nnodes {pods} with --node-rank and --master-addr on each Pod, --headless on all but the first"
     ray = "--distributed-executor-backend ray"
-    yield Finding(
+    return Finding(
         path=engine.argument("tensor_parallel_size"),
         message=f"{_parallel.sizes(engine)}: one engine is {engine.world_size} GPUs, this Pod has {own} × {resource}, "
         "and vLLM is not told where the others are",

@@ -28,7 +28,7 @@ class GpuIdle(Rule):
         idle = found.have - found.needed
         fewer = (f"{found.resource}: {found.needed}",) if found.pods == 1 else ()
         yield Finding(
-            path=found.path,
+            path=_parallel.requested_at(engine),
             message=f"{found.holders} requested, {_parallel.sizes(engine)} uses {found.needed}: "
             f"{idle} stand{'s' if idle == 1 else ''} idle",
             certainty="likely",

@@ -26,6 +26,7 @@ class GpuRequestWithoutLimit(Rule):
 
     plane = "config"
     mode = "deny"
+    about = ("requests",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for Kubernetes' own kinds; an operator may complete its own."""

@@ -74,6 +74,10 @@ class InvalidEnvironment(Rule):
 
     plane = "config"
     mode = "deny"
+    about = (
+        "VLLM_PORT", "VLLM_USE_V1", "VLLM_ATTENTION_BACKEND", "a variable that is checked", "attention_backend",
+        "attention_config",
+    )  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image."""

@@ -32,6 +32,7 @@ class MemoryRequestTooLow(Rule):
     never_denies = "where the node has memory to spare, nothing happens"
     needs = ("plan.host",)
     mute_for = ("resources",)
+    about = ("requests",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely. Silent where no request is given: the limit is the request then, or a rule of its own misses it; and

@@ -43,7 +43,7 @@ class ModelCacheTooSmall(Rule):
             return
         capacity, path, what, certainty = found
         doubt = engine.weights_doubtful
-        if certainty == "certain" and (doubt or not cache.sure):
+        if certainty == "certain" and (doubt or not _cache.is_sure(engine)):
             certainty = "likely"
         wanted = quantity(round_up_gi(2 * size if certainty == "likely" else size * 6 // 5))
         yield Finding(

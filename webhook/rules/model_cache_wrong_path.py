@@ -35,7 +35,7 @@ class ModelCacheWrongPath(Rule):
         volume, place = meant[0], meant[0].mount.path
         whence = "by default" if cache.said_by == "the default" else f"by {cache.said_by}"
         yield Finding(
-            path=volume.at,
+            path=_cache.mounted_at(engine, volume),
             message=f"volume {volume.mount.name!r} is at {place}, but the model goes to {cache.directory} {whence}",
             certainty="likely",
             suggestions=_suggestions(cache, volume),

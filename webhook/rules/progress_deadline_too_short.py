@@ -31,6 +31,7 @@ class ProgressDeadlineTooShort(Rule):
     mode = "warn"
     never_denies = "the start-up time is an estimate"
     needs = ("model", "plan.startup")
+    about = ("Deployment", "Rollout")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely where the likely start takes longer, advice where only the slowest does."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from webhook import secret
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
+from webhook.rules._flags import told
 
 
 class TokenInPlainEnv(Rule):
@@ -26,8 +27,7 @@ class TokenInPlainEnv(Rule):
         """Certain where the text has a known token's form."""
         env = engine.variables
         texts = [value for _, _, value in env if isinstance(value, str)]
-        texts += [word.text for word in engine.command.words]
-        formed = secret.has_form("\n".join(texts))  # a look at all of them at once: mostly there is none
+        formed = secret.has_form("\0".join([*texts, engine.once(told)]))
         for index, name, value in env if formed or not engine.declared.isdisjoint(NAMES) else ():
             if not isinstance(value, str):
                 continue

@@ -35,6 +35,7 @@ class UnknownConfigKey(Rule):
 
     plane = "config"
     mode = "deny"
+    about = ("a config",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the fields are read off each release's sources."""
