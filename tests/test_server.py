@@ -393,7 +393,12 @@ def test_old_connections_are_closed_with_an_answer(monkeypatch: pytest.MonkeyPat
 
 def test_an_answer_is_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[bytes] = []
-    monkeypatch.setattr(ssl.SSLSocket, "sendall", lambda self, data, flags: sent.append(bytes(data)))
+
+    def send(self: ssl.SSLSocket, data: bytearray, flags: int) -> int:
+        sent.append(bytes(data))
+        return len(data)
+
+    monkeypatch.setattr(ssl.SSLSocket, "send", send)
     near = _socket.PatientSocket.__new__(_socket.PatientSocket)
     with near.together():
         near.sendall(b"headers,")
@@ -404,6 +409,55 @@ def test_an_answer_is_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
     near.sendall(b"error 500")
 
     assert sent == [b"headers,body", b"error 500"]
+
+
+@contextmanager
+def over_tls(folder: Path) -> Iterator[tuple[_socket.PatientSocket, ssl.SSLSocket]]:
+    """A server's socket, as a thread has it, and its client's."""
+    certs.write(folder, ["localhost"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = _socket.PatientSocket
+    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    trusting = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    one, other = socket.socketpair()
+    with ThreadPoolExecutor(1) as threads:
+        coming = threads.submit(trusting.wrap_socket, other, server_hostname="localhost")
+        near: Any = context.wrap_socket(one, server_side=True)
+        with near, coming.result(DEADLINE) as far:
+            near.setblocking(True)
+            yield near, far
+
+
+def test_a_large_answer_waits_for_who_reads_it_and_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = bytes(range(256)) * (16 << 10)  # more than any buffer on the way
+    with over_tls(tmp_path) as (near, far), ThreadPoolExecutor(1) as threads:
+        sent = threads.submit(near.sendall, answer)
+        got = b""
+        while len(got) < len(answer):
+            got += far.recv(1 << 16)
+        sent.result(DEADLINE)
+        assert got == answer
+        near.setblocking(True)  # for the next one
+        monkeypatch.setattr(_socket, "PATIENCE", 0.05)
+        with pytest.raises(TimeoutError):
+            near.sendall(answer)
+        near.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            near.sendall(answer)
+
+
+def test_who_waits_for_a_request_waits_until_it_must_be_there(tmp_path: Path) -> None:
+    with over_tls(tmp_path) as (near, far):
+        near.until = time.monotonic() + DEADLINE
+        far.sendall(b"POST")
+        assert near.recv(8) == b"POST"
+        near.until = time.monotonic() + 0.05
+        with pytest.raises(TimeoutError):
+            near.recv(8)
+        near.until = time.monotonic() + DEADLINE
+        near.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            near.recv(8)
 
 
 @pytest.mark.parametrize("first", [0, 3, 9, 12], ids=lambda size: f"{size} bytes were read with the headers")

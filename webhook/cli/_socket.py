@@ -56,6 +56,10 @@ class PatientSocket(ssl.SSLSocket):
     """When (time.monotonic) the request that is being read must be there."""
 
     _held: bytearray | None = None
+    _waits = True
+    """Whoever uses it waits for the peer. The descriptor itself blocks only then, and when nothing has come or there is
+    no room: each change of it, and each look whether there is room, is a system call around which Python's lock is
+    given away, and with it the processor to another thread."""
 
     @cached_property
     def ahead(self) -> bytearray:
@@ -75,14 +79,27 @@ class PatientSocket(ssl.SSLSocket):
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         """Sends it all, if not `together` with what comes."""
-        if self._held is None:
-            super().sendall(data, flags)
-        else:
+        if self._held is not None:
             self._held += data
+            return
+        try:
+            sent = self.send(data, flags)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            sent = 0
+        if sent < len(data):
+            self._block(PATIENCE)
+            super().sendall(data[sent:], flags)
 
     def setblocking(self, flag: bool) -> None:
         """Blocking means at most PATIENCE seconds."""
-        self.settimeout(PATIENCE if flag else 0.0)
+        self._waits = flag
+        if self.gettimeout() != 0:
+            self.settimeout(0.0)
+
+    def _block(self, seconds: float) -> None:
+        if not self._waits:
+            raise BlockingIOError
+        self.settimeout(seconds)
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         """The next bytes; a peer that sends one at a time gets no more time for it."""
@@ -93,6 +110,5 @@ class PatientSocket(ssl.SSLSocket):
         left = self.until - time.monotonic()
         if left <= 0:
             raise TimeoutError("the request did not come in time")
-        if left < PATIENCE:
-            self.settimeout(left)
+        self._block(min(left, PATIENCE))
         return super().recv(buflen, flags)
