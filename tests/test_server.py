@@ -6,12 +6,14 @@ import http.client
 import json
 import os
 import re
+import selectors
 import signal
 import socket
 import ssl
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -477,6 +479,26 @@ def test_a_body_that_is_there_is_handed_over_in_one_piece(first: int) -> None:
         if there:
             assert request.body.read(4) + request.body.read() == said[:10]
         assert unreader.take_buffered() + bytes(ahead) == (said[10:] if there else said)
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_connection_is_kept_for_the_main_loop_but_not_for_long_once_it_stops(stopping: bool) -> None:
+    worker: Any = _gunicorn.Worker.__new__(_gunicorn.Worker)
+    worker.alive, worker.keepalived_conns, worker.pending_conns = not stopping, deque(), deque()
+    near, far = socket.socketpair()
+    with near, far, closing(selectors.DefaultSelector()) as worker.poller:
+        kept = SimpleNamespace(sock=near, begun=False, timeout=None)
+        worker._keep(kept)
+        limit = time.monotonic() + _gunicorn.LINGER
+        assert (kept.timeout <= limit) == stopping
+        worker._cap_keepalive(limit)  # when it is told to stop
+        assert kept.timeout <= limit
+        far.sendall(b"POST")
+        ((key, _),) = worker.poller.select(DEADLINE)
+        worker.enqueue_req = [].append
+        key.data(near)
+
+    assert not worker.keepalived_conns
 
 
 def test_one_thread_stays_with_its_connection_for_the_next_request() -> None:

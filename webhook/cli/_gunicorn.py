@@ -13,7 +13,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -147,7 +146,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             if isinstance(conn.sock, PatientSocket):
                 conn.arrived = time.monotonic()
                 self._queued.append(None)
-                super().enqueue_req(conn)
+                self.tpool.submit(self._serve, conn)
             else:
                 conn.ages = time.monotonic() + AGE * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
                 conn.sock = ssl_wrap_socket(conn.sock, self.cfg)
@@ -194,18 +193,41 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.pending_conns.append(conn)
         self.poller.register(conn.sock, event, partial(self.on_pending_socket_readable, conn))
 
-    def finish_request(self, conn: TConn, fs: Future[object]) -> None:
-        """A thread is done with a connection: the next request may be there already, or it is to be closed."""
-        kept = fs.result() if not fs.cancelled() and fs.exception() is None else False
+    def _serve(self, conn: TConn) -> None:
+        """In a thread: what there is to do for a connection, and what becomes of it then."""
+        kept: object = False
+        try:
+            kept = self.handle(conn)
+            if kept is True and not conn.sock.ahead:
+                self._keep(conn)
+                return
+        except (OSError, ValueError, KeyError):  # it is gone, or the main loop is
+            kept = False
+        except BaseException as error:
+            log.error("a connection is closed", exc_info=error)
+            kept = False
+        self.method_queue.defer(self._finish, conn, kept)
+
+    def _keep(self, conn: TConn) -> None:
+        """In a thread: the main loop shall watch for the next request. It is not woken up for that: it would wait for
+        Python's lock, and a thread that has something to answer for it."""
+        conn.sock.setblocking(False)
+        conn.timeout = time.monotonic() + KEEPALIVE
+        self.keepalived_conns.append(conn)
+        if not self.alive:  # else `_cap_keepalive` comes after this, and sees it
+            conn.timeout = time.monotonic() + LINGER
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_client_socket_readable, conn))
+
+    def _finish(self, conn: TConn, kept: object) -> None:
+        """In the main loop, a thread is done with a connection: the next request is there already, more of this one
+        must come, or it is to be closed."""
         if isinstance(kept, _More):
             try:
                 self._go_on(conn, kept.event)
             except (OSError, ValueError, KeyError):
                 self._leave(conn)
-        elif kept and conn.sock.ahead:
-            self.enqueue_req(conn)
         elif kept:
-            super().finish_request(conn, fs)
+            self.enqueue_req(conn)
         else:
             self._leave(conn)
 
@@ -253,8 +275,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def _cap_keepalive(self, deadline: float) -> None:
         """Called when stopping: connections without a request are not waited for any longer than kept-alive ones."""
-        super()._cap_keepalive(deadline)
-        for conn in self.pending_conns:
+        for conn in (*self.keepalived_conns, *self.pending_conns):  # copies: threads add to the first
             if not conn.begun:
                 conn.timeout = min(conn.timeout, deadline)
 
