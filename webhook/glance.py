@@ -11,11 +11,12 @@ from webhook.rule import FACTS
 
 FACT = {name: attrgetter(name) for name in FACTS}
 """A word of FACTS → what the engine knows of it."""
+_ALL = attrgetter(*FACTS)
 
 
 def unknown(engine: Engine) -> frozenset[str]:
     """The words of FACTS that nothing is known of."""
-    return frozenset([name for name, of in FACT.items() if of(engine) is None])
+    return frozenset([name for name, known in zip(FACTS, _ALL(engine), strict=True) if known is None])
 
 
 def shown(engine: Engine) -> list[str]:

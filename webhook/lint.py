@@ -312,10 +312,9 @@ def _judge(
 
 def secrets(found: Engine) -> frozenset[str]:
     """The keys and tokens in a container's command and variables."""
-    pairs = [(name, str(value)) for _, name, value in found.variables]
     written = [*listing(found.field("command")), *listing(found.field("args"))]
     text = "\n".join([*map(str, written), *[word.text for word in found.command.words]])
-    return secret.found(text) | {value for name, value in pairs if secret.given(name, value)}
+    return secret.found(text) | secret.given(found.variables)
 
 
 def _masked(finding: Finding, hidden: frozenset[str]) -> Finding:

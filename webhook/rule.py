@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from webhook.frozen import frozen
@@ -105,6 +106,7 @@ class Rule:
     nothing, and is not asked. Empty: it is asked in any case."""
 
     @classmethod
+    @cache
     def id(cls) -> str:
         """The rule's id: its module's name with dashes."""
         return cls.__module__.rpartition(".")[2].replace("_", "-")

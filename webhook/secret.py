@@ -18,8 +18,9 @@ _GIVEN = re.compile(
 _STARTS = re.compile(r"hf_|sk-|nvapi-|gh[pousr]_|glpat-|AKIA")
 _ENDS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
 _SAYS = ("api-key", "api_key", "apikey", "api-token", "api_token", "hf-key", "hf_key", "hf-token", "hf_token", "bearer")
-"""A quick look before the thorough ones: nothing is of `_FORM` without one of `_STARTS`, and of `_GIVEN` without one of
-`_ENDS` or, in any case, of `_SAYS`."""
+_NAMES = ("key", "token", "secret", "password", "bearer")
+"""Quick looks before the thorough ones: nothing is of `_FORM` without one of `_STARTS`, and of `_GIVEN` without one of
+`_ENDS` or, in any case, of `_SAYS`, each of which has one of `_NAMES` in it."""
 _WORDS = frozenset({"true", "false", "null", "none", "empty", "dummy", "test", "token", "vllm", "valuefrom"})
 """What people write where a key must be and none is: stars for it would hide other words."""
 
@@ -30,16 +31,18 @@ _HIDDEN = re.compile(r"([a-z]{2,6}[-_])?(redacted|x{3,}|\*{3,}|changeme)", re.IG
 def found(text: str) -> frozenset[str]:
     """The secrets that a text of a manifest gives by a name or by their form."""
     lower = text.lower()
-    given = _any(_ENDS, text) or _any(_SAYS, lower)
-    values = {match[2] for match in _GIVEN.finditer(text)} if given else set()
+    values = set[str]()
+    if _any(_NAMES, lower) and (_any(_ENDS, text) or _any(_SAYS, lower)):
+        values |= {match[2] for match in _GIVEN.finditer(text)}
     if has_form(text):
         values |= {match[0] for match in _FORM.finditer(text)}
-    return frozenset(one for one in values if one.lower() not in _WORDS and not _HIDDEN.fullmatch(one))
+    return frozenset([one for one in values if one.lower() not in _WORDS and not _HIDDEN.fullmatch(one)])
 
 
-def given(variable: str, value: str) -> bool:
-    """The value of an environment variable is a secret: HF_TOKEN's, VLLM_API_KEY's."""
-    return variable.endswith(_ENDS) and len(value) >= 4 and value.lower() not in _WORDS and value[0] != "$"
+def given(variables: Iterable[tuple[int, str, object]]) -> frozenset[str]:
+    """Those values of environment variables (`Engine.variables`) that are secrets: HF_TOKEN's, VLLM_API_KEY's."""
+    values = [str(value) for _, name, value in variables if name.endswith(_ENDS)]
+    return frozenset([one for one in values if len(one) >= 4 and one.lower() not in _WORDS and one[0] != "$"])
 
 
 def has_form(text: str) -> bool:

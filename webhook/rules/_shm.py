@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 from webhook.engine import SHM, Engine
 from webhook.patch import Edit
 from webhook.quantity import quantity, round_up_gi
@@ -33,7 +31,9 @@ def covered(engine: Engine, size: int) -> bool:
 def may_be_resized(engine: Engine) -> bool:
     """/dev/shm may be larger than a container runtime makes it: a command or a hook mounts it anew, or the Pod runs in
     a sandbox with a /dev/shm of its own (gVisor: no limit; Kata: half of the guest's memory)."""
-    said = f"{engine.said} {engine.field('lifecycle', 'postStart')}"
+    said = engine.said
+    if hook := engine.field("lifecycle", "postStart"):
+        said = f"{said} {hook}"
     if SHM in said and "mount" in said:
         return True
     runtime = str(engine.pod("runtimeClassName") or "")
@@ -65,9 +65,9 @@ def add(engine: Engine, size: int) -> tuple[Edit, ...]:
             return (Edit(mounted, {"name": volume.get("name"), "mountPath": SHM}, "append"),)
     taken = {str(volume.get("name")) for volume in volumes}
     own = f"dshm-{engine.container.name}"
-    first = engine.workload.containers[:1] == (engine.container,)
-    names = chain(("dshm",) if first else (), (own,), (f"{own}-{n}" for n in range(99)))
-    name = next(name for name in names if name not in taken)
+    name = "dshm" if engine.workload.containers[:1] == (engine.container,) else own
+    if name in taken:
+        name = next(one for one in (own, *(f"{own}-{n}" for n in range(99))) if one not in taken)
     volume = {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": quantity(size)}}
     return (
         Edit(engine.workload.path / "volumes", volume, "append"),

@@ -85,10 +85,29 @@ class InvalidFlagValue(Rule):
                 details=("bash: unexpected EOF while looking for matching quote",),
             )
             return
-        yield from _model_id(engine)
-        yield from _bounds(engine)
-        yield from _json(engine)
-        yield from _registered(engine)
+        model, given = engine.args.model, engine.args.given
+        if model is not None and _NOT_OF_AN_ID.search(model):
+            yield from _model_id(engine, model)
+        if refused := _out_of_bounds(engine):
+            yield from _bounds(engine, refused)
+        if not settings.configs().isdisjoint(given):
+            yield from _json(engine)
+        if not REGISTERED.keys().isdisjoint(given):
+            yield from _registered(engine)
+        if engine.args.errors:
+            yield from self._refused(engine)
+        port = given.get("port")
+        if isinstance(port, int) and not 0 <= port < 1 << 16 and engine.served and not engine.args.get("uds"):
+            yield Finding(
+                path=engine.argument("port"),
+                certainty=certainty(engine),
+                uncertain=uncertain(engine),
+                message=f"argument --port: {port} is no port: 1 … 65535",
+                suggestions=("--port 8000",),
+            )
+
+    def _refused(self, engine: Engine) -> Iterator[Finding]:
+        """What the parser itself refuses."""
         refused = {error.index for error in engine.args.errors}
         for error in engine.args.errors:
             value = _is_value_of(engine, error.index)
@@ -122,15 +141,6 @@ class InvalidFlagValue(Rule):
                 suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (meant,) if meant else parsers,
                 fix=substitute(engine, *instead) if instead else (),
             )
-        port = engine.args.given.get("port")
-        if isinstance(port, int) and not 0 <= port < 1 << 16 and engine.served and not engine.args.get("uds"):
-            yield Finding(
-                path=engine.argument("port"),
-                certainty=certainty(engine),
-                uncertain=uncertain(engine),
-                message=f"argument --port: {port} is no port: 1 … 65535",
-                suggestions=("--port 8000",),
-            )
 
 
 PLUGGED = frozenset({"quantization", "reasoning_parser", "tool_call_parser"})
@@ -143,18 +153,24 @@ ELSEWHERE = ("gpu_memory_utilization",)
 """What a rule of its own says more about."""
 
 
-def _bounds(engine: Engine) -> Iterator[Finding]:
-    given = engine.args.given
+def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
+    """The numbers that their class refuses, by argument."""
+    given, release = engine.args.given, engine.release
     refused = {
         dest: found
         for dest in sorted(settings.bounded().intersection(given))
-        if dest not in ELSEWHERE and _made(engine, settings.needs(dest))
-        if (found := settings.out_of_bounds(dest, given[dest], engine.release)) is not None
+        if (found := settings.out_of_bounds(dest, given[dest], release)) is not None
+        and dest not in ELSEWHERE
+        and _made(engine, settings.needs(dest))
     }
     tokens = given.get("max_num_batched_tokens")
-    since = engine.release is not None and engine.release >= BATCH_AT_LEAST_ONE
+    since = release is not None and release >= BATCH_AT_LEAST_ONE
     if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens < 1 and since:
         refused["max_num_batched_tokens"] = settings.Refusal("", tokens, bounds="1 and more")
+    return refused
+
+
+def _bounds(engine: Engine, refused: Mapping[str, settings.Refusal]) -> Iterator[Finding]:
     for dest, one in refused.items():
         yield Finding(
             path=engine.argument(dest),
@@ -306,16 +322,16 @@ def _connector(engine: Engine, name: object) -> Iterator[Finding]:
 
 
 _FOLDER = re.compile(r"[/.~]|\w+://")
+_NOT_OF_AN_ID = re.compile(r"['\"\s]")
 
 
-def _model_id(engine: Engine) -> Iterator[Finding]:
+def _model_id(engine: Engine, model: str) -> Iterator[Finding]:
     """What no hub and hardly a folder is called: quotes that no shell has taken off, blanks, `$(MODEL)` as it is.
 
     huggingface_hub utils/_validators.py validate_repo_id; vLLM 0.33 transformers_utils/config.py get_config: "Invalid
     repository ID or local directory specified".
     """
-    model = engine.args.model
-    if model is None or _FOLDER.match(model) or engine.command.own_flags:
+    if _FOLDER.match(model) or engine.command.own_flags:
         return
     what = "blanks" if len(f"|{model}|".split()) > 1 else "quotes" if "'" in model or '"' in model else None
     if what is None or any(word.text in (model, f"--model={model}") for word in unsplit(engine).values()):
