@@ -15,7 +15,7 @@ from webhook import args
 from webhook.args import EngineArgs
 from webhook.args.flags import Option, parser
 from webhook.args.grammar import read
-from webhook.args.tokens import Token
+from webhook.args.tokens import Token, line_of, prepare
 from webhook.args.values import InvalidValueError, convert
 from webhook.command import Command, Word
 from webhook.path import FieldPath
@@ -547,6 +547,21 @@ def test_nothing_raises(
     assert set(read.given) | set(read.unresolved) <= set(read.places)
     if words and all(word.unknown and not ("-" in word.text and "=" in word.text) for word in words):
         assert problems(read) == []
+
+
+@pytest.mark.parametrize("entry", ["serve", "module"])
+@given(st.lists(st.sampled_from(VOCABULARY), max_size=6), st.sampled_from(known()), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_what_no_word_has_is_not_looked_for(entry: str, texts: list[str], release: Release, sure: bool) -> None:
+    """Looking for it finds nothing."""
+    words = tuple(Word(text, ARGS / n) for n, text in enumerate(texts))
+    command = Command(entry, words, ARGS, config={} if sure else {"c.yaml": "max_model_len: 8\n-O: 3"})
+    line = line_of(command, "\n".join(texts))
+    found = parser(release, entry)
+
+    quick, thorough = (prepare(command, one, found) for one in (line, line._replace(whole="--config --model _ -O .")))
+
+    assert quick == thorough
 
 
 @pytest.mark.parametrize("release", ["0.6.6.post1", "0.11.0", NEWEST])

@@ -13,7 +13,7 @@ from typing import Any
 
 from webhook.args.flags import Parser, Releases, Table
 from webhook.args.grammar import Problem, Reading, read
-from webhook.args.tokens import Token, prepare, tokens_of
+from webhook.args.tokens import Line, line_of, prepare
 from webhook.command import Command
 from webhook.frozen import frozen
 from webhook.path import FieldPath
@@ -143,22 +143,22 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
     table = (releases or Releases()).table
     parser, newest = table.parser, table.releases[-1]
     lower, upper = (newest, newest) if release is None else neighbours(release, table.releases)
-    nearest = lower or upper or newest
-    if len(command.words) > _MOST_WORDS or len("".join([word.text for word in command.words])) > _MOST_TEXT:
-        return EngineArgs(release, defaults=parser(nearest, entry).defaults, open=f"{len(command.words)} words")
+    defaults = parser(lower or upper or newest, entry).defaults
+    many, whole = len(command.words), "\n".join([word.text for word in command.words])
+    if many > _MOST_WORDS or len(whole) - many >= _MOST_TEXT:
+        return EngineArgs(release, defaults=defaults, open=f"{many} words")
     if command.entry == "worker":
-        # it serves what the leader tells it, no default
-        return EngineArgs(release, defaults={**parser(nearest, entry).defaults, "model": None})
+        return EngineArgs(release, defaults={**defaults, "model": None})  # it serves what the leader tells it
     if release is None:
         candidates = table.releases[::-1]
     else:
         candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
-    used, reading, problems = _agree(command, entry, table, candidates)
-    conflicts = tuple(_conflicts(reading, command, used))
-    unheard = tuple(_unheard(reading, command, parser(used, entry)))
+    used, reading, problems = _agree(command, line_of(command, whole), entry, table, candidates)
+    conflicts = _conflicts(reading, command, used)
+    unheard = _unheard(reading, command, parser(used, entry))
     if lower is None or upper is None:
-        unheard = tuple(flag for flag in _unknown_flags(problems, parser(used, entry)) if flag.first is None)
-        problems, conflicts = (), ()  # beyond the table, nothing is certain
+        unheard = [flag for flag in _unknown_flags(problems, parser(used, entry)) if flag.first is None]
+        problems, conflicts = (), []  # beyond the table, nothing is certain
     messages = {problem.message for problem in problems}
     return EngineArgs(
         release=release,
@@ -166,11 +166,11 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
         places=reading.places,
         unresolved=reading.unresolved,
         doubtful=reading.doubtful,
-        unknown=tuple(_unknown_flags(problems, parser(used, entry))),
-        unheard=unheard,
+        unknown=tuple(_unknown_flags(problems, parser(used, entry))) if problems else (),
+        unheard=tuple(unheard),
         errors=tuple([ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag]),
         written=reading.written,
-        defaults=parser(nearest, entry).defaults,
+        defaults=defaults,
         conflicts=tuple([conflict for conflict in conflicts if conflict.message not in messages]),
         open=reading.open,
         served=reading.optional,
@@ -188,22 +188,21 @@ def _flags(command: Command) -> Iterable[str]:
 
 
 def _agree(
-    command: Command, entry: str, table: Table, candidates: Iterable[Release]
+    command: Command, line: Line, entry: str, table: Table, candidates: Iterable[Release]
 ) -> tuple[Release, Reading, tuple[Problem, ...]]:
     """The reading of the first release that accepts the command, with the fewest abbreviations.
 
     Where none does, the one with the fewest problems, and of those the ones at words that every release refuses.
     """
-    tokens = tokens_of(command)
     tried: list[tuple[Release, Reading]] = []
     accepted: list[tuple[Release, Reading]] = []
     common: set[int] | None = None
     for release in candidates:
-        reading = _read(command, tokens, table.parser(release, entry))
+        reading = _read(command, line, table.parser(release, entry))
         if not reading.problems:
-            accepted.append((release, reading))
             if not reading.abbreviated:
-                break
+                return release, reading, ()
+            accepted.append((release, reading))
             continue
         tried.append((release, reading))
         indices = {problem.index for problem in reading.problems}
@@ -220,14 +219,15 @@ _WHOLE = -1
 """The index of a problem that is about no word."""
 
 
-def _read(command: Command, tokens: list[Token], of_release: Parser) -> Reading:
-    words = prepare(command, tokens, of_release)
+def _read(command: Command, line: Line, of_release: Parser) -> Reading:
+    words = prepare(command, line, of_release)
     reading = read(of_release, words.tokens)
     if words.config is not None:
         reading.written["config"] = words.config
     incomplete = None if command.complete else "the manifest does not show every argument"
     reading.open = reading.open or words.open or incomplete
-    reading.problems[:0] = [Problem(token.index, message, token.path) for message, token in words.errors]
+    if words.errors:
+        reading.problems[:0] = [Problem(token.index, message, token.path) for message, token in words.errors]
     if command.own_flags:
         reading.passed_over = [problem for problem in reading.problems if problem.flag]
         reading.problems = [problem for problem in reading.problems if not problem.flag]
@@ -249,36 +249,47 @@ _CHECKED = Release(0, 11, 1)
 """`vllm serve` was seen to end with these since here; for what came before, and for the module, they are conflicts."""
 
 
-def _conflicts(reading: Reading, command: Command, release: Release) -> Iterable[ArgumentError]:
+_CONFLICTING = frozenset({
+    "enable_auto_tool_choice", "enable_reasoning", "enable_log_outputs", "data_parallel_multi_port_external_lb",
+    "reasoning_effort_map",
+})  # fmt: skip
+"""Options without which `_conflicts` has nothing to say."""
+
+
+def _conflicts(reading: Reading, command: Command, release: Release) -> list[ArgumentError]:
     """What `validate_parsed_serve_args` refuses (vLLM 0.33 entrypoints/openai/cli_args.py)."""
     given = reading.given
+    if _CONFLICTING.isdisjoint(given):
+        return []
+    found: list[ArgumentError] = []
 
     def off(dest: str) -> bool:
         return not given.get(dest) and dest not in reading.unresolved and not reading.open
 
-    def error(message: str, dest: str) -> ArgumentError:
-        return ArgumentError(f"Error: {message}", reading.places.get(dest, command.path), dest)
+    def refuse(message: str, dest: str) -> None:
+        found.append(ArgumentError(f"Error: {message}", reading.places.get(dest, command.path), dest))
 
     if given.get("enable_auto_tool_choice") and off("tool_call_parser"):
-        yield error("--enable-auto-tool-choice requires --tool-call-parser", "enable_auto_tool_choice")
+        refuse("--enable-auto-tool-choice requires --tool-call-parser", "enable_auto_tool_choice")
     if given.get("enable_reasoning") and off("reasoning_parser") and release < Release(0, 9):
-        yield error("--enable-reasoning requires --reasoning-parser", "enable_reasoning")
+        refuse("--enable-reasoning requires --reasoning-parser", "enable_reasoning")
     if given.get("enable_log_outputs") and off("enable_log_requests"):
-        yield error("--enable-log-outputs requires --enable-log-requests", "enable_log_outputs")
+        refuse("--enable-log-outputs requires --enable-log-requests", "enable_log_outputs")
     if (
         given.get("data_parallel_multi_port_external_lb")
         and (given.get("data_parallel_size") or 1) <= 1
         and ("data_parallel_size" in given or off("data_parallel_size"))
     ):
-        yield error(
+        refuse(
             "--data-parallel-multi-port-external-lb requires --data-parallel-size > 1",
             "data_parallel_multi_port_external_lb",
         )
     efforts = given.get("reasoning_effort_map")
     if efforts is not None and not (isinstance(efforts, dict) and all(isinstance(v, str) for v in efforts.values())):
-        yield error(
+        refuse(
             "--reasoning-effort-map must be a JSON object mapping reasoning efforts to strings.", "reasoning_effort_map"
         )
+    return found
 
 
 def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[UnknownFlag]:
@@ -304,16 +315,17 @@ def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[Unkn
         )
 
 
-def _unheard(reading: Reading, command: Command, parser: Parser) -> Iterable[UnknownFlag]:
+def _unheard(reading: Reading, command: Command, parser: Parser) -> list[UnknownFlag]:
     """Flags of a program that nobody knows, which are probably vLLM's with a slip in them."""
     if not reading.passed_over or command.guessed is None:
-        return
+        return []
     from difflib import SequenceMatcher
 
-    for flag in _unknown_flags(reading.passed_over, parser):
-        near = SequenceMatcher(None, flag.flag, flag.suggestion or "").ratio()
-        if flag.first is None and near >= _A_SLIP:
-            yield flag
+    return [
+        flag
+        for flag in _unknown_flags(reading.passed_over, parser)
+        if flag.first is None and SequenceMatcher(None, flag.flag, flag.suggestion or "").ratio() >= _A_SLIP
+    ]
 
 
 def _after(table: Table, release: Release) -> str:

@@ -14,6 +14,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from webhook.data import load
+from webhook.frozen import frozen
 from webhook.release import Images, Release, known
 
 
@@ -42,6 +43,20 @@ class Option:
         return "/".join(self.flags) or self.dest
 
 
+@frozen
+class Flag:
+    """A word that argparse takes for a flag."""
+
+    spelling: str
+    option: Option | None
+    """None: the release does not know it."""
+    on: bool = True
+    explicit: str | None = None
+    """The value after `=`, or glued to a short flag."""
+    candidates: tuple[str, ...] = ()
+    """More than one: the abbreviation is ambiguous."""
+
+
 @dataclass(frozen=True)
 class Parser:
     """What one release's parser knows, for one entry point."""
@@ -52,6 +67,8 @@ class Parser:
     """The table it is from."""
     spellings: Mapping[str, tuple[Option, bool]]
     """Flag → its option, and whether this spelling switches it on."""
+    flags: Mapping[str, Flag]
+    """The same as a command line has them, alone and spelled out."""
     ordered: tuple[str, ...]
     """The spellings in order, so that those with one beginning stand together."""
     positional: Option | None
@@ -155,6 +172,7 @@ class Table:
             entry=entry,
             table=self,
             spellings=spellings,
+            flags={flag: Flag(flag, option, on) for flag, (option, on) in spellings.items()},
             ordered=tuple(sorted(spellings)),
             positional=positional,
             underscores=release >= self._underscores,

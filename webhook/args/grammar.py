@@ -12,10 +12,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.args.flags import Option, Parser, name_of, plain
+from webhook.args.flags import Flag, Option, Parser, name_of, plain
 from webhook.args.tokens import Token
 from webhook.args.values import InvalidValueError, convert, from_json
-from webhook.frozen import frozen
 from webhook.path import FieldPath
 
 
@@ -59,49 +58,35 @@ class Reading:
     """What `--model` says, where the positional says something too."""
 
 
-@frozen
-class _Flag:
-    """A word that argparse takes for a flag."""
-
-    spelling: str
-    option: Option | None
-    """None: the release does not know it."""
-    on: bool = True
-    explicit: str | None = None
-    """The value after `=`, or glued to a short flag."""
-    candidates: tuple[str, ...] = ()
-    """More than one: the abbreviation is ambiguous."""
-
-
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _MODULES = ("LoRAParserAction", "PromptAdapterParserAction")
 """Actions that make objects of `name=path`."""
 _CLEAN_FLAG = re.compile(r"--?[A-Za-z][\w.+-]*")
 
 
-def _flag(token: Token, parser: Parser) -> _Flag | None:
+def _flag(token: Token, parser: Parser) -> Flag | None:
     """The flag that `token` is; None: it is an argument."""
     text, known = token.text, parser.spellings
-    if text[:1] != "-" or text == "-":
+    if text[:1] != "-" or text == "-" or token.open:
         return None
     if text in known:
-        return _Flag(text, *known[text])
+        return parser.flags[text]
     name, equals, value = text.partition("=")
     if equals and name in known:
-        return _Flag(name, *known[name], explicit=value)
+        return Flag(name, *known[name], explicit=value)
     if text.startswith("--"):
         matches = [(flag, value if equals else None) for flag in parser.beginning(name)]
     else:
         matches = [(text[:2], text[2:])] if text[:2] in known else []
         matches += [(flag, None) for flag in parser.beginning(text)]
     if len(matches) > 1:
-        return _Flag(name, None, candidates=tuple(flag for flag, _ in matches))
+        return Flag(name, None, candidates=tuple(flag for flag, _ in matches))
     if matches:
         flag, explicit = matches[0]
-        return _Flag(flag, *known[flag], explicit=explicit)
+        return Flag(flag, *known[flag], explicit=explicit)
     if _NEGATIVE_NUMBER.fullmatch(text) or " " in text:
         return None
-    return _Flag(name, None, explicit=value if equals else None)
+    return Flag(name, None, explicit=value if equals else None)
 
 
 def read(parser: Parser, tokens: list[Token]) -> Reading:
@@ -113,15 +98,12 @@ class _Reader:
     def __init__(self, parser: Parser, tokens: list[Token]) -> None:
         self.parser = parser
         self.reading = Reading()
-        texts = [token.text for token in tokens]
-        separator = texts.index("--") if "--" in texts else len(tokens)
-        self.tokens = tokens[:separator] + tokens[separator + 1 :]
-        self.flags = [
-            _flag(token, parser) if token.text.startswith("-") and not token.open else None
-            for token in tokens[:separator]
-        ]
-        self.flags += [None] * (len(self.tokens) - separator)
-        self.separator = separator
+        self.tokens, self.separator = tokens, len(tokens)
+        if "--" in (texts := [token.text for token in tokens]):
+            self.separator = texts.index("--")
+            self.tokens = tokens[: self.separator] + tokens[self.separator + 1 :]
+        self.flags = [_flag(token, parser) if token.text[:1] == "-" else None for token in tokens[: self.separator]]
+        self.flags += [None] * (len(self.tokens) - self.separator)
         self.positional = parser.positional
 
     def read(self) -> Reading:
@@ -135,11 +117,13 @@ class _Reader:
     def _model(self) -> None:
         """`model_tag` is `model`, and wins over `--model`; unless it may turn out to be something else."""
         reading = self.reading
-        tag, place = reading.given.pop("model_tag", None), reading.places.pop("model_tag", None)
+        if "model_tag" not in reading.places:
+            return
+        tag, place = reading.given.pop("model_tag", None), reading.places.pop("model_tag")
         why = reading.unresolved.pop("model_tag", None)
         text = reading.written.pop("model_tag", None)
-        reading.tagged = place is not None
-        if place is None or (why is not None and "model" in reading.places):
+        reading.tagged = True
+        if why is not None and "model" in reading.places:
             return
         reading.places["model"] = place
         reading.optional = reading.given.pop("model", None)
@@ -180,7 +164,7 @@ class _Reader:
             end += 1
         return self.tokens[start:end]
 
-    def _option(self, at: int, flag: _Flag) -> int:
+    def _option(self, at: int, flag: Flag) -> int:
         token, option = self.tokens[at], flag.option
         if flag.candidates:
             matches = ", ".join(flag.candidates)
@@ -189,20 +173,19 @@ class _Reader:
         if option is None:
             return self._unknown(at, flag)
         at = self._known(at, flag, option)
-        self._spelled(token, flag, option)
+        if token.text not in self.parser.plain:
+            self._spelled(token, flag, option)
         return at
 
-    def _spelled(self, token: Token, flag: _Flag, option: Option) -> None:
+    def _spelled(self, token: Token, flag: Flag, option: Option) -> None:
         """Another name than the option's own: an abbreviation, or 0.33's `--disable-x` for `--enable-x`."""
-        if token.text in self.parser.plain:
-            return
         spelling = token.text.partition("=")[0]
         self.reading.abbreviated += spelling != flag.spelling
         if not plain(spelling, self.parser.dests):
             value = self.reading.given.get(option.dest)
             self.reading.written[name_of(spelling)] = True if option.nargs == 0 else value
 
-    def _known(self, at: int, flag: _Flag, option: Option) -> int:
+    def _known(self, at: int, flag: Flag, option: Option) -> int:
         """A flag that the release knows, with its values."""
         token = self.tokens[at]
         takes_none = option.nargs == 0
@@ -228,7 +211,7 @@ class _Reader:
             self._store(option, values, token)
         return at + 1 + len(values)
 
-    def _unknown(self, at: int, flag: _Flag) -> int:
+    def _unknown(self, at: int, flag: Flag) -> int:
         """A flag of no option; its likely values are passed over, so that they don't count as one too many."""
         token = self.tokens[at]
         life = self.parser.table.elsewhere(flag.spelling, self.parser.release)
@@ -282,7 +265,10 @@ class _Reader:
                 reading.open = reading.open or tokens[-1].open
             return
         try:
-            value = self._value(option, texts, before)
+            if option.action is None and option.nargs is None and len(texts) == 1:  # as most are
+                value = convert(option, texts[0], self.parser.release)
+            else:
+                value = self._value(option, texts, before)
         except InvalidValueError as error:
             self._write(dest, texts)
             if doubt:
@@ -300,8 +286,6 @@ class _Reader:
             reading.written.pop(dest, None)
 
     def _value(self, option: Option, texts: list[str], before: Any) -> Any:
-        if option.action is None and len(texts) == 1 and option.nargs is None:  # as most are
-            return convert(option, texts[0], self.parser.release)
         if option.action == "StoreBoolean":
             return _true_or_false(texts[0] if texts else "True")
         if not texts:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from webhook.args.flags import Parser
 from webhook.args.values import InvalidValueError, human_int
@@ -65,11 +65,18 @@ class Words:
 _REFERENCE = re.compile(r"\$\((?P<pod>\w+)\)|\$\{\w[^}]{0,200}\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`")
 
 
-def tokens_of(command: Command) -> list[Token]:
-    """The command's words as tokens."""
-    whole = "\n".join([word.text for word in command.words])
-    sure = not ("$" in whole or "`" in whole or "<" in whole or "{{" in whole)  # most have none of `_REFERENCE`'s signs
-    return [
+class Line(NamedTuple):
+    """A command's words as tokens."""
+
+    tokens: Sequence[Token]
+    whole: str
+    """All their texts: one look at it tells what most commands have nothing of."""
+
+
+def line_of(command: Command, whole: str) -> Line:
+    """The command's words as tokens; `whole`: all their texts."""
+    sure = not ("$" in whole or "`" in whole or "<" in whole or "{{" in whole)  # none of `_REFERENCE`'s signs
+    tokens = [
         Token(
             word.text,
             word.path,
@@ -79,6 +86,7 @@ def tokens_of(command: Command) -> list[Token]:
         )
         for index, word in enumerate(command.words)
     ]
+    return Line(tokens, whole)
 
 
 def _doubt(text: str, shell: bool) -> str | None:
@@ -111,21 +119,24 @@ _OPTIMIZATION_LEVEL = Release(0, 12)
 """… and `--optimization-level 3` since here."""
 
 
-def prepare(command: Command, tokens: list[Token], parser: Parser) -> Words:
-    """What argparse would get of the command, whose tokens these are, in the release of `parser`."""
-    words = Words(list(tokens))
-    if parser.entry == "serve":
-        _model_first(words, parser)
-    _config(words, command, parser)
-    if parser.underscores:
+def prepare(command: Command, line: Line, parser: Parser) -> Words:
+    """What argparse would get of the command, whose line this is, in the release of `parser`."""
+    words, whole = Words(list(line.tokens)), line.whole
+    if parser.entry == "serve" and "--" in whole:
+        _model_first(words, parser, whole)
+    if "--config" in whole:
+        _config(words, command, parser)
+        whole = "\n".join([token.text for token in words.tokens])
+    if parser.underscores and "_" in whole:
         words.tokens = [_dashes(token) if "_" in token.text else token for token in words.tokens]
-    words.tokens = _optimization(words.tokens, parser.release)
-    if parser.release >= _DOTTED:
+    if "-O" in whole:
+        words.tokens = _optimization(words.tokens, parser.release)
+    if ("." in whole or "-O" in whole) and parser.release >= _DOTTED:
         _dotted(words, parser.release)
     return words
 
 
-def _model_first(words: Words, parser: Parser) -> None:
+def _model_first(words: Words, parser: Parser, whole: str) -> None:
     tokens, release = words.tokens, parser.release
     if release < _MODEL_BEFORE_ALL[0]:
         return
@@ -139,7 +150,9 @@ def _model_first(words: Words, parser: Parser) -> None:
                 ))  # fmt: skip
                 return
         return
-    at = next((n for n, t in enumerate(tokens) if re.match(r"--model(=.|$)", t.text) and not t.open), None)
+    at = None
+    if "--model" in whole:
+        at = next((n for n, t in enumerate(tokens) if re.match(r"--model(=.|$)", t.text) and not t.open), None)
     if at is not None:
         flag = tokens[at]
         if flag.text != "--model":

@@ -175,7 +175,14 @@ _HUMAN_JSON = Release(0, 17)
 
 
 @lru_cache(4096)  # options and releases are those of the table
-def _converter(dest: str, name: str, release: Release) -> tuple[Convert, str]:
+def _converter(dest: str, name: str, release: Release) -> tuple[Convert, str, bool]:
+    """What converts an option's text, the name of that in messages, and whether an empty text is no value."""
+    if name.startswith("optional["):
+        return *_of_type(dest, name.removeprefix("optional[").removesuffix("]"), release), True
+    return *_of_type(dest, name, release), False
+
+
+def _of_type(dest: str, name: str, release: Release) -> tuple[Convert, str]:
     if name == "<lambda>":
         return _LAMBDAS.get(dest, backend_name), "<lambda>"
     if name.startswith("json["):
@@ -189,24 +196,14 @@ def _converter(dest: str, name: str, release: Release) -> tuple[Convert, str]:
 
 def convert(option: Option, text: str, release: Release) -> Any:
     """The typed value, checked against the choices; raises InvalidValueError."""
-    value = _typed(option, text, release)
+    function, shown, optional = _converter(option.dest, option.type or "str", release)
+    try:
+        value = None if optional and text in ("", "None") else function(text)
+    except (ValueError, OverflowError):
+        if optional or (option.type or "").startswith("json"):
+            raise InvalidValueError(f"Value {text} cannot be converted to {shown}.") from None
+        raise InvalidValueError(f"invalid {shown} value: {text!r}") from None
     if option.choices is not None and value not in option.choices:
         choices = ", ".join(map(repr, option.choices))
         raise InvalidValueError(f"invalid choice: {value!r} (choose from {choices})")
     return value
-
-
-def _typed(option: Option, text: str, release: Release) -> Any:
-    name = option.type or "str"
-    optional = name.startswith("optional[")
-    if optional:
-        if text in ("", "None"):
-            return None
-        name = name.removeprefix("optional[").removesuffix("]")
-    function, shown = _converter(option.dest, name, release)
-    try:
-        return function(text)
-    except (ValueError, OverflowError):
-        if optional or name.startswith("json"):
-            raise InvalidValueError(f"Value {text} cannot be converted to {shown}.") from None
-        raise InvalidValueError(f"invalid {shown} value: {text!r}") from None
