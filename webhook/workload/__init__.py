@@ -14,7 +14,7 @@ from typing import Any
 
 from webhook import manifest
 from webhook.manifest.parameters import Filled
-from webhook.path import FieldPath, is_object, mapping
+from webhook.path import FieldPath, inside, is_object, mapping
 from webhook.workload.table import TABLE, Pods, Row
 from webhook.workload.template import JSON, Container, Workload, containers_of, listing, number
 
@@ -28,21 +28,24 @@ def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Wo
     `*` stands for every item ("spec.roles.*.template.spec").
     """
     found = []
-    for root, item in _objects(obj, FieldPath(), 0):
+    for root, item in _objects(obj, _ROOT, 0):
         group, kind = str(item.get("apiVersion") or "").rpartition("/")[0], str(item.get("kind") or "")
         row = TABLE.get((group, kind))
         if row is None and kinds is not None:
             paths = kinds.get(f"{kind}.{group}" if group else kind) or ()
             row = Row(tuple(Pods(path) for path in ([paths] if isinstance(paths, str) else paths)))
         if row is not None:
-            found += [_under(root, workload) for workload in _workloads(item, row)]
+            workloads = _workloads(item, row)
+            found += [_under(root, workload) for workload in workloads] if root.parts else workloads
     return found
+
+
+_ROOT = FieldPath()
 
 
 def _workloads(obj: JSON, row: Row) -> list[Workload]:
     """The Pod templates of one object, as its row says; paths are relative to the object."""
     own = mapping(obj.get("metadata"))
-    owned = any(mapping(owner).get("controller") is True for owner in listing(own.get("ownerReferences")))
     found = []
     for pods in row.pods:
         for path, items in _expand(obj, pods.path):
@@ -74,22 +77,21 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
             )
             for one in found
         ]
-    return [_said(one, row.main, owned) for one in found]
+    owners = own.get("ownerReferences")
+    owned = owners is not None and any(mapping(owner).get("controller") is True for owner in listing(owners))
+    return [_said(one, row.main, owned) if one.completes or owned != one.owned else one for one in found]
 
 
 def _said(workload: Workload, main: str, owned: bool) -> Workload:
     """The workload with what else its object says."""
-    completes = _absent(workload, main) if workload.completes else workload.completes
-    if completes == workload.completes and owned == workload.owned:
-        return workload
-    return replace(workload, completes=completes, owned=owned)
+    return replace(workload, completes=_absent(workload, main), owned=owned)
 
 
 def _pod_metadata(obj: JSON, path: FieldPath, own: JSON) -> JSON:
     """A PodSpec's neighbour `metadata`; the object's own where the PodSpec is no template's `spec`."""
     if path.parts[-1:] != ("spec",):
         return own
-    return mapping(FieldPath(path.parts[:-1]).join("metadata").get(obj))
+    return mapping(inside(obj, (*path.parts[:-1], "metadata")))
 
 
 _GIVEN = {
@@ -124,8 +126,6 @@ def _objects(obj: object, path: FieldPath, depth: int) -> Iterator[tuple[FieldPa
 
 def _under(root: FieldPath, workload: Workload) -> Workload:
     """The workload, its paths continued from `root`."""
-    if not root.parts:
-        return workload
     return replace(
         workload,
         path=root.join(*workload.path.parts),
@@ -140,29 +140,39 @@ def _under(root: FieldPath, workload: Workload) -> Workload:
     )
 
 
-def _expand(obj: Any, pattern: str) -> Iterator[tuple[FieldPath, tuple[str | int, ...]]]:
-    """The places that fit `pattern`, each with what its `*` stand for."""
+_Place = tuple[FieldPath, tuple[str | int, ...]]
+"""A place, and what the `*` of its pattern stand for."""
+
+
+def _expand(obj: Any, pattern: str) -> Sequence[_Place]:
+    """The places that fit `pattern`."""
     if "*" not in pattern:
-        yield FieldPath(_parts(pattern)), ()
-        return
-    found: list[tuple[FieldPath, tuple[str | int, ...]]] = [(FieldPath(), ())]
-    for part in _parts(pattern):
+        return _only(pattern)
+    found: Sequence[_Place] = [(_ROOT, ())]
+    for part in _read(pattern).parts:
         if part != "*":
             found = [(path / part, items) for path, items in found]
         else:
             found = [(path / key, (*items, key)) for path, items in found for key in _keys(path.get(obj))]
-    yield from found
+    return found
 
 
 @lru_cache(1024)  # the table's patterns, and a policy's
-def _parts(pattern: str) -> tuple[str, ...]:
-    return tuple(pattern.split("."))
+def _only(pattern: str) -> Sequence[_Place]:
+    return ((_read(pattern), ()),)
+
+
+@lru_cache(1024)
+def _read(pattern: str) -> FieldPath:
+    return FieldPath(tuple(pattern.split(".")))
 
 
 def _bound(pattern: str, items: tuple[str | int, ...]) -> FieldPath:
     """`pattern` with its `*` replaced by `items`, in their order."""
+    if not items:
+        return _read(pattern)
     left = iter(items)
-    return FieldPath(tuple(next(left, part) if part == "*" else part for part in _parts(pattern)))
+    return FieldPath(tuple(next(left, part) if part == "*" else part for part in _read(pattern).parts))
 
 
 def _keys(value: object) -> Iterable[str | int]:

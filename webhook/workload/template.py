@@ -118,9 +118,10 @@ Refine = Callable[[JSON, list[Workload]], list[Workload]]
 
 def containers_of(spec: JSON, path: FieldPath) -> Iterator[Container]:
     for key, init in (("containers", False), ("initContainers", True)):
-        for index, container in enumerate(listing(spec.get(key))):
-            if is_object(container):
-                yield Container(str(container.get("name") or ""), path.join(key, index), container, init)
+        if listed := listing(spec.get(key)):
+            for at, container in zip((path / key).items(len(listed)), listed, strict=False):
+                if is_object(container):
+                    yield Container(str(container.get("name") or ""), at, container, init)
 
 
 def listing(value: object) -> list[Any]:
