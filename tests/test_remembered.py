@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks import mutations
 from tests import reviews
-from webhook import release, review
+from webhook import path, release, review
 from webhook.command import images
 from webhook.facts import Facts
 from webhook.gpu import by_name, find, labels, name
@@ -27,17 +27,31 @@ from webhook.workload import find as workloads
 LONG = "x" * 5000
 
 
+PRODUCT = "nvidia.com/gpu.product"
+
+
 def gpu_of(product: str) -> object:
     """The GPU of a Pod whose node has that product."""
-    spec = {"nodeSelector": {"nvidia.com/gpu.product": product}, "containers": [{"name": "vllm"}]}
-    (pod,) = workloads({"apiVersion": "v1", "kind": "Pod", "spec": spec})
+    return _gpu({"nodeSelector": {PRODUCT: product}})
+
+
+def gpu_demanded(product: str) -> object:
+    """The same by a required affinity."""
+    terms = [{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": [product]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return _gpu({"affinity": {"nodeAffinity": required}})
+
+
+def _gpu(spec: dict[str, Any]) -> object:
+    (pod,) = workloads({"apiVersion": "v1", "kind": "Pod", "spec": {**spec, "containers": [{"name": "vllm"}]}})
     found = find(pod, pod.containers[0], Facts())
     return found and found.value
 
 
 ASKED: dict[str, tuple[Callable[[str], object], _lru_cache_wrapper[Any], str]] = {
     "a product's name": (by_name, name._known_name, "NVIDIA-L4"),
-    "what a Pod demands of its node": (gpu_of, labels._known_terms, "NVIDIA-L4"),
+    "what a Pod selects of nodes": (gpu_of, labels._known_selector, "NVIDIA-L4"),
+    "what a Pod demands of its node": (gpu_demanded, labels._known_terms, "NVIDIA-L4"),
     "a model's id": (by_id, catalogue._by_id, "Qwen/Qwen3-8B"),
     "an image": (release.is_official, release._is_official, "vllm/vllm-openai:v0.11.0"),
     "an image's release": (release.from_image, release._from_image, "vllm/vllm-openai:v0.11.0"),
@@ -64,6 +78,13 @@ def test_a_long_text_is_answered_alike_and_not_kept(what: str) -> None:
 
     assert not ask(LONG + text)
     assert memory.cache_info().currsize == 0
+
+
+def test_the_places_behind_a_long_key_are_not_kept() -> None:
+    path._first_items.cache_clear()
+
+    assert list(path.FieldPath((LONG,)).items(1)) == [path.FieldPath((LONG, 0))]
+    assert path._first_items.cache_info().currsize == 0
 
 
 def test_of_an_image_no_more_is_kept_than_is_read() -> None:

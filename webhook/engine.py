@@ -387,8 +387,9 @@ def _read(
     if "vllm" in found.changes:
         running = release.parse(found.release) if found.release else None
     elif isinstance(image, str):
-        named = release.named(image, releases.images) if releases else None
-        named = named or release.in_registry(image, facts.assume.registries)
+        named = release.named(image, releases.images) if releases and releases.images else None
+        if facts.assume.registries:
+            named = named or release.in_registry(image, facts.assume.registries)
         running, vouched = named or release.from_image(image), named is not None
     engine_args = args.parse(found, running, releases)
     its_model = model.find(engine_args, workload, container, facts)
@@ -434,7 +435,7 @@ def _read(
 def _vendor(requested: tuple[str, int | None] | None, image: object) -> str:
     """Who makes the GPUs that the resource, or an image of vLLM's ROCm build, is for."""
     resource = requested[0] if requested else ""
-    rocm = isinstance(image, str) and re.search(r"(^|[/_:-])rocm", image) is not None
+    rocm = isinstance(image, str) and "rocm" in image and re.search(r"(^|[/_:-])rocm", image) is not None
     return "amd" if resource.startswith("amd.com/") or (rocm and not resource.startswith("nvidia.com/")) else "nvidia"
 
 
@@ -449,13 +450,15 @@ def _on_host(found: Engine) -> HostLedger | None:
 
 def _on_processors(container: Container, found: Engine) -> bool:
     """It is vLLM's CPU backend, and no device is asked for: then weights and KV cache are host memory."""
+    if found.requested is not None:
+        return False
     image = container.spec.get("image")
     name = image if isinstance(image, str) else ""
     told = found.args.given.get("device") == "cpu" or found.args.written.get("device") == "cpu"
     env = found.command.env
     told = told or env.get("VLLM_TARGET_DEVICE") == "cpu" or cpu.SPACE in env
     told = told or _CPU_IMAGE.search(name.rpartition(":")[0] or name) is not None
-    return told and found.requested is None and not any(variable in env for variable in _JAX)
+    return told and not any(variable in env for variable in _JAX)
 
 
 _GPUS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
@@ -475,6 +478,6 @@ def _on_gpus(workload: Workload, container: Container, found: Engine) -> bool:
     name = image if isinstance(image, str) else ""
     if any(variable in found.command.env for variable in _JAX):
         return False
-    claims = FieldPath(("resources", "claims")).get(container.spec)
-    unsaid = "resources" in workload.completes and not FieldPath(("resources", "limits")).get(container.spec)
+    claims = found.field("resources", "claims")
+    unsaid = "resources" in workload.completes and not found.field("resources", "limits")
     return bool(claims or found.gpu or unsaid or is_official(name))

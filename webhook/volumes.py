@@ -61,6 +61,9 @@ class Mount:
 
 def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
     """A container's mounts; what is no mount is left out."""
+    listed = listing(container.spec.get("volumeMounts"))
+    if not listed:
+        return ()
     volumes = listing(workload.spec.get("volumes"))
     declared: dict[str, int] = {}
     for index, volume in enumerate(volumes):
@@ -69,28 +72,23 @@ def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
     at = workload.path / "volumes"
     claims = _claim_templates(workload)
     found = []
-    for index, mount in enumerate(listing(container.spec.get("volumeMounts"))):
-        if not is_object(mount) or not isinstance(mount.get("mountPath"), str):
+    for index, mount in enumerate(listed):
+        if not is_object(mount) or not isinstance(path := mount.get("mountPath"), str):
             continue
         name = str(mount.get("name"))
         where = None if name in claims else declared.get(name)
-        found.append(
-            Mount(
-                path=posixpath.normpath(mount["mountPath"]),
-                index=index,
-                name=name,
-                volume={} if where is None else volumes[where],
-                at=claims.get(name, at) if where is None else at / where,
-                read_only=mount.get("readOnly") is True,
-            )
-        )
+        volume = {} if where is None else volumes[where]
+        place = claims.get(name, at) if where is None else at / where
+        found.append(Mount(posixpath.normpath(path), index, name, volume, place, mount.get("readOnly") is True))
     return tuple(found)
 
 
 def _claim_templates(workload: Workload) -> Mapping[str, FieldPath]:
     """A StatefulSet's volumeClaimTemplates: a claim takes precedence over the template's volume of the same name."""
+    if workload.path.parts[-2:] != ("template", "spec"):
+        return {}
     listed = mapping(workload.object.get("spec")).get("volumeClaimTemplates")
-    if workload.path.parts[-2:] != ("template", "spec") or not isinstance(listed, list):
+    if not isinstance(listed, list):
         return {}
     place = FieldPath(workload.path.parts[:-2]) / "volumeClaimTemplates"
     return {str(mapping(mapping(one).get("metadata")).get("name")): place / index for index, one in enumerate(listed)}

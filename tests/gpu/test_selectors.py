@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.gpu.pods import ONE, demand, find, pod, required
+from webhook.gpu import labels
 
 H100, H100_PCIE, H200 = "NVIDIA H100 80GB SXM5", "NVIDIA H100 80GB PCIe", "NVIDIA H200 SXM 141GB"
 A100_40, A100_40P = "NVIDIA A100 40GB SXM4", "NVIDIA A100 40GB PCIe"
@@ -283,3 +286,15 @@ def test_a_selector_holds_in_every_alternative() -> None:
 
     assert found is not None
     assert found.value.name == L4
+
+
+LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.memory", "accelerator", "node.kubernetes.io/instance-type", "zone")
+VALUES = st.sampled_from(["NVIDIA-L4", "NVIDIA-A100-SXM4-80GB", "l4", "23034", "g6.xlarge", "", 1, True, 1.0, None])
+
+
+@given(st.dictionaries(st.sampled_from(LABELS), VALUES) | st.none() | st.just([]))
+def test_a_selector_alone_says_what_it_says_beside_an_affinity(selector: Any) -> None:
+    """Whatever its values are: an affinity that demands nothing changes nothing."""
+    alone, beside = ({"nodeSelector": selector, **more} for more in ({}, {"affinity": {}}))
+
+    assert labels._of_spec(alone) == labels._of_spec(beside)

@@ -90,18 +90,20 @@ def _named(workload: Workload, container: Container, request: Asked) -> Named | 
     claimed = request.claimed
     if claimed is not None and claimed.gpus:
         return Named(claimed.gpus, claimed.source, claimed.exact, False)
-    names = [name for name, _ in request.resources]
-    found = [labels.named(workload, name) for name in names or (None,)]
-    said = [one for one in found if one is not None]
-    if len(found) > 1:  # CUDA sees the whole cards or one slice, and which of them is not said
+    if len(request.resources) > 1:  # CUDA sees the whole cards or one slice, and which of them is not said
+        found = [labels.named(workload, name) for name, _ in request.resources]
+        said = [one for one in found if one is not None]
         both = labels.union(said) if len(said) == len(found) else None
         return replace(both, may_deny=False) if both else None
-    if not said and container.accelerator:
+    name = request.resources[0][0] if request.resources else None
+    if (one := labels.named(workload, name)) is not None:
+        return one
+    if container.accelerator:
         gpus = by_name(container.accelerator)
         return Named(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
-    if not said and names and (gpus := named_product(names[0])):
-        return Named(gpus, f"resource {names[0]}", False, False)  # the plugin's configuration may call it anything
-    return said[0] if said else None
+    if name is not None and (gpus := named_product(name)):
+        return Named(gpus, f"resource {name}", False, False)  # the plugin's configuration may call it anything
+    return None
 
 
 def _on_nodes(placement: Placement | None, facts: Facts) -> Named | None:

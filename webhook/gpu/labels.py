@@ -12,7 +12,7 @@ from webhook.gpu import instances
 from webhook.gpu.name import SHARED_SUFFIX, by_name
 from webhook.gpu.product import Gpu, all_products, partition_of, products, slices
 from webhook.gpu.requirement import Demands, Requirement, alternatives
-from webhook.workload import Workload
+from webhook.workload import JSON, Workload
 
 LABELS: Mapping[str, tuple[str, ...]] = {
     "nvidia.com/gpu.product": ("gfd",),
@@ -89,22 +89,43 @@ class Named:
 
 def named(workload: Workload, resource: str | None) -> Named | None:
     """The product, from what nodes must have and from the resource's own name."""
-    terms = tuple(alternatives(workload.spec))
-    texts = [len(text) for term in terms for one in term for text in (one.key, one.operator, *one.values)]
-    short = sum(texts) + _EACH * len(texts) <= _SHORT
-    said = (_known_terms(terms) if short else _of_terms(terms)) or _from_annotations(workload)
+    said = _of_spec(workload.spec) or _from_annotations(workload)
     if (own := _from_resource(resource, said.gpus if said else None)) is not None:
         gpus, source = own
         return Named(gpus, f"{source}; {said.source}" if said else source, True, bool(said and said.shared))
     return said
 
 
-_SHORT = 2048
-"""Characters of the demands whose answer is remembered, and _EACH for every text, be it empty."""
-_EACH = 32
+def _of_spec(spec: JSON) -> Named | None:
+    """What the Pod demands of its node, by labels."""
+    selector = spec.get("nodeSelector") or {}
+    if spec.get("affinity") is None and isinstance(selector, dict):  # as most Pods say it
+        pairs = tuple(selector.items())
+        texts = [text for pair in pairs for text in pair if isinstance(text, str)]
+        if len(texts) == 2 * len(pairs) and _are_short(texts):
+            return _known_selector(pairs)
+    terms = tuple(alternatives(spec))
+    return (_known_terms if _are_short([text for term in terms for text in _texts(term)]) else _of_terms)(terms)
+
+
+def _texts(term: Demands) -> list[str]:
+    return [text for one in term for text in (one.key, one.operator, *one.values)]
+
+
+def _are_short(texts: Sequence[str]) -> bool:
+    """An answer to them may be remembered: few characters, and not many texts, be they empty."""
+    return len("".join(texts)) + _EACH * len(texts) <= _SHORT
+
+
+_SHORT, _EACH = 2048, 32
 
 
 @lru_cache(512)  # a cluster has a few pools of nodes
+def _known_selector(pairs: tuple[tuple[str, str], ...]) -> Named | None:
+    return _of_terms([as_demands(dict(pairs))])
+
+
+@lru_cache(512)
 def _known_terms(terms: tuple[Demands, ...]) -> Named | None:
     return _of_terms(terms)
 
@@ -338,9 +359,14 @@ def _from_annotations(workload: Workload) -> Named | None:
     return None
 
 
+_SAY_MORE = ("nvidia.com/mig-", "amd.com/", "huawei.com/")
+
+
 def _from_resource(resource: str | None, gpus: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...], str] | None:
     """What the resource's own name says: a MIG profile, a partition, or a product with one resource to itself."""
     if resource is None:
+        return None
+    if not resource.startswith(_SAY_MORE):
         return None
     plain = resource.removesuffix(".shared")
     if plain.startswith("nvidia.com/mig-"):

@@ -48,7 +48,8 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
         for name, value in asked.items()
         if "/" in name and (WHOLE.fullmatch(name) or named_product(name)) and (count := _count(value)) != 0
     ]
-    if "aliyun.com/gpu-mem" in [name for name, _ in found]:  # gpu-count says over how many cards it is spread
+    if "aliyun.com/gpu-mem" in asked and any(name == "aliyun.com/gpu-mem" for name, _ in found):
+        # gpu-count says over how many cards it is spread
         cards = next((count for name, count in found if name == "aliyun.com/gpu-count"), 1)
         found = [("aliyun.com/gpu-mem", cards)]
     if not found:

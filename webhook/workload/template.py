@@ -106,7 +106,8 @@ class Workload:
     def annotations(self) -> Mapping[str, str]:
         """The Pod's annotations over the object's own."""
         own = mapping(mapping(self.object.get("metadata")).get("annotations"))
-        return {str(key): str(value) for key, value in {**own, **mapping(self.metadata.get("annotations"))}.items()}
+        its = mapping(self.metadata.get("annotations"))
+        return {str(key): str(value) for key, value in {**own, **its}.items()} if own or its else {}
 
 
 PROBES = frozenset({"startup-probe", "liveness-probe", "readiness-probe"})
