@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from scripts.docs import beside, examples
 from webhook import glance, manifest
+from webhook.args import EngineArgs
 from webhook.args.flags import builtin as table
 from webhook.command import Word
 from webhook.engine import Engine
 from webhook.lint import lint
 from webhook.path import FieldPath
 from webhook.policy import builtin
-from webhook.rules import _flags, all_rules, image_for_other_gpu
+from webhook.rules import _flags, all_rules, image_for_other_gpu, probe_wrong_path, unpinned_image
 
 PARTS = ("vllm/", "rocm/", "ghcr.io/", "mirror/", "vllm", "vllm-openai", "-dev", "-rocm", "-xpu", "-cpu", ":v0.11.0",
          ":latest", "-nightly", "@sha256:0", "ROCM", "XPU")  # fmt: skip
@@ -90,3 +91,17 @@ def test_odd_words_are_seen_among_all(texts: list[str]) -> None:
         if _flags._YAML_KEY.fullmatch(text)
         or ((bare := _flags._WITHOUT_DASHES.fullmatch(text)) and f"--{bare['flag']}" in table().spellings)
     }
+
+
+@given(st.sampled_from(probe_wrong_path.OPEN), st.sampled_from(["/health", "/", "v1", "/docs/", "/ping/x", "", None]))
+def test_a_route_that_needs_no_key_is_answered_below_whatever_root(path: str, root: str | None) -> None:
+    engine: Any = SimpleNamespace(args=EngineArgs(None, {"root_path": root, "api_key": ["secret"]}))
+
+    assert not list(probe_wrong_path._path(engine, "startupProbe", {"path": path}))
+
+
+@given(st.lists(st.sampled_from(["latest", "Nightly", "v0.11.0", "main", "", "stablex", "dev"]), max_size=3))
+def test_a_tag_that_moves_has_a_word_that_says_so(parts: list[str]) -> None:
+    tag = "-".join(parts)
+
+    assert unpinned_image._moves(tag) == (unpinned_image._MOVES.fullmatch(tag) is not None)

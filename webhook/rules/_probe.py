@@ -59,7 +59,7 @@ def consequence(engine: Engine, name: str) -> tuple[str, ...]:
 
 def probe(engine: Engine, name: str) -> Mapping[str, Any] | None:
     """The container's probe of that name, None where absent."""
-    value = engine.field(name)
+    value = engine.container.spec.get(name)
     return value if value and is_object(value) else None
 
 
@@ -108,11 +108,13 @@ def _all_asked(engine: Engine) -> Asked:
 def kills(engine: Engine, name: str) -> Mapping[str, Any] | None:
     """The probe, where it asks vLLM's own port: by itself, or with curl or wget in the container."""
     found = probe(engine, name)
-    if found is not None and engine.port is not None and _exec_probe.port(found) == engine.port:
+    if found is None or engine.port is None:
+        return None
+    if "exec" in found and _exec_probe.port(found) == engine.port:
         return found
     for other, _, _, port in asked(engine):
-        if other == name and port is not None and port == engine.port:
-            return probe(engine, name)
+        if other == name and port == engine.port:
+            return found
     return None
 
 

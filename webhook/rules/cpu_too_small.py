@@ -30,7 +30,7 @@ class CpuTooSmall(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely below one core a GPU worker and one for the rest, advice below 2 + GPUs."""
         host, given = engine.plan.host, engine.field("resources", "limits", "cpu")
-        cores = _cores(given)
+        cores = _cores(given) if given is not None else None
         if host is None or cores is None or engine.requested is None or _memory.elsewhere(engine):
             return
         least, advised = 1 + max(1, host.ranks), 2 + max(1, host.ranks)

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from webhook.engine import Engine
+from webhook.path import is_object
 from webhook.rule import Finding, Rule
 from webhook.volumes import MODELSCOPE, OFFLINE, modelscope, offline
+from webhook.workload import listing
 
 
 class GatedModelWithoutToken(Rule):
@@ -28,8 +30,9 @@ class GatedModelWithoutToken(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely at most: an admission webhook after this one may add the token."""
         model, name = engine.model and engine.model.value, engine.args.model or ""
-        owner = name.partition("/")[0].lower()
-        if not model or not model.gated or engine.container.synthetic or owner != model.id.partition("/")[0].lower():
+        if not model or not model.gated or engine.container.synthetic:
+            return
+        if name.partition("/")[0].lower() != model.id.partition("/")[0].lower():
             return  # a mirror of a gated model is not gated
         if _may_be_there(engine) or _told(engine):
             return
@@ -50,7 +53,7 @@ TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 ELSEWHERE = ("HF_ENDPOINT", "HF_TOKEN_PATH")
 """Variables with which another hub is asked, or a token is found."""
 MENTION = re.compile(r"hf[_-]?token|hugging_?face[\w-]*token|(huggingface-cli|hf)\s+(auth\s+)?login", re.IGNORECASE)
-TRANSIENT = ("emptyDir", "configMap", "downwardAPI")
+TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
 """Volumes that hold no checkpoint and no token's file when the container starts."""
 
 
@@ -71,9 +74,8 @@ def _told(engine: Engine) -> bool:
 
 def _may_be_there(engine: Engine) -> bool:
     """A volume may hold the checkpoint, or the login's file."""
-    mounts, volumes = engine.field("volumeMounts"), engine.pod("volumes")
-    mounted = {str(one.get("name")) for one in (mounts if isinstance(mounts, list) else ()) if isinstance(one, Mapping)}
+    mounted = {str(one.get("name")) for one in listing(engine.field("volumeMounts")) if is_object(one)}
     return any(
-        isinstance(one, Mapping) and str(one.get("name")) in mounted and not any(kind in one for kind in TRANSIENT)
-        for one in (volumes if isinstance(volumes, list) else ())
+        is_object(one) and str(one.get("name")) in mounted and TRANSIENT.isdisjoint(one)
+        for one in listing(engine.pod("volumes"))
     )

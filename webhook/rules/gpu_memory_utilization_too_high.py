@@ -20,6 +20,11 @@ def _refuses_zero(release: Release | None) -> bool:
     return release is not None and release >= REFUSES_ZERO
 
 
+def _has_others(engine: Engine) -> bool:
+    """Somebody else may hold a part of the card: another container, or whoever the policy assumes."""
+    return (engine.gpu is not None and engine.gpu.value.shared) or engine.facts.assume.free_gpu_memory is not None
+
+
 @dataclass(frozen=True)
 class GpuMemoryUtilizationTooHigh(Rule):
     """The share of GPU memory that vLLM may use is out of range or leaves nothing to others.
@@ -43,7 +48,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
         """Out of (0, 1] is certain; above the maximum is possible trouble."""
         share = engine.args.given.get("gpu_memory_utilization")
         if not isinstance(share, int | float) or isinstance(share, bool):
-            if share is None and "gpu_memory_utilization" not in engine.args.unresolved:
+            if share is None and "gpu_memory_utilization" not in engine.args.unresolved and _has_others(engine):
                 yield from self._together(engine)
                 yield from self._assumed(engine, share_of(None, engine.release))
             return
@@ -73,7 +78,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
                 rests_on=("plan.gpu",),
             )
             return
-        together = [*self._together(engine), *self._assumed(engine, share)]
+        together = [*self._together(engine), *self._assumed(engine, share)] if _has_others(engine) else []
         yield from together
         shared = engine.gpu is not None and engine.gpu.value.shared
         maximum = self.shared_maximum if shared else self.maximum

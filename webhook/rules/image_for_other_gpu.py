@@ -26,8 +26,9 @@ class ImageForOtherGpu(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the name of the image tells of its build, as the resource tells of the GPU."""
         image, resource = engine.field("image"), engine.requested[0] if engine.requested else ""
-        asked = next((vendor for vendor in _VENDORS if resource.startswith(vendor)), None)
-        if asked is None or not isinstance(image, str) or (asked == _USUAL and not _may_be_for_another(image)):
+        usual = resource.startswith(_USUAL)
+        asked = _USUAL if usual else next((vendor for vendor in _VENDORS if resource.startswith(vendor)), None)
+        if asked is None or not isinstance(image, str) or (usual and not _may_be_for_another(image)):
             return
         wanted = _vendor(image)
         if wanted is None or asked == wanted:

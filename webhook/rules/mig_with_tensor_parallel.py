@@ -32,7 +32,7 @@ class MigWithTensorParallel(Rule):
         resource, count = engine.requested
         by_resource = resource.startswith("nvidia.com/mig-") and " + " not in resource
         gpus = engine.gpu.value.gpus if engine.gpu else ()
-        if not by_resource and not (gpus and all(gpu.mig for gpu in gpus)):
+        if not by_resource and not (gpus and gpus[0].mig and all(gpu.mig for gpu in gpus)):
             return
         if engine.spans_pods or engine.world_size < 2:
             return

@@ -31,9 +31,11 @@ class MixedGpuNodes(Rule):
         """Plans each kind alone: the same planner as for one."""
         if engine.model is None or engine.gpu is None or engine.facts.gpu_memory is not None:
             return
+        if engine.placement is None and len(engine.gpu.value.gpus) == 1:
+            return  # nothing is mixed: the plan's own
         kinds = list(gpu.on_nodes(engine.gpu, engine.placement))
         if len(kinds) < 2:
-            return  # nothing is mixed: the plan's own
+            return
         too_small: list[str] = []
         fitting: list[str] = []
         labels: list[str] = []

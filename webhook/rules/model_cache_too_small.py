@@ -65,12 +65,12 @@ def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str,
         return None if size is None else (size, volume.mount.at, volume.label, certainty)
     if not cache.downloads:
         return None
-    limit = engine.at("resources", "limits", "ephemeral-storage")
+    local = ("resources", "limits", "ephemeral-storage")
     if volume is None:
-        stored = quantities.try_parse(engine.field("resources", "limits", "ephemeral-storage"))
+        stored = quantities.try_parse(engine.field(*local))
         # With 0 the container has no limit and the Pod's sum is still 0 (the same file).
         sure: Certainty = "certain" if stored else "likely"
-        return None if stored is None else (stored, limit, "the container's ephemeral-storage limit", sure)
+        return None if stored is None else (stored, engine.at(*local), "the container's ephemeral-storage limit", sure)
     if volume.kind != "emptyDir":
         return None
     size = quantities.try_parse(volume.spec.get("sizeLimit"))
@@ -79,7 +79,7 @@ def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str,
     stored = _of_all_containers(engine)
     if stored is None or volume.spec.get("medium") == "Memory":
         return None
-    return stored, limit, "the Pod's ephemeral-storage limit", "likely"
+    return stored, engine.at(*local), "the Pod's ephemeral-storage limit", "likely"
 
 
 def _of_all_containers(engine: Engine) -> int | None:

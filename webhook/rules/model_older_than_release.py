@@ -47,8 +47,9 @@ class ModelOlderThanRelease(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, where Transformers has no such model either."""
-        yield from _gguf(engine)
-        yield from _bitsandbytes(engine)
+        if engine.release is not None and engine.release >= WITHOUT_GGUF[0]:
+            yield from _gguf(engine)
+            yield from _bitsandbytes(engine)
         if (asked := _architecture.looked_up(engine)) is None:
             return
         model, release = asked

@@ -18,6 +18,8 @@ ROUTES = frozenset(
     }
 )  # fmt: skip
 """What vLLM's API server answers to GET (vLLM 0.33 entrypoints/openai/api_server.py and entrypoints/serve/)."""
+OPEN = ("/health", "/ping", "/metrics", "/version", "/load")
+"""Routes that need no key, whatever --root-path is: none lies below another."""
 COMMON_SLIPS = frozenset(
     {
         "/", "/healthz", "/readyz", "/livez", "/ready", "/live", "/readiness", "/liveness", "/health/ready",
@@ -54,12 +56,18 @@ class ProbeWrongPath(Rule):
         for name, action, asked, port in _probe.asked(engine):
             if action != "httpGet" or port != engine.port:
                 continue
-            sure = _probe.alone(engine) and _probe.is_vllm(engine) and name != "readinessProbe"
-            yield from _path(engine, name, asked, sure=sure)
-            yield from _scheme(engine, name, asked, "certain" if sure else "likely")
+            if asked.get("path") not in OPEN:
+                yield from _path(engine, name, asked)
+            speaks = "HTTPS" if _probe.tls(engine) else "HTTP"
+            if str(asked.get("scheme") or "HTTP").upper() != speaks:
+                yield from _scheme(engine, name, asked, speaks)
 
 
-def _path(engine: Engine, name: str, asked: Mapping[str, Any], *, sure: bool) -> Iterator[Finding]:
+def _is_sure(engine: Engine, name: str) -> bool:
+    return name != "readinessProbe" and _probe.alone(engine) and _probe.is_vllm(engine)
+
+
+def _path(engine: Engine, name: str, asked: Mapping[str, Any]) -> Iterator[Finding]:
     given = asked.get("path")
     text = (str(given) if given else "/").partition("?")[0]
     path = "/" + text.strip("/")
@@ -70,13 +78,13 @@ def _path(engine: Engine, name: str, asked: Mapping[str, Any], *, sure: bool) ->
         return
     if path not in ROUTES:
         reason = "vLLM has no such path" if path not in ("/v1/completions", "/v1/chat/completions") else "it wants POST"
-        sure = sure and path in COMMON_SLIPS and not engine.args.get("middleware")
+        sure = path in COMMON_SLIPS and not engine.args.get("middleware")
     else:
-        sure = sure and _keyed(engine) == "certain"
+        sure = _keyed(engine) == "certain"
     yield Finding(
         path=engine.at(name, "httpGet", "path"),
         message=f"the {name} asks {text}: {reason}",
-        certainty="certain" if sure else "likely",
+        certainty="certain" if sure and _is_sure(engine, name) else "likely",
         suggestions=("path: /health",),
         fix=_set(engine, name, "path", "/health"),
     )
@@ -107,20 +115,18 @@ def _keyed(engine: Engine) -> Certainty | None:
     return "certain" if engine.command.env.get("VLLM_API_KEY") else None
 
 
-def _scheme(engine: Engine, name: str, asked: Mapping[str, Any], certainty: Certainty) -> Iterator[Finding]:
-    given = str(asked.get("scheme") or "HTTP").upper()
-    speaks = "HTTPS" if _probe.tls(engine) else "HTTP"
-    if given == speaks or any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile")):
+def _scheme(engine: Engine, name: str, asked: Mapping[str, Any], speaks: str) -> Iterator[Finding]:
+    if any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile")):
         return
     yield Finding(
         path=engine.at(name, "httpGet", "scheme"),
-        message=f"the {name} speaks {given}, vLLM {speaks}"
+        message=f"the {name} speaks {str(asked.get('scheme') or 'HTTP').upper()}, vLLM {speaks}"
         + (
             f" ({'--ssl-certfile' if engine.args.get('ssl_certfile') else '--ssl-keyfile'})"
             if speaks == "HTTPS"
             else ""
         ),
-        certainty=certainty,
+        certainty="certain" if _is_sure(engine, name) else "likely",
         suggestions=(f"scheme: {speaks}",),
         fix=_set(engine, name, "scheme", speaks),
     )

@@ -51,7 +51,8 @@ class UnknownModel(Rule):
         if engine.command.entry == "worker" or any(map(_names_one, engine.once(unsplit).values())):
             return
         if engine.model is not None and engine.model.value.num_hidden_layers and not is_default(engine.model):
-            yield from _without_organisation(engine, engine.model.value.id)
+            if not engine.model.may_deny:  # of another name
+                yield from _without_organisation(engine, engine.model.value.id)
             return
         why = engine.args.unresolved.get("model")
         if why is not None:
@@ -84,8 +85,7 @@ class UnknownModel(Rule):
 def _without_organisation(engine: Engine, id_: str) -> Iterator[Finding]:
     """A published model's name alone is no id of the hub. It may be a folder, in an image or a volume of one's own."""
     name = engine.args.model
-    known = engine.model is not None and engine.model.may_deny  # of exactly that name
-    if name is None or known or "/" in name or "/" not in id_ or last_part(name) != last_part(id_):
+    if name is None or "/" in name or "/" not in id_ or last_part(name) != last_part(id_):
         return
     if not engine.container.spec.get("workingDir") and release.is_official(str(engine.field("image"))):
         yield Finding(

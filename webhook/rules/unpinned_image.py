@@ -27,7 +27,7 @@ class UnpinnedImage(Rule):
         if not isinstance(image, str) or not image or "@sha256:" in image:
             return
         name, _, tag = image.rpartition("/")[2].partition(":")
-        if _PLACEHOLDER.search(image) or (tag and not _moves(tag)):
+        if (tag and not _moves(tag)) or _PLACEHOLDER.search(image):
             return
         what = f"the tag {tag!r} moves" if tag else f"no tag: {name}:latest is pulled"
         yield Finding(
@@ -42,12 +42,15 @@ _PLACEHOLDER = re.compile(r"\$[({]|\{\{")
 _ROCM = re.compile(r"(^|[/:._-])rocm", re.IGNORECASE)
 _XPU = re.compile(r"(^|[/:._-])xpu", re.IGNORECASE)
 _CPU = re.compile(r"(^|[/:._-])cpu", re.IGNORECASE)
-_MOVES = re.compile(r"(.+-)?(latest|nightly|main|master|dev|edge|head|stable)(-.+)?", re.IGNORECASE)
+_MOVING = frozenset({"latest", "nightly", "main", "master", "dev", "edge", "head", "stable"})
+_MOVES = re.compile(rf"(.+-)?({'|'.join(sorted(_MOVING))})(-.+)?", re.IGNORECASE)
 _OF_A_COMMIT = re.compile(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
 """`nightly-0d4044e…`, `main-20251103`: one build, which nobody moves."""
 
 
 def _moves(tag: str) -> bool:
+    if _MOVING.isdisjoint(tag.lower().split("-")):
+        return False
     return _MOVES.fullmatch(tag) is not None and _OF_A_COMMIT.search(tag) is None
 
 
