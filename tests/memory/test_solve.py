@@ -5,22 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.memory.engines import DEEPSEEK_V3, LLAMA_8B, LLAMA_70B, QWEN35_35B, engine, gpu, model, on
+from tests.memory.engines import (
+    DEEPSEEK_V3,
+    GEMMA3_27B,
+    GPT_OSS_120B,
+    LLAMA_8B,
+    LLAMA_70B,
+    QWEN35_35B,
+    engine,
+    gpu,
+    model,
+    on,
+)
 from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu, by_name
+from webhook.memory import said
 from webhook.memory.division import divisible
-from webhook.memory.plan import plan
-from webhook.memory.solve import Alternative, alternatives, fewer_ranks
+from webhook.memory.plan import Case, load, plan
+from webhook.memory.solve import Alternative, Search, alternatives, fewer_ranks
 from webhook.model import Model, by_id
+from webhook.release import Release
 
 L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9), high=22.49)
 H100 = gpu(79.18, name="NVIDIA H100 80GB", high=79.65)
 T4 = gpu(14.56, name="Tesla T4", capability=(7, 5), high=15.0)
+(TURING,) = by_name("Tesla-T4")
 
 
 def texts(args: EngineArgs, config: Mapping[str, Any], card: Gpu, count: int = 1) -> list[str]:
@@ -151,6 +166,52 @@ def test_every_alternative_fits_when_it_is_applied(
     args, shape, where = engine(release, tensor_parallel_size=tp), model(**config), on(gpu(gib), count=tp)
     for one in alternatives(args, shape, where):
         assert applied(one, args, shape, where) == "fits", one.text
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from([LLAMA_8B, LLAMA_70B, DEEPSEEK_V3, GEMMA3_27B, GPT_OSS_120B]),
+    st.sampled_from(["0.8.5", "0.11.0", "0.33.0", None]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([
+        {}, {"enable_lora": True, "max_lora_rank": 512, "max_loras": 64, "fully_sharded_loras": True},
+        {"cpu_offload_gb": 10.0}, {"quantization": "fp8"}, {"pipeline_parallel_size": 2},
+        {"enable_expert_parallel": True},
+    ]),
+    st.integers(8, 90),
+    st.sampled_from([TURING, L4, H100]),
+)  # fmt: skip
+def test_a_ratio_of_the_weights_says_what_a_plan_says(
+    config: Mapping[str, Any], release: str | None, tp: int, also: Mapping[str, Any], gib: int, card: Gpu
+) -> None:
+    """With nothing told by a ratio, the same changes are found with as many steps."""
+    args, shape = engine(release, tensor_parallel_size=tp, **also), model(**config)
+    where = on(card.with_memory(gib << 30), count=tp)
+    for steps in (5, 75):
+        found = alternatives(args, shape, where, steps=steps)
+        with patch.object(Search, "_times", return_value=0.0):
+            assert alternatives(args, shape, where, steps=steps) == found
+
+
+@pytest.mark.parametrize(
+    ("config", "given_", "alike"),
+    [
+        (LLAMA_70B, {}, True),
+        (LLAMA_70B, {"tensor_parallel_size": 2, "quantization": "fp8"}, True),
+        (GEMMA3_27B, {}, False),  # float32 on a card without bfloat16
+        (GPT_OSS_120B, {}, False),  # padded where Marlin's kernel runs
+        (LLAMA_70B, {"enable_lora": True}, False),  # sharded twice
+        (LLAMA_70B, {"cpu_offload_gb": 4.0}, False),  # as much on each rank
+        (LLAMA_70B, {"kv_cache_memory_bytes": 1 << 30}, False),  # no budget
+    ],
+)
+def test_weights_that_are_other_elsewhere_are_planned(
+    config: Mapping[str, Any], given_: Mapping[str, Any], alike: bool
+) -> None:
+    asked = said.read(engine("0.33.0", **given_), model(**config), {})
+    begun = load(Case(asked, TURING, None, Release(0, 33)))
+    assert begun is not None
+    assert begun.are_alike_elsewhere(asked.width) is alike
 
 
 def test_where_a_larger_share_is_enough_nothing_that_gives_up_more_is_listed() -> None:

@@ -22,6 +22,8 @@ HUMMING = "VLLM_HUMMING_ONLINE_QUANT_CONFIG"
 def of_arguments(args: EngineArgs) -> str | None:
     """The reason that holds for what the arguments alone tell, too: processes, and what they share."""
     given = args.given
+    if given.keys().isdisjoint(UNPLANNED):
+        return None
     unplanned = [dest for dest in UNPLANNED if given.get(dest) not in (None, False)]
     return f"--{unplanned[0].replace('_', '-')} is not in the ledger" if unplanned else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from webhook.args import EngineArgs
@@ -96,7 +97,7 @@ SELDOM = frozenset({
 def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
     """The parallel sizes of a command line."""
     if SELDOM.isdisjoint(args.given) and not (env and PARTITION in env):
-        return Parallel(size(args, "tensor_parallel_size"))
+        return _of_tensors(size(args, "tensor_parallel_size"))
     dp = size(args, "data_parallel_size")
     local = args.given.get("data_parallel_size_local")
     servers = args.given.get("api_server_count")
@@ -114,6 +115,7 @@ def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
     )
 
 
+_of_tensors = lru_cache(64)(Parallel)
 _LONGEST = 1000
 """Characters of a partition; nobody has so many stages."""
 

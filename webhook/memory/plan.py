@@ -55,6 +55,13 @@ class Loaded(NamedTuple):
         allowed = self.budget.likely if share is None else int(self.whole.likely * share)
         return not self.settings.kv_cache_memory and self.ranks.heaviest >= allowed
 
+    def are_alike_elsewhere(self, width: int) -> bool:
+        """Whether the weights take as much on every other product, where an element has `width` bytes, and cut over
+        more ranks at least as much as they are cut oftener."""
+        held = self.settings
+        hang_on_gpu = held.dtype != width or (held.scheme is not None and held.scheme.name == "MXFP4")
+        return not hang_on_gpu and not held.cpu_offload and held.lora is None and not held.kv_cache_memory
+
 
 def plan(
     args: EngineArgs,

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from webhook.args import EngineArgs
 from webhook.frozen import frozen
 from webhook.gpu import Accelerator, Gpu, by_name
-from webhook.memory import division, parallel, plan, quantisation, said
+from webhook.memory import budget, division, parallel, plan, quantisation, said
 from webhook.memory.division import divisible
 from webhook.memory.generations import GENERATIONS
 from webhook.memory.plan import Case, Loaded
@@ -26,6 +26,7 @@ from webhook.memory.said import Said
 from webhook.memory.settings import default_utilization
 from webhook.model import Model, derived_max_model_len, quantised_copies
 from webhook.quantity import GI
+from webhook.release import Release
 
 MOST = 3
 """Suggestions of a refusal."""
@@ -92,49 +93,83 @@ class Search:
         self._gpus = plan.gpus_of(self.accelerator, self.gpu_memory)
         self._as_it_is = said.read(self.args, self.model, self.env or {})
         self.cut = self._as_it_is.parallel
+        self._loaded: dict[tuple[int, Release], Loaded | None] = {}
+        self._weights: dict[Release, tuple[int, float]] = {}
+        """Likely bytes on the heaviest rank, and the share of the GPU that it may use; 0 where they hang on the GPU."""
 
     def fits(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None, model: Model | None = None) -> bool:
         """Whether the engine fits with these arguments changed, on these products, with this checkpoint."""
-        asked, where, memory = self._asked(changes, gpus, model)
+        where, memory = self._where(gpus)
+        more = self._times(changes) if model is None else 0.0
+        room = _room(where, memory) if more else 0
+        asked: Said | None = None
         for index, release in enumerate(self._releases):
             if self.steps <= 0:
                 raise SpentError
             self.steps -= 1
-            if not plan.fit(asked, where, memory, release):
-                self._releases.insert(0, self._releases.pop(index))  # the likeliest to fail again: asked first
-                return False
+            if index or not room or not self._is_too_heavy(release, more, room):
+                asked = asked or self._asked(changes, model)
+                if plan.fit(asked, where, memory, release):
+                    continue
+            self._releases.insert(0, self._releases.pop(index))  # the likeliest to fail again: asked first
+            return False
         return True
 
-    def _asked(
-        self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None, model: Model | None = None
-    ) -> tuple[Said, Sequence[Gpu | None], int | None]:
-        """What is said then, the products, and the memory of each where it was measured: on another product, what was
-        measured on this one says nothing."""
-        asked = self._as_it_is
-        if changes or model:
-            asked = said.read(with_changes(self.args, changes), model or self.model, self.env or {})
-        return (asked, gpus, None) if gpus else (asked, self._gpus, self.gpu_memory)
+    def _where(self, gpus: Sequence[Gpu] | None) -> tuple[Sequence[Gpu | None], int | None]:
+        """The products, and the memory of each where it was measured: on another product, what was measured on this
+        one says nothing."""
+        return (gpus, None) if gpus else (self._gpus, self.gpu_memory)
+
+    def _asked(self, changes: Mapping[str, Any], model: Model | None = None) -> Said:
+        """What is said then."""
+        if not changes and model is None:
+            return self._as_it_is
+        return said.read(with_changes(self.args, changes), model or self.model, self.env or {})
+
+    def _times(self, changes: Mapping[str, Any]) -> float:
+        """Over how many times as many GPUs the weights are cut; 0 where more than that changes."""
+        if not changes:
+            return 1.0
+        return changes["tensor_parallel_size"] / self.cut.tp if changes.keys() == {"tensor_parallel_size"} else 0.0
+
+    def _is_too_heavy(self, release: Release, more: float, room: int) -> bool:
+        """Whether the weights take the budget of a GPU of `room` bytes even where each of them is cut `more` times as
+        often: a ratio tells it of most that a search asks about, and spares the plan."""
+        if (found := self._weights.get(release)) is None:
+            begun = self._begun(0, release) if self._gpus else None
+            alike = begun is not None and begun.are_alike_elsewhere(self._as_it_is.width)
+            found = (begun.ranks.heaviest, begun.settings.utilization) if begun and alike else (0, 0.0)
+            self._weights[release] = found
+        heaviest, share = found
+        return heaviest > 0 and heaviest / more >= int(room * share)
 
     def is_full(self, share: float | None = None) -> bool:
         """Whether the weights alone take the budget, or this share of the GPU: then they take a smaller one, too."""
-        return any(one is None or one.is_full(share) for one in self._loaded)
+        begun = (self._begun(index, release) for index in range(len(self._gpus)) for release in self._releases)
+        return any(one is None or one.is_full(share) for one in begun)
 
-    @cached_property
-    def _loaded(self) -> list[Loaded | None]:
-        """The engine as it is, on every product under every release."""
-        return list(map(plan.load, self._cases(self._as_it_is, self._gpus, self.gpu_memory)))
-
-    def _cases(self, asked: Said, gpus: Sequence[Gpu | None], memory: int | None) -> Iterator[Case]:
-        return (Case(asked, gpu, memory, release) for gpu in gpus for release in self._releases)
+    def _begun(self, index: int, release: Release) -> Loaded | None:
+        """The engine as it is, on one of its products."""
+        if (index, release) not in self._loaded:
+            case = Case(self._as_it_is, self._gpus[index], self.gpu_memory, release)
+            self._loaded[index, release] = plan.load(case)
+        return self._loaded[index, release]
 
     def longest(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int:
         """Tokens of the longest context that may fit with these arguments changed: by arithmetic, not planned."""
-        return plan.longest(self._cases(*self._asked(changes, gpus)))
+        where, memory = self._where(gpus)
+        asked = self._asked(changes)
+        return plan.longest(Case(asked, gpu, memory, release) for gpu in where for release in self._releases)
 
     def given(self, dest: str) -> int | None:
         """A whole number above 0 from the command line."""
         value = self.args.given.get(dest)
         return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _room(gpus: Sequence[Gpu | None], measured: int | None) -> int:
+    """Likely bytes of the smallest of the products."""
+    return min([whole.likely for gpu in gpus if (whole := budget.total(gpu, measured)) is not None], default=0)
 
 
 def with_changes(args: EngineArgs, changes: Mapping[str, Any]) -> EngineArgs:
@@ -340,18 +375,20 @@ def _more_gpus(search: Search) -> Iterator[Alternative]:
 
 
 @lru_cache(64)
-def _named(label: str) -> tuple[Gpu, ...]:
-    return by_name(label)
+def _named(label: str) -> tuple[tuple[Gpu, ...], int]:
+    """What a label of a product may be, and the least memory of these."""
+    gpus = by_name(label)
+    return gpus, min((gpu.memory for gpu in gpus), default=0)
 
 
 def _larger(search: Search, products: Sequence[str]) -> Iterator[tuple[str, tuple[Gpu, ...], float]]:
     """Products with more memory than the least that it may be now: (label, what it may be, how much of it is new)."""
-    if any(gpu.vendor != "nvidia" for gpu in search.accelerator.gpus):
+    now = search.accelerator.gpus
+    if [gpu for gpu in now if gpu.vendor != "nvidia"]:
         return
-    enough = min((gpu.memory for gpu in search.accelerator.gpus), default=0)
+    enough = min([gpu.memory for gpu in now], default=0)
     for label in products:
-        gpus = _named(label)
-        least = min((gpu.memory for gpu in gpus), default=0)
+        gpus, least = _named(label)
         if least > 1.05 * enough:
             yield label, gpus, 1 - enough / least
 
@@ -451,14 +488,11 @@ def _checkpoint(search: Search) -> Iterator[Alternative]:
     """A quantised copy of the model from the catalogue, with as many bits as fit; else one that the user must find."""
     if search.model.quantization_config or search.args.given.get("quantization"):
         return
-    known = [
-        copy
-        for copy in copies(search.model, search.accelerator.gpus)
-        if (cut := division.blocks(search.args, copy)) is None or cut.hold(search.cut.tp)
-    ]
-    tried: set[float] = set()
-    for copy in known:
-        scheme = quantisation.scheme(copy, None)
+    known, tried = False, set[float]()
+    for copy in copies(search.model, search.accelerator.gpus):
+        if (cut := division.blocks(search.args, copy)) is not None and not cut.hold(search.cut.tp):
+            continue
+        known, scheme = True, quantisation.scheme(copy, None)
         if scheme is None or round(scheme.bytes, 1) in tried:
             continue
         tried.add(round(scheme.bytes, 1))
