@@ -17,7 +17,7 @@ from webhook.args.tokens import Line, line_of, prepare
 from webhook.command import Command
 from webhook.frozen import frozen
 from webhook.path import FieldPath
-from webhook.release import Release, neighbours
+from webhook.release import Release
 
 __all__ = ["ArgumentError", "EngineArgs", "Releases", "UnknownFlag", "parse"]
 
@@ -142,7 +142,7 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
     entry = "module" if command.entry == "module" else "serve"
     table = (releases or Releases()).table
     parser, newest = table.parser, table.releases[-1]
-    lower, upper = (newest, newest) if release is None else neighbours(release, table.releases)
+    lower, upper = (newest, newest) if release is None else table.neighbours(release)
     defaults = parser(lower or upper or newest, entry).defaults
     many, whole = len(command.words), "\n".join([word.text for word in command.words])
     if many > _MOST_WORDS or len(whole) - many >= _MOST_TEXT:

@@ -15,7 +15,7 @@ from typing import Any
 
 from webhook.data import load
 from webhook.frozen import frozen
-from webhook.release import Images, Release, known
+from webhook.release import Images, Release, known, neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,7 @@ class Table:
         self._made: dict[tuple[str, int], Option] = {}
         self._parsers: dict[tuple[Release, str], Parser] = {}
         self._knowing = lru_cache(1024)(self._numbers)
+        self._around = lru_cache(1024)(lambda release: neighbours(release, self.releases))
         self._taught: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -180,6 +181,10 @@ class Table:
             dests=dests,
             plain=frozenset(flag for flag in spellings if plain(flag, dests)),
         )
+
+    def neighbours(self, release: Release) -> tuple[Release | None, Release | None]:
+        """The releases around one that need not be in the table, as `webhook.release.neighbours` has it."""
+        return self._around(release)
 
     @cached_property
     def _lives(self) -> Mapping[str, list[tuple[int, int, Option]]]:

@@ -67,10 +67,11 @@ _CLEAN_FLAG = re.compile(r"--?[A-Za-z][\w.+-]*")
 def _flag(token: Token, parser: Parser) -> Flag | None:
     """The flag that `token` is; None: it is an argument."""
     text, known = token.text, parser.spellings
+    found = parser.flags.get(text)
+    if found is not None and not token.open:  # as most are
+        return found
     if text[:1] != "-" or text == "-" or token.open:
         return None
-    if text in known:
-        return parser.flags[text]
     name, equals, value = text.partition("=")
     if equals and name in known:
         return Flag(name, *known[name], explicit=value)
@@ -165,17 +166,37 @@ class _Reader:
         return self.tokens[start:end]
 
     def _option(self, at: int, flag: Flag) -> int:
-        token, option = self.tokens[at], flag.option
-        if flag.candidates:
-            matches = ", ".join(flag.candidates)
-            self._refuse(f"ambiguous option: {flag.spelling} could match {matches}", token)
-            return at + 1 + len(self._values(at + 1, 1))
+        """A flag, with its values."""
+        token, option, after = self.tokens[at], flag.option, at + 1
         if option is None:
-            return self._unknown(at, flag)
-        at = self._known(at, flag, option)
+            return self._ambiguous(at, flag) if flag.candidates else self._unknown(at, flag)
+        if flag.explicit is not None:
+            self._explicit(option, flag.explicit, token)
+        elif option.nargs == 0:
+            self._switch(option, flag.on, token)
+        elif (values := self._values(after, None if option.nargs == "+" else 1)) or option.nargs == "?":
+            self._store(option, values, token)
+            after += len(values)
+        elif not token.unknown:
+            count = "at least one argument" if option.nargs == "+" else "one argument"
+            self._refuse(f"argument {option.name}: expected {count}", token, option)
         if token.text not in self.parser.plain:
             self._spelled(token, flag, option)
-        return at
+        return after
+
+    def _ambiguous(self, at: int, flag: Flag) -> int:
+        matches = ", ".join(flag.candidates)
+        self._refuse(f"ambiguous option: {flag.spelling} could match {matches}", self.tokens[at])
+        return at + 1 + len(self._values(at + 1, 1))
+
+    def _explicit(self, option: Option, value: str, token: Token) -> None:
+        """`--flag=value`."""
+        if option.nargs != 0:
+            self._store(option, [Token(value, token.path, token.index, token.unknown, token.doubtful)], token)
+            return
+        self.reading.written[option.dest] = value
+        if not token.unknown:
+            self._refuse(f"argument {option.name}: ignored explicit argument {value!r}", token, option)
 
     def _spelled(self, token: Token, flag: Flag, option: Option) -> None:
         """Another name than the option's own: an abbreviation, or 0.33's `--disable-x` for `--enable-x`."""
@@ -184,32 +205,6 @@ class _Reader:
         if not plain(spelling, self.parser.dests):
             value = self.reading.given.get(option.dest)
             self.reading.written[name_of(spelling)] = True if option.nargs == 0 else value
-
-    def _known(self, at: int, flag: Flag, option: Option) -> int:
-        """A flag that the release knows, with its values."""
-        token = self.tokens[at]
-        takes_none = option.nargs == 0
-        if flag.explicit is not None:
-            if takes_none:
-                self.reading.written[option.dest] = flag.explicit
-                if not token.unknown:
-                    self._refuse(f"argument {option.name}: ignored explicit argument {flag.explicit!r}", token, option)
-            else:
-                self._store(
-                    option, [Token(flag.explicit, token.path, token.index, token.unknown, token.doubtful)], token
-                )
-            return at + 1
-        if takes_none:
-            self._switch(option, flag.on, token)
-            return at + 1
-        values = self._values(at + 1, None if option.nargs == "+" else 1)
-        if not values and option.nargs != "?":
-            count = "at least one argument" if option.nargs == "+" else "one argument"
-            if not token.unknown:
-                self._refuse(f"argument {option.name}: expected {count}", token, option)
-        else:
-            self._store(option, values, token)
-        return at + 1 + len(values)
 
     def _unknown(self, at: int, flag: Flag) -> int:
         """A flag of no option; its likely values are passed over, so that they don't count as one too many."""

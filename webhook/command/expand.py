@@ -64,43 +64,40 @@ class Environment(Mapping[str, Value]):
         """How much has been expanded from here so far."""
         self.known: dict[str, str] = {}
         """The variables whose value is known."""
-        self._values: dict[str, Value | int] = dict(_SET_AT_START)
-        """Of a plain text, its index in `env`."""
+        self.held: dict[str, Value | int] = dict(_SET_AT_START)
+        """Name → value; of a plain text, which is `known`, its index in `env`."""
         self._place = place
 
     def set(self, name: str, value: Value) -> None:
         """Gives a variable a value, whatever it had before."""
-        self._values[name] = value
+        self.held[name] = value
         text = known(value)
         if text is None:
             self.known.pop(name, None)
         else:
             self.known[name] = text
 
-    def set_plain(self, name: str, text: str, index: int) -> None:
-        """The same for the item of `env` at `index`, where it is a plain text."""
-        self._values[name] = index
-        self.known[name] = text
-
     def __getitem__(self, name: str) -> Value:
-        value = self._values[name]
+        value = self.held[name]
         if isinstance(value, int):
-            value = self._values[name] = literal(self.known[name], self._place.join(value, "value"))
+            value = self.held[name] = literal(self.known[name], self._place.join(value, "value"))
         return value
 
     def __contains__(self, name: object) -> bool:
-        return name in self._values
+        return name in self.held
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(self.held)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.held)
 
 
 def items(value: Any) -> list[Any]:
     """A list as it should be; a lone string or object counts as a list of one, anything else as none."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
+        return value
+    if isinstance(value, tuple):
         return list(value)
     return [value] if isinstance(value, str | dict) else []
 
@@ -123,7 +120,7 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
             env.set(name, value)
     for index, source in enumerate(items(container.spec.get("envFrom"))):
         _env_from(env, mapping(source), container.place("envFrom") / index, config_maps)
-    listed = items(container.spec.get("env"))
+    listed, held, plain = items(container.spec.get("env")), env.held, env.known
     for index, entry in enumerate(listed):
         if not isinstance(entry, dict):
             entry = mapping(entry)
@@ -138,7 +135,7 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
             if found is not None:
                 env.set(name, found)
         elif isinstance(given, str) and "$" not in given:  # as nearly all are
-            env.set_plain(name, given, index)
+            held[name], plain[name] = index, given
         else:
             if env.later is None:
                 env.later = {string(mapping(below).get("name")) for below in listed[index + 1 :]}
