@@ -312,9 +312,11 @@ def _judge(
 
 def secrets(found: Engine) -> frozenset[str]:
     """The keys and tokens in a container's command and variables."""
-    written = [*listing(found.field("command")), *listing(found.field("args"))]
-    text = "\n".join([*map(str, written), *[word.text for word in found.command.words]])
-    return secret.found(text) | secret.given(found.variables)
+    written = [str(one) for part in ("command", "args") for one in listing(found.field(part))]
+    words = [word.text for word in found.command.words]
+    if written[-len(words) :] != words:  # a shell's, or with a variable's value
+        written += words
+    return secret.found("\n".join(written)) | secret.given(found.variables)
 
 
 def _masked(finding: Finding, hidden: frozenset[str]) -> Finding:

@@ -40,7 +40,7 @@ class FieldPath:
     def __str__(self) -> str:
         out = ""
         for part in self.parts:
-            if isinstance(part, int) or not _PLAIN.fullmatch(part):
+            if isinstance(part, int) or not ((part.isidentifier() and part.isascii()) or _PLAIN.fullmatch(part)):
                 out += f"[{part}]"
             else:
                 out += f".{part}" if out else part

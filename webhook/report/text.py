@@ -167,31 +167,23 @@ def wrapped(text: str, first: str, rest: str | None = None, width: int = WIDTH, 
 
 def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
     """The same of a text without white space to mend, as most are: textwrap takes fifteen times as long for it."""
-    lines, indent = [], first
-    while (room := width - len(indent)) < len(text):
-        unbroken = _UNIT.sub("\N{NO-BREAK SPACE}", text)
-        end = unbroken.rfind(" ", 0, max(0, room + 1))
-        end = unbroken.find(" ") if end < 0 else end  # a single word is wider
+    lines, indent, start = [], first, 0
+    unbroken = _UNIT.sub("\N{NO-BREAK SPACE}", text) if len(first) + len(text) > width else text
+    while start + (room := width - len(indent)) < len(text):
+        end = unbroken.rfind(" ", start, start + max(0, room + 1))
+        end = unbroken.find(" ", start) if end < 0 else end  # a single word is wider
         if end < 0:
             break
-        lines.append(indent + text[:end])
-        text, indent = text[end + 1 :], rest
-    return [*lines, indent + text]
+        lines.append(indent + text[start:end])
+        start, indent = end + 1, rest
+    return [*lines, indent + text[start:]]
 
 
 def warnings(report: Report) -> list[str]:
     """One line a finding that warns, the most important first: what only its certainty or its place keeps from being
     a refusal, then what keeps vLLM from starting; then what is surest."""
-    threats, certainties = list(_THREATS), ("certain", "likely", "possible")
-    warned = sorted(
-        (judged for judged in report.findings if judged.mode == "warn"),
-        key=lambda judged: (
-            judged.why_softened is None,
-            threats.index(judged.threatens),
-            certainties.index(judged.finding.certainty),
-        ),
-    )
-    lines = [warning(judged, _in_vain(judged)) for judged in warned]
+    warned = [judged for judged in report.findings if judged.mode == "warn"]
+    lines = [warning(judged, _in_vain(judged)) for judged in sorted(warned, key=_weight)]
     lines += [
         _cut(one_line(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed"))
         for error in report.errors
@@ -199,6 +191,15 @@ def warnings(report: Report) -> list[str]:
     if len(lines) <= WARNINGS:
         return lines
     return [*lines[: WARNINGS - 1], f"podfit: {len(lines) - WARNINGS + 1} more warnings; podfit check shows all"]
+
+
+_THREATENS = {threat: number for number, threat in enumerate(_THREATS)}
+_SURE = {"certain": 0, "likely": 1, "possible": 2}
+
+
+def _weight(judged: Judged) -> tuple[bool, int, int]:
+    """Where a finding stands among the warnings."""
+    return (judged.why_softened is None, _THREATENS[judged.threatens], _SURE[judged.finding.certainty])
 
 
 def warning(judged: Judged, after: str = "") -> str:
