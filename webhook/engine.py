@@ -405,7 +405,7 @@ def _read(
         accelerator.value if accelerator else None,
         gpu_memory=facts.gpu_memory,
         env=found.env,
-        files=replace(files, disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
+        files=files._replace(disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
         known=facts.measured,
         vendor=_vendor(requested, image),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from webhook.args import EngineArgs
 from webhook.frozen import frozen
@@ -17,8 +18,7 @@ HUB = "/root/.cache/huggingface"
 """Where huggingface_hub keeps its files where root is the user, as in vLLM's image (huggingface_hub constants.py)."""
 
 
-@frozen
-class Files:
+class Files(NamedTuple):
     """Where the checkpoint comes from."""
 
     download: bool | None = None

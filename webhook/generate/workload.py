@@ -291,7 +291,7 @@ def _head(read: Engine, made: list[Object]) -> Iterator[str]:
             f"{plan.gpu.max_model_len:,} tokens at once, in each replica"
         )
     if plan.host:
-        needed = _memory.need(plan.host)
+        needed = plan.host.need
         yield f"host memory: about {human(needed.likely)}, up to {human(needed.high)}; the limit holds page cache too"
     if plan.startup:
         yield (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from webhook.args import EngineArgs
 from webhook.memory import settings, weights
-from webhook.memory.ledger import HostLedger, Line
+from webhook.memory.ledger import NOTHING, HostLedger, Line
 from webhook.model import Model
 from webhook.quantity import GI
 from webhook.release import Release
@@ -77,7 +77,7 @@ def ledger(
     unknown = Line(0, 0, 0, 0)  # what its ranks share in /dev/shm, and how many cores they need, is not NCCL's
     return hosted._replace(
         lines=tuple((name, line) for name, line in lines if line.high), steady=steady, peak=peak,
-        shm=unknown, in_shm=0, busy=0,
+        shm=unknown, in_shm=0, busy=0, offloaded=NOTHING,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
+from operator import ge
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from webhook.frozen import frozen
@@ -139,6 +140,17 @@ class HostLedger(NamedTuple):
     """Bytes that are likely in use in /dev/shm; they are in both totals."""
     ranks: int = 1
     """GPUs of the container's engines."""
+    offloaded: Line = NOTHING
+    """What arguments move from the GPU to the host."""
+
+    @property
+    def need(self) -> Line:
+        """Unreclaimable memory at its highest, while loading or serving."""
+        peak, steady = self.peak, self.steady
+        if all(map(ge, peak[:4], steady[:4])):  # always on GPUs
+            return peak
+        floor, low, likely, high = map(max, peak[:4], steady[:4])
+        return Line(floor, low, likely, high)
 
 
 class Startup(NamedTuple):

@@ -16,7 +16,7 @@ from webhook.measured import Measured
 from webhook.memory import budget, doubt, host, kv_cache, printed, ranks, said, settings, startup, verdict, weights
 from webhook.memory.generations import GENERATIONS, OLDEST, possible
 from webhook.memory.held import Held
-from webhook.memory.ledger import GpuLedger, Line, MemoryPlan, Verdict
+from webhook.memory.ledger import NOTHING, GpuLedger, Line, MemoryPlan, Verdict
 from webhook.memory.ranks import Rank, Ranks
 from webhook.memory.said import Said
 from webhook.memory.settings import Settings
@@ -90,12 +90,13 @@ def plan(
         memory = gpu_memory or (smallest.memory if smallest else 0)
         resolved = settings.resolve(args, model, smallest, memory, release, env)
         found = weights.checkpoint(model, resolved)
-    makers = {gpu.vendor.lower() for gpu in accelerator.gpus} if accelerator else {vendor}
-    hosted = host.ledger(args, model, resolved, release, env, found, files, amd=makers == {"amd"})
+    makers = [gpu.vendor.lower() for gpu in accelerator.gpus] if accelerator else [vendor]
+    amd = "amd" in makers and makers.count("amd") == len(makers)
+    hosted = host.ledger(args, model, resolved, release, env, found, files, amd=amd)
     form = str(args.given.get("load_format") or "auto")
     starting = None
     if model and resolved:
-        filled = sum([line.likely for name, line in hosted.lines if name == "KV offload"])
+        filled = dict(hosted.lines).get("KV offload", NOTHING).likely if hosted.offloaded.likely else 0
         starting = startup.estimate(model, resolved, found, load_format=form, files=files, kv_in_memory=filled)
     size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
     return MemoryPlan(judged.verdict, judged.tell, judged.ledger, hosted, starting, size, judged.cause)
@@ -120,9 +121,11 @@ def judge(
     planned = [one for gpu in gpus if (one := _on_gpu(asked, gpu, gpu_memory, env or {}, known)) is not None]
     if not planned:
         return Judged("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
-    shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
-    if len({one.verdict for one in planned}) > 1 or len(planned) < len(gpus):
-        shown = _unsure(shown, lambda own: f"it depends on which GPU it is: {own}")
+    shown = planned[0]
+    if len(gpus) > 1:
+        shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
+        if len({one.verdict for one in planned}) > 1 or len(planned) < len(gpus):
+            shown = _unsure(shown, lambda own: f"it depends on which GPU it is: {own}")
     if accelerator and accelerator.shared and shown.verdict == "fits":
         shown = _unsure(shown, lambda own: f"{own}; other processes may use the same GPU")
     if shown.verdict == "does-not-fit":
@@ -232,6 +235,8 @@ def _judge(case: Case, env: Mapping[str, str] | None = None, known: Sequence[Mea
         verdict.of_rank(asked.args, begun.settings, begun.ranks.checkpoint, _ledger(begun, rank, seen))
         for rank in begun.ranks.ranks
     ]
+    if len(judged) == 1:
+        return judged[0]
     return min(judged, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
 
 

@@ -137,7 +137,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> Said:
         bool(given.get("enforce_eager")),
         dtype,
         2 if dtype is None else quantisation.DTYPE_BYTES.get(str(dtype), 2),
-        quantisation.scheme(model, args.quantization),
+        quantisation.scheme(model, args.quantization if "quantization" in given else None),
         kv_dtype[:LONGEST_NAME] if isinstance(kv_dtype, str) else "auto",
         _is_pooling(given, model),
         not given.get("disable_hybrid_kv_cache_manager"),

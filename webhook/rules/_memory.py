@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from webhook.engine import Engine
-from webhook.memory.host import KEPT, MODEL_FREE, OFFLOAD
-from webhook.memory.ledger import HostLedger, Line, plus
+from webhook.memory.host import KEPT, MODEL_FREE
+from webhook.memory.ledger import HostLedger, Line
 from webhook.patch import Edit
 from webhook.path import FieldPath
 from webhook.quantity import GI, MI, human, quantity, try_parse
@@ -22,33 +22,13 @@ def rounded(size: int) -> int:
     return -(-size // (step * GI)) * step * GI
 
 
-def need(host: HostLedger) -> Line:
-    """Unreclaimable memory at its highest, while loading or serving."""
-    peak, steady = host.peak, host.steady
-    return Line(
-        max(peak.floor, steady.floor),
-        max(peak.low, steady.low),
-        max(peak.likely, steady.likely),
-        max(peak.high, steady.high),
-    )
-
-
-def offloaded(host: HostLedger) -> Line:
-    """What arguments move from the GPU to the host."""
-    whole = Line(0, 0, 0, 0)
-    for name, line in host.lines:
-        if name in OFFLOAD:
-            whole = plus(whole, line)
-    return whole
-
-
 def offload_is_to_blame(engine: Engine) -> bool:
     """The limit would be enough without what is offloaded."""
     host, limit = engine.plan.host, engine.memory_limit
     if host is None or limit is None:
         return False
-    moved = offloaded(host).likely
-    return moved > 0 and limit < need(host).likely <= limit + moved
+    moved = host.offloaded.likely
+    return moved > 0 and limit < host.need.likely <= limit + moved
 
 
 def certainty(engine: Engine, needed: Line) -> Certainty:
@@ -57,7 +37,7 @@ def certainty(engine: Engine, needed: Line) -> Certainty:
     limit, host = engine.memory_limit or 0, engine.plan.host
     floor = needed.floor
     if host is not None and engine.vendor == "amd":
-        floor -= offloaded(host).floor  # pinned memory is the driver's there (GTT), charged to no memory cgroup
+        floor -= host.offloaded.floor  # pinned memory is the driver's there (GTT), charged to no memory cgroup
     unified = engine.gpu is not None and any(gpu.unified_memory for gpu in engine.gpu.value.gpus)
     if limit < floor and not unified:
         return "certain"
@@ -67,7 +47,7 @@ def certainty(engine: Engine, needed: Line) -> Certainty:
 def rests_on(limit: int, host: HostLedger) -> tuple[str, ...] | None:
     """Nothing where the limit is below what the arguments alone ask for, whatever the model; else the ledger."""
     least = sum(line.floor for name, line in host.lines if name in MODEL_FREE)
-    return () if limit < min(least, need(host).floor) else None
+    return () if limit < min(least, host.need.floor) else None
 
 
 def parts(host: HostLedger) -> tuple[str, ...]:
@@ -85,7 +65,7 @@ def advised_limit(engine: Engine) -> int | None:
     host = engine.plan.host
     if host is None:
         return None
-    return rounded(max(need(host).high, in_cache(engine) + need(host).likely))
+    return rounded(max(host.need.high, in_cache(engine) + host.need.likely))
 
 
 def in_cache(engine: Engine) -> int:
@@ -107,7 +87,7 @@ def advised_request(engine: Engine) -> int | None:
     host = engine.plan.host
     if host is None:
         return None
-    wanted = rounded(need(host).likely)
+    wanted = rounded(host.need.likely)
     return wanted if engine.memory_limit is None else min(wanted, engine.memory_limit)
 
 
@@ -137,6 +117,6 @@ def raise_limit(engine: Engine, size: int) -> tuple[Edit, ...]:
     where, host = engine.at("resources", "limits", "memory"), engine.plan.host
     if host is None or where != engine.memory_at or not computable(engine) or not writable(engine):
         return ()
-    request, wanted = try_parse(engine.field("resources", "requests", "memory")), need(host).likely
+    request, wanted = try_parse(engine.field("resources", "requests", "memory")), host.need.likely
     raised = (Edit(request_at(engine), quantity(min(rounded(wanted), size))),)
     return (Edit(where, quantity(size)), *(raised if request is not None and request < wanted else ()))

@@ -40,6 +40,16 @@ def window(probe: Mapping[str, Any]) -> int:
     return setting(probe, "initialDelaySeconds") + tolerance(probe)
 
 
+def startup_window(engine: Engine) -> int | None:
+    """The window of the startup probe, where it asks vLLM's own port."""
+    return engine.once(_startup_window)
+
+
+def _startup_window(engine: Engine) -> int | None:
+    found = kills(engine, "startupProbe")
+    return None if found is None else window(found)
+
+
 def tolerance(probe: Mapping[str, Any]) -> int:
     """Seconds of silence that a probe forgives: periodSeconds × failureThreshold."""
     return setting(probe, "periodSeconds") * setting(probe, "failureThreshold")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from webhook.engine import SHM, Engine
 from webhook.patch import Edit
 from webhook.quantity import quantity, round_up_gi
-from webhook.rules import _memory
 
 
 def advised(engine: Engine) -> int | None:
@@ -19,7 +18,7 @@ def besides(engine: Engine) -> int:
     host = engine.plan.host
     if host is None:
         return 0
-    return _memory.need(host).likely - host.in_shm
+    return host.need.likely - host.in_shm
 
 
 def covered(engine: Engine, size: int) -> bool:

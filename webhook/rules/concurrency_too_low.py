@@ -37,14 +37,17 @@ class ConcurrencyTooLow(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely, where it starts and the likely KV cache holds fewer."""
         ledger = engine.plan.gpu
-        if ledger is None or engine.plan.verdict == "does-not-fit" or not ledger.max_model_len:
+        many = ledger.max_concurrency if ledger else None
+        if ledger is None or many is None or not 1 <= many < self.minimum:
+            return  # below 1 it does not start: kv-cache-too-small speaks of that
+        if engine.plan.verdict == "does-not-fit" or not ledger.max_model_len:
             return
         if str(engine.args.given.get("max_model_len")) == "-1":
             return  # `--max-model-len auto` takes the longest context that fits, so that one request does
-        many, seqs = ledger.max_concurrency, engine.args.given.get("max_num_seqs")
+        seqs = engine.args.given.get("max_num_seqs")
         wanted = min(self.minimum, seqs) if isinstance(seqs, int) and seqs > 0 else self.minimum
-        if many is None or not 1 <= many < wanted:
-            return  # below 1 it does not start: kv-cache-too-small speaks of that
+        if many >= wanted:
+            return
         length = int(ledger.max_model_len * many / wanted) // 1024 * 1024
         yield Finding(
             path=engine.argument("max_model_len"),

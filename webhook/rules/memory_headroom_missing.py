@@ -33,7 +33,7 @@ class MemoryHeadroomMissing(Rule):
         given = try_parse(engine.field("resources", "requests", "memory"))
         if limit is None or host is None or given != limit or _memory.elsewhere(engine):
             return
-        needed = _memory.need(host)
+        needed = host.need
         if not max(needed.likely, engine.plan.checkpoint or 0) <= limit < needed.high:
             return  # below that, memory-limit-too-low speaks
         advice = _memory.advised_limit(engine) or 0

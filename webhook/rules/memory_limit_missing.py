@@ -31,7 +31,7 @@ class MemoryLimitMissing(Rule):
             return
         host = None if engine.spans_pods else engine.plan.host
         advice = _memory.advised_limit(engine) if host else None
-        needed = _memory.need(host) if host else None
+        needed = host.need if host else None
         yield Finding(
             path=engine.at("resources", "limits", "memory"),
             message="no host memory limit"

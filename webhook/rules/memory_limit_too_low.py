@@ -42,7 +42,7 @@ class MemoryLimitTooLow(Rule):
             return
         if limit < _memory.LEAST:
             return  # a slip of the unit: quantity-suspicious
-        needed, weights = _memory.need(host), engine.plan.checkpoint
+        needed, weights = host.need, engine.plan.checkpoint
         if limit < needed.likely:
             advice = _memory.advised_limit(engine) or 0
             yield Finding(

@@ -41,7 +41,7 @@ class MemoryRequestTooLow(Rule):
         request = try_parse(engine.field("resources", "requests", "memory"))
         if host is None or request is None or _memory.elsewhere(engine):
             return
-        needed, limit = _memory.need(host), engine.memory_limit
+        needed, limit = host.need, engine.memory_limit
         if request >= PART * needed.likely or (limit is not None and limit < needed.likely):
             return
         advice = _memory.advised_request(engine) or 0

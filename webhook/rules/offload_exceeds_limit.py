@@ -33,7 +33,7 @@ class OffloadExceedsLimit(Rule):
         limit, host = engine.memory_limit, engine.plan.host
         if limit is None or host is None or not _memory.offload_is_to_blame(engine):
             return
-        needed, moved = _memory.need(host), _memory.offloaded(host)
+        needed, moved = host.need, host.offloaded
         advice = _memory.advised_limit(engine) or 0
         spare = limit - (needed.high - moved.high)
         yield Finding(
@@ -60,7 +60,7 @@ class OffloadExceedsLimit(Rule):
 
 def _sum(engine: Engine, host: HostLedger, advice: int) -> str:
     """What the advised limit is made of, as `_memory.advised_limit` adds it up."""
-    needed, moved, cached = _memory.need(host), _memory.offloaded(host), _memory.in_cache(engine)
+    needed, moved, cached = host.need, host.offloaded, _memory.in_cache(engine)
     by_cache = cached + needed.likely >= needed.high
     held, whole, most = (moved.likely, needed.likely, "") if by_cache else (moved.high, needed.high, "up to ")
     pinned = " (a pinned allocation takes a power of two)" if held > moved.low else ""

@@ -144,7 +144,7 @@ def _enough(engine: Engine, number: str, meant: str, *, limit: bool) -> str:
     host = engine.plan.host
     if host is None:
         return meant
-    likely = _memory.need(host).likely
+    likely = host.need.likely
     advised = (_memory.advised_limit(engine) if limit else None) or _memory.rounded(likely)
     if parse(meant) >= likely:
         return meant

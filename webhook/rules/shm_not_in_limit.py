@@ -31,7 +31,7 @@ class ShmNotInLimit(Rule):
         host, shm, limit = engine.plan.host, engine.shm, engine.memory_limit
         if host is None or shm.mount is None or shm.size is None or limit is None or engine.command.entry == "worker":
             return
-        needed = _memory.need(host).likely
+        needed = host.need.likely
         if limit < needed or _shm.covered(engine, shm.size):
             return
         fits = (limit - _shm.besides(engine)) // (1 << 30) << 30

@@ -31,11 +31,11 @@ class StartupWindowTooLong(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Possible: the estimate's high end is for slow disks and hubs, but not for the slowest."""
-        probe, startup = _probe.kills(engine, "startupProbe"), engine.plan.startup
-        if probe is None or startup is None or engine.weights_doubtful:
+        window, startup = _probe.startup_window(engine), engine.plan.startup
+        if window is None or startup is None or window <= max(self.at_least, self.factor * startup.high):
             return
-        window = _probe.window(probe)
-        if window <= max(self.at_least, self.factor * startup.high):
+        probe = _probe.probe(engine, "startupProbe")
+        if probe is None or engine.weights_doubtful:
             return
         yield Finding(
             path=engine.at("startupProbe", "failureThreshold"),

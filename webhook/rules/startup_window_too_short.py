@@ -24,11 +24,8 @@ class StartupWindowTooShort(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain below the floor of the start-up estimate, likely below the likely time."""
-        probe, startup = _probe.kills(engine, "startupProbe"), engine.plan.startup
-        if probe is None or startup is None or not engine.served:
-            return
-        window = _probe.window(probe)
-        if window >= startup.likely:
+        window, startup = _probe.startup_window(engine), engine.plan.startup
+        if window is None or startup is None or window >= startup.likely or not engine.served:
             return
         hopeless = window < startup.floor
         yield Finding(

@@ -80,18 +80,18 @@ def ledger(
     `files`: where the checkpoint comes from; in a memory-backed volume it stays. `amd`: vLLM's ROCm build runs.
     """
     kind = Kind(
-        release=release,
-        known=args.release is not None,
-        cut=resolved.parallel if resolved else parallel.read(args, env),
-        v1=resolved.v1 if resolved else release >= (0, 8),
-        eager=resolved.eager if resolved else bool(args.given.get("enforce_eager")),
-        vision=bool(model and model.vision_config and not args.given.get("language_model_only")),
-        vendor="amd" if amd else resolved.vendor if resolved else "nvidia",
-        model=model,
-        checkpoint=checkpoint,
-        files=files,
+        release,
+        args.release is not None,
+        resolved.parallel if resolved else parallel.read(args, env),
+        resolved.v1 if resolved else release >= (0, 8),
+        resolved.eager if resolved else bool(args.given.get("enforce_eager")),
+        bool(model and model.vision_config and not args.given.get("language_model_only")),
+        "amd" if amd else resolved.vendor if resolved else "nvidia",
+        model,
+        checkpoint,
+        files,
     )
-    if SELDOM.isdisjoint(args.given) and VARIABLES.isdisjoint(env):
+    if SELDOM.isdisjoint(args.given) and env.keys().isdisjoint(VARIABLES):
         return _usual(kind)
     return _ledger(kind, args, env, resolved)
 
@@ -148,6 +148,7 @@ def _ledger(kind: Kind, args: EngineArgs, env: Mapping[str, str], resolved: Sett
         busy=running.busy,
         in_shm=lines["in /dev/shm"].likely + kv_in_shm,
         ranks=running.ranks,
+        offloaded=_sum([lines[name] for name in OFFLOAD]),
     )
 
 
