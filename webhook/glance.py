@@ -8,6 +8,7 @@ from webhook.args import settings
 from webhook.engine import Engine
 from webhook.path import mapping
 from webhook.rule import FACTS
+from webhook.rules._flags import TWO_COLONS, has_a_blank, has_a_sign
 
 FACT = {name: attrgetter(name) for name in FACTS}
 """A word of FACTS → what the engine knows of it."""
@@ -26,6 +27,10 @@ def shown(engine: Engine) -> list[str]:
     words = (
         ("a shell", command.shell),
         ("words that are lost", command.lost),
+        ("a slip", command.slip),
+        ("a blank in a word", has_a_blank(engine)),
+        ("a sign in a word", has_a_sign(engine)),
+        ("a field with two colons", not TWO_COLONS.isdisjoint(spec)),
         ("a second entrypoint", command.repeated),
         ("unknown flags", args.unknown or args.unheard),
         ("conflicts", args.conflicts),

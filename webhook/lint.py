@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cache
 from typing import Literal
 
 from webhook import engine, glance, limits, revisions, secret, workload
 from webhook.command import ALL_WORK, Budget
 from webhook.engine import Engine
 from webhook.facts import Assumed, Fact, Facts
-from webhook.frozen import frozen
+from webhook.frozen import frozen, kept
 from webhook.patch import Edit, apply, fits, json_patch
 from webhook.path import mapping
 from webhook.policy import Policy, Setting, Subject, Terms
@@ -39,7 +39,7 @@ class Judged:
     """Why a finding is only audited: a policy's exception, or its author's annotation; `why_softened` says whose."""
 
 
-@dataclass(frozen=True)
+@frozen
 class RuleError:
     """A rule, or the reading of a container, raised: our fault, never the user's."""
 
@@ -47,7 +47,7 @@ class RuleError:
     error: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Result:
     """One vLLM container, judged."""
 
@@ -65,7 +65,7 @@ class Result:
         return tuple(edit for judged in self.findings if judged.applies for edit in judged.finding.fix)
 
 
-@dataclass(frozen=True)
+@frozen
 class Shadow:
     """The same object under a policy that is only counted."""
 
@@ -83,7 +83,7 @@ class Shadow:
         return tuple(judged for result in self.results for judged in result.findings)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Report:
     """One object, judged."""
 
@@ -108,7 +108,7 @@ class Report:
         """All fixes that the policy applies."""
         return tuple(edit for result in self.results for edit in result.edits)
 
-    @property
+    @kept
     def findings(self) -> tuple[Judged, ...]:
         """All findings of all containers."""
         return tuple(judged for result in self.results for judged in result.findings)
@@ -142,7 +142,7 @@ _Before = Callable[[], frozenset[tuple[str, ...]]]
 """What was denied before an update: reading and judging the old object is left out where nothing is denied now."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class _Judge:
     """One object, to be judged under one or more terms."""
 
@@ -223,7 +223,7 @@ class _Judge:
             return replace(judged, mode="warn", why_softened=f"the update returns to {revision}, which ran before")
         return judged
 
-    @cached_property
+    @kept
     def _revision(self) -> str | None:
         """The former template that an update returns to, where it is seen."""
         if self.old is None or _template(self.old) == _template(self.obj):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from webhook.facts import Facts
+from webhook.frozen import frozen
 from webhook.path import mapping
 from webhook.selector import Selector, every
 from webhook.workload import JSON
@@ -19,7 +20,7 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """A label that every namespace has, with its own name (Kubernetes 1.22)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Subject:
     """An object, as far as policies look at it."""
 

@@ -142,9 +142,20 @@ def told(engine: Engine) -> str:
     return "\0".join([word.text for word in engine.command.words])
 
 
+def has_a_blank(engine: Engine) -> bool:
+    """A word of the command has white space within."""
+    return len(engine.once(told).split(maxsplit=1)) > 1
+
+
+def has_a_sign(engine: Engine) -> bool:
+    """A word of the command has an equals sign, or ends with a colon."""
+    text = engine.once(told)
+    return "=" in text or ":\0" in text or text[-1:] == ":"
+
+
 def unsplit(engine: Engine) -> dict[int, Word]:
     """Words of a list that hold a flag and its value, by their index. In a script the shell has split them."""
-    if engine.command.shell or len(engine.once(told).split(maxsplit=1)) < 2:
+    if engine.command.shell or not has_a_blank(engine):
         return {}
     return {
         n: word
@@ -156,10 +167,13 @@ def unsplit(engine: Engine) -> dict[int, Word]:
     }
 
 
+TWO_COLONS = frozenset({"command:", "args:", "env:", "image:"})
+"""What becomes of `args::` in YAML."""
+
+
 def misplaced(engine: Engine) -> dict[int, str]:
     """Words that stand where vLLM looks for no such word, by their index, and what is probably meant ("": YAML)."""
-    text = engine.once(told)
-    if engine.command.own_flags or not ("=" in text or ":\0" in text or text[-1:] == ":"):
+    if engine.command.own_flags or not has_a_sign(engine):
         return {}
     spellings = builtin().spellings
     found = {}

@@ -32,6 +32,7 @@ class ArgumentStringNotSplit(Rule):
 
     plane = "config"
     mode = "deny"
+    about = ("a slip", "a blank in a word")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: no flag has a blank in its name."""

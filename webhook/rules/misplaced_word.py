@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.engine import Engine
 from webhook.rule import Finding, Rule
-from webhook.rules._flags import certainty, misplaced, substitute, uncertain
+from webhook.rules._flags import TWO_COLONS, certainty, misplaced, substitute, uncertain
 
 
 class MisplacedWord(Rule):
@@ -24,6 +24,7 @@ class MisplacedWord(Rule):
 
     plane = "config"
     mode = "deny"
+    about = ("a sign in a word", "a field with two colons")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image where the parser refuses it; the rest is a likely mistake, and may start."""
@@ -56,7 +57,3 @@ class MisplacedWord(Rule):
                     message=f"{key!r} is no field of a container: it has one colon too many",
                     suggestions=(f"{key[:-1]}:",),
                 )
-
-
-TWO_COLONS = frozenset({"command:", "args:", "env:", "image:"})
-"""`args::` in YAML."""
