@@ -19,7 +19,7 @@ from tests import reviews
 from webhook import path, release, review
 from webhook.command import images
 from webhook.facts import Facts
-from webhook.gpu import by_name, find, labels, name
+from webhook.gpu import by_name, find, labels, name, resource
 from webhook.model import by_id, catalogue
 from webhook.policy import builtin
 from webhook.workload import find as workloads
@@ -42,6 +42,13 @@ def gpu_demanded(product: str) -> object:
     return _gpu({"affinity": {"nodeAffinity": required}})
 
 
+def gpus_asked(name: str) -> object:
+    """The resources that stand for GPUs, of a container that asks for one of these."""
+    container = {"name": "vllm", "resources": {"limits": {name: 1}}}
+    (pod,) = workloads({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}})
+    return resource.requests(pod, pod.containers[0])
+
+
 def _gpu(spec: dict[str, Any]) -> object:
     (pod,) = workloads({"apiVersion": "v1", "kind": "Pod", "spec": {**spec, "containers": [{"name": "vllm"}]}})
     found = find(pod, pod.containers[0], Facts())
@@ -52,6 +59,7 @@ ASKED: dict[str, tuple[Callable[[str], object], _lru_cache_wrapper[Any], str]] =
     "a product's name": (by_name, name._known_name, "NVIDIA-L4"),
     "what a Pod selects of nodes": (gpu_of, labels._known_selector, "NVIDIA-L4"),
     "what a Pod demands of its node": (gpu_demanded, labels._known_terms, "NVIDIA-L4"),
+    "a resource": (gpus_asked, resource._is_known_once, "nvidia.com/a100"),
     "a model's id": (by_id, catalogue._by_id, "Qwen/Qwen3-8B"),
     "an image": (release.is_official, release._is_official, "vllm/vllm-openai:v0.11.0"),
     "an image's release": (release.from_image, release._from_image, "vllm/vllm-openai:v0.11.0"),

@@ -46,5 +46,6 @@ class kept(Generic[T]):  # noqa: N801 - used as `property` is
     def __get__(self, instance: object | None, owner: type) -> Self | T:
         if instance is None:
             return self
-        found = instance.__dict__[self.name] = self.of(instance)
+        found = self.of(instance)
+        object.__setattr__(instance, self.name, found)  # asking for __dict__ would make one, slower than what it has
         return found

@@ -153,25 +153,30 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
         candidates = table.releases[::-1]
     else:
         candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
-    used, reading, problems = _agree(command, line_of(command, whole), entry, table, candidates)
-    conflicts = _conflicts(reading, command, used)
-    unheard = _unheard(reading, command, parser(used, entry))
+    parsers = (parser(one, entry) for one in candidates)  # of which the first will mostly do
+    used, reading, problems = _agree(command, line_of(command, whole), parsers)
+    conflicts = _conflicts(reading, command, used.release)
+    unheard = _unheard(reading, command, used)
     if lower is None or upper is None:
-        unheard = [flag for flag in _unknown_flags(problems, parser(used, entry)) if flag.first is None]
+        unheard = [flag for flag in _unknown_flags(problems, used) if flag.first is None]
         problems, conflicts = (), []  # beyond the table, nothing is certain
-    messages = {problem.message for problem in problems}
+    if conflicts:
+        messages = {problem.message for problem in problems}
+        conflicts = [conflict for conflict in conflicts if conflict.message not in messages]
     return EngineArgs(
         release=release,
         given=reading.given,
         places=reading.places,
         unresolved=reading.unresolved,
         doubtful=reading.doubtful,
-        unknown=tuple(_unknown_flags(problems, parser(used, entry))) if problems else (),
+        unknown=tuple(_unknown_flags(problems, used)) if problems else (),
         unheard=tuple(unheard),
-        errors=tuple([ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag]),
+        errors=tuple(ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag)
+        if problems
+        else (),
         written=reading.written,
         defaults=defaults,
-        conflicts=tuple([conflict for conflict in conflicts if conflict.message not in messages]),
+        conflicts=tuple(conflicts),
         open=reading.open,
         served=reading.optional,
         unserved=command.program == _MODULE and reading.tagged,
@@ -187,32 +192,30 @@ def _flags(command: Command) -> Iterable[str]:
             yield word.text.partition("=")[0].partition(".")[0].replace("_", "-")
 
 
-def _agree(
-    command: Command, line: Line, entry: str, table: Table, candidates: Iterable[Release]
-) -> tuple[Release, Reading, tuple[Problem, ...]]:
+def _agree(command: Command, line: Line, candidates: Iterable[Parser]) -> tuple[Parser, Reading, tuple[Problem, ...]]:
     """The reading of the first release that accepts the command, with the fewest abbreviations.
 
     Where none does, the one with the fewest problems, and of those the ones at words that every release refuses.
     """
-    tried: list[tuple[Release, Reading]] = []
-    accepted: list[tuple[Release, Reading]] = []
+    tried: list[tuple[Parser, Reading]] = []
+    accepted: list[tuple[Parser, Reading]] = []
     common: set[int] | None = None
-    for release in candidates:
-        reading = _read(command, line, table.parser(release, entry))
+    for parser in candidates:
+        reading = _read(command, line, parser)
         if not reading.problems:
             if not reading.abbreviated:
-                return release, reading, ()
-            accepted.append((release, reading))
+                return parser, reading, ()
+            accepted.append((parser, reading))
             continue
-        tried.append((release, reading))
+        tried.append((parser, reading))
         indices = {problem.index for problem in reading.problems}
         common = indices if common is None else common & indices
     if accepted:
         # `--device cpu` is an option of old releases rather than an abbreviation of a new one's `--device-ids`.
-        release, reading = min(accepted, key=lambda pair: pair[1].abbreviated)
-        return release, reading, ()
-    release, reading = min(tried, key=lambda pair: len(pair[1].problems))
-    return release, reading, tuple(problem for problem in reading.problems if problem.index in (common or ()))
+        parser, reading = min(accepted, key=lambda pair: pair[1].abbreviated)
+        return parser, reading, ()
+    parser, reading = min(tried, key=lambda pair: len(pair[1].problems))
+    return parser, reading, tuple(problem for problem in reading.problems if problem.index in (common or ()))
 
 
 _WHOLE = -1

@@ -75,17 +75,11 @@ class Line(NamedTuple):
 
 def line_of(command: Command, whole: str) -> Line:
     """The command's words as tokens; `whole`: all their texts."""
-    sure = not ("$" in whole or "`" in whole or "<" in whole or "{{" in whole)  # none of `_REFERENCE`'s signs
-    tokens = [
-        Token(
-            word.text,
-            word.path,
-            index,
-            word.unknown,
-            None if sure or word.unknown else _doubt(word.text, command.shell),
-        )
-        for index, word in enumerate(command.words)
-    ]
+    words = command.words
+    if not ("$" in whole or "`" in whole or "<" in whole or "{{" in whole):  # none of `_REFERENCE`'s signs
+        return Line([Token(word.text, word.path, index, word.unknown) for index, word in enumerate(words)], whole)
+    doubts = [None if word.unknown else _doubt(word.text, command.shell) for word in words]
+    tokens = [Token(word.text, word.path, index, word.unknown, doubts[index]) for index, word in enumerate(words)]
     return Line(tokens, whole)
 
 

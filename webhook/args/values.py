@@ -30,6 +30,8 @@ def human_int(text: str) -> int:
 
     Raises ValueError where it is no number, InvalidValueError where vLLM has words of its own for what is wrong.
     """
+    if text.isdecimal():  # as most are
+        return int(text)
     text = text.strip()
     match = _HUMAN.fullmatch(text)
     if match is None:

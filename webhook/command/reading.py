@@ -22,6 +22,7 @@ from webhook.command.word import (
     texts_of,
     words_of,
 )
+from webhook.frozen import kept
 from webhook.path import mapping
 from webhook.workload import JSON, Container, Workload, listing
 
@@ -44,8 +45,6 @@ class Reading:
         self.container = container
         self.config_maps = config_maps
         self.image = string(container.spec.get("image"))
-        self.env = environment(workload, container, config_maps)
-        self.files = mounts(workload, container, config_maps)
         self.characters = 0
         """How many of `command` and `args` were read."""
         self.complete = True
@@ -57,6 +56,16 @@ class Reading:
         self.script_path = self.path
         self.script: tuple[str, str] | None = None
         """The shell's name and its script, where that stands in the manifest as it is."""
+
+    @kept
+    def env(self) -> Environment:
+        """The container's variables, which most sidecars are not asked for."""
+        return environment(self.workload, self.container, self.config_maps)
+
+    @kept
+    def files(self) -> dict[str, str]:
+        """Path in the container → text, of the ConfigMaps that are mounted and known."""
+        return mounts(self.workload, self.container, self.config_maps)
 
     def listed(self, name: str) -> list[Value]:
         """`command` or `args`, expanded as Kubernetes does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from webhook import quantity
@@ -46,7 +47,7 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
     found: list[tuple[str, int | None]] = [
         (name, 1 if name in FRACTIONS else count)
         for name, value in asked.items()
-        if "/" in name and (WHOLE.fullmatch(name) or named_product(name)) and (count := _count(value)) != 0
+        if "/" in name and _is_known(name) and (count := _count(value)) != 0
     ]
     if "aliyun.com/gpu-mem" in asked and any(name == "aliyun.com/gpu-mem" for name, _ in found):
         # gpu-count says over how many cards it is spread
@@ -55,6 +56,22 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
     if not found:
         found += [(name, 1) for name in ONE_BY_DEFAULT if _count(asked.get(name))][:1]
     return found or list(_fractions(workload, container))
+
+
+def _is_known(name: str) -> bool:
+    """The resource stands for an accelerator by the table, or is called after a product."""
+    return (_is_known_once if len(name) <= _SHORT else _is_known_ever)(name)
+
+
+_SHORT = 128
+"""Characters of a resource's name that is looked up once."""
+
+
+def _is_known_ever(name: str) -> bool:
+    return WHOLE.fullmatch(name) is not None or bool(named_product(name))
+
+
+_is_known_once = lru_cache(512)(_is_known_ever)  # a cluster has a few resources
 
 
 _VENDOR = re.compile(r"(n[vi]{1,2}[diav]{2,5}|amd)(\.[a-z]+)?", re.IGNORECASE)

@@ -73,7 +73,10 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
         copy = tells_quantisation(args.model or "") and not row.value.quantization_config
         return replace(row, source=f"annotation {ANNOTATION}: {row.source}", may_deny=row.may_deny and not copy)
     name = args.model or ""
-    if facts.models and (found := _given(name or "*", facts) or _given("*", facts)):
+    if facts.models:
+        if found := _given(name or "*", facts) or _given("*", facts):
+            return found
+    elif name and (found := by_id(name)):  # as most models are named
         return found
     if name and not _elsewhere(name) and ((found := _named(name, facts)) or not _is_path(name)):
         return found or size_of(name)
