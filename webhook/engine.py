@@ -292,6 +292,8 @@ class Engine:
     def products(self) -> tuple[str, ...]:
         """Whole GPUs that the cluster's nodes have (values of the label nvidia.com/gpu.product), least memory first;
         then what clusters usually have, unless no other nodes will come."""
+        if not self.facts.snapshot.nodes and "affinity" not in self.workload.spec:
+            return solve.PRODUCTS
         sizes: dict[str, int] = {}
         sorts = self.facts.snapshot.alike(frozenset({gpu.advice.PRODUCT}))
         for label in {one.node.labels.get(gpu.advice.PRODUCT, "") for one in sorts}:

@@ -241,7 +241,9 @@ def _named(value: object) -> str | None:
 
 
 def _whole(value: object) -> int | None:
-    return min(value, parallel.LARGEST) if type(value) is int and value > 0 else None  # True is no number
+    if value is None or type(value) is not int or value <= 0:  # True is no number
+        return None
+    return value if value < parallel.LARGEST else parallel.LARGEST
 
 
 def _float(value: object) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 from webhook.args import EngineArgs
 from webhook.frozen import frozen
 from webhook.gpu import Accelerator, Gpu, by_name
-from webhook.memory import budget, division, parallel, plan, quantisation, said
+from webhook.memory import division, parallel, plan, quantisation, said
 from webhook.memory.division import divisible
 from webhook.memory.generations import GENERATIONS
 from webhook.memory.plan import Case, Loaded
@@ -168,8 +168,10 @@ class Search:
 
 
 def _room(gpus: Sequence[Gpu | None], measured: int | None) -> int:
-    """Likely bytes of the smallest of the products."""
-    return min([whole.likely for gpu in gpus if (whole := budget.total(gpu, measured)) is not None], default=0)
+    """Likely bytes of the smallest of the products; 0 where they are not known."""
+    if measured:
+        return measured
+    return min([gpu.memory_likely or gpu.memory for gpu in gpus if gpu is not None], default=0)
 
 
 def with_changes(args: EngineArgs, changes: Mapping[str, Any]) -> EngineArgs:
