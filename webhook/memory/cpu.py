@@ -74,9 +74,11 @@ def ledger(
     peak = loading if loading.likely > steady.likely else steady
     if release is None:  # which processes there are hangs on the release
         steady, peak = steady._replace(floor=loaded.floor), peak._replace(floor=loaded.floor)
+    floor, low, likely, high = map(max, peak[:4], steady[:4])
+    need = Line(floor, low, likely, high)
     unknown = Line(0, 0, 0, 0)  # what its ranks share in /dev/shm, and how many cores they need, is not NCCL's
     return hosted._replace(
-        lines=tuple((name, line) for name, line in lines if line.high), steady=steady, peak=peak,
+        lines=tuple((name, line) for name, line in lines if line.high), steady=steady, peak=peak, need=need,
         shm=unknown, in_shm=0, busy=0, offloaded=NOTHING,
     )  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from operator import ge
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from webhook.frozen import frozen
@@ -130,6 +129,8 @@ class HostLedger(NamedTuple):
     """Unreclaimable memory while serving."""
     peak: Line
     """Unreclaimable memory at its highest, usually while loading."""
+    need: Line
+    """The larger of both: on GPUs the peak."""
     shm: Line
     """What must be free in /dev/shm: `floor` is what this release refuses to start without."""
     processes: int = 0
@@ -142,15 +143,6 @@ class HostLedger(NamedTuple):
     """GPUs of the container's engines."""
     offloaded: Line = NOTHING
     """What arguments move from the GPU to the host."""
-
-    @property
-    def need(self) -> Line:
-        """Unreclaimable memory at its highest, while loading or serving."""
-        peak, steady = self.peak, self.steady
-        if all(map(ge, peak[:4], steady[:4])):  # always on GPUs
-            return peak
-        floor, low, likely, high = map(max, peak[:4], steady[:4])
-        return Line(floor, low, likely, high)
 
 
 class Startup(NamedTuple):

@@ -143,6 +143,7 @@ def _ledger(kind: Kind, args: EngineArgs, env: Mapping[str, str], resolved: Sett
         lines=tuple([(name, line) for name, line in lines.items() if line.high]),
         steady=steady,
         peak=peak,
+        need=peak,
         shm=shm.needed(args, cut, running, release, env, kv_in_shm),
         processes=running.count,
         busy=running.busy,
