@@ -27,7 +27,7 @@ from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, Gpu, by_name
 from webhook.memory import said
 from webhook.memory.division import divisible
-from webhook.memory.plan import Case, load, plan
+from webhook.memory.plan import load, plan
 from webhook.memory.solve import Alternative, Search, alternatives, fewer_ranks
 from webhook.model import Model, by_id
 from webhook.release import Release
@@ -209,7 +209,7 @@ def test_weights_that_are_other_elsewhere_are_planned(
     config: Mapping[str, Any], given_: Mapping[str, Any], alike: bool
 ) -> None:
     asked = said.read(engine("0.33.0", **given_), model(**config), {})
-    begun = load(Case(asked, TURING, None, Release(0, 33)))
+    begun = load(asked, TURING, None, Release(0, 33))
     assert begun is not None
     assert begun.are_alike_elsewhere(asked.width) is alike
 

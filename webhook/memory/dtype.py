@@ -26,10 +26,10 @@ def is_widened(given: object, model: Model, gpu: Gpu | None, release: Release) -
     """Whether `auto` becomes float32: the GPU has no bfloat16, and the model no float16 (vLLM 0.33 config/model.py,
     _resolve_auto_dtype: the first dtype that both can)."""
     return (
-        given in (None, "auto")
+        gpu is not None
+        and gpu.supports_bf16 is False
+        and gpu.vendor.lower() == "nvidia"
+        and given in (None, "auto")
         and lacks_half(model, release)
         and release >= READ_SINCE
-        and gpu is not None
-        and gpu.vendor.lower() == "nvidia"
-        and gpu.supports_bf16 is False
     )

@@ -8,6 +8,7 @@ end of the interval still holds one request, else `unsure`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from webhook.args import EngineArgs
@@ -29,18 +30,8 @@ OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
 """Vendors whose vLLM plugin accounts for memory in ways of its own."""
 
 
-class Case(NamedTuple):
-    """What is planned at a time: one engine on one product under one release."""
-
-    asked: Said
-    gpu: Gpu | None
-    measured: int | None
-    """Bytes that the process sees on the GPU."""
-    release: Release
-
-
 class Loaded(NamedTuple):
-    """A case whose weights are known."""
+    """One engine on one product under one release, whose weights are known."""
 
     model: Model
     whole: Line
@@ -161,7 +152,7 @@ def fit(asked: Said, gpus: Sequence[Gpu | None], measured: int | None, release: 
     if release < OLDEST:
         return False
     for gpu in gpus:
-        begun = load(Case(asked, gpu, measured, release))
+        begun = load(asked, gpu, measured, release)
         if begun is None or begun.is_full():
             return False
         for rank in begun.ranks.ranks:
@@ -170,19 +161,19 @@ def fit(asked: Said, gpus: Sequence[Gpu | None], measured: int | None, release: 
     return bool(gpus)
 
 
-def longest(cases: Iterable[Case]) -> int:
-    """Tokens of the longest request, up to max_model_len, that the low end of the KV cache holds in every case: the
-    longest for which `fits` may be True, if batches are as large then."""
+def longest(asked: Said, gpus: Sequence[Gpu | None], measured: int | None, releases: Iterable[Release]) -> int:
+    """Tokens of the longest request, up to max_model_len, that the low end of the KV cache holds on every product under
+    every release: the longest for which `fits` may be True, if batches are as large then."""
     found = []
-    for case in cases:
-        if (begun := load(case)) is None:
+    for gpu, release in product(gpus, releases):
+        if (begun := load(asked, gpu, measured, release)) is None:
             return 0
         found.append(_longest(begun))
     return min(found, default=0)
 
 
 def _longest(begun: Loaded) -> int:
-    """Of one case."""
+    """Of one product and release."""
     resolved = begun.settings
     least = resolved.max_model_len or 0
     for rank in begun.ranks.ranks:
@@ -210,12 +201,12 @@ def _on_gpu(
 ) -> Judged | None:
     """One GPU: the release's plan, or every generation's where it is not known."""
     if (release := asked.args.release) is not None:
-        one = _judge(Case(asked, gpu, measured, release), env, known)
+        one = _judge(asked, gpu, measured, release, env, known)
         if one is not None and release < OLDEST:
             return _unsure(one, lambda _: f"vLLM {release} is older than what is known here")
         return one
-    cases = [Case(asked, gpu, measured, release) for release in possible(asked.model, asked.args)]
-    judged = [one for case in cases if (one := _judge(case))]
+    several = possible(asked.model, asked.args)
+    judged = [one for release in several if (one := _judge(asked, gpu, measured, release, env))]
     if not judged:
         return None
     newest = judged[-1]
@@ -224,13 +215,19 @@ def _on_gpu(
     return _unsure(newest, lambda own: f"it depends on vLLM's release, which is not known: {own}")
 
 
-def _judge(case: Case, env: Mapping[str, str] | None = None, known: Sequence[Measured] = ()) -> Judged | None:
+def _judge(
+    asked: Said,
+    gpu: Gpu | None,
+    measured: int | None,
+    release: Release,
+    env: Mapping[str, str],
+    known: Sequence[Measured] = (),
+) -> Judged | None:
     """The worst of the pipeline's stages."""
-    begun = load(case)
+    begun = load(asked, gpu, measured, release)
     if begun is None:
         return None
-    asked, gpu, _, release = case
-    seen = printed.of(known, asked.args, asked.model, gpu, begun.whole, release, env or {}) if known else None
+    seen = printed.of(known, asked.args, asked.model, gpu, begun.whole, release, env) if known else None
     judged = [
         verdict.of_rank(asked.args, begun.settings, begun.ranks.checkpoint, _ledger(begun, rank, seen))
         for rank in begun.ranks.ranks
@@ -243,9 +240,8 @@ def _judge(case: Case, env: Mapping[str, str] | None = None, known: Sequence[Mea
 RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
 
 
-def load(case: Case) -> Loaded | None:
-    """The case with its weights; None where the memory, the runtime or the checkpoint's size can't be known."""
-    asked, gpu, measured, release = case
+def load(asked: Said, gpu: Gpu | None, measured: int | None, release: Release) -> Loaded | None:
+    """The engine with its weights; None where the memory, the runtime or the checkpoint's size can't be known."""
     whole = budget.total(gpu, measured)
     if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
         return None

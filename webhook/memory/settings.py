@@ -92,7 +92,7 @@ def of(asked: Said, gpu: Gpu | None, memory: int, release: Release) -> Settings:
     """The same of what is said."""
     model = asked.model
     capability = gpu.compute_capability if gpu else None
-    v1 = is_v1(release, capability, asked.v1)
+    v1 = release >= (0, 11) or is_v1(release, capability, asked.v1)
     auto = asked.auto and release >= (0, 14)
     length = asked.length
     if length is None and asked.own_length and auto is asked.auto:

@@ -21,7 +21,7 @@ from webhook.gpu import Accelerator, Gpu, by_name
 from webhook.memory import division, parallel, plan, quantisation, said
 from webhook.memory.division import divisible
 from webhook.memory.generations import GENERATIONS
-from webhook.memory.plan import Case, Loaded
+from webhook.memory.plan import Loaded
 from webhook.memory.said import Said
 from webhook.memory.settings import default_utilization
 from webhook.model import Model, derived_max_model_len, quantised_copies
@@ -151,15 +151,14 @@ class Search:
     def _begun(self, index: int, release: Release) -> Loaded | None:
         """The engine as it is, on one of its products."""
         if (index, release) not in self._loaded:
-            case = Case(self._as_it_is, self._gpus[index], self.gpu_memory, release)
-            self._loaded[index, release] = plan.load(case)
+            found = plan.load(self._as_it_is, self._gpus[index], self.gpu_memory, release)
+            self._loaded[index, release] = found
         return self._loaded[index, release]
 
     def longest(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int:
         """Tokens of the longest context that may fit with these arguments changed: by arithmetic, not planned."""
         where, memory = self._where(gpus)
-        asked = self._asked(changes)
-        return plan.longest(Case(asked, gpu, memory, release) for gpu in where for release in self._releases)
+        return plan.longest(self._asked(changes), where, memory, self._releases)
 
     def given(self, dest: str) -> int | None:
         """A whole number above 0 from the command line."""

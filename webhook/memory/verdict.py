@@ -97,7 +97,8 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
     if args.unresolved and (doubts := _unresolved(args, SIZES)):
         return "unsure", lambda: f"{doubts} can't be known here; {arithmetic(ledger, resolved)}", None
     beside = ledger.total.high - ledger.budget.high
-    if beside < budget.context(resolved).floor and not resolved.kv_cache_memory and budget.checked(resolved):
+    outside = budget.context(resolved)
+    if beside < outside.floor and not resolved.kv_cache_memory and budget.checked(resolved):
         return (
             "does-not-fit",
             lambda: (
@@ -159,7 +160,7 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
             lambda: f"how this model's KV cache is laid out is not known here; {arithmetic(ledger, resolved)}",
             "blocks",
         )
-    return _with_cache(resolved, ledger, layout, why)
+    return _with_cache(resolved, ledger, layout, outside.likely, why)
 
 
 def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
@@ -167,8 +168,11 @@ def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
     return " and ".join(f"--{dest.replace('_', '-')}" for dest in which if dest in args.unresolved)
 
 
-def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: Callable[[], str]) -> _Found:
-    """The rank's KV cache is described: does one request fit, and what stands beside the budget?"""
+def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, outside: int, why: Callable[[], str]) -> _Found:
+    """The rank's KV cache is described: does one request fit, and what stands beside the budget?
+
+    `outside`: likely bytes of the CUDA context and NCCL.
+    """
     left, length = ledger.kv_cache, ledger.held.length
     least = 1 if resolved.auto_len or length is None else length
     needed = ledger.held.needed(layout, least)
@@ -181,7 +185,6 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, why: Call
             return f"{told}; the estimated maximum model length is {estimate:,}" if estimate else told
 
         return "does-not-fit", short, "request"
-    outside = budget.context(resolved).likely
     if not ledger.graphs_charged:
         outside += ledger.cuda_graphs.likely
     beside = ledger.total.likely - ledger.budget.likely
