@@ -101,7 +101,7 @@ class Report:
     @property
     def denied(self) -> bool:
         """The object is refused."""
-        return any(result.denied for result in self.results)
+        return "deny" in [judged.mode for judged in self.findings]
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -111,7 +111,7 @@ class Report:
     @kept
     def findings(self) -> tuple[Judged, ...]:
         """All findings of all containers."""
-        return tuple(judged for result in self.results for judged in result.findings)
+        return tuple([judged for result in self.results for judged in result.findings])
 
 
 def lint(
@@ -158,7 +158,7 @@ class _Judge:
         """Every container's findings."""
         engines, problems = self._engines(self.obj, terms.assume)
         errors += problems
-        before = cache(lambda: self._denied_before(terms))
+        before: _Before = cache(lambda: self._denied_before(terms)) if self.old is not None else frozenset
         found = self._judged(engines, terms, before, errors)
         try:
             spared = self._spared(found)
@@ -189,24 +189,23 @@ class _Judge:
         errors: list[RuleError],
         spared: Mapping[str, str] = _NOTHING,
     ) -> tuple[Result, ...]:
-        return tuple(
-            Result(
-                found,
-                tuple(
-                    self._ratcheted(one, found, before)
-                    for one in self._findings(found, self.obj, terms, errors, spared)
-                ),
-            )
-            for found in engines
-        )
+        results = []
+        for found in engines:
+            judged = self._findings(found, self.obj, terms, errors, spared)
+            if self.old is not None:
+                judged = [self._ratcheted(one, found, before) for one in judged]
+            results.append(Result(found, tuple(judged)))
+        return tuple(results)
 
     def _spared(self, found: Iterable[Result]) -> Mapping[str, str]:
         """Rules whose repairs of resources the namespace may refuse at admission, and why: a mutation must never
         break what was accepted without it. Each by itself, as `repair` makes them, one after the other."""
         spared: dict[str, str] = {}
-        for judged in (judged for one in found for judged in one.findings if judged.applies):
+        if self.where != "admission":
+            return spared
+        for judged in [judged for one in found for judged in one.findings if judged.applies]:
             edits = judged.finding.fix
-            if self.where == "admission" and any("resources" in edit.path.parts for edit in edits):
+            if any("resources" in edit.path.parts for edit in edits):
                 after = apply(self.obj, json_patch(self.obj, edits))
                 namespace = self.subject.namespace
                 if why := limits.broken(self.obj, after, namespace, self.facts.snapshot, self.policy.kinds):
@@ -215,7 +214,7 @@ class _Judge:
 
     def _ratcheted(self, judged: Judged, found: Engine, before: _Before) -> Judged:
         """An update is refused for what it introduces, and not where it returns to what ran before."""
-        if judged.mode != "deny" or self.old is None:
+        if judged.mode != "deny":
             return judged
         if _keys(judged, found) & before():
             return replace(judged, mode="warn", why_softened="the object had this before the update")

@@ -76,10 +76,15 @@ def _exact(value: object) -> Decimal:
     return Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
 
 
+_UNITS = ((TI, TI, "TiB"), (1000 * MI, GI, "GiB"), (MI, MI, "MiB"), (KI, KI, "KiB"))
+"""From how many bytes on people count in a unit, its bytes and its name."""
+
+
 def human(size: float) -> str:
     """Bytes for people: "32.9 GiB", "64 MiB"."""
-    for unit, width in (("TiB", TI), ("GiB", GI), ("MiB", MI), ("KiB", KI)):
-        if abs(size) >= width or (unit == "GiB" and abs(size) >= 1000 * MI):
+    large = abs(size)
+    for least, width, unit in _UNITS:
+        if large >= least:
             number = f"{size / width:.1f}"
             return f"{number.removesuffix('.0')} {unit}"
     return f"{size:.0f} B"

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from webhook.engine import Engine
-from webhook.model import Model
-from webhook.release import Release
 from webhook.rule import Finding
 from webhook.rules import _flags
 
 
-def looked_up(engine: Engine) -> tuple[Model, Release] | None:
-    """The model whose architecture vLLM looks up in its registry, and the release; None where they are not known, or
-    an argument has it look up another one, or in Transformers at once."""
+def is_looked_up(engine: Engine) -> bool:
+    """vLLM looks the model's architecture up in its registry: no argument has it look up another one, or in
+    Transformers at once."""
     given = engine.args.given
-    if engine.model is None or engine.release is None or given.get("hf_overrides") or given.get("hf_config_path"):
-        return None
-    if given.get("model_impl") not in (None, "auto", "vllm"):
-        return None
-    return engine.model.value, engine.release
+    if given.get("hf_overrides") or given.get("hf_config_path"):
+        return False
+    return given.get("model_impl") in (None, "auto", "vllm")
 
 
 def trusts_code(engine: Engine) -> bool:

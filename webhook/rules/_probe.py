@@ -104,13 +104,13 @@ def asked(engine: Engine) -> Asked:
 
 
 def _all_asked(engine: Engine) -> Asked:
-    found = [(name, there) for name in NAMES if (there := probe(engine, name)) is not None]
-    said = [(name, action, there[action]) for name, there in found for action in ACTIONS if action in there]
     return tuple(
         [
             (name, action, fields, number(engine, fields.get("port")))
-            for name, action, fields in said
-            if is_object(fields) and not fields.get("host")
+            for name in NAMES
+            if (there := probe(engine, name)) is not None
+            for action in ACTIONS
+            if action in there and is_object(fields := there[action]) and not fields.get("host")
         ]
     )
 

@@ -159,8 +159,8 @@ def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
     refused = {
         dest: found
         for dest in sorted(settings.bounded().intersection(given))
-        if (found := settings.out_of_bounds(dest, given[dest], release)) is not None
-        and dest not in ELSEWHERE
+        if dest not in ELSEWHERE
+        and (found := settings.out_of_bounds(dest, given[dest], release)) is not None
         and _made(engine, settings.needs(dest))
     }
     tokens = given.get("max_num_batched_tokens")

@@ -30,11 +30,11 @@ class ModelNewerThanRelease(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, where neither vLLM's registry nor a Transformers of its time has it."""
-        if (asked := _architecture.looked_up(engine)) is None:
+        if engine.model is None or engine.release is None:
             return
-        model, release = asked
+        model, release = engine.model.value, engine.release
         known = architectures.known(model)
-        if known is None or release > known.missing:
+        if known is None or release > known.missing or not _architecture.is_looked_up(engine):
             return
         yield _architecture.finding(
             engine,

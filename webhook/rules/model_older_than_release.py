@@ -47,14 +47,15 @@ class ModelOlderThanRelease(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, where Transformers has no such model either."""
-        if engine.release is not None and engine.release >= WITHOUT_GGUF[0]:
+        release = engine.release
+        if release is not None and release >= WITHOUT_GGUF[0]:
             yield from _gguf(engine)
             yield from _bitsandbytes(engine)
-        if (asked := _architecture.looked_up(engine)) is None:
+        if engine.model is None or release is None:
             return
-        model, release = asked
+        model = engine.model.value
         found = architectures.removed(model, release)
-        if found is None:
+        if found is None or not _architecture.is_looked_up(engine):
             return
         yield _architecture.finding(
             engine,
