@@ -16,6 +16,7 @@ from webhook.args import EngineArgs
 from webhook.gpu import Accelerator, all_products, by_name
 from webhook.memory import solve
 from webhook.memory.plan import judge
+from webhook.memory.search import with_changes
 from webhook.model import Model, by_id
 from webhook.model.catalogue import ids
 from webhook.release import known
@@ -23,7 +24,7 @@ from webhook.release import known
 
 def applied(one: solve.Alternative, args: EngineArgs, model: Model, where: Accelerator) -> str:
     """The verdict with the change made, computed apart from the search."""
-    changed = solve.with_changes(args, {**one.changes, **one.stands_for})
+    changed = with_changes(args, {**one.changes, **one.stands_for})
     if "product" in one.changes:
         where = replace(where, gpus=by_name(one.changes["product"]))
     if "model" in one.changes and (row := by_id(one.changes["model"])):

@@ -17,6 +17,7 @@ from webhook.group import Group
 from webhook.measured import HARMLESS
 from webhook.memory import cpu, doubt, parallel, plan, solve
 from webhook.memory.ledger import HostLedger, MemoryPlan
+from webhook.memory.search import with_changes
 from webhook.model import Model
 from webhook.path import FieldPath, inside, is_object
 from webhook.release import Release, is_official
@@ -282,7 +283,7 @@ class Engine:
         in any case."""
         if self.model is None or self.gpu is None:
             return []
-        args = solve.with_changes(self.args, also or {})
+        args = with_changes(self.args, also or {})
         return solve.alternatives(
             args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env,
             products=self.products, most=most, steps=steps,

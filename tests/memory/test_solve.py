@@ -28,7 +28,8 @@ from webhook.gpu import Accelerator, Gpu, by_name
 from webhook.memory import said
 from webhook.memory.division import divisible
 from webhook.memory.plan import load, plan
-from webhook.memory.solve import Alternative, Search, alternatives, fewer_ranks
+from webhook.memory.search import Search
+from webhook.memory.solve import Alternative, alternatives, fewer_ranks
 from webhook.model import Model, by_id
 from webhook.release import Release
 

@@ -16,7 +16,8 @@ from webhook.gpu import Accelerator, Gpu, by_name
 from webhook.memory import plan, quantisation, solve
 from webhook.memory.division import divisible
 from webhook.memory.ledger import GpuLedger
-from webhook.memory.solve import NODE, PRODUCTS, with_changes
+from webhook.memory.search import with_changes
+from webhook.memory.solve import NODE, PRODUCTS
 from webhook.model import Model
 from webhook.snapshot import Node
 

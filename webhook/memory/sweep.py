@@ -10,7 +10,8 @@ from webhook.gpu import Accelerator, by_name
 from webhook.memory import parallel, plan
 from webhook.memory.division import divisible
 from webhook.memory.ledger import Verdict
-from webhook.memory.solve import NODE, PRODUCTS, with_changes
+from webhook.memory.search import with_changes
+from webhook.memory.solve import NODE, PRODUCTS
 from webhook.model import Model, longest_max_model_len
 
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)

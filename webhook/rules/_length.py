@@ -6,7 +6,8 @@ import re
 from dataclasses import replace
 
 from webhook.engine import Engine
-from webhook.memory import plan, solve
+from webhook.memory import plan
+from webhook.memory.search import with_changes
 from webhook.memory.solve import Alternative
 from webhook.model import longest_max_model_len
 
@@ -43,7 +44,7 @@ def within(engine: Engine) -> tuple[Alternative, ...]:
     if longest is None or engine.model is None or engine.gpu is None:
         return ()
     length = {"max_model_len": longest}
-    args, env = solve.with_changes(engine.args, length), engine.command.env
+    args, env = with_changes(engine.args, length), engine.command.env
     if plan.fits(args, engine.model.value, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=env):
         return (Alternative(f"--max-model-len {longest}", length),)
     return tuple(

@@ -9,7 +9,7 @@ from webhook.engine import PARALLEL, Engine
 from webhook.frozen import frozen
 from webhook.memory import parallel, plan
 from webhook.memory.division import divisible
-from webhook.memory.solve import with_changes
+from webhook.memory.search import with_changes
 from webhook.path import FieldPath
 from webhook.release import Release
 from webhook.rules._flags import certainty, names_plugins, runs_vllms_code
