@@ -26,7 +26,6 @@ from webhook.workload import Container, Workload
 from webhook.workload.template import listing
 
 T = TypeVar("T")
-_NOT_ASKED: Any = object()
 SHM = "/dev/shm"
 PARALLEL = frozenset({
     "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes",
@@ -76,9 +75,10 @@ class Engine:
 
     def once(self, of: Callable[[Engine], T]) -> T:
         """What a helper that several rules share says of this engine: it is asked once."""
-        found: T = self._once.get(of, _NOT_ASKED)
-        if found is _NOT_ASKED:
-            found = self._once[of] = of(self)
+        known = self._once
+        if of in known:
+            return known[of]  # type: ignore[no-any-return]
+        found = known[of] = of(self)
         return found
 
     def at(self, *parts: str | int) -> FieldPath:
@@ -96,11 +96,21 @@ class Engine:
 
     def field(self, *parts: str | int) -> Any:
         """A field of the container, None where absent: `field("livenessProbe", "httpGet", "port")`."""
-        return inside(self.container.spec, parts)
+        found: Any = self.container.spec
+        for part in parts:
+            if found is None:
+                return None
+            found = found.get(part) if isinstance(found, dict) else inside(found, (part,))
+        return found
 
     def pod(self, *parts: str | int) -> Any:
         """A field of the PodSpec, None where absent."""
-        return inside(self.workload.spec, parts)
+        found: Any = self.workload.spec
+        for part in parts:
+            if found is None:
+                return None
+            found = found.get(part) if isinstance(found, dict) else inside(found, (part,))
+        return found
 
     @kept
     def said(self) -> str:
@@ -114,7 +124,7 @@ class Engine:
         return [
             (index, name, one.get("value"))
             for index, one in listed
-            if is_object(one) and isinstance(name := one.get("name"), str)
+            if (isinstance(one, dict) or is_object(one)) and isinstance(name := one.get("name"), str)
         ]
 
     @kept

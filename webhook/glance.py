@@ -21,9 +21,10 @@ def unknown(engine: Engine) -> frozenset[str]:
 
 
 def shown(engine: Engine) -> list[str]:
-    """What a rule may be about (`Rule.about`): the object's kind; fields of the Pod, the container and its resources,
-    arguments that are given and variables, each by its name; and whatever is true of these words."""
-    command, args, spec = engine.command, engine.args, engine.container.spec
+    """What a rule may be about (`Rule.about`): the object's kind; fields of the Pod, the container, its resources and
+    its limits, arguments that are given and variables, each by its name; and whatever is true of these words."""
+    command, args, spec, requested = engine.command, engine.args, engine.container.spec, engine.requested
+    gpus = engine.gpu.value.gpus if engine.gpu else ()
     words = (
         ("a shell", command.shell),
         ("words that are lost", command.lost),
@@ -34,13 +35,22 @@ def shown(engine: Engine) -> list[str]:
         ("a second entrypoint", command.repeated),
         ("unknown flags", args.unknown or args.unheard),
         ("conflicts", args.conflicts),
+        ("no context length", "max_model_len" not in args.given),
         ("a config", not settings.configs().isdisjoint(args.given)),
         ("a variable that is checked", not settings.variables().isdisjoint(command.env)),
+        ("a gated model", engine.model is not None and engine.model.value.gated),
         ("vLLM's CPU backend", engine.on_processors),
-        ("another engine", len(engine.siblings) > 1),
+        ("no known GPU", not gpus or requested is None),
+        ("several products", len(gpus) > 1),
+        ("MIG", (gpus and gpus[0].mig) or (requested is not None and "/mig-" in requested[0])),
         ("live nodes", engine.placement),
+        ("another engine", len(engine.siblings) > 1),
         ("a volume at /dev/shm", engine.shm.mounted),
+        ("no memory limit", engine.memory_limit is None),
+        ("no startup probe", not mapping(spec.get("startupProbe"))),
+        ("annotations", engine.workload.annotations),
     )
     said = [word for word, there in words if there]
     resources = mapping(spec.get("resources"))
-    return [*said, engine.workload.kind, *engine.workload.spec, *spec, *resources, *args.given, *command.env]
+    fields = [*engine.workload.spec, *spec, *resources, *mapping(resources.get("limits"))]
+    return [*said, engine.workload.kind, *fields, *args.given, *command.env]

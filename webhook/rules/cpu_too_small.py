@@ -26,6 +26,7 @@ class CpuTooSmall(Rule):
     never_denies = "vLLM starts with fewer cores, if later"
     needs = ("plan.host",)
     mute_for = ("resources",)
+    about = ("cpu",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely below one core a GPU worker and one for the rest, advice below 2 + GPUs."""

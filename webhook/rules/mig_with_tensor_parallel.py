@@ -24,6 +24,7 @@ class MigWithTensorParallel(Rule):
 
     plane = "gpu"
     mode = "deny"
+    about = ("MIG",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain with CUDA 11 and 12, where the resource or a label of the node names the slice."""

@@ -26,6 +26,7 @@ class MixedGpuNodes(Rule):
     mode = "warn"
     never_denies = "which of the nodes the Pod gets is not in the manifest"
     needs = ("model", "gpu")
+    about = ("live nodes", "several products")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Plans each kind alone: the same planner as for one."""

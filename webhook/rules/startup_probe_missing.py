@@ -22,6 +22,7 @@ class StartupProbeMissing(Rule):
     threatens = "uptime"
     mode = "warn"
     mute_for = ("startup-probe",)
+    about = ("no startup probe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, but no more than a warning by default: vLLM starts without. Silent where the liveness probe's own

@@ -24,6 +24,7 @@ class UnknownAnnotation(Rule):
     plane = "config"
     threatens = "practice"
     mode = "warn"
+    about = ("annotations",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: nothing reads it."""

@@ -37,6 +37,7 @@ class UnknownGpu(Rule):
     plane = "gpu"
     threatens = "practice"
     mode = "warn"
+    about = ("no known GPU",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """A fact about what podfit knows."""
