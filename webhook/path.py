@@ -72,7 +72,7 @@ class FieldPath:
         return inside(obj, self.parts, default)
 
 
-_FEW, _SHORT = 64, 256
+_FEW, _SHORT = 32, 256
 """Items of a list whose places are remembered, and characters of the keys on the way to it."""
 
 

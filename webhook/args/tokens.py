@@ -279,7 +279,7 @@ _DEEPEST = 50
 def _dotted(words: Words, release: Release) -> None:
     """Merges `--config.key value` into one `--config '{"key": value}'` at the end, per flag."""
     prefix = "-" if release >= _DOTTED_SHORT else "--"
-    if not [True for token in words.tokens if "." in token.text and token.text.startswith(prefix)]:
+    if not [True for token in words.tokens if token.text[:1] == "-" and "." in token.text.partition("=")[0]]:
         return
     kept: list[Token] = []
     merged: dict[str, tuple[Token, dict[str, Any]]] = {}

@@ -129,10 +129,10 @@ def assignments(argv: Argv) -> dict[str, Value]:
 
 def removals(argv: Argv) -> frozenset[str]:
     """The variables that `env -u A … command` takes away; "*" where it takes all (`env -i`)."""
-    found: set[str] = set()
-    texts = [text_of(word) for word in argv[:_NEAR]]
-    if not texts or _name(argv[0]) != "env":
+    if not argv or _name(argv[0]) != "env":
         return frozenset()
+    found: set[str] = set()
+    texts = texts_of(argv[:_NEAR])
     for before, text in itertools.pairwise(texts):
         if text in ("-", "-i", "--ignore-environment"):
             found.add("*")

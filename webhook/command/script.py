@@ -13,7 +13,6 @@ import functools
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from webhook.command import assign, branch, builtin, condition, output, redirect, tree
@@ -22,7 +21,7 @@ from webhook.command.flow import Break, Exit, Return, Status, negate
 from webhook.command.parameter import Words
 from webhook.command.state import Array, State, merge
 from webhook.command.tree import Budget, GiveUp, only_command, source
-from webhook.command.word import Change, Value, literal, text_of
+from webhook.command.word import Change, Piece, Value, literal, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -263,7 +262,8 @@ class Shell:
         """A word's fields, with the word's place where it says itself what it is."""
         if not self.marks or self.depth or len(fields) != 1 or len(fields[0]) != 1 or not tree.is_literal(node):
             return fields
-        return [(replace(fields[0][0], span=(node.start_byte, node.end_byte)),)]
+        only = fields[0][0]
+        return [(Piece(only.text, only.path, only.unknown, (node.start_byte, node.end_byte)),)]
 
     def command(self, node: Node, alone: bool = False, more: Sequence[Node] = ()) -> Status:
         """A simple command; `more`: words of it that the grammar took for something else."""

@@ -142,7 +142,7 @@ class _Resolver(Reading):
         started = entry.start(argv)
         if isinstance(started, Serve):
             set_here, removed = entry.assignments(argv), entry.removals(argv)
-            env = {**_without(self.env, removed), **set_here}
+            env = {**_without(self.env, removed), **set_here} if set_here or removed else self.env
             found = self.serve(self._with_additional(started), env, decided=removed | set_here.keys(), argv=argv)
             if found is not None and (change := entry.brings(argv)) is not None:
                 release = entry.release_brought(argv) if change == "vllm" else ""
