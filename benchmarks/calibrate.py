@@ -15,7 +15,7 @@ from statistics import median
 
 from benchmarks.startups import Case, Row, argv
 from webhook.cli.batch import engine_of
-from webhook.memory import activations, non_torch, settings
+from webhook.memory import activations, non_torch, ranks, settings
 from webhook.memory.settings import Settings
 from webhook.model import Model
 from webhook.policy import builtin
@@ -122,8 +122,10 @@ def constants(found: Constants) -> Iterator[None]:
         moved = likely - own.likely
         low, high = max(0.0, own.low + min(0.0, moved)), own.high + max(0.0, moved)
         non_torch.MEASURED[name] = own._replace(low=min(low, likely), likely=likely, high=max(high, likely))
+    ranks.remembered.cache_clear()
     try:
         yield
     finally:
         activations.SAMPLERS.update(samplers)
         non_torch.MEASURED.update(measured)
+        ranks.remembered.cache_clear()

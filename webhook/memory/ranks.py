@@ -47,11 +47,12 @@ class Ranks(NamedTuple):
 
 def of(model: Model, settings: Settings) -> Ranks | None:
     """The ranks of an engine; None where the checkpoint's size can't be known."""
-    return _of(model, settings[OF_THE_BUDGET:])
+    return remembered(model, settings[OF_THE_BUDGET:])
 
 
 @lru_cache(512)
-def _of(model: Model, beside: tuple[Any, ...]) -> Ranks | None:
+def remembered(model: Model, beside: tuple[Any, ...]) -> Ranks | None:
+    """The same, by the settings without those of the budget."""
     settings = Settings(0.0, None, False, None, *beside)
     found = weights.checkpoint(model, settings)
     if found is None:
