@@ -67,8 +67,8 @@ class Parser:
     """The table it is from."""
     spellings: Mapping[str, tuple[Option, bool]]
     """Flag → its option, and whether this spelling switches it on."""
-    flags: Mapping[str, Flag]
-    """The same as a command line has them, alone and spelled out."""
+    flags: dict[str, Flag]
+    """Those that command lines have had, alone and spelled out, as they are read: a release's first use makes few."""
     ordered: tuple[str, ...]
     """The spellings in order, so that those with one beginning stand together."""
     positional: Option | None
@@ -173,7 +173,7 @@ class Table:
             entry=entry,
             table=self,
             spellings=spellings,
-            flags={flag: Flag(flag, option, on) for flag, (option, on) in spellings.items()},
+            flags={},
             ordered=tuple(sorted(spellings)),
             positional=positional,
             underscores=release >= self._underscores,

@@ -67,11 +67,12 @@ _CLEAN_FLAG = re.compile(r"--?[A-Za-z][\w.+-]*")
 def _flag(token: Token, parser: Parser) -> Flag | None:
     """The flag that `token` is; None: it is an argument."""
     text, known = token.text, parser.spellings
-    found = parser.flags.get(text)
-    if found is not None and not token.open:  # as most are
-        return found
     if text[:1] != "-" or text == "-" or token.open:
         return None
+    if text in known:
+        if text not in parser.flags:
+            parser.flags[text] = Flag(text, *known[text])
+        return parser.flags[text]
     name, equals, value = text.partition("=")
     if equals and name in known:
         return Flag(name, *known[name], explicit=value)
