@@ -98,18 +98,24 @@ class Engine:
         """A field of the container, None where absent: `field("livenessProbe", "httpGet", "port")`."""
         found: Any = self.container.spec
         for part in parts:
-            if found is None:
+            if isinstance(found, dict):
+                found = found.get(part)
+            elif found is None:
                 return None
-            found = found.get(part) if isinstance(found, dict) else inside(found, (part,))
+            else:
+                found = inside(found, (part,))
         return found
 
     def pod(self, *parts: str | int) -> Any:
         """A field of the PodSpec, None where absent."""
         found: Any = self.workload.spec
         for part in parts:
-            if found is None:
+            if isinstance(found, dict):
+                found = found.get(part)
+            elif found is None:
                 return None
-            found = found.get(part) if isinstance(found, dict) else inside(found, (part,))
+            else:
+                found = inside(found, (part,))
         return found
 
     @kept

@@ -73,16 +73,15 @@ def _place(whole: Sequence[Any], edit: Edit) -> tuple[Any, str | int, FieldPath]
     """How far the edit's path exists: the parent, the key in it, and the path of that key."""
     at: Any = whole
     key: str | int = 0
-    parts, depth = edit.path.parts, 0
-    for part in parts:
-        child = _child(at, key)
+    parts, child = edit.path.parts, whole[0]
+    for depth, part in enumerate(parts):
         if child is None:
-            break
+            return at, key, FieldPath(parts[:depth])
         if not (isinstance(child, list) if isinstance(part, int) else is_object(child)):
             path = FieldPath(parts[:depth])
             raise ValueError(f"{path or 'the object'} holds {child!r:.60}, so {edit.path} can't be changed")
-        at, key, depth = child, part, depth + 1
-    return at, key, FieldPath(parts[:depth])
+        at, key, child = child, part, _child(child, part)
+    return at, key, edit.path
 
 
 def _list(value: Any, path: FieldPath) -> list[Any] | None:
@@ -176,7 +175,7 @@ def _joined(patch: list[dict[str, Any]], operation: dict[str, Any]) -> bool:
 
 
 def _child(at: Any, key: str | int) -> Any:
-    return at[key] if _holds(at, key) else None
+    return at.get(key) if isinstance(at, dict) else at[key] if _holds(at, key) else None
 
 
 def _holds(at: Any, key: str | int) -> bool:
