@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from webhook.args import EngineArgs
 from webhook.memory import parallel
 from webhook.model import Model, architectures
@@ -37,21 +39,24 @@ def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...
     after the one before it, up to itself. Where none is left, the flags tell nothing. One that accounts for this engine
     as the one after it is left out.
     """
+    staged = args is not None and parallel.size(args, "pipeline_parallel_size") != 1
+    return _possible(model, staged, args.releases if args else ())
+
+
+@lru_cache(256)
+def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tuple[Release, ...]:
+    """`staged`: there are pipeline stages; `accepting`: the releases that know all flags, () where none is known."""
     since = SINCE.get(model.model_type or "", OLDEST)
     architecture = architectures.known(model)
     missing = architecture.missing if architecture else Release(0, 0)
-    alike = {OF_STAGES} if args is None or parallel.size(args, "pipeline_parallel_size") == 1 else set()
+    alike = set() if staged else {OF_STAGES}
     if len(set(model.layer_types)) < 2:
         alike.add(OF_GROUPS)
     apart = tuple(one for one in GENERATIONS if one not in alike)
     found = tuple(one for one in apart if one >= since and one > missing) or GENERATIONS[-1:]
-    if args is None or not args.releases:
-        return found
     after = (OLDEST, *apart)
     read = tuple(
-        release
-        for release in found
-        if any(after[apart.index(release)] <= one <= _last(release) for one in args.releases)
+        release for release in found if any(after[apart.index(release)] <= one <= _last(release) for one in accepting)
     )
     return read or found
 

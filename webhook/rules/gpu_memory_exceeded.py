@@ -35,8 +35,8 @@ class GpuMemoryExceeded(Rule):
         name = engine.gpu.value.name if engine.gpu else "GPU"
         weights, budget = ledger.weights.likely, ledger.budget.likely
         rest = budget - weights - ledger.kv_cache.likely
-        short = -ledger.kv_cache.likely
-        missing = f"{human(short)} {'is' if human(short).startswith('1 ') else 'are'} missing"
+        short = human(-ledger.kv_cache.likely)
+        missing = f"{short} {'is' if short.startswith('1 ') else 'are'} missing"
         certain = engine.plan.verdict == "does-not-fit" and ledger.kv_cache.floor <= 0
         yield Finding(
             path=engine.command.path,
