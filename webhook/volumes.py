@@ -98,7 +98,9 @@ def holding(mounted: Iterable[Mount], path: str) -> Mount | None:
     """The mount that `path` lies in: the deepest one."""
     within = f"{posixpath.normpath(path)}/"
     inside = [one for one in mounted if one.path == "/" or within.startswith(f"{one.path}/")]
-    return max(inside, key=lambda one: len(one.path)) if inside else None
+    if len(inside) < 2:
+        return inside[0] if inside else None
+    return max(inside, key=lambda one: len(one.path))
 
 
 def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
@@ -163,10 +165,10 @@ def files(
     volume in vLLM's own image, which holds no models; an emptyDir that no init container fills), and may be there in
     a volume that outlives the Pod.
     """
-    mounted = mounts(workload, container) if mounted is None else mounted
-    if not is_hub_id(args.model) or offline(env):
-        there = holding(mounted, args.model) if args.model and args.model.startswith("/") else None
-        return Files(False if args.model else None, in_memory=there is not None and there.memory, rate=rate)
+    mounted, name = mounts(workload, container) if mounted is None else mounted, args.model
+    if not is_hub_id(name) or offline(env):
+        there = holding(mounted, name) if name and name.startswith("/") else None
+        return Files(False if name else None, in_memory=there is not None and there.memory, rate=rate)
     mount = holding(mounted, download_directory(args, env))
     if mount is None:
         image = container.spec.get("image")

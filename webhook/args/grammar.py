@@ -67,12 +67,13 @@ _CLEAN_FLAG = re.compile(r"--?[A-Za-z][\w.+-]*")
 def _flag(token: Token, parser: Parser) -> Flag | None:
     """The flag that `token` is; None: it is an argument."""
     text, known = token.text, parser.spellings
-    if text[:1] != "-" or text == "-" or token.open:
+    if token.open or text[:1] != "-" or text == "-":
         return None
+    if (found := parser.flags.get(text)) is not None:  # as most are
+        return found
     if text in known:
-        if text not in parser.flags:
-            parser.flags[text] = Flag(text, *known[text])
-        return parser.flags[text]
+        made = parser.flags[text] = Flag(text, *known[text])
+        return made
     name, equals, value = text.partition("=")
     if equals and name in known:
         return Flag(name, *known[name], explicit=value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from webhook import workload as workloads
 from webhook.command import changes, entry, images, kserve, telling
-from webhook.command.entry import Join, Script, Serve
+from webhook.command.entry import Join, Script, Serve, Unknown
 from webhook.command.reading import Reading
 from webhook.command.tree import Budget, GiveUp, unclosed
 from webhook.command.word import Command, Piece, Slip, Value, known, literal, origin_of, text_of, words_of
@@ -100,7 +100,7 @@ class _Resolver(Reading):
             return self._worker(scripted=False)
         started = entry.start(self.args) if self.args else None
         runs = images.runs(self.image)
-        if isinstance(started, Serve | Join | Script):
+        if started is not None and not isinstance(started, Unknown):
             found = self._started(self.args)
             if found is None or runs not in ("serve", "module"):
                 return found
@@ -131,10 +131,11 @@ class _Resolver(Reading):
 
     def _rays(self) -> bool:
         """A Ray node's own container, to which KubeRay gives `ray start` as its command where it has none."""
+        if self.args or self.container.synthetic:
+            return False
         first = self.container.path.parts[-2:] == ("containers", 0)
         groups = {"headGroupSpec", "workerGroupSpecs"} & set(self.workload.path.parts)
-        plain = first and not self.args and not self.container.synthetic
-        return bool(groups) and plain and images.named_vllm(self.image)
+        return bool(groups) and first and images.named_vllm(self.image)
 
     # ── a command ──
 
