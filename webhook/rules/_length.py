@@ -33,8 +33,7 @@ def too_long(engine: Engine) -> int | None:
 def is_short(engine: Engine) -> bool:
     """The KV cache is there, and likely too small for one request."""
     ledger = engine.plan.gpu
-    needed = ledger.kv_cache_bytes_per_request if ledger else None
-    return ledger is not None and needed is not None and 0 < ledger.kv_cache.likely < needed
+    return ledger is not None and 0 < ledger.kv_cache.likely < (ledger.held.bytes_per_request or 0)
 
 
 def within(engine: Engine) -> tuple[Alternative, ...]:

@@ -33,9 +33,9 @@ class KvCacheTooSmall(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the largest KV cache that could be left is smaller than one request."""
         ledger = engine.plan.gpu
-        needed = ledger.kv_cache_bytes_per_request if ledger else None
-        if ledger is None or needed is None or not is_short(engine) or spoilt(engine, "max_model_len"):
+        if ledger is None or not is_short(engine) or spoilt(engine, "max_model_len"):
             return
+        needed = ledger.kv_cache_bytes_per_request or 0
         there = ledger.kv_cache.likely
         given = "max_model_len" in engine.args.given
         fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
