@@ -618,6 +618,17 @@ def test_a_peer_that_stalls_is_given_up(tmp_path: Path) -> None:
         assert half.sock.recv(1) == b""
 
 
+def test_who_stalls_in_a_second_request_is_given_up_too(tmp_path: Path) -> None:
+    with serving(tmp_path, patch="_socket.PATIENCE = 0.5") as server, closing(server.connect()) as half:
+        half.connect()
+        half.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nPOST /valid")
+        told = b""
+        while more := half.sock.recv(4096):
+            told += more
+
+    assert told.count(b"HTTP/1.1 200 OK") == 1
+
+
 @pytest.mark.parametrize(
     ("request_", "there"),
     [
@@ -653,6 +664,21 @@ def test_requests_sent_at_once_are_answered_in_order(server: Server) -> None:
             told += more
 
     assert (told.count(b"HTTP/1.1 200 OK"), told.count(b"\r\n\r\nok\n")) == (3, 3)
+
+
+@pytest.mark.parametrize("many", [2, 40])
+@pytest.mark.parametrize("method", ["GET /healthz", "POST /validate"])
+def test_requests_sent_in_one_piece_are_all_answered(method: str, many: int, server: Server) -> None:
+    body = json.dumps(admission_review(GOOD_POD)) if method.startswith("POST") else ""
+    head = f"{method} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with closing(server.connect()) as connection:
+        connection.connect()
+        connection.sock.sendall(f"{head}{body}".encode() * many)
+        told = b""
+        while told.count(b"HTTP/1.1 200 OK") < many:
+            told += connection.sock.recv(1 << 16)
+
+    assert told.count(b"HTTP/1.1 ") == many
 
 
 def _page() -> bytes:

@@ -122,7 +122,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     (clients open some in reserve, others stall, and a few of those would take all threads), a request's waiting is
     measured, old connections are closed, and we are told when the worker stops.
 
-    A thread takes what is there. Until more comes the connection is in `pending_conns`, watched by the main loop.
+    A thread takes what is there. The main loop watches for more: of what was begun in `pending_conns`; for the next
+    request in `keepalived_conns`, where a thread puts its connection itself.
     """
 
     _drain: Callable[[], None]
@@ -198,7 +199,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         kept: object = False
         try:
             kept = self.handle(conn)
-            if kept is True and not conn.sock.ahead:
+            if kept is True and not _has_more(conn):
                 self._keep(conn)
                 return
         except (OSError, ValueError, KeyError):  # it is gone, or the main loop is
@@ -216,7 +217,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.keepalived_conns.append(conn)
         if not self.alive:  # else `_cap_keepalive` comes after this, and sees it
             conn.timeout = time.monotonic() + LINGER
-        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_client_socket_readable, conn))
+        try:
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_client_socket_readable, conn))
+        except BaseException:
+            self.keepalived_conns.remove(conn)
+            raise
 
     def _finish(self, conn: TConn, kept: object) -> None:
         """In the main loop, a thread is done with a connection: the next request is there already, more of this one
@@ -297,7 +302,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._queued.popleft()
         kept = self._handle(conn)
         stays = 0
-        while kept is True and stays < STAYS and not conn.sock.ahead and self._more_soon(conn):
+        while kept is True and stays < STAYS and not _has_more(conn) and self._more_soon(conn):
             stays += 1
             conn.arrived = time.monotonic()
             kept = self._handle(conn)
@@ -362,6 +367,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return app(environ, start_response)
 
         self.wsgi = arrived
+
+
+def _has_more(conn: TConn) -> bool:
+    """Some of the connection's next request was read with the last one: no look at the socket would tell."""
+    return bool(conn.sock.ahead or conn.parser.unreader.buf.getvalue())
 
 
 def _hand_over(req: Any, conn: TConn) -> None:
