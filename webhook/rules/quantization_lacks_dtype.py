@@ -11,8 +11,10 @@ from webhook.rule import Finding, Rule
 from webhook.rules._checkpoint import OVERRIDING, is_certain, method
 from webhook.rules._flags import certainty
 
-WORDS = {"half": "float16", "float16": "float16", "float": "float32", "float32": "float32"}
-"""`--dtype` → the dtype that is meant; bfloat16 is computed by one kernel or another of each method below."""
+WORDS = {
+    "half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float": "float32", "float32": "float32",
+}  # fmt: skip
+"""`--dtype` → the dtype that is meant."""
 
 
 class Refused(NamedTuple):
@@ -37,6 +39,9 @@ REFUSED = {
 }
 """A checkpoint's `quant_method` → what none of the classes that may serve it has in `get_supported_act_dtypes`
 (vLLM 0.4.1 … 0.33 model_executor/layers/quantization; its Marlin, MoE and other variants among them)."""
+AS_NAMED = Release(0, 22)
+"""Before it, `--quantization awq` and `gptq` keep the faster kernel for the same format off (`awq_marlin.py` and
+`gptq_marlin.py` `override_quantization_method`), and theirs compute in float16 alone (`AWQConfig`, `GPTQConfig`)."""
 
 
 class QuantizationLacksDtype(Rule):
@@ -47,8 +52,9 @@ class QuantizationLacksDtype(Rule):
 
         ValueError: torch.float16 is not supported for quantization method mxfp4. Supported dtypes: [torch.bfloat16]
 
-    gpt-oss (MXFP4) takes bfloat16 alone, so that a GPU without it (a T4, a V100) can't serve it. No 16-bit method takes
-    float32. Without `--dtype`, vLLM takes what the checkpoint says.
+    gpt-oss (MXFP4) takes bfloat16 alone, so that a GPU without it (a T4, a V100) can't serve it. Hardly any method
+    takes float32. AWQ and GPTQ take bfloat16 where vLLM chooses the kernel, and before v0.22 float16 alone where
+    `--quantization awq` or `gptq` does. Without `--dtype`, vLLM takes what the checkpoint says.
     """
 
     plane = "config"
@@ -58,20 +64,27 @@ class QuantizationLacksDtype(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the checkpoint's own config names the method, in NVIDIA's backend."""
-        given = engine.args.given.get("dtype")
+        args, model, release = engine.args, engine.model, engine.release
+        given = args.given.get("dtype")
         dtype = WORDS.get(given) if isinstance(given, str) else None
-        if dtype is None or engine.model is None or engine.release is None or "dtype" in engine.args.unresolved:
+        if dtype is None or model is None or release is None or {"dtype", "quantization"} & args.unresolved.keys():
             return
-        used = method(engine)
+        used, named = method(engine), args.given.get("quantization")
+        if used == "mxfp4" and named not in (None, used):
+            return  # another kernel may take it: humming does
         refused = REFUSED.get(used)
-        if refused is None or dtype not in refused.dtypes or not refused.since <= engine.release < refused.until:
+        if refused is None or not refused.since <= release < refused.until:
             return
-        usual = not (engine.model.value.model_type or "").startswith(OVERRIDING)
-        usual = usual and engine.vendor == "nvidia" and not engine.on_processors
+        own = used in ("awq", "gptq") and named == used and release < AS_NAMED
+        if dtype not in refused.dtypes and not (own and dtype == "bfloat16"):
+            return
+        known = is_certain(engine) and engine.vendor == "nvidia" and not engine.on_processors
+        known = known and not (model.value.model_type or "").startswith(OVERRIDING)
         yield Finding(
             path=engine.argument("dtype"),
-            message=f"--dtype {given}: {engine.model.value.id} is quantised with {used}, which vLLM {engine.release} "
-            f"does not compute in {dtype}",
-            certainty=certainty(engine) if usual and is_certain(engine) else "likely",
-            suggestions=("leave it out", "--dtype bfloat16"),
+            message=f"--dtype {given}: {model.value.id} is quantised with {used}, which vLLM {release} does not "
+            f"compute in {dtype}" + (f" where --quantization {named} keeps faster kernels off" if own else ""),
+            certainty=certainty(engine) if known else "likely",
+            uncertain=None if known else "what is known of the checkpoint's quantisation may not be what vLLM finds",
+            suggestions=("--dtype half",) if own else ("leave it out",),
         )
