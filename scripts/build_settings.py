@@ -174,9 +174,12 @@ def variables(sources: Path) -> dict[str, dict[str, Any]]:
     file = sources / "envs.py"
     text = file.read_text() if file.is_file() else ""
     found: dict[str, dict[str, Any]] = {}
-    for node in ast.walk(ast.parse(text)):
-        if "def enable_envs_cache" in text and isinstance(node, ast.Dict):
-            found |= numbers(node)
+    tree = ast.parse(text)
+    bodies = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            read = numbers(node, bodies)
+            found |= {name: kind for name, kind in read.items() if "enable_envs_cache" in bodies or name in ON_IMPORT}
         if not isinstance(node, ast.Call) or ast.unparse(node.func) != "env_with_choices":
             continue
         name, _, choices, *more = node.args
@@ -192,11 +195,17 @@ NUMBERS = {"int": "int", "float": "float", "maybe_convert_int": "int", "maybe_co
 """What envs.py reads a number with; `bool(int(…))` is a switch, too."""
 
 
-def numbers(table: ast.Dict) -> dict[str, dict[str, Any]]:
-    """The variables of a table of envs.py (name → a lambda that reads it) whose text becomes a number as it is."""
+ON_IMPORT = ("VLLM_CONFIGURE_LOGGING",)
+"""What every release reads while it is imported (logger.py)."""
+
+
+def numbers(table: ast.Dict, bodies: dict[str, ast.FunctionDef]) -> dict[str, dict[str, Any]]:
+    """The variables of a table of envs.py (name → a lambda or a function that reads it) whose text becomes a number as
+    it is."""
     found: dict[str, dict[str, Any]] = {}
-    for key, value in zip(table.keys, table.values, strict=True):
-        if not isinstance(key, ast.Constant) or not isinstance(value, ast.Lambda):
+    for key, one in zip(table.keys, table.values, strict=True):
+        value = bodies.get(one.id) if isinstance(one, ast.Name) else one
+        if not isinstance(key, ast.Constant) or not isinstance(value, ast.Lambda | ast.FunctionDef):
             continue
         name = str(key.value)
         asked = (f"os.getenv('{name}'", f"os.environ.get('{name}'", f"os.environ['{name}']")

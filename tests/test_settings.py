@@ -192,6 +192,8 @@ def test_every_flag_with_bounds_is_an_argument_of_some_release() -> None:
         ("VLLM_FLOAT32_MATMUL_PRECISION", "HIGH", "0.33.0", False),
         ("VLLM_FLOAT32_MATMUL_PRECISION", "tf32", "0.33.0", True),
         ("VLLM_LOGGING_LEVEL", "anything", "0.33.0", False),
+        ("VLLM_CONFIGURE_LOGGING", "false", "0.8.5", True),
+        ("VLLM_DISABLE_COMPILE_CACHE", "true", "0.33.0", True),
         ("VERBOSE", "true", "0.11.0", False),  # until then it is read by who needs it
         ("VERBOSE", "true", "0.11.1", True),
         ("VERBOSE", "1", "0.33.0", False),

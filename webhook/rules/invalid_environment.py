@@ -32,6 +32,15 @@ READ_AT_ONCE = Release(0, 11, 1)
 METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
 """vLLM may write `spawn` in its place: on processors and Intel's GPUs, in a Ray actor, with --numa-bind, under WSL
 (vLLM 0.33 utils/system_utils.py `_maybe_force_spawn`, platforms/)."""
+LOGGING = "VLLM_CONFIGURE_LOGGING"
+"""Read by every release while it is imported (logger.py)."""
+LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "NOTSET")
+"""Python's names of levels (logging `_nameToLevel`), to which vLLM adds none."""
+LEVELS_SINCE = Release(0, 4, 3)
+"""From then on the variable goes into `logging.config.dictConfig` while vLLM is imported (vLLM 0.4.3 … 0.33
+logger.py)."""
+EXACT_LEVELS = Release(0, 8, 0)
+"""Until then as it is written, from 0.8.5 on in capitals (envs.py); what is between was not read."""
 SWITCHES = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
 """What people write → what vLLM reads."""
 NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
@@ -64,6 +73,11 @@ class InvalidEnvironment(Rule):
         ValueError: Invalid value 'spwan' for VLLM_WORKER_MULTIPROC_METHOD. Valid options: ['spawn', 'fork'].
         ValueError: invalid literal for int() with base 10: 'true'
 
+    `VLLM_LOGGING_LEVEL` is one of Python's levels, and `VLLM_CONFIGURE_LOGGING` 0 or 1; both are read while vLLM is
+    imported:
+
+        ValueError: Unknown level: 'VERBOSE'
+
     From v0.11.1 on vLLM takes the backend that is named, or none: one that has no kernels for the GPU, or does not read
     the KV cache's dtype there (FLASH_ATTN an FP8 cache on Ampere and Ada), ends it; so does FLASH_ATTN for gpt-oss,
     whose attention sinks it computes on compute capability 9.x, from v0.17 on 10.x too, and nowhere else.
@@ -75,8 +89,8 @@ class InvalidEnvironment(Rule):
     plane = "config"
     mode = "deny"
     about = (
-        "VLLM_PORT", "VLLM_USE_V1", "VLLM_ATTENTION_BACKEND", "a variable that is checked", "attention_backend",
-        "attention_config",
+        "VLLM_PORT", "VLLM_USE_V1", "VLLM_LOGGING_LEVEL", "VLLM_ATTENTION_BACKEND", "a variable that is checked",
+        "attention_backend", "attention_config",
     )  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
@@ -86,6 +100,7 @@ class InvalidEnvironment(Rule):
         yield from _port(engine)
         yield from _v1(engine)
         yield from _choices(engine)
+        yield from _logging_level(engine)
         yield from _backend(engine)
         yield from _backend_of_another_gpu(engine)
 
@@ -135,8 +150,8 @@ def _choices(engine: Engine) -> Iterator[Finding]:
         replaced = name == METHOD and (
             engine.on_processors or engine.spans_pods or engine.vendor != "nvidia" or "numa" in engine.said
         )
-        at_once = release is not None and release >= READ_AT_ONCE and "RAY" not in name
-        read = (at_once or name == METHOD) and not replaced
+        at_once = release is not None and release >= READ_AT_ONCE and "RAY" not in name and _has_an_engine(engine)
+        read = (at_once or name in (METHOD, LOGGING)) and not replaced
         yield Finding(
             path=_entry(engine, name),
             certainty=_for(engine, read),
@@ -145,6 +160,33 @@ def _choices(engine: Engine) -> Iterator[Finding]:
             + (f"; did you mean {near}?" if near else ""),
             suggestions=tuple(f'"{one}"' for one in ((near,) if near else found.allowed[:3])) or ("leave it out",),
         )
+
+
+def _has_an_engine(engine: Engine) -> bool:
+    """Surely more than the API server runs here: with --data-parallel-size-local 0 its engines are in other Pods."""
+    local = "data_parallel_size_local"
+    return engine.args.given.get(local) != 0 and local not in engine.args.unresolved
+
+
+def _logging_level(engine: Engine) -> Iterator[Finding]:
+    env, release = engine.command.env, engine.release
+    given = env.get("VLLM_LOGGING_LEVEL")
+    if given is None or "$" in given or release is None or release < LEVELS_SINCE:
+        return
+    if "VLLM_LOGGING_CONFIG_PATH" in env or env.get(LOGGING, "1").strip() == "0":
+        return  # a configuration of one's own, or none
+    word = given.upper() if release > EXACT_LEVELS else given
+    if word in LEVELS:
+        return
+    near = given.upper() if given.upper() in LEVELS else _meant.name(given.upper(), tuple(LEVELS))
+    yield Finding(
+        path=_entry(engine, "VLLM_LOGGING_LEVEL"),
+        certainty=certainty(engine),
+        uncertain=uncertain(engine),
+        message=f"VLLM_LOGGING_LEVEL is {given!r}: vLLM {release} takes {', '.join(LEVELS)}"
+        + (f"; did you mean {near}?" if near else ""),
+        suggestions=(f'"{near}"',) if near else ('"DEBUG", which is the most that it says',),
+    )
 
 
 def _backend(engine: Engine) -> Iterator[Finding]:
