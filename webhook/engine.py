@@ -267,7 +267,7 @@ class Engine:
     @kept
     def on_processors(self) -> bool:
         """It is vLLM's CPU backend: the ledger of GPU memory says nothing of it."""
-        return _on_processors(self.container, self)
+        return _on_processors(self.field("image"), self.requested, self.args, self.command.env)
 
     @kept
     def alternatives(self) -> tuple[str, ...]:
@@ -414,8 +414,10 @@ def _read(
     its_model = model.find(engine_args, workload, container, facts)
     placement = gpu.place(workload, container, facts.snapshot)
     asked = gpu.asked(workload, container, facts.snapshot)
-    accelerator = gpu.find(workload, container, facts, placement, asked)
     requested = asked.together
+    on_processors = _on_processors(image, requested, engine_args, found.env)
+    build = gpu.maker.of_build(image, found.env, engine_args.given.get("device"))
+    accelerator = None if on_processors else gpu.find(workload, container, facts, placement, asked, build)
     mounted = volumes.mounts(workload, container)
     files = volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth, mounted)
     planned = plan.plan(
@@ -444,7 +446,7 @@ def _read(
         mounts=mounted,
         siblings=siblings,
     )
-    if whole.on_processors:
+    if on_processors:
         return replace(whole, plan=replace(planned, host=_on_host(whole), startup=None))
     if _on_gpus(workload, container, whole) and not model.is_default(its_model):  # of that, whether it starts will do
         return whole
@@ -454,8 +456,9 @@ def _read(
 def _vendor(requested: tuple[str, int | None] | None, image: object) -> str:
     """Who makes the GPUs that the resource, or an image of vLLM's ROCm build, is for."""
     resource = requested[0] if requested else ""
-    rocm = isinstance(image, str) and "rocm" in image and re.search(r"(^|[/_:-])rocm", image) is not None
-    return "amd" if resource.startswith("amd.com/") or (rocm and not resource.startswith("nvidia.com/")) else "nvidia"
+    if resource.startswith(("amd.com/", "nvidia.com/")):
+        return resource.partition(".")[0]
+    return "amd" if gpu.maker.of_image(image) == "amd" else "nvidia"
 
 
 def _on_host(found: Engine) -> HostLedger | None:
@@ -467,22 +470,20 @@ def _on_host(found: Engine) -> HostLedger | None:
     )
 
 
-def _on_processors(container: Container, found: Engine) -> bool:
+def _on_processors(
+    image: object, requested: tuple[str, int | None] | None, args: EngineArgs, env: Mapping[str, str]
+) -> bool:
     """It is vLLM's CPU backend, and no device is asked for: then weights and KV cache are host memory."""
-    if found.requested is not None:
+    if requested is not None:
         return False
-    image = container.spec.get("image")
     name = image if isinstance(image, str) else ""
-    told = found.args.given.get("device") == "cpu" or found.args.written.get("device") == "cpu"
-    env = found.command.env
+    told = args.given.get("device") == "cpu" or args.written.get("device") == "cpu"
     told = told or env.get("VLLM_TARGET_DEVICE") == "cpu" or cpu.SPACE in env
     told = told or _CPU_IMAGE.search(name.rpartition(":")[0] or name) is not None
-    return told and not any(variable in env for variable in _JAX)
+    return told and not any(variable in env for variable in gpu.maker.JAX)
 
 
 _GPUS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
-_JAX = ("JAX_PLATFORMS", "TPU_BACKEND_TYPE", "PJRT_DEVICE")
-"""Variables of vLLM's TPU backend, whose devices may be elsewhere (Pathways)."""
 _CPU_IMAGE = re.compile(r"(^|[/_-])cpu([/_:.-]|$)")
 """vLLM's builds for processors: vllm-cpu, vllm-openai-cpu, vllm-cpu-release-repo, llm-d-cpu."""
 
@@ -495,7 +496,7 @@ def _on_gpus(workload: Workload, container: Container, found: Engine) -> bool:
         return found.requested[0].startswith(_GPUS) or "gpu" in found.requested[0]
     image = container.spec.get("image")
     name = image if isinstance(image, str) else ""
-    if any(variable in found.command.env for variable in _JAX):
+    if any(variable in found.command.env for variable in gpu.maker.JAX):
         return False
     claims = found.field("resources", "claims")
     unsaid = "resources" in workload.completes and not found.field("resources", "limits")

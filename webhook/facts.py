@@ -20,7 +20,8 @@ Where a fact may come from, the surest first (`model.find` and `gpu.find` go dow
 | `--gpu` | yes |
 | the policy's `assume.gpu` | no |
 
-Everything else (preferred affinity, tolerations) is no fact.
+Everything else (preferred affinity, tolerations) is no fact. What `--gpu` and `assume.gpu` name is nothing to a
+container that is for another maker's devices, or for none: by its resources, else its build of vLLM (`gpu/maker.py`).
 """
 
 from __future__ import annotations

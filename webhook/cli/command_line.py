@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webhook import release
+from webhook import gpu, release
 from webhook.facts import Facts
 from webhook.lint import Judged, Report, lint
 from webhook.policy import Policy
@@ -26,7 +26,8 @@ def judged_as(
         "command": argv,
     }
     if facts.gpu is not None and facts.gpu.count:
-        container["resources"] = {"limits": {"nvidia.com/gpu": str(facts.gpu.count)}}
+        maker = min(gpu.maker.of_gpus(facts.gpu.gpus))
+        container["resources"] = {"limits": {gpu.maker.RESOURCES[maker]: str(facts.gpu.count)}}
     metadata = {"name": "plan", **({"namespace": namespace} if namespace else {})}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
     return lint(pod, policy, facts, where="check")

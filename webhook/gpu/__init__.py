@@ -8,7 +8,7 @@ from dataclasses import replace
 from webhook import quantity
 from webhook.facts import Fact, Facts
 from webhook.frozen import frozen
-from webhook.gpu import advice, labels
+from webhook.gpu import advice, labels, maker
 from webhook.gpu.labels import Named
 from webhook.gpu.name import by_name, nearest
 from webhook.gpu.nodes import Kind, Placement, place
@@ -29,7 +29,7 @@ from webhook.workload import Container, Workload
 
 __all__ = [
     "CLAIM", "Accelerator", "Asked", "Gpu", "Kind", "Placement", "advice", "all_products", "asked", "by_name", "find",
-    "is_one", "may_be_one", "misspelt", "nearest", "on_nodes", "parse", "place", "requested",
+    "is_one", "maker", "may_be_one", "misspelt", "nearest", "on_nodes", "parse", "place", "requested",
 ]  # fmt: skip
 
 
@@ -60,19 +60,28 @@ def find(
     facts: Facts,
     placement: Placement | None = None,
     request: Asked | None = None,
+    build: str | None = None,
 ) -> Fact[Accelerator] | None:
     """What the container gets, by the order in `webhook.facts`; None where no product is known.
 
     A preferred affinity and a toleration select no node, so they say nothing. Several products are an answer: each of
-    them is planned. `placement` and `request` are `place` and `asked` of the same container.
+    them is planned. `placement` and `request` are `place` and `asked` of the same container; `build` is who makes what
+    its vLLM runs on (`maker.of_build`), where that is known.
     """
     request = asked(workload, container, facts.snapshot) if request is None else request
     resource, count = request.together or (None, None)
     named = _named(workload, container, request) or _on_nodes(placement, facts)
     if named is not None and facts.assume.nodes == "closed" and placement is not None and placement.fresh:
         named = _narrowed(named, placement)
-    if named is None and (given := facts.gpu or _assumed(facts, resource)) is not None:
-        certain = facts.gpu is not None
+    given = (
+        None
+        if named
+        else next(
+            (one for one in (facts.gpu, facts.assume.gpu) if one and _may_get(one, container, resource, build)), None
+        )
+    )
+    if given is not None:
+        certain = given is facts.gpu
         named = Named(given.gpus, "--gpu" if certain else "the policy's assume.gpu", certain, given.shared)
         count = given.count if count is None else count
     if named is None and facts.gpu_memory is None:
@@ -139,11 +148,11 @@ def on_nodes(fact: Fact[Accelerator], placement: Placement | None) -> Iterator[t
             yield replace(accelerator, gpus=(gpu,)), ""
 
 
-def _assumed(facts: Facts, resource: str | None) -> Accelerator | None:
-    """The policy's GPU, unless the Pod asks for another vendor's."""
-    assumed = facts.assume.gpu
-    vendors = {gpu.vendor for gpu in assumed.gpus} if assumed else set()
-    return assumed if resource is None or resource.partition(".")[0] in vendors else None
+def _may_get(given: Accelerator, container: Container, resource: str | None, build: str | None) -> bool:
+    """What is given holds where the container may get it: not where it asks for another maker's device, or, where its
+    resources tell none, runs another maker's build of vLLM."""
+    its = maker.of_resources(resource, container.resources) or build
+    return its is None or its in maker.of_gpus(given.gpus)
 
 
 def parse(text: str) -> Accelerator:

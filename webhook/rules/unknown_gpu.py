@@ -12,8 +12,12 @@ from webhook.path import mapping
 from webhook.rule import Finding, Rule
 from webhook.rules import _parallel
 
-LABELS = {"amd.com/": "amd.com/gpu.product-name", "gpu.intel.com/": "gpu.intel.com/product"}
-"""Resource → the label that tells the product: the AMD GPU operator's, Intel's; else GPU feature discovery's."""
+LABELS = {
+    None: "nvidia.com/gpu.product", "nvidia": "nvidia.com/gpu.product", "amd": "amd.com/gpu.product-name",
+    "intel": "gpu.intel.com/product", "google": "cloud.google.com/gke-tpu-accelerator",
+}  # fmt: skip
+"""Maker of the resource → the label that tells the product: GPU feature discovery's, the AMD GPU operator's, Intel's,
+GKE's. Other makers' have none that podfit reads a size from."""
 
 
 class UnknownGpu(Rule):
@@ -48,13 +52,21 @@ class UnknownGpu(Rule):
             return
         resource, count = engine.requested
         many = f"{count} × {resource}" if count else resource
-        told = (name for prefix, name in LABELS.items() if resource.startswith(prefix))
-        label = next(told, "nvidia.com/gpu.product")
+        maker = gpu.maker.of_resources(resource, {})
+        label = LABELS.get(maker)
         yield Finding(
             engine.workload.path / "nodeSelector",
-            f"{many} of an unknown product: GPU memory is not judged",
-            suggestions=(f"nodeSelector {label} with the product's label",),
+            f"{many} of an unknown product: GPU memory is not judged{_of_another_maker(engine)}",
+            suggestions=(f"nodeSelector {label} with the product's label",) if label else (),
         )
+
+
+def _of_another_maker(engine: Engine) -> str:
+    """That what was given to assume is not what this container asks for."""
+    assumed = engine.facts.assume.gpu
+    if engine.facts.gpu is not None:
+        return f" (--gpu {engine.facts.gpu.name} is another maker's)"
+    return f" (the policy's assume.gpu, {assumed.name}, is another maker's)" if assumed is not None else ""
 
 
 def _nothing_requested(engine: Engine) -> Iterator[Finding]:
