@@ -125,6 +125,8 @@ def test_what_a_cluster_has_too_few_of_comes_last(capsys: pytest.CaptureFixture[
     ("argv", "said"),
     [
         (("acme/nobody-knows",), "--model-config FILE gives its config.json"),
+        (("acme/nothing-9b", "--context", "8k"), "KV cache is not known (name: it says 9B parameters); --model-config"),
+        (("acme/nothing-9b",), "its KV cache is not known"),
         (("Qwen/Qwen3-8B", "--context", "900000"), "the model's own limit is 40,960 tokens"),
         (("Qwen/Qwen3-8B", "--gpu", "l4", "--nodes", "x"), "--gpu or --nodes, not both"),
         (("--users", "3", "--gpu", "l4", "--", "vllm", "serve", "Qwen/Qwen3-8B"), "belong to `podfit plan MODEL`"),

@@ -23,6 +23,7 @@ from webhook.memory.needs import Offer, Stock
 from webhook.model import Model, longest_max_model_len
 from webhook.model.name import last_part
 from webhook.policy import Policy
+from webhook.report import model as as_model
 from webhook.report import needs as as_needs
 from webhook.report.needs import Asked, Way
 from webhook.workload import JSON
@@ -52,6 +53,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     longest = longest_max_model_len(base.model.value, base.release)
     context = args.context or longest
     if context is None:
+        _refuse_unsized(model, base.model)
         raise edge.UnusableError(f"how long {model}'s context is, is not known: --context TOKENS says it")
     if longest and context > longest:
         raise edge.UnusableError(f"--context {context}: the model's own limit is {longest:,} tokens")
@@ -60,6 +62,8 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
         base.args, base.model.value, context=context, users=args.users, having=having,
         gpus=facts.gpu.count if facts.gpu else None, env=base.command.env,
     )  # fmt: skip
+    if not found:
+        _refuse_unsized(model, base.model)
     ways = [_way(one, model, given, args, version, facts, policy) for one in found]
     ways.sort(key=lambda one: one.refused is not None)
     for note in notes:
@@ -86,6 +90,20 @@ def _refuse_unknown(judged: Result) -> None:
         raise edge.UnusableError(f"--quantization {method}: vLLM {base.release} has {', '.join(found.allowed)}")
     if isinstance(dtype, str) and not kv_cache.is_known(dtype):
         raise edge.UnusableError(f"--kv-cache-dtype {dtype}: podfit knows {', '.join(kv_cache.DTYPES)}")
+
+
+def _refuse_unsized(model: str, found: Fact[Model]) -> None:
+    """Raises UnusableError where not enough is known of the model to say what holds it."""
+    known = as_model.tree(found)
+    sizes = {"the size of its weights": known["weights_bytes_loaded"], "its KV cache": known["kv_cache_known"]}
+    missing = [what for what, size in sizes.items() if not size]
+    if missing:
+        are = "are" if len(missing) > 1 else "is"
+        raise edge.UnusableError(
+            f"what holds {model} can't be said: {' and '.join(missing)} {are} not known ({found.source}); "
+            "--model-config FILE gives its config.json, `podfit models add` keeps it for --models DIR; "
+            f"`podfit models show {model}` says what is known"
+        )
 
 
 def _at_the_hub(model: str, found: Fact[Model]) -> tuple[str, list[str]]:
