@@ -384,6 +384,21 @@ def test_absurd_numbers_are_planned_at_once(config: Mapping[str, Any], dest: str
 
 
 @pytest.mark.parametrize(
+    ("release", "read"), [("0.10.2", True), ("0.13.0", True), ("0.14.1", True), ("0.15.0", False), ("0.21.0", False)]
+)
+def test_the_variable_of_the_attention_backend_counts_where_it_is_read(release: str, *, read: bool) -> None:
+    def non_torch_of(env: Mapping[str, str], **given_: object) -> Line:
+        ledger = plan(engine(release, **given_), model(), on(H100), env=env).gpu
+        assert ledger is not None
+        return ledger.non_torch
+
+    usual, named = non_torch_of({}), non_torch_of({"VLLM_ATTENTION_BACKEND": "FLASHINFER"})
+    assert (named.likely > usual.likely) is read
+    assert non_torch_of({}, attention_backend="FLASHINFER").likely > usual.likely
+    assert non_torch_of({"VLLM_ATTENTION_BACKEND": "FLASHINFER"}, attention_backend="TRITON_ATTN") == usual
+
+
+@pytest.mark.parametrize(
     ("given_", "env"),
     [
         ({"api_server_count": 10**400}, {}),

@@ -52,6 +52,9 @@ class Said(NamedTuple):
     profiled: bool
     """The vision tower is profiled where they are."""
     flashinfer: bool | None
+    """`--attention-backend` names one of FlashInfer's."""
+    flashinfer_by_variable: bool | None
+    """VLLM_ATTENTION_BACKEND does."""
     all2all: str | None
     v1: str | None
     """VLLM_USE_V1."""
@@ -119,7 +122,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> Said:
     auto = known and length in (-1, "auto")
     text_only = bool(given.get("language_model_only"))
     dtype, kv_dtype = given.get("dtype"), given.get("kv_cache_dtype")
-    backend = given.get("attention_backend") or env.get("VLLM_ATTENTION_BACKEND")
+    backend, variable = given.get("attention_backend"), env.get("VLLM_ATTENTION_BACKEND")
     usual = SELDOM.isdisjoint(given)
     return Said(  # by position, which takes half as long: a search for what would fit asks some ten times
         args,
@@ -145,6 +148,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> Said:
         not text_only and (usual or not _no_images(given.get("limit_mm_per_prompt"))),
         not given.get("skip_mm_profiling"),
         "FLASHINFER" in str(backend).upper() if backend else None,
+        "FLASHINFER" in variable.upper() if variable else None,
         (None if usual else _named(given.get("all2all_backend")))
         or env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME]
         or None,

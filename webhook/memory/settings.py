@@ -16,6 +16,9 @@ from webhook.model import Model, derived_max_model_len
 from webhook.quantity import GI
 from webhook.release import Release
 
+BACKEND_UNREAD = Release(0, 15)
+"""From then on nobody reads VLLM_ATTENTION_BACKEND (the last to do so is vLLM 0.14.1 config/attention.py)."""
+
 
 class Settings(NamedTuple):
     """The arguments of one engine, resolved for one release and one GPU."""
@@ -114,6 +117,8 @@ def of(asked: Said, gpu: Gpu | None, memory: int, release: Release) -> Settings:
         asked.text_only or ((model.model_type or "").startswith("qwen") and release >= (0, 11))
     )
     flashinfer = asked.flashinfer
+    if flashinfer is None and release < BACKEND_UNREAD:
+        flashinfer = asked.flashinfer_by_variable
     if flashinfer is None:
         flashinfer = capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
     return Settings(  # by position, as what is said
