@@ -140,11 +140,21 @@ def test_a_policy_is_applied_and_a_typo_in_it_is_told_with_line_and_path(run: Ru
     assert "did you mean 'gpu-memory-exceeded'?" in err
 
 
+@pytest.mark.parametrize("text", ["{}", '{"kind": "Policy", "properties": {}}', '{"spec": {}, "$schema": "x"}', "{"])
+def test_what_is_no_schema_in_a_folder_of_policies_is_told(run: Run, tmp_path: Path, text: str) -> None:
+    (tmp_path / "p.json").write_text(text)
+    code, _, err = run("policy", "lint", str(tmp_path))
+    assert code == 1
+    assert "p.json" in err
+
+
 def test_policy_lint_tells_problems_on_standard_error(run: Run, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: x}\nspec: {rule: {}}\n")
 
     assert run("policy", "lint", "policies/strict.yaml", "policies/autofix.yaml") == (0, "", "")
+    assert run("policy", "lint", "policies/") == (0, "", "")
+    assert run("policy", "lint", "policies/schema.json")[0] == 1
     code, out, err = run("policy", "lint", str(policy))
     assert (code, out) == (1, "")
     assert err.startswith(f"{policy}:4: spec.rule: unknown field")

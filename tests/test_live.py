@@ -98,6 +98,17 @@ def test_a_folder_holds_what_is_in_it_now(tmp_path: Path) -> None:
     assert mode(live) == "deny"
 
 
+def test_a_schema_that_is_mounted_beside_the_policies_is_none(tmp_path: Path) -> None:
+    schema = (Path(__file__).parent.parent / "policies" / "schema.json").read_text()
+    mounted = ConfigMap(tmp_path / "policy", {"a.yaml": text("deny", "a"), "schema.json": schema})
+    live = Live([mounted.folder])
+
+    assert [layer.name for layer in live.policy.everything] == ["a"]
+    assert live.problems == ()
+    with pytest.raises(ValueError, match=r"expected apiVersion podfit\.dev"):
+        Live([mounted.folder / "schema.json"])
+
+
 def test_a_server_does_not_start_with_a_broken_policy(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(text("dney"))
 

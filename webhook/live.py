@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from webhook.policy import Layer, PolicyError, document, of_layers
+from webhook.policy import Layer, PolicyError, document, is_schema, of_layers
 
 SUFFIXES = (".yaml", ".yml", ".json")
 INTERVAL = 1.0
@@ -128,7 +128,8 @@ class Live:
         for place in self._places:
             if place.is_dir():
                 inside = (path for path in sorted(place.iterdir()) if path.suffix in SUFFIXES and path.name[0] != ".")
-                yield from ((str(path), _text(path)) for path in inside)
+                read = ((str(path), _text(path)) for path in inside)
+                yield from ((name, text) for name, text in read if text is None or not is_schema(text))
             else:
                 yield str(place), _text(place)
 

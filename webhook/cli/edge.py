@@ -20,7 +20,7 @@ from webhook.facts import Facts, GivenModel
 from webhook.gpu import Accelerator
 from webhook.manifest import encoding
 from webhook.model import given
-from webhook.policy import Policy, PolicyError, builtin, load
+from webhook.policy import Policy, PolicyError, builtin, is_schema, load
 from webhook.workload import JSON
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -97,11 +97,12 @@ def _shipped(name: str) -> str:
 
 
 def policies(names: Iterable[str]) -> Iterator[str]:
-    """The files, and those in the folders."""
+    """The files, and those in the folders; a schema that lies beside the policies of a folder is none."""
     for name in names:
         path = Path(name)
         if path.is_dir():
-            yield from (str(one) for one in sorted(path.iterdir()) if one.suffix in SUFFIXES and one.name[0] != ".")
+            found = (one for one in sorted(path.iterdir()) if one.suffix in SUFFIXES and one.name[0] != ".")
+            yield from (str(one) for one in found if not is_schema(read_text(one)))
         else:
             yield name
 

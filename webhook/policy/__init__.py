@@ -6,6 +6,7 @@ A `Layer` is what one policy says, a `Policy` is all of them in their order, `Te
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -17,7 +18,8 @@ from webhook.policy.layer import Layer, PolicyException, Setting, Terms
 from webhook.policy.match import Match, Subject
 from webhook.rules import all_rules
 
-__all__ = ["Layer", "Match", "Policy", "PolicyError", "Setting", "Subject", "Terms", "builtin", "load", "of_layers"]
+__all__ = ["Layer", "Match", "Policy", "PolicyError", "Setting", "Subject", "Terms", "builtin", "is_schema", "load",
+           "of_layers"]  # fmt: skip
 
 _REMEMBERED = 1024
 """Combinations of policies whose terms are kept. A cluster has a handful."""
@@ -165,3 +167,18 @@ def load(texts: Iterable[tuple[str, str]]) -> Policy:
     from webhook.policy import document
 
     return of_layers(document.read(texts))
+
+
+def is_schema(text: str) -> bool:
+    """The text of a file is a JSON Schema (`schema.json`, which editors read beside the policies), and no policy."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(found, dict)
+        and not found.keys().isdisjoint({"$schema", "properties"})
+        and found.keys().isdisjoint({"apiVersion", "kind", "spec"})
+    )
