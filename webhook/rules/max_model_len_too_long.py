@@ -15,6 +15,8 @@ from webhook.rules._length import ALLOWS
 READ_SINCE = Release(0, 6, 6)
 """From here to 0.33 the rules of `webhook.model.length` are vLLM's (config.py, config/model.py)."""
 
+WARNS = "only a warning by default: the hub's config.json may allow more by now"
+
 
 class MaxModelLenTooLong(Rule):
     """The context length is longer than the model's config.json allows.
@@ -52,6 +54,7 @@ class MaxModelLenTooLong(Rule):
             path=engine.argument("max_model_len"),
             message=f"--max-model-len {given:,} is longer than the {longest:,} tokens {allowed}: vLLM does not start"
             + ("" if unread is None else ", if that is its length"),
+            details=(WARNS,) if unread is None else (),
             certainty="likely" if why else "certain",
             uncertain=why,
             suggestions=_shorter(engine, longest),

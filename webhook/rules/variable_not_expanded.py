@@ -96,13 +96,14 @@ def _finding(
     known: Certainty = "likely"
     if refused and sure and _is_direct(engine):
         known = registry_certainty(engine) if refused[0] in PLUGGED else certainty(engine)
+    why = uncertain(engine) if sure else "the kubelet, a plugin or a webhook may still bring it"
     ends = f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything"
     return Finding(
         path=word.path,
         message=message,
         details=lines(refused[1], ends) if refused else (),
         certainty=known,
-        uncertain=uncertain(engine) if refused else None,
+        uncertain=why if refused else None,
         fillable="envsubst, Flux or Kustomize may still put a value there",
         suggestions=(instead,) if instead else (),
     )
