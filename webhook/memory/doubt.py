@@ -14,6 +14,9 @@ UNPLANNED = (
 )  # fmt: skip
 """Arguments that change the ledgers in a way that they do not compute (vLLM 0.33 config/offload.py,
 config/quantization.py; with `--mm-encoder-only` the language model is not loaded, config/multimodal.py)."""
+FILLS = ("auto", "hf", "safetensors", "pt", "npcache", "mistral", "fastsafetensors", "dummy", "runai_streamer")
+"""Load formats that build the whole model on the GPU and fill it then (vLLM 0.11 model_loader/base_loader.py);
+tensorizer builds it on the meta device."""
 MAIN = ("main", "refs/heads/main")
 HUMMING = "VLLM_HUMMING_ONLINE_QUANT_CONFIG"
 """vLLM 0.33 quantization/humming.py: how to quantise a plain checkpoint while it loads."""
@@ -33,6 +36,12 @@ def of_default_length(args: EngineArgs, model: Model) -> str | None:
     if args.given.get("max_model_len") is not None or not model.length_scaled:
         return None
     return f"the {model.max_position_embeddings:,} tokens of {model.id} may be a table's, times the rope factor"
+
+
+def of_loader(args: EngineArgs) -> str | None:
+    """The reason against a refusal that rests on what stands on the GPU while the weights load: another loader."""
+    form = str(args.given.get("load_format") or "auto")
+    return None if form in FILLS else f"--load-format {form} may build the model otherwise"
 
 
 def of(args: EngineArgs, model: Model | None, env: Mapping[str, str]) -> str | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from webhook.memory.held import Held
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
-Cause = Literal["free-memory", "weights", "blocks", "request", "graphs"]
+Cause = Literal["free-memory", "weights", "loading", "blocks", "request", "graphs"]
 """What fails first, in vLLM's order (`webhook.memory.verdict`)."""
 
 IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fit": "does not fit"}
@@ -69,6 +69,8 @@ class GpuLedger(NamedTuple):
     left if every line took its floor of the largest total ever seen): below zero, vLLM can't start."""
     graphs_charged: bool
     """The budget pays for the CUDA graphs; else they come out of what it leaves of the GPU."""
+    loading: Line | None
+    """The weights while they load, where that is more than what stays: held against the total, not the budget."""
     held: Held
     """How the KV cache is laid out."""
 

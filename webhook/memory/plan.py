@@ -41,8 +41,10 @@ class Loaded(NamedTuple):
     ranks: Ranks
 
     def is_full(self, share: float | None = None) -> bool:
-        """Whether the weights alone take the budget, or this share of the GPU: then `fits` is False, whatever the
-        context, the batches and the dtype of the KV cache are."""
+        """Whether the weights alone take the budget, or this share of the GPU, or all of it while they load: then
+        `fits` is False, whatever the context, the batches and the dtype of the KV cache are."""
+        if self.ranks.loading > self.whole.high:
+            return True
         allowed = self.budget.likely if share is None else int(self.whole.likely * share)
         return not self.settings.kv_cache_memory and self.ranks.heaviest >= allowed
 
@@ -123,6 +125,8 @@ def judge(
         why = doubt.of(args, model, env or {})
         if why is None and shown.cause == "request":
             why = doubt.of_default_length(args, model)
+        if why is None and shown.cause == "loading":
+            why = doubt.of_loader(args)
         if why is not None:
             shown = _unsure(shown, lambda own: f"{why}; {own}")
     return shown
@@ -254,7 +258,7 @@ def _ledger(begun: Loaded, rank: Rank, seen: Measured | None = None) -> GpuLedge
     """The lines of one rank, what they leave, and what that holds."""
     model, whole, allowed, resolved, _ = begun
     if seen is not None:
-        rank = printed.rank(seen, rank)
+        rank = printed.rank(seen, rank)  # without what stands there while it loads: it did load
     left = _left(allowed, resolved, rank)
     if seen is not None:
         left = printed.kv_cache(seen, left, whole)
@@ -264,7 +268,7 @@ def _ledger(begun: Loaded, rank: Rank, seen: Measured | None = None) -> GpuLedge
     blocks = layout.blocks(length, resolved) if layout and length else 0
     held = Held(model, resolved, layout, rank.checked, length, blocks)
     loaded, peak, graphs, other, charged = rank[:5]
-    return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, charged, held)
+    return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, charged, rank.loading, held)
 
 
 def _left(allowed: Line, resolved: Settings, rank: Rank) -> Line:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from webhook.model import Model
+from webhook.release import Release
 
 DTYPE_BYTES = {
     "auto": 2, "half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4, "float64": 8,
@@ -35,6 +36,9 @@ class Scheme:
     """Group of tensors → share that stays in the model's dtype. None: the checkpoint does not say."""
     online: bool = False
     """Quantised while it loads: the checkpoint is not."""
+    streamed: Release | None = None
+    """Before this release all weights stand on the GPU in 16 bits until they are quantised (`webhook.memory.loading`);
+    None where no release does that."""
     experts: float | None = None
     """For each element of the routed experts, where those are stored otherwise."""
     said: bool = True
@@ -65,7 +69,7 @@ def _scheme(model: Model, given: str | None) -> Scheme | None:
         usual = model.quantization_config is not None and found.name in ("FP8", "bitsandbytes")
         return replace(found, said=usual or _kept(model, config) is not None)
     if given in ONLINE_FP8:
-        return Scheme("online fp8", 1.0, kept={"vision": 1.0}, online=True)
+        return Scheme("online fp8", 1.0, kept={"vision": 1.0}, online=True, streamed=STREAMED.get(given))
     if given in ONLINE_INT8:
         return Scheme(given, 1.0, experts_only=True, kept=None, online=True)
     if given == "nvfp4_per_token":
@@ -84,6 +88,9 @@ def _scheme(model: Model, given: str | None) -> Scheme | None:
 CONFIGURED = ("compressed-tensors", "modelopt", "auto_round", "gguf")
 """Methods whose bits the checkpoint's config says: 8 are likely where it is not here, and 4 may be."""
 ONLINE_FP8 = ("fp8", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "ptpc_fp8")
+STREAMED = {"fp8": Release(0, 16), "ptpc_fp8": Release(0, 15)}
+"""Method → the first release that does not hold all weights in 16 bits first; the others came later (vLLM 0.15 and 0.16
+model_executor/layers/quantization/fp8.py, ptpc_fp8.py)."""
 ONLINE_INT8 = ("experts_int8", "int8_per_channel_weight_only")
 ONLINE_BNB = ("bitsandbytes", "inflight_bnb")
 FOUR_BITS = ("awq", "awq_marlin", "gptq", "gptq_marlin", "modelopt_fp4")

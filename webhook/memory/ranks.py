@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from webhook.memory import activations, cuda_graphs, draft, kv_cache, non_torch, weights
+from webhook.memory import activations, cuda_graphs, draft, kv_cache, loading, non_torch, weights
 from webhook.memory.kv_cache import Layout
 from webhook.memory.ledger import Line, plus
 from webhook.memory.settings import OF_THE_BUDGET, Settings
@@ -34,6 +34,8 @@ class Rank(NamedTuple):
     less: int
     more: int
     """By how many bytes it may be less or more than that."""
+    loading: Line | None = None
+    """The weights while they load, where that is more than what stays."""
 
 
 class Ranks(NamedTuple):
@@ -43,6 +45,8 @@ class Ranks(NamedTuple):
     ranks: tuple[Rank, ...]
     heaviest: int
     """Likely bytes of the model's weights, where they are most."""
+    loading: int
+    """Bytes that certainly stand on a rank while they load, where that is more than what stays; else 0."""
 
 
 def of(model: Model, settings: Settings) -> Ranks | None:
@@ -60,7 +64,8 @@ def remembered(model: Model, beside: tuple[Any, ...]) -> Ranks | None:
     stages = weights.heaviest(found, settings)
     own = [weights.line(found, model, settings, stage) for stage in stages]
     ranks = [_rank(model, settings, found, stage, line) for stage, line in zip(stages, own, strict=True)]
-    return Ranks(found, tuple(ranks), max(line.likely for line in own))
+    most = max((rank.loading.floor for rank in ranks if rank.loading), default=0)
+    return Ranks(found, tuple(ranks), max(line.likely for line in own), most)
 
 
 def _rank(model: Model, settings: Settings, found: Checkpoint, stage: int, own: Line) -> Rank:
@@ -72,7 +77,9 @@ def _rank(model: Model, settings: Settings, found: Checkpoint, stage: int, own: 
         cuda_graphs.line(model, settings),
         non_torch.line(settings),
     )
-    return added(lines, cuda_graphs.charged(settings), layout, kv_cache.of_check(model, settings, layout))
+    rank = added(lines, cuda_graphs.charged(settings), layout, kv_cache.of_check(model, settings, layout))
+    whole = loading.line(model, settings, stage)
+    return rank if whole is None else rank._replace(loading=whole)
 
 
 def added(

@@ -3,7 +3,7 @@
 1. free memory: from 0.9.1 vLLM compares what is free with the budget before it loads anything (gpu_worker.py
    request_memory: "Free memory on device … is less than desired GPU memory utilization"). A card that is busy is
    transient and no ground for a denial; a budget that leaves nothing to the process's own CUDA context is.
-2. weights: what must be on the card is more than the card has.
+2. weights: what must be on the card is more than the card has; or (loading) was so until it was quantised.
 3. blocks: the budget is spent before the KV cache ("No available memory for the cache blocks").
 4. one request: the KV cache is smaller than one request of max_model_len ("To serve at least one request …").
 5. graphs: before 0.20 they, the context and NCCL take what the budget leaves of the card.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from webhook.args import EngineArgs
 from webhook.memory import budget
 from webhook.memory.kv_cache import Layout
-from webhook.memory.ledger import Cause, GpuLedger, Verdict
+from webhook.memory.ledger import Cause, GpuLedger, Line, Verdict
 from webhook.memory.settings import Settings
 from webhook.memory.weights import Checkpoint
 from webhook.quantity import human
@@ -117,6 +117,8 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
             ),
             "weights",
         )
+    if (whole := ledger.loading) is not None and whole.floor > ledger.total.high:
+        return "does-not-fit", lambda: _too_much_to_load(resolved, ledger, whole), "loading"
     if args.unresolved and (peaks := _unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
         return "unsure", lambda: f"{peaks} can't be known here; {arithmetic(ledger, resolved)}", None
     overridden = args.given.get("num_gpu_blocks_override")
@@ -161,6 +163,18 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
             "blocks",
         )
     return _with_cache(resolved, ledger, layout, outside.likely, why)
+
+
+def _too_much_to_load(resolved: Settings, ledger: GpuLedger, whole: Line) -> str:
+    """The weights are larger than the GPU until they are quantised."""
+    streamed = resolved.scheme.streamed if resolved.scheme else None
+    later = f" from v{streamed.major}.{streamed.minor} on each layer is quantised as it is filled," if streamed else ""
+    return (
+        f"vLLM {resolved.release} loads all weights in 16 bits before it quantises them: {human(whole.likely)} (at "
+        f"least {human(whole.floor)}) exceed the GPU's {human(ledger.total.likely)} (at most "
+        f"{human(ledger.total.high)}); quantised they take {human(ledger.weights.likely)};{later} and a checkpoint "
+        "that is stored in FP8 takes 8 bits a weight from the start"
+    )
 
 
 def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:

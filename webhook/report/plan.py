@@ -65,6 +65,7 @@ def _gpu(ledger: GpuLedger) -> dict[str, Any]:
     tokens = ledger.kv_cache_tokens
     return {
         **{name: getattr(ledger, name).json() for name in GPU_LINES},
+        "loading": ledger.loading.json() if ledger.loading else None,
         "kv_cache_bytes_per_token": ledger.kv_cache_bytes_per_token,
         "kv_cache_bytes_per_request": ledger.kv_cache_bytes_per_request,
         "kv_cache_tokens": None if tokens is None else dict(zip(("low", "likely", "high"), tokens, strict=True)),
@@ -165,6 +166,7 @@ def _sources(lines: Iterable[tuple[str, Line]]) -> list[str]:
 def _gpu_table(ledger: GpuLedger) -> list[str]:
     lines = [
         ("total", ledger.total, " "),
+        *([("while loading", ledger.loading, " ")] if ledger.loading else []),
         ("budget", ledger.budget, " "),
         ("weights", ledger.weights, "-"),
         ("activations", ledger.activations, "-"),

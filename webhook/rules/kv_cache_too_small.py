@@ -39,6 +39,7 @@ class KvCacheTooSmall(Rule):
         there = ledger.kv_cache.likely
         given = "max_model_len" in engine.args.given
         fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
+        certain = engine.plan.verdict == "does-not-fit" and engine.plan.cause != "loading"
         longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
         yield Finding(
             path=engine.argument("kv_cache_memory_bytes" if fixed else "max_model_len"),
@@ -49,7 +50,7 @@ class KvCacheTooSmall(Rule):
                 f"the estimated maximum model length is {longest:,}" if longest else "",
                 "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
             ),
-            certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
+            certainty="certain" if certain else "likely",
             suggestions=engine.alternatives if too_long(engine) is None else engine.told(engine.once(within)),
             computed=True,
         )
