@@ -532,7 +532,7 @@ def test_a_connection_that_always_has_more_goes_back_to_the_others(monkeypatch: 
     monkeypatch.setattr(worker, "_more_soon", lambda conn: True)
     worker._queued.append(None)
 
-    assert worker.handle(SimpleNamespace(sock=SimpleNamespace(ahead=b"")))
+    assert worker.handle(SimpleNamespace(sock=SimpleNamespace(ahead=b""), parser=SimpleNamespace(unreader=Unreader())))
     assert len(answered) == 1 + _gunicorn.STAYS
     assert not worker._queued
 
