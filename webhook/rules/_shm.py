@@ -27,6 +27,11 @@ def covered(engine: Engine, size: int) -> bool:
     return limit is None or besides(engine) + size <= limit
 
 
+def has_workers(engine: Engine) -> bool:
+    """vLLM's workers run here: with --data-parallel-size-local 0 all of them are in other Pods."""
+    return engine.args.given.get("data_parallel_size_local") != 0
+
+
 def may_be_resized(engine: Engine) -> bool:
     """/dev/shm may be larger than a container runtime makes it: a command or a hook mounts it anew, or the Pod runs in
     a sandbox with a /dev/shm of its own (gVisor: no limit; Kata: half of the guest's memory)."""

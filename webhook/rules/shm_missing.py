@@ -34,7 +34,7 @@ class ShmMissing(Rule):
         host, size = engine.plan.host, engine.shm.size
         if host is None or engine.shm.mounted or size is None or engine.command.entry == "worker":
             return
-        if size >= host.shm.likely:
+        if size >= host.shm.likely or not _shm.has_workers(engine):
             return
         refuses = engine.release is not None and size < host.shm.floor
         if refuses:

@@ -31,7 +31,7 @@ class ShmTooSmall(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where this release refuses to start with so little, and where what it needs can't be written."""
         host, shm = engine.plan.host, engine.shm
-        if host is None or not shm.mounted or engine.command.entry == "worker":
+        if host is None or not shm.mounted or engine.command.entry == "worker" or not _shm.has_workers(engine):
             return
         if shm.mount is not None and shm.mount.read_only and host.shm.low:
             yield Finding(
