@@ -15,11 +15,11 @@ from statistics import median
 
 from benchmarks.startups import Case, Row, argv
 from webhook.cli.batch import engine_of
-from webhook.memory import activations, non_torch, ranks, settings
-from webhook.memory.settings import Settings
-from webhook.model import Model
-from webhook.policy import builtin
-from webhook.quantity import GI
+from webhook.evaluation.policy import builtin
+from webhook.kube.quantity import GI
+from webhook.vllm.memory import activations, non_torch, ranks, settings
+from webhook.vllm.memory.settings import Settings
+from webhook.vllm.model import Model
 
 FROM_SOURCES = 14.0, 34.0
 """Bytes read from vLLM's sampler, without a measurement: logits in 16 bits and three float32 copies; with a sort:

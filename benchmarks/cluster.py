@@ -37,7 +37,7 @@ from tests.e2e.controlplane import ADMIN, HOST, Cluster, running
 from tests.e2e.process import kill, start
 from tests.e2e.release import REGISTRATION, installed, make_namespace
 from tests.reviews import deployment, doomed
-from webhook import certs
+from webhook.server import certs
 
 JSONDict = dict[str, Any]
 REVIEWS = 100_000

@@ -21,11 +21,11 @@ from random import Random
 from typing import Any
 
 from benchmarks.mutations import JSONDict, corpus, mutated, pick, review
-from webhook.accesslog import LONGEST, AccessLog
-from webhook.app import create_app
-from webhook.facts import Facts
-from webhook.metrics import Metrics
-from webhook.policy import builtin
+from webhook.evaluation.policy import builtin
+from webhook.server.accesslog import LONGEST, AccessLog
+from webhook.server.app import create_app
+from webhook.server.metrics import Metrics
+from webhook.vllm.facts import Facts
 
 REVIEWS = 1_000_000
 SLOW = 1.0

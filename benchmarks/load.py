@@ -26,9 +26,9 @@ from benchmarks.serving import (
     review,
 )
 from tests.e2e.process import repeated
-from webhook import review as reviews
-from webhook.facts import Facts
-from webhook.policy import builtin
+from webhook.evaluation import review as reviews
+from webhook.evaluation.policy import builtin
+from webhook.vllm.facts import Facts
 
 GOALS: tuple[tuple[str, str, int, Callable[[Times], float], str, float], ...] = (
     ("p50, 1 connection, distinct", "distinct", 1, lambda t: t.at(0.5), "<=", 2.0),

@@ -2,9 +2,9 @@
 
     python -m benchmarks.monotone [COUNT] [SEED]
 
-The properties of `tests/memory/test_plan.py`, at length, over the catalogue's models. Where nothing is given, vLLM's
-own defaults hold, and those grow with the card at 70 and 160 GiB: a step over one of them is counted apart, since
-there vLLM itself takes more.
+The properties of `tests/vllm/memory/test_plan.py`, at length, over the catalogue's models. Where nothing is given,
+vLLM's own defaults hold, and those grow with the card at 70 and 160 GiB: a step over one of them is counted apart,
+since there vLLM itself takes more.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from webhook.args import EngineArgs
-from webhook.gpu import Accelerator, Gpu, all_products
-from webhook.memory.ledger import Verdict
-from webhook.memory.plan import judge
-from webhook.model import Model, by_id
-from webhook.model.catalogue import ids
-from webhook.quantity import GI
-from webhook.release import known
+from webhook.kube.quantity import GI
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.gpu import Accelerator, Gpu, all_products
+from webhook.vllm.memory.ledger import Verdict
+from webhook.vllm.memory.plan import judge
+from webhook.vllm.model import Model, by_id
+from webhook.vllm.model.catalogue import ids
+from webhook.vllm.release import known
 
 CHOICES: Mapping[str, Sequence[Any]] = {
     "tensor_parallel_size": (1, 1, 2, 4, 8),

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from webhook import args, release
-from webhook.args.flags import builtin
-from webhook.command import Command, Word
-from webhook.path import FieldPath
-from webhook.release import Release
+from webhook.kube.path import FieldPath
+from webhook.vllm import args, release
+from webhook.vllm.args.flags import builtin
+from webhook.vllm.command import Command, Word
+from webhook.vllm.release import Release
 
 PLACE = FieldPath(("args",))
 JSON = '{"a": 1}'

@@ -15,13 +15,13 @@ from typing import Any
 
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
-from webhook import review
-from webhook.facts import Facts
-from webhook.policy import Layer, Match, Policy, builtin, of_layers
-from webhook.policy.layer import SaidOfRule
+from webhook.evaluation import review
+from webhook.evaluation.policy import Layer, Match, Policy, builtin, of_layers
+from webhook.evaluation.policy.layer import SaidOfRule
+from webhook.kube.selector import Requirement, Selector
+from webhook.kube.snapshot import Snapshot
 from webhook.rules import all_rules
-from webhook.selector import Requirement, Selector
-from webhook.snapshot import Snapshot
+from webhook.vllm.facts import Facts
 
 POLICIES, RULES = 50, 40
 ROUNDS, REVIEWS = 60, 20

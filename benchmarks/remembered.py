@@ -13,11 +13,11 @@ from random import Random
 from typing import Any
 
 from benchmarks.mutations import JSONDict, corpus, mutated, review
-from webhook import review as reviews
-from webhook.facts import Facts
-from webhook.policy import Layer, Policy, builtin, of_layers
-from webhook.review import BadReview, Request, Webhook
-from webhook.verdicts import Verdicts
+from webhook.evaluation import review as reviews
+from webhook.evaluation.policy import Layer, Policy, builtin, of_layers
+from webhook.evaluation.review import BadReview, Request, Webhook
+from webhook.server.verdicts import Verdicts
+from webhook.vllm.facts import Facts
 
 PAIRS = 100_000
 METADATA: tuple[tuple[str, Any], ...] = (

@@ -17,12 +17,14 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks import serving
-from webhook import args, command, engine, gpu, model, review, volumes, workload
-from webhook.facts import Facts
-from webhook.memory import plan, solve
-from webhook.policy import builtin
+from webhook.evaluation import review
+from webhook.evaluation.policy import builtin
+from webhook.kube import workload
 from webhook.report import text
-from webhook.rules import all_rules
+from webhook.rules import all_rules, engine
+from webhook.vllm import args, command, gpu, model, volumes
+from webhook.vllm.facts import Facts
+from webhook.vllm.memory import plan, solve
 
 LIMITS = {"allowed": 650.0, "denied": 1500.0}
 """Microseconds of a whole review, at the median: about what a handler that allows everything takes with its server."""

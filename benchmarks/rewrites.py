@@ -11,13 +11,13 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from webhook.cli import edge
-from webhook.facts import Facts
-from webhook.manifest import Document
-from webhook.patch import Edit
-from webhook.path import FieldPath
-from webhook.policy import builtin
-from webhook.repair import repair
+from webhook.evaluation.policy import builtin
+from webhook.evaluation.repair import repair
+from webhook.kube.manifest import Document
+from webhook.kube.patch import Edit
+from webhook.kube.path import FieldPath
 from webhook.report.rewrite import rewrite
+from webhook.vllm.facts import Facts
 
 _COMMENT = re.compile(r"(?:^|\s)(#.*)$", re.MULTILINE)
 

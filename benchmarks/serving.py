@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from webhook import certs
+from webhook.server import certs
 
 HOST = "127.0.0.1"
 START = 30.0

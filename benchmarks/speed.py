@@ -10,12 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from webhook.args import EngineArgs
-from webhook.gpu import Accelerator, by_name
-from webhook.memory import solve
-from webhook.memory.plan import plan
-from webhook.model import by_id
-from webhook.release import parse
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.gpu import Accelerator, by_name
+from webhook.vllm.memory import solve
+from webhook.vllm.memory.plan import plan
+from webhook.vllm.model import by_id
+from webhook.vllm.release import parse
 
 CASES = (
     ("meta-llama/Llama-3.1-8B-Instruct", "l4", 1), ("meta-llama/Llama-3.3-70B-Instruct", "l4", 4),

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from webhook.cli.batch import answer
-from webhook.policy import builtin
-from webhook.quantity import GI
-from webhook.release import Release, parse
+from webhook.evaluation.policy import builtin
+from webhook.kube.quantity import GI
+from webhook.vllm.release import Release, parse
 
 Case = Mapping[str, Any]
 NO_ROOM = ("oom_weights", "no_kv_blocks", "kv_too_small_for_max_model_len")

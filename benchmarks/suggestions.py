@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.monotone import arguments
-from webhook.args import EngineArgs
-from webhook.gpu import Accelerator, all_products, by_name
-from webhook.memory import solve
-from webhook.memory.plan import judge
-from webhook.memory.search import with_changes
-from webhook.model import Model, by_id
-from webhook.model.catalogue import ids
-from webhook.release import known
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.gpu import Accelerator, all_products, by_name
+from webhook.vllm.memory import solve
+from webhook.vllm.memory.plan import judge
+from webhook.vllm.memory.search import with_changes
+from webhook.vllm.model import Model, by_id
+from webhook.vllm.model.catalogue import ids
+from webhook.vllm.release import known
 
 
 def applied(one: solve.Alternative, args: EngineArgs, model: Model, where: Accelerator) -> str:

@@ -27,7 +27,8 @@ from typing import Any
 
 import yaml
 
-from webhook import certs, patch
+from webhook.kube import patch
+from webhook.server import certs
 
 ROOT = Path(__file__).parent.parent
 CERTS = ROOT / "certs"

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from webhook.release import parse
+from webhook.vllm.release import parse
 
 TARGET = Path(__file__).parent.parent / "webhook" / "data" / "architectures.json"
 UNSERVED = ("_SPECULATIVE_DECODING_MODELS", "_PREVIOUSLY_SUPPORTED_MODELS", "_OOT_SUPPORTED_MODELS", "_OOT_MODELS",

@@ -18,8 +18,8 @@ from typing import Any
 
 from scripts import additions, relatives, settle
 from scripts.corrections import CORRECTIONS, GEMMA3_WINDOW, UNSOURCED
-from webhook.model.length import LENGTHS
-from webhook.model.name import spelled
+from webhook.vllm.model.length import LENGTHS
+from webhook.vllm.model.name import spelled
 
 DATA = Path(__file__).parent.parent / "webhook" / "data"
 MIB = 1 << 20
@@ -184,7 +184,7 @@ def models(source: Path) -> dict[str, Any]:
 
 
 def last_parts(rows: Iterable[str], aliases: Mapping[str, str]) -> dict[str, list[str]]:
-    """The last part of an id or alias, as `webhook.model.name` spells it → the rows that it may mean."""
+    """The last part of an id or alias, as `webhook.vllm.model.name` spells it → the rows that it may mean."""
     found: dict[str, list[str]] = {}
     for name, row in [*((row, row) for row in rows), *aliases.items()]:
         meant = found.setdefault(spelled(name.rpartition("/")[2]), [])
@@ -445,7 +445,7 @@ def _read(path: Path) -> Any:
 
 
 def _lines(table: Mapping[str, Any]) -> str:
-    """JSON with one row a line: diffs are read by people, and `webhook.data.rows` parses only the rows asked for."""
+    """JSON with one row a line: diffs are read by people, and `data.rows` parses only the rows asked for."""
 
     def rows(value: Any) -> str:
         if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):

@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from webhook.args.taught import rows
-from webhook.release import parse
+from webhook.vllm.args.taught import rows
+from webhook.vllm.release import parse
 
 TARGET = Path(__file__).parent.parent / "webhook" / "data" / "flags.json"
 
@@ -31,7 +31,7 @@ def build(source: Path) -> dict[str, Any]:
     index = json.loads((source / "INDEX.json").read_text())
     releases = sorted(index, key=lambda name: parse(name) or sys.exit(f"{name} is no release"))
     if not all(index[release]["allow_abbrev"] for release in releases):
-        sys.exit("a release without abbreviations: the grammar in webhook/args knows none")
+        sys.exit("a release without abbreviations: the grammar in webhook/vllm/args knows none")
     definitions: dict[str, int] = {}
     options: dict[str, list[list[int]]] = {}
     for number, release in enumerate(releases):

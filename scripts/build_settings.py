@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.config_classes import Classes, bounds, enumerations, trees
-from webhook.args.flags import builtin
-from webhook.release import parse
+from webhook.vllm.args.flags import builtin
+from webhook.vllm.release import parse
 
 TARGET = Path(__file__).parent.parent / "webhook" / "data" / "settings.json"
 CLASSES = {

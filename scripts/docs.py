@@ -24,17 +24,18 @@ from pathlib import Path
 import yaml
 
 from scripts import build_dashboard, commands
-from webhook import generate, manifest
+from webhook import generate
 from webhook.cli import edge
 from webhook.cli.command_line import judged_as
-from webhook.companions import Companions
 from webhook.diagnose.causes import CAUSES
-from webhook.facts import Facts
-from webhook.lint import lint
-from webhook.policy import builtin, crd, shape
+from webhook.evaluation.lint import lint
+from webhook.evaluation.policy import builtin, crd, shape
+from webhook.kube import manifest
+from webhook.kube.companions import Companions
 from webhook.report import checked, rule_page, text
-from webhook.rule import Rule
 from webhook.rules import all_rules
+from webhook.rules.rule import Rule
+from webhook.vllm.facts import Facts
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "tests" / "rules"

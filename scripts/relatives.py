@@ -185,7 +185,7 @@ COPIES: Mapping[tuple[str, str], str] = {
     ("google/gemma-3-12b-it", "gptq"): "ISTA-DASLab/gemma-3-12b-it-GPTQ-4b-128g",
     ("google/gemma-3-12b-it", "fp8"): "leon-se/gemma-3-12b-it-FP8-Dynamic",
 }  # fmt: skip
-"""(the model, the scheme as `webhook.model.name.SCHEMES` names it) → its quantised copies."""
+"""(the model, the scheme as `webhook.vllm.model.name.SCHEMES` names it) → its quantised copies."""
 
 
 def lines() -> dict[str, list[str | None]]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from webhook.memory import shape, tower
-from webhook.model import from_config
-from webhook.model.name import size_of
+from webhook.vllm.memory import shape, tower
+from webhook.vllm.model import from_config
+from webhook.vllm.model.name import size_of
 
 EXACT = 0.002
 """Norms and biases, which the formulas leave out, are less."""

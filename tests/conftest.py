@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from webhook.facts import Facts
-from webhook.lint import Report, lint
-from webhook.policy import builtin
+from webhook.evaluation.lint import Report, lint
+from webhook.evaluation.policy import builtin
+from webhook.vllm.facts import Facts
 
 settings.register_profile("podfit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("podfit")  # the same examples each time, and no deadline: a busy machine is no failure

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.docs import EXAMPLES
-from webhook import manifest, review
-from webhook.facts import Facts
-from webhook.policy import Policy, builtin, load
+from webhook.evaluation import review
+from webhook.evaluation.policy import Policy, builtin, load
+from webhook.kube import manifest
 from webhook.report.text import wrapped
-from webhook.rule import Mode
 from webhook.rules import all_rules
+from webhook.rules.rule import Mode
+from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 ESCAPES = "\x1b[31m\x07\x9b\r\u202e\u2028"

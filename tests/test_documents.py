@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from webhook.cli import main, parser
-from webhook.facts import Facts
-from webhook.lint import lint
-from webhook.policy import builtin, document, of_layers
-from webhook.policy.shape import SpecShape
+from webhook.evaluation.lint import lint
+from webhook.evaluation.policy import builtin, document, of_layers
+from webhook.evaluation.policy.shape import SpecShape
 from webhook.report import text
+from webhook.vllm.facts import Facts
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from webhook import manifest
-from webhook.facts import Facts
-from webhook.lint import lint
-from webhook.policy import builtin
-from webhook.repair import repair
+from webhook.evaluation.lint import lint
+from webhook.evaluation.policy import builtin
+from webhook.evaluation.repair import repair
+from webhook.kube import manifest
+from webhook.vllm.facts import Facts
 
 FILES = sorted((Path(__file__).parent / "never_denied").glob("*.yaml"))
 

@@ -16,13 +16,15 @@ import pytest
 
 from benchmarks import mutations
 from tests import reviews
-from webhook import path, release, review
-from webhook.command import images
-from webhook.facts import Facts
-from webhook.gpu import by_name, find, labels, name, resource
-from webhook.model import by_id, catalogue
-from webhook.policy import builtin
-from webhook.workload import find as workloads
+from webhook.evaluation import review
+from webhook.evaluation.policy import builtin
+from webhook.kube import path
+from webhook.kube.workload import find as workloads
+from webhook.vllm import release
+from webhook.vllm.command import images
+from webhook.vllm.facts import Facts
+from webhook.vllm.gpu import by_name, find, labels, name, resource
+from webhook.vllm.model import by_id, catalogue
 
 LONG = "x" * 5000
 

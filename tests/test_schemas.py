@@ -12,12 +12,12 @@ import pytest
 
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
-from webhook.accesslog import AccessLog
-from webhook.app import create_app
 from webhook.cli import main
-from webhook.facts import Facts
-from webhook.metrics import Metrics
-from webhook.policy import builtin
+from webhook.evaluation.policy import builtin
+from webhook.server.accesslog import AccessLog
+from webhook.server.app import create_app
+from webhook.server.metrics import Metrics
+from webhook.vllm.facts import Facts
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
 EXAMPLES = Path(__file__).parent.parent / "examples"

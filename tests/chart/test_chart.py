@@ -15,20 +15,20 @@ import pytest
 import yaml
 
 from tests.e2e import binaries
-from webhook import certs, registration
-from webhook.app import create_app
 from webhook.cli import edge, parser
 from webhook.cli.doctor import _selector
 from webhook.cli.edge import UnusableError
 from webhook.cluster.scanning import BESIDE
-from webhook.facts import Facts
-from webhook.metrics import Metrics
-from webhook.policy import builtin, load
-from webhook.policy.crd import definition
+from webhook.evaluation.policy import builtin, load
+from webhook.evaluation.policy.crd import definition
+from webhook.evaluation.scan import BETWEEN
+from webhook.kube.snapshot import DEFAULT, KINDS
+from webhook.kube.workload.table import TABLE
 from webhook.report.policy_report import APIS
-from webhook.scan import BETWEEN
-from webhook.snapshot import DEFAULT, KINDS
-from webhook.workload.table import TABLE
+from webhook.server import certs, registration
+from webhook.server.app import create_app
+from webhook.server.metrics import Metrics
+from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 CHART = Path(__file__).parents[2] / "charts" / "podfit"

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
-from webhook import certs
 from webhook.cluster.access import Access, AccessError, Client, StatusError, from_kubeconfig, in_cluster
+from webhook.server import certs
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.cluster.script import Clock, node
 from webhook.cluster import STALE, Access, Cluster
 from webhook.cluster.watch import State
-from webhook.facts import Facts, GivenModel
-from webhook.snapshot import DEFAULT, JSON, KINDS, MODEL_CONFIG, Key, Snapshot, key, of
+from webhook.kube.snapshot import DEFAULT, JSON, KINDS, MODEL_CONFIG, Key, Snapshot, key, of
+from webhook.vllm.facts import Facts, GivenModel
 
 
 def kept(kind: str, *objects: dict[str, Any]) -> dict[Key, JSON]:

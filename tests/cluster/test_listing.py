@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.scan.cluster import Api, workload
+from tests.evaluation.scan.cluster import Api, workload
 from webhook.cluster.access import StatusError
 from webhook.cluster.listing import TRIES, pages, served
 

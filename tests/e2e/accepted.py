@@ -21,7 +21,7 @@ from tests.e2e.controlplane import ADMIN, HOST, Cluster, running
 from tests.e2e.mutator import sidecars
 from tests.e2e.process import until
 from tests.e2e.release import Podfit, installed, make_namespace
-from webhook import manifest, workload
+from webhook.kube import manifest, workload
 from webhook.rules import all_rules
 
 JSONDict = dict[str, Any]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from webhook.workload.table import TABLE
+from webhook.kube.workload.table import TABLE
 
 JSONDict = dict[str, Any]
 CLUSTER_WIDE = frozenset({"ClusterServingRuntime"})
 KINDS = [(group, kind) for (group, kind), row in TABLE.items() if "." in group and group != "extensions" and row.pods]
-"""Argo's Workflows hold no PodSpec; what they are read as, `tests/test_workload.py` has."""
+"""Argo's Workflows hold no PodSpec; what they are read as, `tests/kube/test_workload.py` has."""
 NOT_OURS = [("keda.sh", "ScaledObject")]
 """What belongs to serving and makes no Pods."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.e2e.controlplane import HOST, Cluster
-from webhook import certs
+from webhook.server import certs
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.e2e.controlplane import HOST, Cluster
 from tests.e2e.release import REGISTRATION
-from webhook import certs
+from webhook.server import certs
 
 SIDECAR: Mapping[str, Any] = {
     "name": "proxy",

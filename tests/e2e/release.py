@@ -25,7 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import HOST, READER, Cluster, fetch
 from tests.e2e.process import kill, start, tail, until
-from webhook import certs
+from webhook.server import certs
 
 JSONDict = dict[str, Any]
 ROOT = Path(__file__).parents[2]

@@ -22,10 +22,10 @@ from tests.e2e.process import DEADLINE, until
 from tests.e2e.release import OWN, REGISTRATION, Podfit, make_namespace, make_own_namespace, secret_of
 from tests.e2e.user import User
 from tests.reviews import deployment, doomed
-from webhook import certs
-from webhook.certs.custody import Terms
-from webhook.certs.keeper import Keeper
 from webhook.cluster import from_kubeconfig
+from webhook.server import certs
+from webhook.server.certs.custody import Terms
+from webhook.server.certs.keeper import Keeper
 
 JSONDict = dict[str, Any]
 Install = Callable[..., Podfit]

@@ -11,11 +11,11 @@ import pytest
 from scripts.docs import EXAMPLES, beside
 from tests.e2e.controlplane import Cluster
 from tests.e2e.process import until
-from webhook import manifest
-from webhook.manifest.parameters import Filled
-from webhook.patch import apply, json_patch
-from webhook.policy import builtin
-from webhook.repair import repair
+from webhook.evaluation.policy import builtin
+from webhook.evaluation.repair import repair
+from webhook.kube import manifest
+from webhook.kube.manifest.parameters import Filled
+from webhook.kube.patch import apply, json_patch
 
 ROOT = Path(__file__).parents[2]
 PATHS = {

@@ -20,7 +20,7 @@ from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import HOST, Cluster, running
 from tests.e2e.process import repeated, until
 from tests.e2e.release import OWN, Podfit
-from webhook import certs, registration
+from webhook.server import certs, registration
 
 JSONDict = dict[str, Any]
 Helm = Callable[..., str]

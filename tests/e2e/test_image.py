@@ -21,7 +21,8 @@ import pytest
 from tests.e2e.controlplane import HOST, fetch
 from tests.e2e.process import kill, start, tail, until
 from tests.e2e.release import ROOT
-from webhook import __version__, certs
+from webhook import __version__
+from webhook.server import certs
 
 PLACES = ("/opt/podfit", "/src", "/wheels", "/etc/podfit")
 """What the Dockerfile writes, and reads, outside the base image."""

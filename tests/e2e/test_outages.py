@@ -17,7 +17,7 @@ Install = Callable[..., Podfit]
 BROKEN = """
 import sys
 from webhook import cli
-from webhook.rules.unknown_flag import UnknownFlag
+from webhook.rules.command_line.unknown_flag import UnknownFlag
 
 def check(self, engine):
     raise RuntimeError("a bug")

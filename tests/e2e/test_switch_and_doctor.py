@@ -191,7 +191,7 @@ def podfit_ca(_: Install) -> str:
     import base64
     from datetime import UTC, datetime
 
-    from webhook import certs
+    from webhook.server import certs
 
     return base64.b64encode(certs.issue_ca(datetime.now(UTC)).certificate).decode()
 

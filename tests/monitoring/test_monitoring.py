@@ -17,10 +17,10 @@ from prometheus_client.metrics_core import Metric
 
 from tests.e2e import binaries
 from webhook.cli.exporter import Planned
+from webhook.evaluation.scan import Scan
 from webhook.generate import autoscale
-from webhook.metrics import Metrics
-from webhook.release import Release
-from webhook.scan import Scan
+from webhook.server.metrics import Metrics
+from webhook.vllm.release import Release
 
 FOLDER = Path(__file__).parents[2] / "monitoring"
 PAGE = FOLDER.parent / "docs" / "monitoring.md"

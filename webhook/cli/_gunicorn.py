@@ -28,7 +28,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from webhook.cli import _log, _socket
 from webhook.cli._socket import HEAD, TLS, PatientSocket, whole
-from webhook.reviews import ARRIVED, MAX_BODY
+from webhook.server.reviews import ARRIVED, MAX_BODY
 
 LINGER = 2.0
 """Seconds for a peer to close after our last word: who closes at once may tear that word away from it."""

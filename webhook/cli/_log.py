@@ -8,8 +8,8 @@ from typing import Any
 
 from gunicorn.glogging import Logger
 
-from webhook.lines import Lines
 from webhook.report.text import one_line
+from webhook.server.lines import Lines
 
 
 def to(lines: Lines) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from webhook.reviews import MAX_BODY
+from webhook.server.reviews import MAX_BODY
 
 PATIENCE = 10.0
 """Seconds within which a peer must have shaken hands, and sent its whole request, and read some of its answer."""

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from webhook import release
 from webhook.cli import command_line, edge
-from webhook.engine import Engine
-from webhook.facts import Facts, GivenModel
-from webhook.gpu import Accelerator
-from webhook.model import given
-from webhook.policy import Policy
+from webhook.evaluation.policy import Policy
+from webhook.rules.engine import Engine
+from webhook.vllm import release
+from webhook.vllm.facts import Facts, GivenModel
+from webhook.vllm.gpu import Accelerator
+from webhook.vllm.model import given
 
 
 def run(name: str, policy: Policy) -> int:

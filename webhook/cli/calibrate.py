@@ -10,15 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from webhook import calibrate, gpu, measured
-from webhook.calibrate import Compared, Start
 from webhook.cli import edge, kubectl
-from webhook.engine import Engine
-from webhook.facts import Facts
-from webhook.lint import lint
-from webhook.policy import Policy
+from webhook.diagnose import calibrate
+from webhook.diagnose.calibrate import Compared, Start
+from webhook.evaluation.lint import lint
+from webhook.evaluation.policy import Policy
+from webhook.kube.workload import JSON
 from webhook.report import calibration
-from webhook.workload import JSON
+from webhook.rules.engine import Engine
+from webhook.vllm import gpu, measured
+from webhook.vllm.facts import Facts
 
 LIMIT = 64 << 20
 """Bytes of a log; of a longer one the beginning is read, where it starts."""
@@ -246,6 +247,6 @@ def _live(kind: str, name: str, args: argparse.Namespace, facts: Facts) -> tuple
 
 def _containers(pod: JSON) -> list[str]:
     """Those that run vLLM; all where none is told from its spec."""
-    from webhook.policy import builtin
+    from webhook.evaluation.policy import builtin
 
     return [result.engine.container.name for result in lint(pod, builtin(), Facts(), where="check").results]

@@ -13,8 +13,8 @@ from webhook.cli.edge import UnusableError
 if TYPE_CHECKING:
     from flask import Flask
 
-    from webhook.certs.serving import Serving
     from webhook.cluster import Access
+    from webhook.server.certs.serving import Serving
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -76,7 +76,7 @@ def serving(args: argparse.Namespace, access: Access | None) -> Serving:
         return _kept(args, access)
     if not (args.cert and args.key):
         raise UnusableError("a certificate is needed: --cert and --key, or --certificate-secret")
-    from webhook.certs.serving import Files
+    from webhook.server.certs.serving import Files
 
     files = Files(args.cert, args.key, args.client_ca)
     if why := files.problem():
@@ -93,8 +93,8 @@ def _kept(args: argparse.Namespace, access: Access | None) -> Serving:
         raise UnusableError("--certificate-secret: --host is needed, such as podfit.podfit-system.svc")
     if args.certificate_lifetime >= args.ca_lifetime:
         raise UnusableError("--certificate-lifetime must be shorter than --ca-lifetime")
-    from webhook.certs.custody import Terms
-    from webhook.certs.keeper import Keeper
+    from webhook.server.certs.custody import Terms
+    from webhook.server.certs.keeper import Keeper
 
     terms = Terms(tuple(dict.fromkeys(args.host)), args.ca_lifetime, args.certificate_lifetime, args.ca_pause)
     try:
@@ -107,6 +107,6 @@ def _kept(args: argparse.Namespace, access: Access | None) -> Serving:
 
 def refuse_strangers(app: Flask) -> None:
     """With --client-ca: a review of somebody without a certificate is refused."""
-    from webhook.certs.serving import KnownClients
+    from webhook.server.certs.serving import KnownClients
 
     app.wsgi_app = KnownClients(app.wsgi_app)  # type: ignore[method-assign]  # as Flask's documentation does

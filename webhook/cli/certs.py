@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Issues what is missing, and says what there is."""
-    from webhook import certs
+    from webhook.server import certs
 
     hosts = args.host or list(HOSTS)
     try:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from webhook.cli import edge, kubectl, rendered
 from webhook.cli.outputs import Formats, Output
-from webhook.lint import lint
-from webhook.manifest import Document
-from webhook.path import FieldPath
-from webhook.policy import Policy
+from webhook.evaluation.lint import lint
+from webhook.evaluation.policy import Policy
+from webhook.kube.manifest import Document
+from webhook.kube.path import FieldPath
+from webhook.kube.workload import unread
 from webhook.report import checked, text
 from webhook.report.checked import Checked, Container, Problem
 from webhook.rules import all_rules
-from webhook.workload import unread
 
 FORMATS = Formats(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
 """Each is a module of webhook.report with `render`, but the first two."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from webhook import gpu, release
-from webhook.facts import Facts
-from webhook.lint import Judged, Report, lint
-from webhook.policy import Policy
+from webhook.evaluation.lint import Judged, Report, lint
+from webhook.evaluation.policy import Policy
 from webhook.report import json as as_json
 from webhook.report import plan as as_plan
+from webhook.vllm import gpu, release
+from webhook.vllm.facts import Facts
 
 SPOKEN_OF = ("command", "args", "resources")
 """Fields of the made-up container that a command line speaks of; a plan says nothing of probes, volumes and limits."""

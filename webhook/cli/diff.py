@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from webhook.cli import edge
-from webhook.compare import compare
-from webhook.lint import Report, lint
-from webhook.policy import Policy
+from webhook.evaluation.compare import compare
+from webhook.evaluation.lint import Report, lint
+from webhook.evaluation.policy import Policy
 from webhook.report import comparison
 
 

@@ -13,14 +13,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from webhook import __version__, registration
+from webhook import __version__
 from webhook.cli import off, reach
 from webhook.cli.edge import UnusableError
 from webhook.report.text import one_line
+from webhook.server import registration
 
 if TYPE_CHECKING:
     from webhook.cluster.access import Client
-    from webhook.doctor import Line, Observed, Served, Unseen
+    from webhook.server.doctor import Line, Observed, Served, Unseen
 
 T = TypeVar("T")
 JSON = Mapping[str, Any]
@@ -73,7 +74,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Exit 0, 1 where a line says fail, 3 where nothing of podfit may be seen."""
-    from webhook import doctor
+    from webhook.server import doctor
 
     with reach.client(args, writes=True) as client:
         try:
@@ -119,7 +120,7 @@ def _json(lines: list[Line], ok: bool) -> str:
 def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None]) -> Observed:
     """Everything that can be seen; raises UnusableError where the API server can't be reached. `tell` is called with
     what is being looked at: what hangs takes seconds each."""
-    from webhook import doctor
+    from webhook.server import doctor
 
     tell("webhook configurations")
     own = _own(client, args.name)
@@ -165,7 +166,7 @@ def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
     from urllib3.exceptions import HTTPError
 
     from webhook.cluster.access import StatusError
-    from webhook.doctor import Unseen
+    from webhook.server.doctor import Unseen
 
     paths: list[str] = []
     own: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.KINDS)
@@ -187,7 +188,7 @@ def _seen(look: Callable[[], T]) -> T | Unseen:
     from urllib3.exceptions import HTTPError
 
     from webhook.cluster.access import StatusError
-    from webhook.doctor import Unseen
+    from webhook.server.doctor import Unseen
 
     try:
         return look()
@@ -196,7 +197,7 @@ def _seen(look: Callable[[], T]) -> T | Unseen:
 
 
 def _none_if_missing(seen: T | Unseen) -> T | Unseen | None:
-    from webhook.doctor import Unseen
+    from webhook.server.doctor import Unseen
 
     return None if isinstance(seen, Unseen) and seen.why.startswith("404:") else seen
 
@@ -239,7 +240,7 @@ def _asked(client: Client, namespace: str) -> str | Unseen:
     from urllib3.exceptions import HTTPError
 
     from webhook.cluster.access import StatusError
-    from webhook.doctor import Unseen
+    from webhook.server.doctor import Unseen
 
     try:
         client.rehearse(f"/api/v1/namespaces/{namespace}/pods/podfit-doctor", DOOMED)
@@ -255,7 +256,7 @@ def _served(hooks: list[JSON]) -> tuple[Served, ...]:
     """Handshakes with every address that this machine can reach; a Service's name resolves in the cluster alone."""
     import socket
 
-    from webhook.certs import custody
+    from webhook.server.certs import custody
 
     found: dict[tuple[str, int, frozenset[bytes]], Served] = {}
     for hook in hooks:
@@ -280,7 +281,7 @@ def _greet(host: str, port: int, cas: frozenset[bytes]) -> Served:
     import socket
     import ssl
 
-    from webhook.doctor import Served
+    from webhook.server.doctor import Served
 
     where, problem, certificate = f"{host}:{port}", "", b""
     strict = ssl.create_default_context(cadata=b"".join(cas).decode())

@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from webhook import companions, gpu, manifest, workload
-from webhook import measured as prints
-from webhook.companions import Companions
-from webhook.everywhere import Everywhere, Held
-from webhook.facts import Facts, GivenModel
-from webhook.gpu import Accelerator
-from webhook.manifest import encoding
-from webhook.model import given
-from webhook.policy import Policy, PolicyError, builtin, is_schema, load
-from webhook.workload import JSON
+from webhook.evaluation.policy import Policy, PolicyError, builtin, is_schema, load
+from webhook.kube import companions, manifest, workload
+from webhook.kube.companions import Companions
+from webhook.kube.everywhere import Everywhere, Held
+from webhook.kube.manifest import encoding
+from webhook.kube.workload import JSON
+from webhook.vllm import gpu
+from webhook.vllm import measured as prints
+from webhook.vllm.facts import Facts, GivenModel
+from webhook.vllm.gpu import Accelerator
+from webhook.vllm.model import given
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _OURS = re.compile(r"apiVersion|\bkind\b")

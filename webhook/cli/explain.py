@@ -11,10 +11,10 @@ from textwrap import indent
 
 from webhook.cli import edge, kubectl
 from webhook.cli.edge import UnusableError
-from webhook.facts import Facts
 from webhook.report import rule_page
-from webhook.rule import Rule
 from webhook.rules import all_rules
+from webhook.rules.rule import Rule
+from webhook.vllm.facts import Facts
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -74,7 +74,7 @@ def _manifest(args: argparse.Namespace) -> int:
     """Explains each vLLM container; 3 where something can't be read."""
     from importlib import import_module
 
-    from webhook.lint import lint
+    from webhook.evaluation.lint import lint
     from webhook.report import explained
 
     policy, names, made = edge.policy(args.policy), [], []
@@ -124,8 +124,9 @@ def _rule(name: str) -> type[Rule]:
 
 def _decided(args: argparse.Namespace) -> int:
     """Which line decided: for an object that all policies select, or for each object of a file."""
-    from webhook.policy import Subject
-    from webhook.report import decided, subject
+    from webhook.evaluation import subject
+    from webhook.evaluation.policy import Subject
+    from webhook.report import decided
 
     policy = edge.policy(args.policy)
     rules = [_rule(args.rule)] if args.rule else list(all_rules().values())

@@ -20,8 +20,8 @@ from prometheus_client.exposition import write_to_textfile
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from webhook.scan import RANK, Row, Scan
-from webhook.scan.planned import PEAK, STEADY, USED
+from webhook.evaluation.scan import RANK, Row, Scan
+from webhook.evaluation.scan.planned import PEAK, STEADY, USED
 
 WORKLOAD = ("namespace", "workload", "workload_type")
 """As kube-prometheus' recording rules call them; the type is the kind in lower case."""

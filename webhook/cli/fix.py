@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 from webhook.cli import edge
-from webhook.lint import lint
-from webhook.manifest import Document, encoding
-from webhook.patch import Edit
-from webhook.policy import Policy
-from webhook.repair import Repaired, repair
-from webhook.report import checked, subject, text
+from webhook.evaluation import subject
+from webhook.evaluation.lint import lint
+from webhook.evaluation.policy import Policy
+from webhook.evaluation.repair import Repaired, repair
+from webhook.kube.manifest import Document, encoding
+from webhook.kube.patch import Edit
+from webhook.report import checked, text
 from webhook.report.rewrite import diff, rewrite
 from webhook.rules import all_rules
 

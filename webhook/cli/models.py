@@ -13,9 +13,9 @@ from typing import Any
 
 from webhook.cli import edge
 from webhook.cli.edge import UnusableError
-from webhook.facts import Counted, Fact, GivenModel
-from webhook.model import given, given_model, nearest, recognise
 from webhook.report import model as report
+from webhook.vllm.facts import Counted, Fact, GivenModel
+from webhook.vllm.model import given, given_model, nearest, recognise
 
 LARGEST_HEADER = 100_000_000
 """Bytes; the safetensors library refuses longer ones."""

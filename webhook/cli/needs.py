@@ -8,25 +8,27 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from webhook import generate, gpu, snapshot
-from webhook.args import settings
+from webhook import generate
 from webhook.cli import edge, kubectl
 from webhook.cli.command_line import judged_as
-from webhook.engine import SHM
-from webhook.facts import Fact, Facts
+from webhook.evaluation.lint import Result, lint
+from webhook.evaluation.policy import Policy
 from webhook.generate.workload import slug
-from webhook.gpu import Accelerator
-from webhook.lint import Result, lint
-from webhook.memory import kv_cache, needs
-from webhook.memory.generations import GENERATIONS
-from webhook.memory.needs import Offer, Stock
-from webhook.model import Model, longest_max_model_len
-from webhook.model.name import last_part
-from webhook.policy import Policy
+from webhook.kube import snapshot
+from webhook.kube.workload import JSON
 from webhook.report import model as as_model
 from webhook.report import needs as as_needs
 from webhook.report.needs import Asked, Way
-from webhook.workload import JSON
+from webhook.rules.engine import SHM
+from webhook.vllm import gpu
+from webhook.vllm.args import settings
+from webhook.vllm.facts import Fact, Facts
+from webhook.vllm.gpu import Accelerator
+from webhook.vllm.memory import kv_cache, needs
+from webhook.vllm.memory.generations import GENERATIONS
+from webhook.vllm.memory.needs import Offer, Stock
+from webhook.vllm.model import Model, longest_max_model_len
+from webhook.vllm.model.name import last_part
 
 
 def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
@@ -163,7 +165,7 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
 def _nodes(name: str) -> snapshot.Snapshot:
     """The nodes of a file, of standard input, or of the cluster that kubectl speaks to."""
     if name == "cluster":
-        from webhook import manifest
+        from webhook.kube import manifest
 
         whom = argparse.Namespace(context=None, namespace=None)
         manifests = manifest.read(kubectl.run(whom, "get", "nodes", "-o", "json"), "kubectl get nodes")

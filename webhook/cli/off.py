@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from webhook import registration
 from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
 from webhook.report.text import one_line
+from webhook.server import registration
 
 if TYPE_CHECKING:
     from webhook.cluster.access import Client

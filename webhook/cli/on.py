@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from webhook import registration
 from webhook.cli import edge, off
+from webhook.server import registration
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

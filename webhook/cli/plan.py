@@ -10,18 +10,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from webhook import generate, release
+from webhook import generate
 from webhook.cli import batch, command_line, edge, plot
 from webhook.cli.command_line import is_spoken_of, judged_as
-from webhook.engine import Engine
-from webhook.facts import Facts, GivenModel
-from webhook.lint import Report
-from webhook.memory import sweep
-from webhook.model import given
-from webhook.policy import Policy
+from webhook.evaluation.lint import Report
+from webhook.evaluation.policy import Policy
 from webhook.report import plan as as_plan
 from webhook.report import sweep as as_sweep
 from webhook.report import text
+from webhook.rules.engine import Engine
+from webhook.vllm import release
+from webhook.vllm.facts import Facts, GivenModel
+from webhook.vllm.memory import sweep
+from webhook.vllm.model import given
 
 FIT_MOST, FIT_STEPS = 12, 5000
 """A person who asks for changes gets more of them, and waits longer (under a second) than a webhook may."""
@@ -195,7 +196,7 @@ def _tell_of_newer(versions: Iterable[str], policy: Policy) -> None:
 
 def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argparse.Namespace) -> int:
     """The upgrade question: the same command line under two releases. 1 where the second newly refuses it."""
-    from webhook.compare import compare
+    from webhook.evaluation.compare import compare
     from webhook.report import comparison
 
     policy = edge.policy(args.policy)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from webhook.cli.edge import UnusableError
-from webhook.memory.sweep import Cell, Row
+from webhook.vllm.memory.sweep import Cell, Row
 
 SUFFIXES = (".svg", ".png")
 

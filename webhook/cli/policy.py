@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from webhook.cli import edge
 from webhook.cli.edge import UnusableError
-from webhook.policy import Policy, PolicyError, load
+from webhook.evaluation.policy import Policy, PolicyError, load
 from webhook.report import text
 from webhook.report.text import one_line
 from webhook.rules import all_rules
 
 if TYPE_CHECKING:
-    from webhook.facts import Facts
-    from webhook.rehearsal import Asked
-    from webhook.rehearsal.changes import Change
+    from webhook.evaluation.rehearsal import Asked
+    from webhook.evaluation.rehearsal.changes import Change
+    from webhook.vllm.facts import Facts
 
 SOON = timedelta(days=14)
 """So long before its end an exception is told."""
@@ -111,8 +111,8 @@ def _tell_of_denials(policy: Policy) -> None:
 
 def run_test(args: argparse.Namespace) -> int:
     """0 where every case is as expected, 1 where one is not, 2 where a file of cases can't be used."""
-    from webhook.facts import Facts
-    from webhook.rehearsal import cases
+    from webhook.evaluation.rehearsal import cases
+    from webhook.vllm.facts import Facts
 
     count = failed = 0
     for name in edge.files(args.files):
@@ -153,7 +153,7 @@ def _object(folder: Path, name: str) -> Mapping[str, Any]:
 
 def run_diff(args: argparse.Namespace) -> int:
     """1 where something is newly denied, else 0."""
-    from webhook.rehearsal import changes
+    from webhook.evaluation.rehearsal import changes
 
     old, new = (edge.policy([] if name == "default" else [name], "") for name in (args.old, args.new))
     count, found = 0, list["Change"]()
@@ -183,9 +183,9 @@ def _print(what: str, found: list[Change]) -> None:
 
 def _asked(args: argparse.Namespace) -> Iterator[tuple[str, Asked, Facts]]:
     """Every object, with where it stands and what is known beside it."""
-    from webhook import review
-    from webhook.facts import Facts
-    from webhook.rehearsal import Asked
+    from webhook.evaluation import review
+    from webhook.evaluation.rehearsal import Asked
+    from webhook.vllm.facts import Facts
 
     if args.on:
         sources, errors = edge.read(args.on, Facts())
@@ -238,7 +238,7 @@ _NEEDED = "--on-audit-log: level Request is needed, RequestResponse for patches"
 
 def _plurals() -> set[tuple[str, str]]:
     """(API group, resource) of the table's kinds, as events name them."""
-    from webhook.workload.table import TABLE
+    from webhook.kube.workload.table import TABLE
 
     return {(group, f"{kind.lower()}s") for group, kind in TABLE}
 
@@ -258,11 +258,11 @@ def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
     from webhook.cli import reach
     from webhook.cluster.access import StatusError
     from webhook.cluster.listing import pages, served
-    from webhook.facts import Facts
-    from webhook.rehearsal import Asked
-    from webhook.scan import order
-    from webhook.snapshot import Snapshot
-    from webhook.workload.table import TABLE
+    from webhook.evaluation.rehearsal import Asked
+    from webhook.evaluation.scan import order
+    from webhook.kube.snapshot import Snapshot
+    from webhook.kube.workload.table import TABLE
+    from webhook.vllm.facts import Facts
 
     try:
         with reach.client(argparse.Namespace(context=None)) as client:

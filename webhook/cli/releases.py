@@ -9,12 +9,12 @@ from pathlib import Path
 from pkgutil import get_data
 from typing import Any
 
-from webhook import release
-from webhook.args import taught
 from webhook.cli import edge
-from webhook.patch import Edit
-from webhook.path import FieldPath
+from webhook.kube.patch import Edit
+from webhook.kube.path import FieldPath
 from webhook.report import rewrite
+from webhook.vllm import release
+from webhook.vllm.args import taught
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

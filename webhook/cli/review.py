@@ -7,8 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from webhook import review
 from webhook.cli import edge
+from webhook.evaluation import review
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -10,19 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webhook import selector
 from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
 from webhook.cli.outputs import Formats, Output
+from webhook.kube import selector
+from webhook.kube.workload.table import TABLE
 from webhook.report import policy_report, text
 from webhook.rules import all_rules
-from webhook.workload.table import TABLE
 
 if TYPE_CHECKING:
     from webhook.cluster.access import Client
-    from webhook.policy import Policy
-    from webhook.scan import Key, Scan
-    from webhook.scan.drift import Drift
+    from webhook.evaluation.policy import Policy
+    from webhook.evaluation.scan import Key, Scan
+    from webhook.evaluation.scan.drift import Drift
 
 FORMATS = Formats(("text", "json", "html", "policyreport"))
 MODES = ("deny", "warn", "audit", "ignore")
@@ -266,7 +266,7 @@ def _serve(args: argparse.Namespace) -> int:
 def _drift(args: argparse.Namespace, client: Client, found: Scan) -> list[Drift]:
     """What the plan says beside what is used; raises UnusableError (exit 3) where Prometheus does not answer."""
     from webhook.cluster import logs, prometheus
-    from webhook.scan import drift
+    from webhook.evaluation.scan import drift
 
     if not args.prometheus:
         progress = Progress()
@@ -325,8 +325,8 @@ def _policy(files: list[str], objects: Mapping[str, Mapping[str, Any]] | None) -
     """As the server has it: the files, then the cluster's Policy objects, each one's last good state."""
     if not files and not objects:
         return edge.policy(files)
-    from webhook.live import Live
-    from webhook.policy import PolicyError
+    from webhook.evaluation.policy import PolicyError
+    from webhook.server.live import Live
 
     edge.policy(files)  # says what is wrong, as other commands do
     try:
@@ -337,7 +337,7 @@ def _policy(files: list[str], objects: Mapping[str, Mapping[str, Any]] | None) -
 
 def _other(said: list[str], policy: Policy) -> Policy:
     """The policy that holds, with what `--what-if` adds."""
-    from webhook.policy import PolicyError, document, of_layers
+    from webhook.evaluation.policy import PolicyError, document, of_layers
 
     texts = []
     for one in said:

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 from webhook import __version__
 from webhook.cli import certificate, edge
 from webhook.cli.edge import UnusableError
-from webhook.snapshot import DEFAULT, KINDS
+from webhook.kube.snapshot import DEFAULT, KINDS
 
 if TYPE_CHECKING:
     from flask import Flask
 
-    from webhook.accesslog import AccessLog
-    from webhook.certs.serving import Serving
     from webhook.cluster import Access, Cluster
-    from webhook.facts import Facts
-    from webhook.lines import Lines
-    from webhook.live import Live
-    from webhook.policy import Policy
-    from webhook.readiness import Readiness, SelfCall
+    from webhook.evaluation.policy import Policy
+    from webhook.server.accesslog import AccessLog
+    from webhook.server.certs.serving import Serving
+    from webhook.server.lines import Lines
+    from webhook.server.live import Live
+    from webhook.server.readiness import Readiness, SelfCall
+    from webhook.vllm.facts import Facts
 
 POLICIES = "policies"
 BIND = "127.0.0.1:8443"
@@ -90,8 +90,8 @@ def _threads(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
     policy, facts = edge.policy(args.policy), edge.facts(args)
-    from webhook.accesslog import AccessLog
-    from webhook.lines import Lines
+    from webhook.server.accesslog import AccessLog
+    from webhook.server.lines import Lines
 
     access = _access(args.kubeconfig)
     serving = certificate.serving(args, access)
@@ -131,8 +131,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
     """The policies of the files and, where Policy objects are watched, of the cluster."""
-    from webhook.acceptance import Acceptance
-    from webhook.live import Live
+    from webhook.server.acceptance import Acceptance
+    from webhook.server.live import Live
 
     paths = [Path(name) for name in files]
     if cluster is None or POLICIES not in cluster.watched:
@@ -165,7 +165,7 @@ def _cluster(names: tuple[str, ...] | None, access: Access | None) -> Cluster | 
 
 def _readiness(live: Live, serving: Serving, cluster: Cluster | None) -> tuple[Readiness, SelfCall]:
     """What must be in place before the first review, and the one of them that is to be started."""
-    from webhook.readiness import Readiness, SelfCall
+    from webhook.server.readiness import Readiness, SelfCall
 
     answers = SelfCall()
     ready = Readiness(serving.problem, lambda: _unseen(live, cluster), answers)
@@ -184,8 +184,8 @@ def application(
 ) -> Flask:
     """The Flask application with its metrics."""
 
-    from webhook.app import create_app
-    from webhook.metrics import Metrics
+    from webhook.server.app import create_app
+    from webhook.server.metrics import Metrics
 
     metrics = Metrics(__version__, live.policy.version, facts.version)
     metrics.watch_certificate(serving.not_after)
@@ -211,8 +211,8 @@ def warm(policy: Policy, facts: Facts) -> None:
     """Judges a Pod and one whose command is a script with a misspelt value, so that every table, every rule and every
     module is loaded before the first request: a review that is ended in the middle of an import (`deadline.Watch`) may
     leave the module's lock locked for good."""
-    from webhook.lint import lint
-    from webhook.patch import apply
+    from webhook.evaluation.lint import lint
+    from webhook.kube.patch import apply
 
     apply({}, ())
     arguments = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--max-model-len", "8192"]

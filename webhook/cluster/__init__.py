@@ -15,9 +15,9 @@ from threading import Event, Lock, Thread
 
 from webhook.cluster.access import Access, AccessError, Client, from_kubeconfig, in_cluster
 from webhook.cluster.watch import State, Watch
-from webhook.facts import Facts, GivenModel
-from webhook.model import given
-from webhook.snapshot import DEFAULT, KINDS, Snapshot
+from webhook.kube.snapshot import DEFAULT, KINDS, Snapshot
+from webhook.vllm.facts import Facts, GivenModel
+from webhook.vllm.model import given
 
 __all__ = ["STALE", "Access", "AccessError", "Cluster", "Status", "from_kubeconfig", "in_cluster"]
 

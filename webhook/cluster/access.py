@@ -1,6 +1,6 @@
 """Where the API server is, and who asks: a Pod's service account, or a kubeconfig's certificate or token.
 
-Plain HTTP with JSON: every object that is watched is reduced to a few fields (`webhook.snapshot`), so that a client
+Plain HTTP with JSON: every object that is watched is reduced to a few fields (`kube.snapshot`), so that a client
 with a class for each of Kubernetes' types would only take memory.
 """
 
@@ -33,7 +33,7 @@ from urllib3.exceptions import (
 )
 
 from webhook import __version__
-from webhook.path import mapping
+from webhook.kube.path import mapping
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """What the kubelet mounts into a Pod whose account's token is wanted (rest.InClusterConfig of client-go)."""

@@ -10,7 +10,7 @@ from typing import Any
 from urllib3.exceptions import HTTPError
 
 from webhook.cluster.access import Client, StatusError
-from webhook.path import mapping
+from webhook.kube.path import mapping
 
 PAGE = 250
 """Objects of a page: with some 20 KB each, what is in memory at a moment stays far below 50 MB."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 from urllib3.exceptions import HTTPError
 
-from webhook import calibrate
 from webhook.cluster.access import Client, StatusError, in_words
-from webhook.scan import Scan
-from webhook.scan.drift import TOKENS, Used
-from webhook.scan.planned import GPU_LINES
+from webhook.diagnose import calibrate
+from webhook.evaluation.scan import Scan
+from webhook.evaluation.scan.drift import TOKENS, Used
+from webhook.evaluation.scan.planned import GPU_LINES
 
 LOGGED = frozenset(f"gpu/{line}" for line in (*GPU_LINES, TOKENS))
 """What a log can tell."""

@@ -12,9 +12,9 @@ from urllib3.exceptions import HTTPError
 
 from webhook import __version__
 from webhook.cluster.access import in_words
-from webhook.path import mapping
-from webhook.scan.drift import TOKENS, Used
-from webhook.scan.planned import STEADY, USED
+from webhook.evaluation.scan.drift import TOKENS, Used
+from webhook.evaluation.scan.planned import STEADY, USED
+from webhook.kube.path import mapping
 
 MI = 1 << 20
 HOST = (

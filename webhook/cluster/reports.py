@@ -8,10 +8,10 @@ from datetime import datetime
 
 from webhook.cluster.access import Client, StatusError
 from webhook.cluster.listing import Resource, pages, served
-from webhook.path import mapping
+from webhook.evaluation.scan import Scan
+from webhook.kube.path import mapping
 from webhook.report import policy_report
 from webhook.report.policy_report import APIS, LABEL
-from webhook.scan import Scan
 
 
 @dataclass

@@ -7,20 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook import rehearsal, scan, workload
 from webhook.cluster.access import Client, StatusError, in_words
 from webhook.cluster.listing import Key, Resource, get, pages, served
-from webhook.companions import Companions, mentioned
-from webhook.facts import Facts, GivenModel
-from webhook.lint import lint
-from webhook.model import given
-from webhook.path import mapping
-from webhook.policy import Policy
-from webhook.scan import Broken, Owners, Ref, Scan
-from webhook.selector import Selector
-from webhook.snapshot import KINDS, Snapshot, key
-from webhook.workload import JSON
-from webhook.workload.table import TABLE
+from webhook.evaluation import rehearsal, scan
+from webhook.evaluation.lint import lint
+from webhook.evaluation.policy import Policy
+from webhook.evaluation.scan import Broken, Owners, Ref, Scan
+from webhook.kube import workload
+from webhook.kube.companions import Companions, mentioned
+from webhook.kube.path import mapping
+from webhook.kube.selector import Selector
+from webhook.kube.snapshot import KINDS, Snapshot, key
+from webhook.kube.workload import JSON
+from webhook.kube.workload.table import TABLE
+from webhook.vllm.facts import Facts, GivenModel
+from webhook.vllm.model import given
 
 BESIDE: tuple[Key, ...] = (
     ("", "Service"),
@@ -29,7 +30,7 @@ BESIDE: tuple[Key, ...] = (
     ("policy", "PodDisruptionBudget"),
     ("", "PersistentVolumeClaim"),
 )
-"""What stands beside a workload, as `webhook.companions` knows it."""
+"""What stands beside a workload, as `webhook.kube.companions` knows it."""
 NEAR = 512
 """ConfigMaps that are remembered: a namespace's workloads often share one."""
 

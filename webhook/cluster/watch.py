@@ -19,7 +19,7 @@ from typing import Any
 from urllib3.exceptions import HTTPError
 
 from webhook.cluster.access import Client, StatusError
-from webhook.snapshot import JSON, Key, Kind, key
+from webhook.kube.snapshot import JSON, Key, Kind, key
 
 PAGE = 500
 SILENCE = 150.0

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from webhook import manifest
-from webhook.args.flags import builtin
 from webhook.diagnose import events, line, log, status
 from webhook.diagnose.cause import Cause, Signature
 from webhook.diagnose.sighting import Sighting
 from webhook.diagnose.status import Word
-from webhook.rule import Plane
-from webhook.workload import JSON
+from webhook.kube import manifest
+from webhook.kube.workload import JSON
+from webhook.rules.rule import Plane
+from webhook.vllm.args.flags import builtin
 
 EVIDENCE = 5
 """Lines that are shown of a cause."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from webhook.rule import Plane
+from webhook.rules.rule import Plane
 
 Channel = Literal["log", "event", "status"]
 """Where a text stands: a line of a log, `Reason: message` of an Event, what the kubelet says of a container."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from webhook.diagnose.line import Line
 from webhook.diagnose.sighting import Sighting, matching
-from webhook.path import FieldPath
+from webhook.kube.path import FieldPath
 
 
 @dataclass(frozen=True)

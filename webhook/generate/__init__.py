@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-from webhook.engine import Engine
+from webhook.rules.engine import Engine
 
 OUTPUTS: Mapping[str, str] = {"yaml": "workload", "hpa": "hpa", "keda": "keda"}
 """What people type → the module of this room that writes it."""

@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
-from webhook.engine import Engine
 from webhook.generate import workload
 from webhook.generate.workload import Object
-from webhook.memory.generations import GENERATIONS
-from webhook.release import Release
+from webhook.rules.engine import Engine
+from webhook.vllm.memory.generations import GENERATIONS
+from webhook.vllm.release import Release
 
 WAITING = "vllm:num_requests_waiting"
 _USAGE, _USAGE_BEFORE, _USAGE_SINCE = "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", Release(0, 10, 2)

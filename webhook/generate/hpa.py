@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.engine import Engine
 from webhook.generate import autoscale, workload
 from webhook.generate.autoscale import Targets
 from webhook.generate.workload import Object
+from webhook.rules.engine import Engine
 
 
 def render(engine: Engine) -> str:

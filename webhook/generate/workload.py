@@ -14,16 +14,17 @@ from typing import Any
 
 import yaml
 
-from webhook import engine as engines
-from webhook import workload
-from webhook.companions import Companions
-from webhook.engine import SHM, Engine
-from webhook.memory.generations import GENERATIONS
-from webhook.quantity import GI, human, quantity, round_up_gi
-from webhook.release import Release
-from webhook.rules import _memory, _probe, _shm
-from webhook.rules.termination_grace_too_short import DRAINS
-from webhook.volumes import is_hub_id
+from webhook.kube import workload
+from webhook.kube.companions import Companions
+from webhook.kube.quantity import GI, human, quantity, round_up_gi
+from webhook.rules import _memory, _probe
+from webhook.rules import engine as engines
+from webhook.rules.engine import SHM, Engine
+from webhook.rules.host_memory import _shm
+from webhook.rules.operations.termination_grace_too_short import DRAINS
+from webhook.vllm.memory.generations import GENERATIONS
+from webhook.vllm.release import Release
+from webhook.vllm.volumes import is_hub_id
 
 MODELS = "/models"
 """Where the claim is mounted: HF_HOME, the hub's cache."""

@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from webhook import measured, snapshot
-from webhook.calibrate import Compared, Row
-from webhook.quantity import human
+from webhook.diagnose.calibrate import Compared, Row
+from webhook.kube import snapshot
+from webhook.kube.quantity import human
 from webhook.report.text import clean
+from webhook.vllm import measured
 
 TITLES = {
     "weights": "weights", "activations": "activations", "cuda_graphs": "CUDA graphs", "non_torch": "non-torch",

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from webhook import secret
-from webhook.lint import Judged, Report, Result
-from webhook.manifest import Document
-from webhook.manifest.part import Mark
-from webhook.path import FieldPath, mapping
-from webhook.report import subject
+from webhook.base import secret
+from webhook.evaluation import subject
+from webhook.evaluation.lint import Judged, Report, Result
+from webhook.kube.manifest import Document
+from webhook.kube.manifest.part import Mark
+from webhook.kube.path import FieldPath, mapping
 
 Level = Literal["error", "warning"]
 FailOn = Literal["deny", "warn"]

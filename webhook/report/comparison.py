@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from json import dumps
 from typing import Any, cast
 
-from webhook import secret
-from webhook.compare import Amount, Change, Difference, Side
-from webhook.lint import Judged, secrets
-from webhook.memory.ledger import IN_WORDS, Line, Verdict
-from webhook.quantity import human
-from webhook.report import subject
+from webhook.base import secret
+from webhook.evaluation import subject
+from webhook.evaluation.compare import Amount, Change, Difference, Side
+from webhook.evaluation.lint import Judged, secrets
+from webhook.kube.quantity import human
 from webhook.report.text import PLANES, clean, many, one_line
+from webhook.vllm.memory.ledger import IN_WORDS, Line, Verdict
 
 ABSENT = "–"
 NAMES = {

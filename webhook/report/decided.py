@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from webhook.policy import Policy, Subject
-from webhook.policy.decided import BUILT_IN, Said, cap, words
-from webhook.policy.layer import softer
-from webhook.rule import Rule
+from webhook.evaluation.policy import Policy, Subject
+from webhook.evaluation.policy.decided import BUILT_IN, Said, cap, words
+from webhook.evaluation.policy.layer import softer
+from webhook.rules.rule import Rule
 
 
 def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *, every: bool) -> str:

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from webhook.diagnose import Diagnosis
-from webhook.facts import Facts
-from webhook.lint import Report, lint
-from webhook.patch import json_patch
-from webhook.policy import Policy
-from webhook.repair import repair
-from webhook.report import plan, subject
+from webhook.evaluation import subject
+from webhook.evaluation.lint import Report, lint
+from webhook.evaluation.policy import Policy
+from webhook.evaluation.repair import repair
+from webhook.kube.patch import json_patch
+from webhook.kube.workload import JSON
+from webhook.report import plan
 from webhook.report import text as as_text
 from webhook.report.json import finding
 from webhook.rules import all_rules
-from webhook.workload import JSON
+from webhook.vllm.facts import Facts
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from json import dumps
 from typing import Any
 
-from webhook import secret
-from webhook.lint import Judged, Report, Result, secrets
-from webhook.patch import json_patch
-from webhook.report import plan, subject
+from webhook.base import secret
+from webhook.evaluation import subject
+from webhook.evaluation.lint import Judged, Report, Result, secrets
+from webhook.kube.patch import json_patch
+from webhook.report import plan
 from webhook.report.checked import Checked
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from xml.sax.saxutils import escape, quoteattr
 
 from webhook import __version__
-from webhook.report import subject
+from webhook.evaluation import subject
 from webhook.report.checked import Checked, Container, Item
 from webhook.report.text import block, clean, one_line
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
-from webhook.manifest import scalar
+from webhook.kube.manifest import scalar
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ALIAS = re.compile(r"[\s:]*(\*[^\s,\]}]+)")

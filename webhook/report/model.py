@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from webhook.args import EngineArgs
-from webhook.facts import Fact
-from webhook.memory import kv_cache, settings, shape, tower, weights
-from webhook.memory.generations import GENERATIONS
-from webhook.model import Model, aliases_of, derived_max_model_len, source
-from webhook.quantity import human
+from webhook.kube.quantity import human
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.facts import Fact
+from webhook.vllm.memory import kv_cache, settings, shape, tower, weights
+from webhook.vllm.memory.generations import GENERATIONS
+from webhook.vllm.model import Model, aliases_of, derived_max_model_len, source
 
 _SIZES = (
     "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",

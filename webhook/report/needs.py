@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.engine import Engine
-from webhook.memory.needs import Offer
-from webhook.model import Model
-from webhook.quantity import human
+from webhook.kube.quantity import human
+from webhook.rules.engine import Engine
+from webhook.vllm.memory.needs import Offer
+from webhook.vllm.model import Model
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from webhook.engine import Engine
-from webhook.memory.ledger import GpuLedger, HostLedger, Line, Verdict
-from webhook.memory.solve import Alternative
-from webhook.quantity import human
+from webhook.kube.quantity import human
 from webhook.report.text import verdict
+from webhook.rules.engine import Engine
+from webhook.vllm.memory.ledger import GpuLedger, HostLedger, Line, Verdict
+from webhook.vllm.memory.solve import Alternative
 
 GPU_LINES = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
 

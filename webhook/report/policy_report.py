@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from webhook.evaluation.scan import Found, Ref, Row, Scan
 from webhook.report.text import PLANES, one_line
-from webhook.scan import Found, Ref, Row, Scan
 
 SOURCE = "podfit"
 LABEL = ("app.kubernetes.io/managed-by", "podfit")

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from webhook import manifest
-from webhook.patch import Edit, apply, json_patch
+from webhook.kube import manifest
+from webhook.kube.patch import Edit, apply, json_patch
 from webhook.report.marks import Marked
 
 Edits = Iterable[tuple[int, Sequence[Edit]]]

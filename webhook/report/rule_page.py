@@ -6,7 +6,7 @@ import inspect
 from dataclasses import fields
 
 from webhook.report.text import PLANES
-from webhook.rule import Rule
+from webhook.rules.rule import Rule
 
 _FIX = {
     True: "by the webhook and `podfit fix`",

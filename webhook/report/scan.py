@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from webhook.evaluation.scan import Broken, Found, Ref, Row, Scan
+from webhook.evaluation.scan.planned import Planned, Span
 from webhook.report.text import PLANES, Paint, clean, many, one_line, plain
-from webhook.scan import Broken, Found, Ref, Row, Scan
-from webhook.scan.planned import Planned, Span
 
 _LEADS = {
     "start": "vLLM would not start",

@@ -11,12 +11,12 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
-from webhook.memory.ledger import IN_WORDS
-from webhook.quantity import human
+from webhook.evaluation.scan import RANK, Broken, Found, Ref, Row, Scan, State
+from webhook.evaluation.scan.planned import STEADY, USED
+from webhook.kube.quantity import human
 from webhook.report.scan import headline
 from webhook.report.text import PLANES, clean, many
-from webhook.scan import RANK, Broken, Found, Ref, Row, Scan, State
-from webhook.scan.planned import STEADY, USED
+from webhook.vllm.memory.ledger import IN_WORDS
 
 _WORDS: dict[State, str] = {"denied": "denied", "warned": "warnings", "clean": "clean"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from webhook.memory.sweep import Cell, Row
+from webhook.vllm.memory.sweep import Cell, Row
 
 
 def tree(rows: Sequence[Row]) -> list[dict[str, Any]]:

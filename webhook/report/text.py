@@ -6,14 +6,14 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 
-from webhook.engine import Engine
-from webhook.lint import Judged, Report
-from webhook.memory.ledger import IN_WORDS
-from webhook.model.name import BEGINS
-from webhook.report import subject
+from webhook.evaluation import subject
+from webhook.evaluation.lint import Judged, Report
+from webhook.kube.workload.template import listing
 from webhook.report.checked import Accepted, Checked, Container, Item
-from webhook.rule import IGNORE, Finding
-from webhook.workload.template import listing
+from webhook.rules.engine import Engine
+from webhook.rules.rule import IGNORE, Finding
+from webhook.vllm.memory.ledger import IN_WORDS
+from webhook.vllm.model.name import BEGINS
 
 PLANES = {
     "gpu": "GPU memory",

@@ -1,4 +1,4 @@
-"""The rules. Adding a file here adds the rule: there is no list to keep."""
+"""The rules, a folder per subject. Adding a file adds the rule: there is no list to keep."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import pkgutil
 from functools import cache
 from importlib import import_module
 
-from webhook.rule import Rule
+from webhook.rules.rule import Rule
 
 
 @cache
 def all_rules() -> dict[str, type[Rule]]:
-    """Rule id → class, in the order of the ids. Each module holds exactly one class that is a Rule."""
+    """Rule id → class, in the order of the ids. The module of a rule has the rule's name and no other rule in it."""
     found: dict[str, type[Rule]] = {}
-    for info in sorted(pkgutil.iter_modules(__path__), key=lambda info: info.name):
-        if info.name.startswith("_"):
+    for info in pkgutil.walk_packages(__path__, f"{__name__}."):
+        if info.ispkg or "._" in info.name:
             continue
-        module = import_module(f"{__name__}.{info.name}")
-        (rule,) = (
-            value
-            for value in vars(module).values()
-            if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module.__name__
-        )
-        found[rule.id()] = rule
-    return found
+        module = import_module(info.name)
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == info.name != Rule.__module__:
+                found[value.id()] = value
+    return dict(sorted(found.items()))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from webhook.engine import Engine
-from webhook.gpu.kernels import is_exact
-from webhook.model import annotated
-from webhook.model.name import tells_quantisation
+from webhook.rules.engine import Engine
+from webhook.vllm.gpu.kernels import is_exact
+from webhook.vllm.model import annotated
+from webhook.vllm.model.name import tells_quantisation
 
 OTHER_CONFIG = ("revision", "hf_overrides", "hf_config_path", "config_format", "quantization_config")
 """With these, the config that is read need not be the one that the catalogue knows."""

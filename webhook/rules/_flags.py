@@ -6,15 +6,15 @@ import re
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
-from webhook import release
-from webhook.args import UnknownFlag, settings
-from webhook.args.flags import Parser, builtin
-from webhook.command import Word, edit, python
-from webhook.engine import Engine
-from webhook.patch import Edit
-from webhook.path import is_object
-from webhook.release import Release
-from webhook.rule import Certainty
+from webhook.kube.patch import Edit
+from webhook.kube.path import is_object
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Certainty
+from webhook.vllm import release
+from webhook.vllm.args import UnknownFlag, settings
+from webhook.vllm.args.flags import Parser, builtin
+from webhook.vllm.command import Word, edit, python
+from webhook.vllm.release import Release
 
 _UNSPLIT = re.compile(r"--?[A-Za-z][\w.-]*(\s+\S|=[^\s{\['\"]+\s+--?[A-Za-z]).*", re.DOTALL)
 _WITHOUT_DASHES = re.compile(r"(?:--? +)?(?P<flag>[a-z][a-z0-9_-]+)=(?P<value>.*)", re.DOTALL)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from webhook.engine import Engine
-from webhook.memory.host import KEPT, MODEL_FREE
-from webhook.memory.ledger import HostLedger, Line
-from webhook.patch import Edit
-from webhook.path import FieldPath
-from webhook.quantity import GI, MI, human, quantity, try_parse
-from webhook.rule import Certainty
+from webhook.kube.patch import Edit
+from webhook.kube.path import FieldPath
+from webhook.kube.quantity import GI, MI, human, quantity, try_parse
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Certainty
+from webhook.vllm.memory.host import KEPT, MODEL_FREE
+from webhook.vllm.memory.ledger import HostLedger, Line
 
 LEAST = MI
 """No container, cache or volume of a vLLM Pod is meant to be smaller."""

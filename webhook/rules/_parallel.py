@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
-from webhook.engine import PARALLEL, Engine
-from webhook.frozen import frozen
-from webhook.memory import parallel, plan
-from webhook.memory.division import divisible
-from webhook.memory.search import with_changes
-from webhook.path import FieldPath
-from webhook.release import Release
+from webhook.base.frozen import frozen
+from webhook.kube.path import FieldPath
 from webhook.rules._flags import certainty, names_plugins, runs_vllms_code
+from webhook.rules.engine import PARALLEL, Engine
+from webhook.vllm.memory import parallel, plan
+from webhook.vllm.memory.division import divisible
+from webhook.vllm.memory.search import with_changes
+from webhook.vllm.release import Release
 
 _ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
 """Where one of the resource is one device to vLLM. One `aws.amazon.com/neuron` is a chip of several cores that tensor

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.engine import Engine
-from webhook.patch import Edit
-from webhook.path import FieldPath, is_object
-from webhook.release import is_official
-from webhook.rules import _exec_probe
+from webhook.kube.patch import Edit
+from webhook.kube.path import FieldPath, is_object
 from webhook.rules._flags import unsplit
+from webhook.rules.engine import Engine
+from webhook.rules.probes import _exec_probe
+from webhook.vllm.release import is_official
 
 BATCH = ("Job", "CronJob", "JobSet", "RayJob")
 """Kinds whose Pods end: what asks a server there is in the same Pod or waits by itself."""

@@ -96,7 +96,7 @@ caBundle: {{ $bundle | b64enc }}
 {{- mul (regexFind "^[0-9]+" .) (get (dict "s" 1 "m" 60 "h" 3600 "d" 86400) (regexFind ".$" .)) -}}
 {{- end -}}
 
-{{/* Refuses models with which the server would not start (webhook/model/given.py). Python reads Infinity and NaN, Go does not. */}}
+{{/* Refuses models with which the server would not start (webhook/vllm/model/given.py). Python reads Infinity and NaN, Go does not. */}}
 {{- define "podfit.readModels" -}}
 {{- $words := list "num_hidden_layers" "n_layer" "n_layers" "num_layers" "hidden_size" "d_model" "n_embd" "model_type" -}}
 {{- range $name, $text := .Values.models -}}

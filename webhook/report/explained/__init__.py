@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from webhook import secret
-from webhook.compare import settings_of
-from webhook.engine import Engine
-from webhook.lint import Judged, Report, Result, secrets
-from webhook.memory.ledger import GpuLedger, HostLedger, Line
-from webhook.quantity import human
-from webhook.release import Release
-from webhook.report import subject
+from webhook.base import secret
+from webhook.evaluation import subject
+from webhook.evaluation.compare import settings_of
+from webhook.evaluation.lint import Judged, Report, Result, secrets
+from webhook.kube.quantity import human
 from webhook.report.comparison import NAMES, SETTINGS
 from webhook.report.text import standing, summary, verdict
+from webhook.rules.engine import Engine
+from webhook.vllm.memory.ledger import GpuLedger, HostLedger, Line
+from webhook.vllm.release import Release
 
 Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
 """What a bar is: all there is; what vLLM leaves alone; what is taken; what is left; what is asked for and not there;

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from webhook.quantity import human
+from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained
 from webhook.report.text import PLANES, clean, lead
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from webhook.quantity import human
+from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained
 from webhook.report.text import clean
 

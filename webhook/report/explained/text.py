@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from webhook.quantity import human
+from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained, Kind, Origin
 from webhook.report.text import PLANES, advice, clean, wrapped
 

@@ -1,0 +1,570 @@
+"""The command as a person types it: output, exit codes, and one clear line for everything that can't be used."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from webhook.cli import main
+
+ROOT = Path(__file__).parents[2]
+GOOD, BAD = "examples/good.yaml", "examples/llama-8b-on-a-t4.yaml"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(name="run")
+def _run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs `podfit …` in the project's root: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(ROOT)
+
+    def run(*argv: str, stdin: bytes | None = None) -> tuple[int, str, str]:
+        if stdin is not None:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        try:
+            code = main(argv)
+        except SystemExit as error:  # argparse's own usage errors
+            code = int(error.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_a_clean_manifest_is_exit_0(run: Run) -> None:
+    code, out, err = run("check", GOOD)
+
+    assert code == 0
+    assert "1 file, 1 vLLM container: 0 denied, 0 with warnings, 1 clean" in out
+    assert not err
+
+
+def test_a_denied_manifest_is_exit_1_and_names_rule_field_and_what_would_fit(run: Run) -> None:
+    code, out, _ = run("check", BAD)
+
+    assert code == 1
+    assert "gpu-memory-exceeded  spec.template.spec.containers[0].args" in out
+    assert "fits" in out
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_the_exit_code_does_not_depend_on_the_format(run: Run, output: str) -> None:
+    assert run("check", "--format", output, BAD)[0] == 1
+    assert run("check", "--format", output, GOOD)[0] == 0
+    assert run("check", "--format", output, GOOD, "no-such-file.yaml")[0] == 3
+
+
+def test_an_unreadable_file_is_exit_3_and_the_others_are_still_checked(run: Run, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [1\nb: 2\n")
+
+    code, out, err = run("check", str(broken), BAD)
+
+    assert code == 3
+    assert f"{broken}:2" in err
+    assert "gpu-memory-exceeded" in out
+
+
+def test_a_folder_a_list_and_standard_input_are_read_alike(run: Run, tmp_path: Path) -> None:
+    items = [yaml.safe_load((ROOT / name).read_text()) for name in (GOOD, BAD)]
+    (tmp_path / "list.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "two.yaml").write_text("---\n".join(yaml.safe_dump(item) for item in items))
+
+    for name, stdin in (
+        (str(tmp_path / "list.json"), None),
+        (str(tmp_path / "sub"), None),
+        ("-", (tmp_path / "sub" / "two.yaml").read_bytes()),
+    ):
+        code, out, _ = run("check", "--format", "json", name, stdin=stdin)
+
+        assert code == 1
+        assert [result["denied"] for result in json.loads(out)["results"]] == [False, True]
+
+
+def test_a_folder_is_read_from_wherever_one_stands_and_hidden_files_are_not(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("manifests", "manifests/.git", "elsewhere"):
+        (tmp_path / place).mkdir()
+    for place in ("manifests", "manifests/.git"):
+        (tmp_path / place / "pod.yaml").write_text((ROOT / GOOD).read_text())
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    assert "1 file, 1 vLLM container" in run("check", "../manifests")[1]
+
+
+def test_the_json_of_a_check_has_what_it_promises(run: Run) -> None:
+    (result,) = json.loads(run("check", "--format", "json", BAD)[1])["results"]
+
+    assert result["file"] == BAD
+    assert result["object"] == {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "chat", "name": "llama-8b"}
+    assert (result["container"], result["path"]) == ("vllm", "spec.template.spec.containers[0]")
+    assert result["plan"]["verdict"] == "does-not-fit"
+    (finding,) = [finding for finding in result["findings"] if finding["mode"] == "deny"]
+    assert set(finding) >= {"rule", "mode", "plane", "path", "message", "certainty", "fix", "suggestions"}
+    assert (finding["rule"], finding["plane"], finding["certainty"]) == ("gpu-memory-exceeded", "gpu", "certain")
+    assert finding["fix"] is None
+    assert result["patch"] == [step for one in result["findings"] for step in one["fix"] or ()]
+
+
+def test_gpu_on_the_command_line_holds_where_the_manifest_names_none(run: Run, pod: dict[str, Any]) -> None:
+    del pod["spec"]["nodeSelector"]
+    body = yaml.safe_dump(pod).encode()
+
+    assert run("check", "-", stdin=body)[0] == 0
+    assert run("check", "--gpu", "t4", "-", stdin=body)[0] == 1
+    assert run("check", "--gpu", "NVIDIA H100 80GB HBM3:1", "-", stdin=body)[0] == 0
+
+
+def test_a_policy_is_applied_and_a_typo_in_it_is_told_with_line_and_path(run: Run, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    head = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: lax}\nspec:\n  rules:\n"
+    policy.write_text(head + "    gpu-memory-exceeded: {mode: warn}\n")
+
+    assert run("check", "--policy", str(policy), BAD)[0] == 0
+
+    policy.write_text(head + "    gpu-memory-exeeded: {mode: warn}\n")
+    code, _, err = run("check", "--policy", str(policy), BAD)
+
+    assert code == 2
+    assert f"{policy}:6: spec.rules.gpu-memory-exeeded" in err
+    assert "did you mean 'gpu-memory-exceeded'?" in err
+
+
+@pytest.mark.parametrize("text", ["{}", '{"kind": "Policy", "properties": {}}', '{"spec": {}, "$schema": "x"}', "{"])
+def test_what_is_no_schema_in_a_folder_of_policies_is_told(run: Run, tmp_path: Path, text: str) -> None:
+    (tmp_path / "p.json").write_text(text)
+    code, _, err = run("policy", "lint", str(tmp_path))
+    assert code == 1
+    assert "p.json" in err
+
+
+def test_policy_lint_tells_problems_on_standard_error(run: Run, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: x}\nspec: {rule: {}}\n")
+
+    assert run("policy", "lint", "policies/strict.yaml", "policies/autofix.yaml") == (0, "", "")
+    assert run("policy", "lint", "policies/") == (0, "", "")
+    assert run("policy", "lint", "policies/schema.json")[0] == 1
+    code, out, err = run("policy", "lint", str(policy))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"{policy}:4: spec.rule: unknown field")
+
+
+def test_plan_shows_the_ledger_line_by_line(run: Run) -> None:
+    command = ["vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192"]
+    code, out, _ = run("plan", "--gpu", "a100-80gb", "--vllm-version", "0.27.1", "--", *command)
+
+    assert code == 0
+    for word in ("FITS", "total", "budget", "weights", "activations", "CUDA graphs", "non-torch", "KV cache memory"):
+        assert word in out
+
+
+def test_a_plan_tells_the_longest_request_beyond_the_length_that_was_asked_for(run: Run) -> None:
+    command = ["vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "16000"]
+    _, out, _ = run("plan", "--gpu", "h100", "--vllm-version", "0.27.1", "--", *command)
+
+    assert "x for 16,000 tokens per request" in out
+    assert "longest request      131,072 tokens fit  (the model's own limit is 131,072)" in out
+
+
+@pytest.mark.parametrize(
+    ("extra", "why"), [(["-tp", "2"], "--tensor-parallel-size 2 needs 2"), (["--bogus"], "--bogus")]
+)
+def test_a_plan_that_will_not_start_for_another_reason_does_not_begin_with_fits(
+    run: Run, extra: list[str], why: str
+) -> None:
+    command = ["--", "vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192", *extra]
+    asked = ["plan", "--gpu", "h100:1", "--vllm-version", "0.27.1"]
+    first, second, *_ = run(*asked, *command)[1].splitlines()
+
+    assert first.startswith("WILL NOT START: ")
+    assert why in first
+    assert second.startswith("memory alone: fits: ")
+    assert json.loads(run(*asked, "--format", "json", *command)[1])["verdict"] == "fits"
+
+
+def test_the_json_of_a_plan_has_what_it_promises(run: Run) -> None:
+    command = ["vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct", "-tp", "2", "--max-model-len=8k", "--bogus"]
+    plan = json.loads(run("plan", "--gpu", "l4:2", "--vllm-version", "0.27.1", "--format", "json", "--", *command)[1])
+
+    assert plan["verdict"] == "fits"
+    assert plan["model"]["id"] == "meta-llama/Llama-3.1-8B-Instruct"
+    assert plan["engine"]["arguments"] == {
+        "model": "meta-llama/Llama-3.1-8B-Instruct",
+        "tensor_parallel_size": 2,
+        "max_model_len": 8000,
+        "bogus": True,
+    }
+    assert plan["engine"]["unknown"] == ["--bogus"]
+    assert plan["accelerator"]["count"] == 2
+    lines = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
+    assert all(set(plan["gpu"][line]) == {"floor", "low", "likely", "high"} for line in lines)
+    assert plan["gpu"]["kv_cache_bytes_per_token"] == 65_536  # 131,072 over two ranks
+    assert plan["gpu"]["max_model_len"] == 8000
+    assert set(plan["startup"]["seconds"]) == {"low", "likely", "high"}
+
+
+def test_a_batch_is_answered_line_by_line_in_order(run: Run) -> None:
+    lines = [
+        {"id": "a", "argv": ["vllm", "serve", "Qwen/Qwen3-8B"], "gpu": "l4:1", "vllm_version": "0.19.0"},
+        {"id": "b", "argv": "vllm serve"},
+        {"id": "c", "argv": ["vllm", "serve", "acme/unknown"], "gpu": None, "vllm_version": None},
+    ]
+    body = "\n".join([*(json.dumps(line) for line in lines), "{", ""]).encode()
+
+    code, out, _ = run("plan", "--batch", "-", stdin=body)
+    answers = [json.loads(line) for line in out.splitlines()]
+
+    assert code == 0
+    assert [answer["id"] for answer in answers] == ["a", "b", "c", None]
+    assert answers[0]["model"]["id"] == "Qwen/Qwen3-8B"
+    assert "argv" in answers[1]["error"]
+    assert (answers[2]["verdict"], answers[2]["model"]) == ("unsure", None)
+    assert "not JSON" in answers[3]["error"]
+
+
+def test_a_model_config_stands_in_for_the_catalogue(run: Run, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps(
+            {
+                "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 16,
+                "hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 8192,
+                "vocab_size": 32000, "max_position_embeddings": 4096, "torch_dtype": "bfloat16",
+            }
+        )
+    )  # fmt: skip
+    code, out, _ = run(
+        "plan", "--gpu", "l4", "--model-config", str(config), "--format", "json", "--", "vllm", "serve", "x"
+    )
+
+    plan = json.loads(out)
+    assert code == 0
+    assert plan["verdict"] == "fits"
+    assert plan["gpu"]["kv_cache_bytes_per_token"] == 2 * 16 * 4 * 128 * 2
+    assert plan["gpu"]["max_model_len"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("argv", "wanted"),
+    [
+        (["plan", "--gpu", "l5", "--", "vllm", "serve", "x"], "no GPU is known by the name 'l5'"),
+        (["plan", "--gpu", "l4:none", "--", "vllm", "serve", "x"], "'none' is no number of GPUs"),
+        (["plan", "--gpu", "l4"], "or a command line after `--`"),
+        (["plan", "--gpu", "l4", "--", "sleep", "1"], "not a command that starts vLLM"),
+        (["plan", "--vllm-version", "new", "--", "vllm", "serve", "x"], "not a version such as 0.27.1"),
+        (["explain", "kv-cache-to-small"], "did you mean kv-cache-too-small"),
+    ],
+)
+def test_what_can_not_be_used_is_exit_2_with_one_line(run: Run, argv: list[str], wanted: str) -> None:
+    code, out, err = run(*argv)
+
+    assert (code, out) == (2, "")
+    assert wanted in err
+    assert len(err.splitlines()) == 1
+
+
+def test_explain_prints_a_rule_and_lists_all(run: Run) -> None:
+    code, out, _ = run("explain", "shm-missing")
+
+    assert code == 0
+    assert "Insufficient space in /dev/shm for shared-memory allocation" in out
+    assert "unpinned-image" in run("explain")[1]
+
+
+def test_fix_shows_a_diff_and_writes_it_with_comments_kept(run: Run, tmp_path: Path) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text((ROOT / "examples" / "llama-70b-without-shm.yaml").read_text())
+    comment = manifest.read_text().splitlines()[0]
+
+    code, out, _ = run("fix", str(manifest))
+    assert code == 0
+    assert "+            - name: dshm\n" in out or "mountPath: /dev/shm" in out
+    assert comment in manifest.read_text()
+
+    run("fix", "--write", str(manifest))
+    assert manifest.read_text().startswith(comment)
+    assert run("check", str(manifest))[0] == 0
+    assert run("fix", str(manifest))[1] == ""
+
+
+def test_a_folder_without_a_server_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "service.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n")
+    empty = str(tmp_path / "empty")
+
+    assert run("check", empty)[2] == f"note: nothing was judged: no vLLM container in {empty}\n"
+    assert run("check", empty, GOOD)[2] == f"note: {empty}: nothing was judged in it: no vLLM container\n"
+    assert run("check", "examples", GOOD)[2] == ""
+
+
+TRAINING = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: job}
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      template:
+        spec:
+          containers: [{name: pytorch, image: "vllm/vllm-openai:v0.27.1", args: [--model, Qwen/Qwen3-8B, --bogus]}]
+"""
+PLACE = "spec.pytorchReplicaSpecs.Master.template.spec"
+
+
+def test_a_kind_that_nothing_reads_is_noted_with_what_a_policy_can_say(run: Run, tmp_path: Path) -> None:
+    file, policy = tmp_path / "job.yaml", tmp_path / "policy.yaml"
+    file.write_text(TRAINING)
+    policy.write_text(
+        "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: kinds}\n"
+        f"spec: {{kinds: {{PyTorchJob.kubeflow.org: [{PLACE}]}}}}\n"
+    )
+
+    code, _, err = run("check", str(file))
+    assert code == 0
+    assert f"{file}:9: not judged: podfit does not know where a PyTorchJob has its Pods" in err
+    assert f"PyTorchJob.kubeflow.org: [{PLACE}]" in err
+
+    code, out, err = run("check", str(file), "--policy", str(policy))
+    assert (code, err) == (1, "")
+    assert "unknown-flag" in out
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        TRAINING.replace("vllm/vllm-openai:v0.27.1", "pytorch/pytorch").replace("--model, Qwen/Qwen3-8B, --bogus", "a"),
+        TRAINING.replace("kind: PyTorchJob", "kind: ConfigMap"),
+    ],
+)
+def test_what_does_not_look_like_vllm_is_not_noted(run: Run, tmp_path: Path, changed: str) -> None:
+    (tmp_path / "job.yaml").write_text(changed)
+
+    assert "not judged" not in run("check", str(tmp_path))[2]
+
+
+def test_what_is_only_audited_is_noted_where_somebody_asks(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text((ROOT / GOOD).read_text())
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: look}\nspec: {enforce: {mode: audit}}\n"
+    )
+    file.write_text(file.read_text().replace("--max-model-len", "--max-modle-len"))
+
+    assert "only audited" not in run("check", str(file), "--policy", str(policy))[2]
+    assert "only audited: unknown-flag: " in run("check", str(file), "--policy", str(policy), "--audit")[2]
+
+
+def test_a_baseline_is_written_without_a_report(run: Run, tmp_path: Path) -> None:
+    baseline = tmp_path / "known.json"
+
+    code, out, err = run("check", BAD, "--write-baseline", str(baseline))
+    assert (code, out) == (0, "")
+    assert "accepted" in err
+    assert "DENIED" in run("check", BAD, "--write-baseline", str(baseline), "--format", "text")[1]
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-8-sig"])
+def test_a_file_is_read_and_written_in_its_own_encoding(run: Run, tmp_path: Path, codec: str) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text((ROOT / "examples" / "llama-70b-without-shm.yaml").read_text(), encoding=codec)
+    begins = manifest.read_bytes()[:2]
+
+    assert "shm-missing" in run("check", str(tmp_path))[1]
+    assert run("fix", "--write", str(manifest))[0] == 0
+    assert manifest.read_bytes()[:2] == begins
+    assert "dshm" in manifest.read_text(encoding=codec)
+
+
+def test_review_answers_as_the_server_would(run: Run, tmp_path: Path) -> None:
+    obj = yaml.safe_load((ROOT / BAD).read_text())
+    kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
+    request = {
+        "uid": "u-1", "kind": kind, "resource": {"group": "apps", "version": "v1", "resource": "deployments"},
+        "operation": "CREATE", "namespace": "chat", "name": "llama-8b", "object": obj, "oldObject": None,
+    }  # fmt: skip
+    file = tmp_path / "review.json"
+    file.write_text(json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}))
+
+    code, out, _ = run("review", str(file))
+
+    assert code == 1
+    assert json.loads(out)["response"]["uid"] == "u-1"
+    assert run("review", "-", stdin=b"{}")[0] == 3
+
+
+def test_fix_repairs_one_document_of_many_and_leaves_the_others_byte_for_byte(run: Run, tmp_path: Path) -> None:
+    other = "# first\napiVersion: v1\nkind:   ConfigMap   # odd spacing stays\nmetadata: {name: a}\n"
+    bad = (ROOT / "examples" / "llama-70b-without-shm.yaml").read_text()
+    manifest = tmp_path / "many.yaml"
+    manifest.write_text(f"{other}---\n{bad}---\n{other}")
+
+    assert run("fix", "--write", str(manifest))[0] == 0
+
+    text = manifest.read_text()
+    assert text.startswith(other)
+    assert text.endswith(other)
+    assert run("check", str(manifest))[0] == 0
+
+
+def test_fix_keeps_json_json(run: Run, tmp_path: Path) -> None:
+    bad = yaml.safe_load((ROOT / "examples" / "llama-70b-without-shm.yaml").read_text())
+    manifest = tmp_path / "list.json"
+    manifest.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"kind": "X"}, bad]}, indent=2) + "\n"
+    )
+
+    run("fix", "--write", str(manifest))
+
+    assert manifest.read_text() == json.dumps(json.loads(manifest.read_text()), indent=2) + "\n"
+    assert run("check", str(manifest))[0] == 0
+
+
+def test_fix_of_standard_input_writes_standard_output(run: Run) -> None:
+    bad = (ROOT / "examples" / "llama-70b-without-shm.yaml").read_bytes()
+
+    code, out, _ = run("fix", "-", stdin=bad)
+
+    assert code == 0
+    assert run("check", "-", stdin=out.encode())[0] == 0
+
+
+def test_a_folder_without_manifests_is_a_usage_error(run: Run, tmp_path: Path) -> None:
+    assert run("check", str(tmp_path))[0] == 2
+
+
+def test_fix_can_be_narrowed_to_a_rule(run: Run) -> None:
+    bad = str(ROOT / "tests" / "rules" / "gpu-request-without-limit" / "bad.yaml")
+
+    assert "nvidia.com/gpu" in run("fix", "--rule", "gpu-request-without-limit", bad)[1]
+    assert run("fix", "--rule", "shm-missing", bad) == (0, "", "no repair applies of shm-missing\n")
+    code, _, err = run("fix", "--rule", "shm-is-missing", bad)
+    assert code == 2
+    assert "--rule shm-is-missing: there is no such rule" in err
+
+
+@pytest.mark.parametrize("command", ["check", "fix"])
+def test_an_empty_standard_input_is_exit_3(run: Run, command: str) -> None:
+    code, _, err = run(command, "-", stdin=b" \n")
+
+    assert code == 3
+    assert "standard input is empty" in err
+
+
+def test_a_release_that_is_none_is_an_error_of_its_line_of_a_batch(run: Run) -> None:
+    lines = [
+        {"id": version, "vllm_version": version, "argv": ["vllm", "serve", "x"]} for version in (5, "abc", "0.27.1")
+    ]
+
+    code, out, _ = run("plan", "--batch", "-", stdin="\n".join(map(json.dumps, lines)).encode())
+
+    assert code == 0
+    wrong = [json.loads(line).get("error", "") for line in out.splitlines()]
+    assert wrong == [
+        'vllm_version: 5 is not a version such as "0.27.1"',
+        "vllm_version: 'abc' is not a version such as \"0.27.1\"",
+        "",
+    ]
+
+
+def test_an_error_of_ours_is_exit_3_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a\nbug")
+
+    monkeypatch.setattr("webhook.cli.check.lint", broken)
+
+    code, _, err = run("check", BAD)
+
+    assert (code, err) == (3, "podfit: internal error: ZeroDivisionError: a bug (PODFIT_DEBUG=1 shows where)\n")
+
+    monkeypatch.setenv("PODFIT_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        run("check", BAD)
+
+
+def test_output_that_nobody_reads_to_its_end_is_not_exit_0() -> None:
+    podfit = [sys.executable, "-c", "from webhook.cli import main; raise SystemExit(main())", "explain"]
+    read, write = os.pipe()
+    os.close(read)
+
+    assert subprocess.run(podfit, stdout=write, stderr=subprocess.DEVNULL, cwd=ROOT, check=False).returncode == 141
+
+
+def test_a_cluster_that_is_away_is_exit_3_with_one_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}],\n"
+        'clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], users: [{name: u, user: {token: x}}]}\n'
+    )
+    monkeypatch.setenv("KUBECONFIG", str(config))
+
+    code, _, err = run("policy", "diff", "default", "default", "--cluster")
+
+    assert code == 3
+    assert err.startswith("podfit: the cluster can't be read: ")
+    assert err.count("\n") == 1
+
+
+def test_fix_names_the_rule_of_each_repair_and_what_stays_denied(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(
+        (ROOT / "tests" / "rules" / "memory-limit-too-low" / "bad.yaml").read_text().replace("-tp,", "-tpp,")
+    )
+
+    code, out, err = run("fix", str(file))
+
+    assert code == 0
+    assert out.startswith("--- ")
+    assert f"{file}: would repair: memory-limit-too-low: limit 2Gi: vLLM needs about" in err
+    assert err.endswith("nothing is changed yet: --write does it\n")
+    assert f"{file}: still denied: unknown-flag: " in err
+
+
+TWO_FLAGS = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: one, namespace: llm}
+spec:
+  containers:
+    - name: vllm
+      image: vllm/vllm-openai:v0.24.0
+      args:
+        - unsloth/Llama-3.1-8B-Instruct
+        - --use-v2-block-manager
+        - --disable-log-requests  # podfit: ignore removed-flag -- until staging is newer
+"""
+
+
+def test_fix_leaves_what_a_comment_accepts_and_what_moves_with_it(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(TWO_FLAGS)
+
+    _, out, err = run("fix", "--rule", "removed-flag", "--write", str(file))
+
+    assert err.count("repaired: removed-flag") == 1
+    assert "still denied" not in err
+    assert out.count("\n-") == 1
+    assert file.read_text() == TWO_FLAGS.replace("        - --use-v2-block-manager\n", "")
+
+
+def test_fix_names_the_object_where_a_file_has_several(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(f"{TWO_FLAGS}---\n{TWO_FLAGS.replace('name: one', 'name: two')}")
+
+    _, _, err = run("fix", "--rule", "removed-flag", str(file))
+
+    for name in ("one", "two"):
+        assert f"{file}: would repair: Pod llm/{name}: removed-flag: " in err

@@ -1,0 +1,63 @@
+"""The server's memory is bounded by its container's limit: Python says so before the kernel kills."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from webhook.cli import _memory
+
+HUNGRY = """
+import sys
+from pathlib import Path
+from webhook.cli import _memory
+assert _memory.bound(4, Path(sys.argv[1])) == (384 << 20) + (4 + _memory.OTHERS) * _memory.STACK
+try:
+    bytearray(1 << 30)
+except MemoryError:
+    print("an error of one review")
+print(len(bytearray(1 << 20)))
+"""
+
+
+def test_what_goes_beyond_it_is_an_error_and_the_process_goes_on(tmp_path: Path) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text(f"{512 << 20}\n")
+
+    done = subprocess.run([sys.executable, "-c", HUNGRY, limit], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "an error of one review\n1048576\n"
+
+
+@pytest.mark.parametrize("text", ["max\n", "", "-1"])
+def test_without_a_limit_there_is_no_bound(text: str, tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text(text)
+
+    assert _memory.bound(4, tmp_path / "memory.max") is None
+    assert _memory.bound(4, tmp_path / "none") is None
+
+
+DEEP = """
+import threading
+from webhook.evaluation import review
+from webhook.cli import _memory
+_memory.bound(1)
+def read():
+    for text in ("[" * 10_000 + "]" * 10_000, '{"a":' * 10_000 + "1" + "}" * 10_000, "[" * 8_000 + "]" * 8_000):
+        try:
+            review.parse(text.encode())
+        except review.BadReview:
+            print("refused")
+thread = threading.Thread(target=read)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_body_nested_ten_thousand_deep_ends_no_thread_of_that_size() -> None:
+    done = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "refused\n" * 3

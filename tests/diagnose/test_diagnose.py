@@ -1,0 +1,363 @@
+"""`podfit diagnose`: every cause on what its programs print, however wrapped, and none on healthy Pods."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.cli import main
+from webhook.diagnose import Diagnosis, diagnose, log
+from webhook.diagnose.causes import CAUSES
+from webhook.diagnose.line import read
+from webhook.diagnose.sighting import quiet_signatures
+
+CASES = Path(__file__).parent
+"""CAUSE.txt: `=== what is special`, then the text, as often as there are cases. none.txt: what is no failure."""
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "diagnose.json").read_text())
+
+
+def _cases() -> Iterator[tuple[str | None, str, str]]:
+    for path in sorted(CASES.glob("*.txt")):
+        for part in re.split(r"(?m)^=== ", path.read_text())[1:]:
+            name, _, text = part.partition("\n")
+            yield None if path.stem == "none" else path.stem, name, text
+
+
+ALL = [pytest.param(cause, text, id=f"{cause}: {name}") for cause, name, text in _cases()]
+LOGS = [
+    pytest.param(cause, text, id=f"{cause}: {name}")
+    for cause, name, text in _cases()
+    if not re.search(r"(?m)^(?:apiVersion|Name|Events|LAST SEEN|NAME|Status|\{)|^  Warning  ", text)
+]
+
+
+def _one(text: str) -> Diagnosis:
+    (found,) = diagnose(text)
+    return found
+
+
+def _id(found: Diagnosis) -> str | None:
+    return found.cause.id if found.cause else None
+
+
+@pytest.mark.parametrize(("cause", "text"), ALL)
+def test_the_cause_is_told_with_the_line_that_says_it(cause: str | None, text: str) -> None:
+    found = _one(text)
+
+    assert _id(found) == cause
+    if cause is not None:
+        assert found.evidence
+        assert found.plane is not None
+        if found.line is not None:
+            assert found.evidence[0] in text.splitlines()[found.line - 1]
+
+
+def test_every_cause_has_a_case_and_every_case_a_cause() -> None:
+    assert {path.stem for path in CASES.glob("*.txt")} == {*CAUSES, "none"}
+
+
+def _ansi(line: str) -> str:
+    return re.sub(r"^(\([^)]*\))? ?((?:ERROR|WARNING|INFO)\b)?", "\x1b[0;36m\\1\x1b[0;0m \x1b[31m\\2\x1b[0m", line)
+
+
+def _docker(line: str) -> str:
+    return json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-03-03T10:00:00.123456789Z"})
+
+
+def _stackdriver(line: str) -> str:
+    return json.dumps({"severity": "ERROR", "textPayload": line, "timestamp": "2026-03-03T10:00:00Z"})
+
+
+def _stream_of_information(line: str) -> str:
+    """What a program writes to standard output is information to a collector, a traceback too."""
+    return json.dumps({"severity": "INFO", "jsonPayload": {"message": line}, "kubernetes": {"pod": "vllm-0"}})
+
+
+def _otel(line: str) -> str:
+    return json.dumps({"severityText": "INFO", "body": {"stringValue": line}})
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        _ansi,
+        _docker,
+        _stackdriver,
+        lambda line: f"2026-03-03T10:00:00.123456789Z {line}",
+        lambda line: f"2026-03-03T10:00:00.123456789+00:00 stderr F {line}",
+        lambda line: f"[pod/vllm-0/vllm] {line}",
+        lambda line: f"vllm-1  | {line}",
+        lambda line: line + "\r",
+        _stream_of_information,
+        _otel,
+        lambda line: f"Aug 17 18:42:18 gpu-1 vllm[8052]: {line}",
+        lambda line: f"2026-03-03 10:00:00,123 - INFO - [container] {line}",
+        lambda line: f'2026-03-03T10:00:00Z {{app="vllm", pod="vllm-0"}} {line}',
+    ],
+    ids=[
+        "colours",
+        "docker",
+        "stackdriver",
+        "timestamps",
+        "containerd",
+        "prefix",
+        "compose",
+        "carriage return",
+        "stream of information",
+        "opentelemetry",
+        "syslog",
+        "launcher",
+        "logcli",
+    ],
+)
+def test_what_collectors_put_around_a_line_changes_nothing(wrap: Callable[[str], str]) -> None:
+    told = {
+        case.id: (cause, _id(_one("\n".join(wrap(line) for line in text.splitlines()))))
+        for case in LOGS
+        for cause, text in [(case.values[0], str(case.values[1]))]
+    }
+
+    assert {case: pair for case, pair in told.items() if pair[0] != pair[1]} == {}
+
+
+def test_vllms_own_json_lines_are_read_with_level_and_traceback() -> None:
+    record = {
+        "asctime": "2026-03-03 10:00:00,123", "levelname": "ERROR", "name": "vllm.v1.engine.core",
+        "processName": "EngineCore", "process": 60, "message": "EngineCore failed to start.",
+        "exc_info": "Traceback (most recent call last):\n  File \"core.py\", line 1, in run\nValueError: No available "
+        "memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+    }  # fmt: skip
+    quiet = {"levelname": "WARNING", "message": "CUDA out of memory while tuning, tactic skipped"}
+
+    assert _id(_one("\n".join(map(json.dumps, (quiet, record))))) == "no-kv-blocks"
+    assert _id(_one(json.dumps(quiet))) is None
+
+
+@pytest.mark.parametrize(("cause", "text"), [one for one in LOGS if one.values[0] is not None])
+def test_a_log_that_was_cut_off_after_the_cause_still_tells_it(cause: str, text: str) -> None:
+    found = _one(text)
+    assert found.line is not None
+
+    # A symptom may need what stands below it; a cause does not.
+    if found.certainty == "certain":
+        assert _id(_one("\n".join(text.splitlines()[: found.line + 2]))) == cause
+
+
+def test_the_first_error_is_told_and_what_follows_is_named_beside_it() -> None:
+    found = _one(
+        "(Worker_TP0 pid=7) ERROR 04-22 15:14:02 [multiproc_executor.py:857] RuntimeError: Insufficient space in "
+        "/dev/shm for shared-memory allocation: 160 MiB required, 64 MiB free.\n"
+        "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+        "ERROR 04-22 15:14:04 [multiproc_executor.py:135] Worker proc VllmWorker-1 died unexpectedly\n"
+    )
+
+    assert _id(found) == "shm-too-small"
+    assert found.then[0] == "gpu-out-of-memory"
+
+
+def test_a_start_that_failed_before_the_one_that_runs_is_over() -> None:
+    failed = next(text for cause, name, text in _cases() if (cause, name) == ("no-kv-blocks", "0.10"))
+    good = next(text for cause, name, text in _cases() if (cause, name) == (None, "a good start"))
+
+    assert _id(_one(failed + "\n" + good)) is None
+    assert _id(_one(good + "\n" + failed)) == "no-kv-blocks"
+
+
+def test_several_pods_are_diagnosed_one_by_one() -> None:
+    def pod(name: str, reason: str) -> dict[str, Any]:
+        ended = {"reason": reason, "exitCode": 137}
+        status = {"containerStatuses": [{"name": "vllm", "lastState": {"terminated": ended}}]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status}
+
+    found = diagnose(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod("a", "OOMKilled"), pod("b", "Error")]})
+    )
+
+    assert [_id(one) for one in found] == ["oom-killed", None]
+
+
+@given(
+    st.text(max_size=400),
+    st.sampled_from(["", "LAST SEEN TYPE REASON\n", "kind: Pod\nstatus: ", "{", "State: Waiting\n"]),
+)
+def test_any_text_is_read_without_an_error(text: str, head: str) -> None:
+    assert diagnose(head + text)
+
+
+@given(st.lists(st.sampled_from([text for *_, text in _cases()]), min_size=2, max_size=3))
+def test_files_joined_to_one_are_read_without_an_error(texts: list[str]) -> None:
+    assert diagnose("\n".join(texts))
+
+
+def test_every_quiet_text_of_the_cases_is_looked_at() -> None:
+    for *_, text in _cases():
+        for line in read(text):
+            if any(one.pattern.search(line.text) for one in quiet_signatures()):
+                assert log._WORDS.search(line.text), line.text
+
+
+def test_a_line_keeps_its_number_process_and_level() -> None:
+    lines = read("\n(Worker_TP1 pid=486) ERROR 04-22 15:14:02 [multiproc_executor.py:857] boom\nplain")
+
+    assert [(one.number, one.source, one.level, one.text) for one in lines] == [
+        (2, "Worker_TP1 pid=486", "error", "boom"),
+        (3, "", None, "plain"),
+    ]
+
+
+# ── The command ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _text(cause: str | None, name: str) -> str:
+    return next(text for one, title, text in _cases() if (one, title) == (cause, name))
+
+
+def test_the_json_has_what_it_promises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "crash.log"
+    log.write_text(_text("gpu-out-of-memory", "while weights are loaded, 0.10"))
+    good = tmp_path / "good.log"
+    good.write_text("INFO:     Application startup complete.\n")
+
+    assert main(["diagnose", "--format", "json", str(log), str(good)]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    jsonschema.validate(printed, SCHEMA)
+    first, second = printed["results"]
+
+    assert (first["file"], first["plane"], first["cause"], first["rule"]) == (
+        str(log), "gpu", "gpu-out-of-memory", "gpu-memory-exceeded",
+    )  # fmt: skip
+    assert "CUDA out of memory" in first["evidence"][0]
+    assert (second["plane"], second["cause"], second["evidence"], second["rule"]) == (None, None, [], None)
+
+
+def test_with_the_manifest_come_its_plan_the_rule_that_finds_it_and_the_changes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pod.json").write_text(_text("oom-killed", "Pod as JSON"))
+
+    assert main(["diagnose", "--format", "json", str(tmp_path / "pod.json")]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    jsonschema.validate(printed, SCHEMA)
+    (found,) = printed["results"]
+
+    assert (found["cause"], found["rule"]) == ("oom-killed", "memory-limit-missing")
+    assert found["plans"][0]["model"]["id"] == "Qwen/Qwen2.5-7B-Instruct"
+    assert any(one["path"].endswith("/resources") for one in found["patch"])
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("vllm serve: error: unrecognized arguments: --swap-space 4", "removed-flag"),
+        ("vllm serve: error: unrecognized arguments: --max-model-length 8192", "unknown-flag"),
+        ("vllm serve: error: argument --dtype: invalid choice: 'fp16'", "invalid-flag-value"),
+        ("RuntimeError: Insufficient space in /dev/shm for x: 160 MiB required, 64 MiB free.", "shm-missing"),
+        ("RuntimeError: Insufficient space in /dev/shm for x: 9000 MiB required, 1024 MiB free.", "shm-too-small"),
+    ],
+)
+def test_the_rule_is_the_one_that_the_line_speaks_of(line: str, rule: str) -> None:
+    assert _one(line).rules[0] == rule
+
+
+REASONS = {
+    "kv_cache_dtype not supported": "leave --kv-cache-dtype out",
+    "compute capability not supported": "no kernels for this GPU",
+    "attention sinks not supported": "gpt-oss",
+    "sink setting not supported": "gpt-oss",
+    "sink not supported on compute capability < 9.0": "gpt-oss",
+    "head_size not supported": "head_dim",
+    "dtype not supported": "half or bfloat16",
+    "block_size not supported": "--block-size",
+    "MLA not supported": "needs a backend of that name",
+    "sparse not supported": "needs a backend of that name",
+    "non-MLA not supported": "only for models of DeepSeek",
+    "non-sparse not supported": "only for models of DeepSeek",
+    "partial multimodal token full attention not supported": "Gemma 3",
+    "attention type encoder_only not supported": "encoder",
+    "batch invariance not supported": "VLLM_BATCH_INVARIANT",
+    "KV connector not supported": "--kv-transfer-config",
+    "DCP not supported": "--decode-context-parallel-size",
+    "ImportError": "package is not in the image",
+    "FP8 KV cache requires FA3 on SM90 or FA4 on SM100": "leave --kv-cache-dtype out",
+}
+"""What vLLM 0.11.1 to 0.33 says against an attention backend, and what podfit says of it."""
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_of_each_reason_against_an_attention_backend_only_its_meaning_is_told(reason: str) -> None:
+    told = _one(f"ValueError: Selected backend X is not valid for this configuration. Reason: ['{reason}']").remedy
+
+    assert told is not None
+    assert {said for said in REASONS.values() if said in told} == {REASONS[reason]}
+
+
+def test_standard_input_is_read_and_text_names_plane_and_rule(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = _text("shm-too-small", "0.27").encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text), encoding="utf-8"))
+
+    assert main(["diagnose", "-"]) == 0
+    out = capsys.readouterr().out
+
+    assert out.startswith("-:1: /dev/shm is too small  [host memory]\n  cause     shm-too-small\n")
+    assert "64 MiB free" in " ".join(out.split())
+    assert "podfit explain shm-missing" in out
+
+
+def test_what_can_not_be_read_is_told_and_the_rest_still_diagnosed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "crash.log"
+    log.write_bytes(b"\xff\xfe garbage \x00\nKilled\n"[2:] + b"\nBus error (core dumped)\n\xe9\n")
+
+    assert main(["diagnose", str(tmp_path / "none.log"), str(log)]) == 3
+    said = capsys.readouterr()
+
+    assert "none.log: no such file or directory" in said.err
+    assert "shm-too-small" in said.out
+
+
+def test_a_pod_is_asked_for_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pod.json").write_text(_text(None, "exit code 137 alone"))
+    (tmp_path / "events.json").write_text('{"items": []}')
+    (tmp_path / "previous.log").write_text(_text("kv-cache-too-small", "0.24"))
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(
+        "#!/bin/sh\n"
+        f'printf "%s\\n" "$*" >> {tmp_path}/asked\n'
+        f'case "$*" in *"get events"*) cat {tmp_path}/events.json;; *"get pod "*) cat {tmp_path}/pod.json;;'
+        f" *--previous*) cat {tmp_path}/previous.log;; *) exit 1;; esac\n"
+    )
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["diagnose", "vllm-0", "-n", "chat"]) == 0
+
+    assert "kv-cache-too-small" in capsys.readouterr().out
+    assert (tmp_path / "asked").read_text().splitlines()[0] == "-n chat get pod vllm-0 -o json"
+
+
+def test_a_pod_that_is_not_there_is_told_in_kubectls_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text("#!/bin/sh\necho 'Error from server (NotFound): pods \"vllm-9\" not found' >&2\nexit 1\n")
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    assert main(["diagnose", "vllm-9"]) == 3
+    assert 'pods "vllm-9" not found' in capsys.readouterr().err

@@ -1,0 +1,224 @@
+"""`podfit policy test` and `diff`, and the policies that are shipped, on their cases."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import GOOD_POD
+from tests.reviews import admission_review, deployment, doomed
+from webhook.cli import main
+
+JSONDict = dict[str, Any]
+Capture = pytest.CaptureFixture[str]
+ROOT = Path(__file__).parents[3]
+HEAD = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: mine}\n"
+
+
+def cases(folder: Path, *listed: JSONDict, policies: tuple[str, ...] = ()) -> str:
+    said = {
+        "apiVersion": "podfit.dev/v1alpha1",
+        "kind": "PolicyTest",
+        "policies": list(policies),
+        "cases": list(listed),
+    }
+    (folder / "cases.yaml").write_text(yaml.safe_dump(copy.deepcopy(said), sort_keys=False))
+    return str(folder)
+
+
+def case(name: str, obj: JSONDict, expect: JSONDict, **more: Any) -> JSONDict:
+    return {"name": name, "object": copy.deepcopy(obj), "expect": expect, **more}
+
+
+def test_the_shipped_policies_do_what_their_cases_expect(capsys: Capture) -> None:
+    assert main(["policy", "test", str(ROOT / "policies" / "tests")]) == 0, capsys.readouterr().out
+
+
+def test_every_shipped_policy_but_the_default_has_cases() -> None:
+    tested = {path.name for path in (ROOT / "policies").glob("*.yaml")} - {"default.yaml"}
+    texts = [path.read_text() for path in (ROOT / "policies" / "tests").glob("*.yaml")]
+
+    assert not [name for name in tested if not any(f"policies: [../{name}]" in text for text in texts)]
+
+
+def test_a_difference_is_told_with_its_line_and_reason(tmp_path: Path, capsys: Capture) -> None:
+    bad = doomed(GOOD_POD)
+    folder = cases(
+        tmp_path,
+        case("a typo is fine", bad, {"rules": {"unknown-flag": "warn"}}),
+        case("nothing is wrong", bad, {"denied": False}),
+        case("refused", bad, {"denied": True, "patched": []}),
+    )
+
+    assert main(["policy", "test", folder]) == 1
+
+    out = capsys.readouterr().out
+    assert (
+        f"{tmp_path}/cases.yaml:5: a typo is fine\n  unknown-flag: expected warn, got deny: spec.containers[0]" in out
+    )
+    assert "nothing is wrong\n  unknown-flag: expected nothing, got deny" in out
+    assert "  denied: expected false, got true\n" in out
+    assert out.endswith("3 cases: 1 as expected, 2 not\n")
+
+
+def test_a_case_has_labels_of_the_namespace_a_time_and_an_admission_review(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "policy.yaml").write_text(
+        HEAD + "spec:\n  match: {namespaceSelector: {matchLabels: {env: prod}}}\n  exceptions:\n"
+        "  - {rules: [unknown-flag], reason: a fork, owner: chat, expires: 2026-11-21}\n"
+    )
+    bad = deployment(doomed(GOOD_POD))
+    review = admission_review(bad, "UPDATE", old=bad)
+    prod, on_time, late = {"env": "prod"}, "2026-11-21T12:00:00Z", "2026-11-22T00:00:00Z"
+    audited, warned = {"rules": {"unknown-flag": "audit"}}, {"rules": {"unknown-flag": "warn"}}
+    folder = cases(
+        tmp_path,
+        case("excepted", bad, audited, namespaceLabels=prod, now=on_time),
+        case("no longer", bad, {"denied": True}, namespaceLabels=prod, now=late),
+        case("elsewhere", bad, {"denied": True}, namespaceLabels={}, now=on_time),
+        case("an update that brings nothing", review, warned, namespaceLabels=prod, now=late),
+        policies=("policy.yaml",),
+    )
+
+    assert main(["policy", "test", folder]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"name": "x", "expect": {"rules": {"unknown-flg": "deny"}}}, "expect.rules.unknown-flg: 'unknown-flg' is no"),
+        ({"name": "x", "expect": {"denid": True}}, "expect.denid: unknown field; did you mean 'denied'?"),
+        ({"name": "x"}, "cases[0].expect: required, but absent"),
+    ],
+)
+def test_a_broken_case_is_told_as_a_broken_policy_is(
+    said: JSONDict, problem: str, tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(["policy", "test", cases(tmp_path, said)]) == 2
+
+    told = capsys.readouterr().err
+    assert told.startswith(f"podfit: {tmp_path}/cases.yaml:")
+    assert problem in told
+
+
+def test_a_diff_tells_what_would_newly_be_denied_warned_and_patched(tmp_path: Path, capsys: Capture) -> None:
+    pod = copy.deepcopy(GOOD_POD)
+    pod["spec"]["containers"][0]["image"] = "vllm/vllm-openai:latest"
+    manifest, new = tmp_path / "pod.yaml", tmp_path / "new.yaml"
+    manifest.write_text(yaml.safe_dump(pod))
+    new.write_text(HEAD + "spec: {rules: {unpinned-image: {mode: deny}}}\n")
+
+    assert main(["policy", "diff", "default", str(new), "--on", str(manifest)]) == 1
+    out = capsys.readouterr().out
+    assert f"newly denied: 1\n  Pod chat/llama-8b ({manifest}): unpinned-image\n    warn → deny, " in out
+    assert out.endswith("1 objects: 1 would be judged otherwise\n")
+    assert main(["policy", "diff", str(new), "default", "--on", str(manifest), "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [(one["what"], one["rule"]) for one in said["changes"]] == [("no longer denied", "unpinned-image")]
+
+
+def test_a_diff_replays_recorded_admissions(tmp_path: Path, capsys: Capture) -> None:
+    bad = doomed(GOOD_POD)
+    bare = {**bad, "metadata": {"name": "bare"}}
+    events = [
+        {"verb": "create", "objectRef": {"namespace": "chat"}, "requestObject": bare},
+        {"verb": "patch", "objectRef": {"namespace": "search"}, "requestObject": {"spec": {}}, "responseObject": bare},
+        {"verb": "create", "objectRef": {"namespace": "chat", "subresource": "eviction"}, "requestObject": bare},
+        {"verb": "get", "objectRef": {"namespace": "chat"}},
+        admission_review(bad),
+    ]
+    log, new = tmp_path / "audit.jsonl", tmp_path / "new.yaml"
+    log.write_text("\n".join(json.dumps(event) for event in events))
+    new.write_text(HEAD + "spec: {match: {namespaces: [chat]}, enforce: {mode: audit}}\n")
+
+    assert main(["policy", "diff", "default", str(new), "--on-audit-log", str(log)]) == 0
+
+    out = capsys.readouterr().out
+    assert "no longer denied: 2\n" in out
+    assert f"Pod chat/bare ({log}:1): unknown-flag" in out
+    assert out.endswith("3 objects: 2 would be judged otherwise\n")
+
+
+def test_a_log_without_objects_is_told_and_one_with_some_is_noted(tmp_path: Path, capsys: Capture) -> None:
+    where = {"namespace": "chat", "apiGroup": "apps", "resource": "deployments"}
+    bare = {"verb": "create", "level": "Metadata", "objectRef": where}
+    other = {"verb": "update", "objectRef": {**where, "apiGroup": "coordination.k8s.io", "resource": "leases"}}
+    log = tmp_path / "audit.jsonl"
+    words = ["policy", "diff", "default", "default", "--on-audit-log", str(log)]
+
+    log.write_text("\n".join(map(json.dumps, [bare, other, bare])))
+    assert main(words) == 3
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        "podfit: --on-audit-log: level Request is needed, RequestResponse for patches: none of 2 events holds its "
+        "object\n"
+    )
+
+    log.write_text("\n".join(map(json.dumps, [bare, {**bare, "requestObject": GOOD_POD}])))
+    assert main(words) == 0
+    told = capsys.readouterr()
+    assert told.out == "1 objects: 0 would be judged otherwise\n"
+    assert "patches: 1 event without an object left out" in told.err
+
+
+def test_lint_tells_of_exceptions_that_end(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "p.yaml"
+    exception = "  - {rules: [unknown-flag], reason: a fork, owner: chat, expires: 2020-01-01}\n"
+    path.write_text(HEAD + "spec:\n  exceptions:\n" + exception)
+
+    assert main(["policy", "lint", str(path)]) == 0
+    assert capsys.readouterr().err == f"{path}:6: expires: ended on 2020-01-01: it no longer holds\n"
+
+
+def test_check_takes_the_namespace_of_manifests_that_name_none(tmp_path: Path, capsys: Capture) -> None:
+    bare, policy = tmp_path / "pod.yaml", tmp_path / "policy.yaml"
+    bare.write_text(yaml.safe_dump(doomed(GOOD_POD) | {"metadata": {"name": "bare"}}))
+    policy.write_text(HEAD + "spec: {match: {namespaces: [dev]}, enforce: {mode: warn}}\n")
+
+    codes = [main(["check", str(bare), "--policy", str(policy), *more]) for more in ([], ["-n", "dev"], ["-n", "prod"])]
+
+    assert codes == [0, 0, 1], "not known is no harder than either answer"
+
+
+def test_explain_shows_which_line_decided(tmp_path: Path, capsys: Capture) -> None:
+    strict, prod, observe = (tmp_path / f"{name}.yaml" for name in ("strict", "prod", "observe"))
+    strict.write_text(HEAD + "spec:\n  rules:\n    max-model-len-unset:\n      mode: deny\n      above: 16384\n")
+    prod.write_text(
+        HEAD.replace("mine", "prod") + "spec:\n  order: 5\n  match: {namespaces: [prod-*]}\n  rules:\n"
+        "    max-model-len-unset:\n      above: 4096\n"
+    )
+    observe.write_text(HEAD.replace("mine", "observe") + "spec: {enforce: {mode: audit}}\n")
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(GOOD_POD))
+
+    assert main(["explain", "--policy", str(strict), "--policy", str(prod)]) == 0
+    assert capsys.readouterr().out == (
+        "max-model-len-unset\n"
+        f"  mode           deny       {strict}:7, policy mine (over warn, built in)\n"
+        "  fix            manual     built in\n"
+        f"  above          4096       {prod}:9, policy prod (over 16384, {strict}:8)\n"
+    )
+
+    policies = [word for path in (strict, prod, observe) for word in ("--policy", str(path))]
+    assert main(["explain", "max-model-len-unset", *policies, "--on", str(tmp_path / "pod.yaml")]) == 0
+    assert capsys.readouterr().out == (
+        f"Pod chat/llama-8b ({tmp_path}/pod.yaml)\n"
+        f"  no mode is stronger than audit: {observe}:4, policy observe\n\n"
+        "  max-model-len-unset\n"
+        f"    mode           audit      {observe}:4, policy observe (deny: {strict}:7, policy mine)\n"
+        "    fix            manual     built in\n"
+        f"    above          16384      {strict}:8, policy mine (over 32768, built in)\n"
+    )
+
+
+def test_lint_tells_of_a_denial_that_can_only_warn(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "ours.yaml"
+    file.write_text(HEAD + "spec:\n  rules:\n    gpu-idle: {mode: deny}\n    unpinned-image: {mode: deny}\n")
+
+    assert main(["policy", "lint", str(file)]) == 0
+    told = "it only warns, also with deny: another process of the container may use them"
+    assert capsys.readouterr().err == f"{file}:6: spec.rules.gpu-idle.mode: {told}\n"

@@ -1,0 +1,213 @@
+"""`podfit diff` and `podfit plan` with two releases: what changes, and when that fails a merge request."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from webhook.cli import main
+
+ROOT = Path(__file__).parents[2]
+GOOD = (ROOT / "examples" / "good.yaml").read_text()
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "diff.json").read_text())
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def diff(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """`podfit diff` of two texts → exit code and output."""
+
+    def run(old: str, new: str, *argv: str) -> tuple[int, str]:
+        for name, text in (("old.yaml", old), ("new.yaml", new)):
+            (tmp_path / name).write_text(text)
+        code = main(["diff", *argv, str(tmp_path / "old.yaml"), str(tmp_path / "new.yaml")])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def changes(out: str) -> list[dict[str, Any]]:
+    """The JSON's changes, valid by the schema."""
+    tree = json.loads(out)
+    jsonschema.validate(tree, SCHEMA)
+    found: list[dict[str, Any]] = tree["changes"]
+    return found
+
+
+def test_nothing_changes_between_two_equal_sides(diff: Run) -> None:
+    code, out = diff(GOOD, GOOD)
+    assert (code, out) == (0, "1 vLLM container: 1 unchanged\n")
+    assert changes(diff(GOOD, GOOD, "--format", "json")[1])[0]["state"] == "unchanged"
+
+
+def test_a_longer_context_on_a_smaller_card_is_newly_denied(diff: Run) -> None:
+    new = GOOD.replace('"16384"', '"65536"').replace("NVIDIA-A100-SXM4-80GB", "NVIDIA-L4")
+    code, out = diff(GOOD, new)
+
+    assert code == 1
+    assert 'Deployment chat/llama-8b-good, container "vllm": DENIED NOW\n' in out
+    assert "  verdict       fits → does not fit\n" in out
+    assert "  --max-model-len             16,384 → 65,536\n" in out
+    assert "+ deny  kv-cache-too-small: one request of 65,536 tokens" in out
+    assert out.endswith("1 vLLM container: 1 changed; 1 new denial\n")
+
+
+def test_the_way_back_is_no_failure(diff: Run) -> None:
+    old = GOOD.replace('"16384"', '"65536"').replace("NVIDIA-A100-SXM4-80GB", "NVIDIA-L4")
+    code, out = diff(old, GOOD)
+
+    assert code == 0
+    assert "- deny  kv-cache-too-small" in out
+
+
+def test_what_was_denied_before_is_not_new_although_its_numbers_are(diff: Run) -> None:
+    old = GOOD.replace('"16384"', '"65536"').replace("NVIDIA-A100-SXM4-80GB", "NVIDIA-L4")
+    code, out = diff(old, old.replace('"65536"', '"80000"'), "--format", "json")
+
+    (change,) = changes(out)
+    assert code == 0
+    assert change["state"] == "changed"
+    assert not change["appeared"]
+    assert not change["gone"]
+
+
+def test_a_warning_that_becomes_a_denial_is_new(diff: Run, tmp_path: Path) -> None:
+    old = GOOD.replace('"16384"', '"65536"').replace("NVIDIA-A100-SXM4-80GB", "NVIDIA-L4")
+    idle = old.replace("replicas: 2", "replicas: 0")  # a warning: nothing starts now
+    assert diff(idle, old)[0] == 1
+
+
+def test_another_image_moves_defaults_and_flags(diff: Run) -> None:
+    (change,) = changes(diff(GOOD.replace("v0.27.1", "v0.19.0"), GOOD, "--format", "json")[1])
+
+    assert change["vllm"] == {"before": "0.19.0", "after": "0.27.1"}
+    assert change["settings"]["gpu_memory_utilization"] == {"before": 0.9, "after": 0.92}
+    assert change["settings"]["cuda_graphs"] == {"before": "beside the budget", "after": "inside the budget"}
+    assert "max_num_partial_prefills" in change["dropped_arguments"]
+    assert change["gpu"]["budget"]["after"]["likely"] > change["gpu"]["budget"]["before"]["likely"]
+    assert change["numbers"]["kv_cache_tokens"]["before"] != change["numbers"]["kv_cache_tokens"]["after"]
+
+
+def test_a_workload_that_comes_and_one_that_goes_are_told(diff: Run) -> None:
+    other = GOOD.replace("llama-8b-good", "another")
+    code, out = diff(GOOD, other, "--format", "json")
+
+    assert code == 0
+    assert [(one["object"]["name"], one["state"]) for one in changes(out)] == [
+        ("another", "added"),
+        ("llama-8b-good", "removed"),
+    ]
+
+
+def test_a_container_that_is_renamed_is_the_same_one(diff: Run) -> None:
+    (change,) = changes(diff(GOOD, GOOD.replace("- name: vllm", "- name: server"), "--format", "json")[1])
+    assert change["state"] == "unchanged"
+
+
+def test_markdown_is_a_table_for_a_comment(diff: Run) -> None:
+    new = GOOD.replace('"16384"', '"65536"').replace("NVIDIA-A100-SXM4-80GB", "NVIDIA-L4")
+    out = diff(GOOD, new, "--format", "markdown")[1]
+
+    assert out.startswith("### podfit: 1 vLLM container: 1 changed; 1 new denial\n")
+    assert "| --max-model-len | 16,384 | **65,536** |\n" in out
+    assert "- 🔴 new: `kv-cache-too-small` (GPU memory): one request" in out
+
+
+def test_keys_are_stars(diff: Run) -> None:
+    key = "sk-" + "abcdefghij0123456789"
+    new = GOOD.replace('"16384"]', f'"16384", --api-key, {key}]')
+    for output in ("text", "json", "markdown"):
+        out = diff(GOOD, new, "--format", output)[1]
+        assert key not in out
+        assert "*******" in out
+
+
+def test_one_side_may_be_standard_input(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "new.yaml").write_text(GOOD)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
+
+    assert main(["diff", "-", str(tmp_path / "new.yaml")]) == 0
+    assert "1 unchanged" in capsys.readouterr().out
+    assert main(["diff", "-", "-"]) == 2
+
+
+def test_what_can_not_be_read_is_exit_3(diff: Run) -> None:
+    assert diff(GOOD, "a: [")[0] == 3
+
+
+# ── The same command line under two releases ─────────────────────────────────────────────────────────────────────────
+
+
+def test_two_releases_are_planned_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ("--", "vllm", "serve", "Qwen/Qwen3-14B", "--max-num-partial-prefills", "2")
+    both = ("--vllm-version", "0.19.0", "--vllm-version", "0.27.1")
+
+    assert main(["plan", "--gpu", "h100", *both, *line]) == 1
+    out = capsys.readouterr().out
+    assert "  --gpu-memory-utilization    0.9 → 0.92  (default)\n" in out
+    assert "+ deny  removed-flag" in out
+    assert "2 gone: --max-long-partial-prefills, --max-num-partial-prefills" in out
+
+    assert main(["plan", "--gpu", "h100", "--format", "json", *both, *line]) == 1
+    (change,) = changes(capsys.readouterr().out)
+    assert change["numbers"]["kv_cache_tokens"]["after"] > change["numbers"]["kv_cache_tokens"]["before"]
+    assert not change["arguments"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("--vllm-version", "0.1.0") * 3, "two releases can be compared"),
+        (("--format", "markdown"), "give --vllm-version twice"),
+        (("--vllm-version", "new"), "not a version such as 0.27.1"),
+    ],
+)
+def test_what_can_not_be_compared_is_said(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], said: str) -> None:
+    assert main(["plan", "--gpu", "l4", *argv, "--", "vllm", "serve", "Qwen/Qwen3-8B"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_model_alone_is_planned_for_one_release(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "Qwen/Qwen3-8B", "--vllm-version", "0.19.0", "--vllm-version", "0.27.1"]) == 2
+    assert "-- vllm serve Qwen/Qwen3-8B" in capsys.readouterr().err
+
+
+def test_a_side_that_is_not_there_is_no_report_of_what_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "old.yaml").write_text(GOOD)
+
+    assert main(["diff", str(tmp_path / "old.yaml"), "nosuch"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: nosuch: ")
+
+
+def test_what_stays_is_told_in_a_line(diff: Run) -> None:
+    out = diff(GOOD, GOOD.replace("v0.27.1", "v0.27.0"))[1]
+
+    assert "\nGPU memory of one GPU: the same\n" in out
+    assert "\nhost memory: the same\n" in out
+    assert "GPU KV cache size" not in out
+
+
+def test_the_certain_end_of_what_is_left_is_a_maximum(diff: Run) -> None:
+    out = diff(GOOD.replace("v0.27.1", "v0.19.0"), GOOD)[1]
+    rows = [line for line in out.splitlines() if line.startswith("  KV cache memory ")]
+
+    assert [row.endswith(" (at most)") for row in rows] == [True]
+
+
+def test_the_place_of_the_graphs_and_their_size_have_names_of_their_own(diff: Run) -> None:
+    out = diff(GOOD.replace("v0.27.1", "v0.19.0"), GOOD, "--format", "markdown")[1]
+
+    assert "| place of CUDA graphs | beside the budget | **inside the budget** |\n" in out
+    assert out.count("| CUDA graphs |") <= 1

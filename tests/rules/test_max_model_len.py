@@ -1,0 +1,90 @@
+"""A context that is too long, under a policy that denies it: what was read denies, else it is said why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scripts.corrections import CORRECTIONS
+from webhook.evaluation.lint import Judged, lint
+from webhook.evaluation.policy import builtin, load
+from webhook.vllm.facts import Facts, GivenModel
+from webhook.vllm.model import by_id
+from webhook.vllm.model.length import LENGTHS
+
+QWEN = "Qwen/Qwen2.5-7B-Instruct"
+POLICY = (
+    "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: lengths}\n"
+    "spec: {rules: {max-model-len-too-long: {mode: deny}}}\n"
+)
+DENIES = load([("lengths.yaml", POLICY)])
+
+
+def _judged(pod: dict[str, Any], words: list[str], facts: Facts | None = None, **also: Any) -> Judged:
+    container = pod["spec"]["containers"][0]
+    container.update(also, args=[*words, "--max-model-len", "131072"])
+    found = lint(pod, DENIES, facts or Facts(), where="check").findings
+    return next(one for one in found if one.rule == "max-model-len-too-long")
+
+
+def test_a_policy_denies_where_the_config_json_was_read(pod: dict[str, Any]) -> None:
+    found = _judged(pod, [QWEN])
+    assert (found.mode, found.why_softened) == ("deny", None)
+    assert found.finding.message.endswith(f"that the config.json of {QWEN} allows: vLLM does not start")
+
+
+def test_a_config_that_was_given_counts_as_read(pod: dict[str, Any]) -> None:
+    config = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "max_position_embeddings": 4096}
+    facts = Facts(models={"acme/ours": GivenModel(config, "models.yaml: config.json")})
+    assert _judged(pod, ["acme/ours"], facts).mode == "deny"
+
+
+def test_without_a_policy_it_is_a_warning(pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0]["args"] = [QWEN, "--max-model-len", "131072"]
+    assert {one.mode for one in lint(pod, builtin(), Facts()).findings if one.rule == "max-model-len-too-long"} == {
+        "warn"
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "also", "why"),
+    [
+        (["unsloth/Qwen2.5-7B-Instruct"], {}, "no config.json of unsloth/Qwen2.5-7B-Instruct was read"),
+        (["/models/Qwen2.5-7B-Instruct"], {}, "no config.json of /models/Qwen2.5-7B-Instruct was read"),
+        ([QWEN, "--revision", "main"], {}, "--revision names another file"),
+        ([QWEN, "--trust-remote-code"], {}, "a config class of the model's own"),
+        ([QWEN], {"envFrom": [{"secretRef": {"name": "s"}}]}, "VLLM_ALLOW_LONG_MAX_MODEL_LEN may be set"),
+        ([QWEN], {"image": "registry.acme.com/vllm:v0.27.1"}, "is none of vLLM's own"),
+        (["--model", QWEN], {"image": "vllm/vllm-openai:v0.6.0"}, "how vLLM 0.6.0 derives the length"),
+        (["mistralai/Mistral-7B-Instruct-v0.3"], {}, ""),
+    ],
+)
+def test_what_may_be_otherwise_is_not_denied_and_says_why(
+    pod: dict[str, Any], words: list[str], also: dict[str, Any], why: str
+) -> None:
+    found = _judged(pod, words, **also)
+    assert found.mode == "warn"
+    assert why in (found.why_softened or "")
+    assert found.why_softened != "likely, not certain"
+    assert "vLLM does not start" in found.finding.message
+    assert ("config.json" in found.finding.message) == ("no config.json" not in (found.why_softened or ""))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, correction in CORRECTIONS.items()
+        if any(
+            key in one
+            for one in (correction.changes, *correction.changes.values())
+            if isinstance(one, dict)
+            for key in LENGTHS
+        )
+    ],
+)
+def test_a_corrected_length_is_none_that_was_read(name: str) -> None:
+    row = by_id(name)
+    assert row is not None
+    assert not row.value.length_read

@@ -1,0 +1,130 @@
+"""One mistake, one answer: no rule tells what would follow without the flag, and no advice is refused next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from webhook.evaluation.lint import Judged, lint
+from webhook.evaluation.policy import builtin
+from webhook.report.text import summary
+from webhook.vllm.facts import Facts
+
+QWEN = "Qwen/Qwen3-8B"
+LENGTH = ("kv-cache-too-small", "max-model-len-unset", "max-model-len-too-long")
+
+
+def _findings(pod: dict[str, Any], *args: str, product: str = "NVIDIA-L4", **more: Any) -> dict[str, Judged]:
+    pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": product}
+    container = pod["spec"]["containers"][0]
+    container.update(image="vllm/vllm-openai:v0.11.0", args=list(args), **more)
+    container["resources"] = {"limits": {"nvidia.com/gpu": "1", "memory": "64Gi"}}
+    report = lint(pod, builtin(), Facts(), where="check")
+    assert not report.errors
+    return {one.rule: one for one in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("args", "rule"),
+    [
+        (["--max-model-len", "8,192"], "invalid-flag-value"),
+        (["--max-model-len=1e+06"], "invalid-flag-value"),
+        (["--max-modle-len", "8192"], "unknown-flag"),
+        (["\u2013max-model-len", "8192"], "invalid-flag-value"),
+        (["model_tag", "\u2013max-model-len", "8192"], "invalid-flag-value"),
+        (["--max-model-len 8192"], "argument-string-not-split"),
+        (["model_tag", "max-model-len=8192"], "misplaced-word"),
+    ],
+)
+def test_of_a_spoilt_length_the_cause_alone_is_told(pod: dict[str, Any], args: list[str], rule: str) -> None:
+    assert "kv-cache-too-small" in _findings(pod, "--model", QWEN)  # where there is none, the model's own counts
+    found = _findings(pod, "--model", QWEN, *args)
+    assert found[rule].mode == "deny"
+    assert not found.keys() & set(LENGTH)
+
+
+@pytest.mark.parametrize(
+    "args", [[f"vllm serve {QWEN} \\ \n  --max-model-len 8192"], [f"vllm serve {QWEN}", "--max-model-len", "8192"]]
+)
+def test_a_length_that_the_shell_loses_is_not_said_to_be_missing(pod: dict[str, Any], args: list[str]) -> None:
+    found = _findings(pod, *args, command=["sh", "-c"])
+    room, unset = found["kv-cache-too-small"], found["max-model-len-unset"].finding
+    assert room.mode == "deny"  # vLLM starts without it
+    assert room.finding.details[0].startswith("--max-model-len stands in the command, but does not reach")
+    assert unset.message.startswith("--max-model-len stands in the command, but does not reach")
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [("8,192", "8192"), ('"8192"', "8192"), ("1e+06", "1000000"), ("many", None), ("-1,000", None)],
+)
+def test_the_number_that_is_meant_is_told(pod: dict[str, Any], text: str, instead: str | None) -> None:
+    found = _findings(pod, "--model", QWEN, f"--max-model-len={text}")["invalid-flag-value"].finding
+    assert found.suggestions == ((f"--max-model-len {instead}",) if instead else ())
+    assert any("`| int`" in line for line in found.details) == (text == "1e+06")
+
+
+def test_a_number_that_the_argument_does_not_take_is_not_advised(pod: dict[str, Any]) -> None:
+    found = _findings(pod, "--model", QWEN, "--max-num-seqs", "0,5")["invalid-flag-value"].finding
+    assert not found.suggestions
+
+
+def test_what_makes_room_for_a_context_does_not_leave_it_longer_than_the_model_takes(pod: dict[str, Any]) -> None:
+    found = _findings(pod, "--model", QWEN, "--max-model-len", "200000")
+    room, length = found["kv-cache-too-small"].finding, found["max-model-len-too-long"].finding
+    assert len(room.suggestions) > 1
+    assert all("--max-model-len" in text for text in room.suggestions)
+    assert length.suggestions == (room.suggestions[0],) == ("--max-model-len 20480",)
+    followed = _findings(pod, "--model", QWEN, *length.suggestions[0].split())
+    assert not followed.keys() & set(LENGTH)
+    assert "NVIDIA-A100-SXM4-40GB and --max-model-len 40960" in room.suggestions[1]
+    followed = _findings(pod, "--model", QWEN, "--max-model-len", "40960", product="NVIDIA-A100-SXM4-40GB")
+    assert not followed.keys() & set(LENGTH)
+
+
+def test_the_models_own_length_is_advised_where_it_fits(pod: dict[str, Any]) -> None:
+    args, product = ("--model", QWEN, "--max-model-len", "400000"), "NVIDIA-A100-SXM4-40GB"
+    found = _findings(pod, *args, product=product)
+    assert found["kv-cache-too-small"].finding.suggestions == ("--max-model-len 40960",)
+    assert found["max-model-len-too-long"].finding.suggestions == ("--max-model-len 40960",)
+
+
+@pytest.mark.parametrize("args", [[f"--model {QWEN}"], [f"--model {QWEN} --max-model-len 8192"]])
+@pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.11.0", "vllm/vllm-openai:v0.27.1"])
+def test_a_model_in_one_word_with_its_flag_is_told_once(pod: dict[str, Any], args: list[str], image: str) -> None:
+    pod["spec"]["containers"][0].update(args=args, image=image)
+    rules = {one.rule for one in lint(pod, builtin(), Facts()).findings}
+    assert "argument-string-not-split" in rules
+    assert "unknown-model" not in rules
+
+
+def test_args_that_are_no_list_are_advised_as_one(pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0]["args"] = f"--model {QWEN} --port 8001"
+    (found,) = (one for one in lint(pod, builtin(), Facts()).findings if one.rule == "argument-string-not-split")
+    assert found.finding.suggestions == (f'args: ["--model", "{QWEN}", "--port", "8001"]',)
+
+
+@pytest.mark.parametrize(
+    ("image", "flag", "told"),
+    [
+        ("vllm/vllm-openai:v0.99.0", "--brand-new", "knows '--brand-new'"),
+        ("vllm/vllm-openai:v0.99.0", "--max-num-seqs=2", None),
+        ("harbor.acme.com/ml/vllm:prod", "--max-modle-len=8192", "did you mean --max-model-len?"),
+        ("harbor.acme.com/ml/vllm:prod", "--brand-new", None),
+        ("harbor.acme.com/ml/vllm:prod", "--dyn-tool-call-parser=hermes", None),
+    ],
+)
+def test_where_the_release_is_not_known_an_unheard_flag_is_a_warning(
+    pod: dict[str, Any], image: str, flag: str, told: str | None
+) -> None:
+    pod["spec"]["containers"][0].update(args=["--model", QWEN, flag], image=image)
+    found = [one for one in lint(pod, builtin(), Facts()).findings if one.rule == "unknown-flag"]
+    assert [one.mode for one in found] == ["warn"] * bool(told)
+    assert all(told is not None and told in one.finding.message for one in found)
+
+
+def test_a_model_that_only_begins_like_a_known_one_is_said_to_be_a_guess(pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0]["args"] = ["--model", "Qwen/Qwen3-8b-Instruct", "--max-model-len", "8192"]
+    (result,) = lint(pod, builtin(), Facts()).results
+    assert summary(result.engine).startswith("Qwen/Qwen3-8b-Instruct (a guess: its name begins with Qwen/Qwen3-8B's)")

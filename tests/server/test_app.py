@@ -1,0 +1,230 @@
+"""The HTTP edge: which outcome is which status, and that no answer is ever a traceback."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from prometheus_client.parser import text_string_to_metric_families
+from werkzeug.test import TestResponse
+
+from tests.reviews import UID, admission_review, doomed, without_shm
+from webhook.evaluation import review
+from webhook.evaluation.policy import builtin
+from webhook.server.app import create_app
+from webhook.server.metrics import Metrics
+from webhook.server.readiness import Readiness
+from webhook.server.reviews import MAX_BODY
+from webhook.vllm.facts import Facts
+
+JSONDict = dict[str, Any]
+
+
+class Ready:
+    """Whether the server is ready: None, or why not."""
+
+    why: str | None = None
+
+
+@pytest.fixture(name="ready")
+def _ready() -> Ready:
+    return Ready()
+
+
+@pytest.fixture(name="app")
+def _app(ready: Ready) -> Flask:
+    return create_app(builtin(), Facts(), Metrics("1.2.3", "policy", "facts"), Readiness(lambda: ready.why))
+
+
+@pytest.fixture(name="client")
+def _client(app: Flask) -> FlaskClient:
+    return app.test_client()
+
+
+def post(client: FlaskClient, body: JSONDict | bytes, path: str = "/validate", **options: Any) -> TestResponse:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return client.post(path, data=data, content_type=options.pop("content_type", "application/json"), **options)
+
+
+def samples(client: FlaskClient) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Every sample of /metrics: (name, labels) → value."""
+    text = client.get("/metrics").text
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_review_is_answered_with_200_and_its_uid(client: FlaskClient, pod: JSONDict) -> None:
+    answer = post(client, admission_review(pod), "/validate?timeout=3s")
+
+    assert (answer.status_code, answer.mimetype) == (200, "application/json")
+    assert answer.get_json()["response"]["uid"] == UID
+    assert answer.get_json()["response"]["allowed"] is True
+
+
+def test_a_refusal_is_a_200_too(client: FlaskClient, pod: JSONDict) -> None:
+    answer = post(client, admission_review(doomed(pod)))
+
+    assert answer.status_code == 200
+    assert answer.get_json()["response"]["status"]["code"] == 403
+
+
+def test_mutate_patches_and_validate_does_not(client: FlaskClient, pod: JSONDict) -> None:
+    body = admission_review(without_shm(pod))
+
+    assert "patch" in post(client, body, "/mutate").get_json()["response"]
+    assert "patch" not in post(client, body, "/validate").get_json()["response"]
+
+
+BAD_REQUESTS: dict[str, tuple[int, dict[str, Any], str]] = {
+    "no JSON": (400, {"data": b"{"}, "not JSON"),
+    "no UTF-8": (400, {"data": b"\xff\xfe"}, "not UTF-8"),
+    "nested 10,000 deep": (400, {"data": b"[" * 10_000 + b"]" * 10_000}, "nested too deep"),
+    "10 MB": (413, {"data": b" " * 10_000_000}, "larger than 8 MiB"),
+    "a form": (415, {"data": {"a": "b"}, "content_type": "application/x-www-form-urlencoded"}, "application/json"),
+    "no content type": (415, {"data": b"{}", "content_type": None}, "application/json"),
+    "compressed": (415, {"data": b"{}", "headers": {"Content-Encoding": "gzip"}}, "compressed"),
+}
+
+
+@pytest.mark.parametrize("path", ["/validate", "/mutate"])
+@pytest.mark.parametrize("case", BAD_REQUESTS)
+def test_a_bad_request_is_told_in_one_line_of_json(case: str, path: str, client: FlaskClient) -> None:
+    code, options, words = BAD_REQUESTS[case]
+
+    answer = client.post(path, **{"content_type": "application/json", **options})
+
+    assert answer.status_code == code
+    assert answer.text.count("\n") == 1
+    assert words in answer.get_json()["error"]
+    assert samples(client)["podfit_bad_requests_total", (("code", str(code)),)] == 1
+
+
+def test_a_body_without_a_length_is_cut_off_at_the_limit(client: FlaskClient) -> None:
+    """A chunked body says no length; the server counts."""
+    from io import BytesIO
+
+    answer = client.post(
+        "/validate",
+        input_stream=BytesIO(b" " * (MAX_BODY + 1)),
+        content_type="application/json",
+        environ_overrides={"wsgi.input_terminated": True},
+    )
+
+    assert answer.status_code == 413
+
+
+def test_the_largest_body_that_is_allowed_is_read(client: FlaskClient, pod: JSONDict) -> None:
+    body = json.dumps(admission_review(pod)).encode()
+
+    assert post(client, body + b" " * (MAX_BODY - len(body))).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"), [("GET", "/validate", 405), ("POST", "/healthz", 405), ("GET", "/nowhere", 404)]
+)
+def test_other_paths_and_methods_are_told_in_one_line(method: str, path: str, code: int, client: FlaskClient) -> None:
+    answer = client.open(path, method=method)
+
+    assert answer.status_code == code
+    assert answer.get_json()["error"]
+
+
+def test_an_error_of_the_edge_is_a_500_without_a_traceback(
+    client: FlaskClient, pod: JSONDict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review, "parse", lambda _: 1 / 0)
+
+    answer = post(client, admission_review(pod))
+
+    assert (answer.status_code, answer.get_json()) == (500, {"error": "internal error"})
+
+
+def test_an_error_of_the_core_allows_is_counted_and_its_text_is_not_sent(
+    client: FlaskClient, pod: JSONDict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review, "lint", lambda *_, **__: 1 / 0)
+
+    answer = post(client, admission_review(pod))
+
+    assert answer.status_code == 200
+    assert answer.get_json()["response"]["allowed"] is True
+    assert samples(client)["podfit_rule_errors_total", (("rule", "review"),)] == 1
+
+
+def test_it_is_ready_once_all_is_in_place_and_stays_so_when_something_is_lost(
+    client: FlaskClient, ready: Ready
+) -> None:
+    ready.why = "tls.crt: no such file or directory"
+    assert client.get("/healthz").status_code == 200
+    assert client.get("/readyz").status_code == 503
+    assert client.get("/readyz").get_json() == {"error": "tls.crt: no such file or directory"}
+
+    ready.why = None
+    assert client.get("/readyz").text == "ok\n"
+
+    ready.why = "tls.crt: the certificate ended"
+    assert (client.get("/readyz").status_code, client.get("/readyz").text) == (200, f"ok\n{ready.why}\n")
+
+
+def test_metrics_count_reviews_findings_and_patches(client: FlaskClient, pod: JSONDict) -> None:
+    post(client, admission_review(doomed(pod)))
+    post(client, admission_review(without_shm(pod), dryRun=True), "/mutate")
+
+    found = samples(client)
+    review_labels = {"operation": "CREATE", "kind": "Pod"}
+
+    def reviews(**labels: str) -> float:
+        return found["podfit_reviews_total", tuple(sorted({**review_labels, **labels}.items()))]
+
+    assert reviews(webhook="validate", decision="denied", dry_run="false") == 1
+    assert reviews(webhook="mutate", decision="patched", dry_run="true") == 1
+    assert found["podfit_findings_total", (("mode", "deny"), ("rule", "unknown-flag"))] == 1
+    assert found["podfit_patches_total", ()] == 1
+    assert found["podfit_review_duration_seconds_count", (("webhook", "validate"),)] == 1
+    build = (("facts_version", "facts"), ("policy_version", "policy"), ("version", "1.2.3"))
+    assert found["podfit_build_info", build] == 1
+
+
+def test_no_user_can_invent_a_metrics_label(client: FlaskClient) -> None:
+    for number in range(3):
+        kind = f"Kind{number}"
+        obj = {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "a"}}
+        body = admission_review({**obj, "kind": "Pod", "apiVersion": "v1"})
+        body["request"] |= {
+            "object": obj,
+            "kind": {"group": "example.com", "version": "v1", "kind": kind},
+            "resource": {"group": "example.com", "version": "v1", "resource": "kinds"},
+        }
+        assert post(client, body).status_code == 200
+
+    kinds = {dict(labels).get("kind") for name, labels in samples(client) if name == "podfit_reviews_total"}
+
+    assert kinds == {"other"}
+
+
+def test_a_secret_in_env_is_never_logged(
+    client: FlaskClient, pod: JSONDict, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod["spec"]["containers"][0]["env"] = [{"name": "HF_TOKEN", "value": "hf_secret"}]
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise ValueError("hf_secret")
+
+    with caplog.at_level(logging.DEBUG):
+        post(client, admission_review(doomed(pod)))
+        monkeypatch.setattr(review, "lint", broken)
+        pod["metadata"]["name"] = "never-seen"
+        post(client, admission_review(doomed(pod)))
+
+    from webhook.cli._log import OneLine
+
+    lines = [OneLine().format(record) for record in caplog.records]
+    assert any("failed, allowed" in line and "ValueError at " in line for line in lines)
+    assert not any("hf_secret" in line or "\n" in line for line in lines)

@@ -1,0 +1,346 @@
+"""`podfit doctor`: what was seen → lines. Each case differs in one thing from a cluster in which all is well."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from webhook.cli import doctor as command
+from webhook.cli.edge import UnusableError
+from webhook.cli.off import find
+from webhook.cluster.access import StatusError
+from webhook.server import certs, registration
+from webhook.server.doctor import FAIL_OPEN, JSON, Line, Observed, Served, Unseen, examine
+
+if TYPE_CHECKING:
+    from webhook.cluster.access import Client
+
+JSONDict = dict[str, Any]
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+CA = certs.issue_ca(NOW)
+LEAF = certs.issue_leaf(CA, ["podfit.podfit-system.svc"], NOW, timedelta(days=90))
+VALIDATING, MUTATING = registration.KINDS
+DENIED = '403: admission webhook "pods.podfit.dev" denied the request: vLLM would not start'
+
+
+def configuration(*cas: bytes, **hook: object) -> JSONDict:
+    bundle = base64.b64encode(b"".join(cas)).decode()
+    service = {"name": "podfit", "namespace": "podfit-system", "port": 443}
+    one = {"name": "pods.podfit.dev", "clientConfig": {"service": service, "caBundle": bundle}, **hook}
+    return {"metadata": {"name": "podfit"}, "webhooks": [{"failurePolicy": "Ignore", **one}]}
+
+
+def mutator(name: str, **rule: object) -> JSONDict:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"], **rule}]
+    return {"metadata": {"name": name}, "webhooks": [{"name": f"{name}.example.com", "rules": rules}]}
+
+
+def deployment(
+    replicas: int = 2, ready: int = 2, version: str = "0.1.0", image: str = "r:5000/podfit@sha256:1"
+) -> JSONDict:
+    labels = {"app.kubernetes.io/version": version}
+    template = {"spec": {"containers": [{"name": "proxy", "image": "p:9.9"}, {"name": "podfit", "image": image}]}}
+    spec = {"replicas": replicas, "template": template}
+    return {"metadata": {"labels": labels}, "spec": spec, "status": {"readyReplicas": ready}}
+
+
+def counted(number: int) -> str:
+    began = "process_start_time_seconds 1.7803008e+09\n"
+    return f'{began}# TYPE {FAIL_OPEN} counter\n{FAIL_OPEN}{{name="pods.podfit.dev",type="validating"}} {number}\n'
+
+
+def policy(name: str, status: str | None, message: str = "it holds") -> JSONDict:
+    conditions = [{"type": "Accepted", "status": status, "message": message}] if status else []
+    return {"metadata": {"name": name}, "status": {"conditions": conditions}}
+
+
+BOTH = {kind: configuration(CA.certificate) for kind in registration.KINDS}
+WELL = Observed(
+    now=NOW,
+    configurations=BOTH,
+    mutators=(mutator("podfit"),),
+    deployment=deployment(),
+    ready={"podfit-a": ("ok", "policy 1234: 2 policies")},
+    served=(Served("podfit.podfit-system.svc:443", LEAF.certificate, ""),),
+    metrics=counted(0),
+    before=counted(0),
+    asked=DENIED,
+    crd={},
+    policies=(policy("chat", "True"),),
+    version="v1.34.1",
+)
+
+
+def lines(seen: Observed) -> list[Line]:
+    return examine(seen, "0.1.0")
+
+
+def test_all_is_well() -> None:
+    assert {line.state for line in lines(WELL)} == {"ok"}
+    assert [line.about for line in lines(WELL)] == [
+        "validating", "mutating", "switch", "caBundle", "certificate", "API server", "fail-open", "replicas",
+        "failurePolicy", "replica", "other mutators", "policies", "versions",
+    ]  # fmt: skip
+
+
+def fails(**hook: object) -> dict[str, JSONDict | None]:
+    return {**BOTH, VALIDATING: configuration(CA.certificate, failurePolicy="Fail", **hook)}
+
+
+SPOILT = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+OTHER = certs.issue_ca(NOW).certificate
+OFF = [dict(registration.CONDITION)]
+UNSEEN = Unseen("403: forbidden")
+CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
+    ("nothing is installed", {"configurations": dict.fromkeys(registration.KINDS)},
+     "fail", "validating", "there is none: nothing is judged"),
+    ("nothing is patched", {"configurations": {**BOTH, MUTATING: None}},
+     "ok", "mutating", "there is none: nothing is patched (webhooks.mutating: false)"),
+    ("it is off", {"configurations": {**BOTH, VALIDATING: configuration(CA.certificate, matchConditions=OFF)}},
+     "warn", "switch", "validatingwebhookconfigurations is off"),
+    ("a caBundle is empty", {"configurations": {**BOTH, MUTATING: configuration()}},
+     "fail", "caBundle", f"{MUTATING}, pods.podfit.dev: empty, so that the API server trusts nobody"),
+    ("a caBundle is nonsense", {"configurations": {**BOTH, MUTATING: configuration(b"abc")}},
+     "fail", "caBundle",
+     f"{MUTATING}, pods.podfit.dev: nothing in it is a certificate, so that the API server trusts nobody"),
+    ("part of a caBundle is nonsense", {"configurations": {**BOTH, MUTATING: configuration(CA.certificate, SPOILT)}},
+     "warn", "caBundle", f"{MUTATING}, pods.podfit.dev: something in it is no certificate"),
+    ("the bundles hold the same in another order", {"configurations": {
+        VALIDATING: configuration(OTHER, CA.certificate), MUTATING: configuration(CA.certificate, OTHER)}},
+     "ok", "caBundle", f"2 CAs, the last one until {NOW + certs.CA_LIFETIME:%Y-%m-%d}"),
+    ("every CA has ended", {"now": NOW + timedelta(days=4000)},
+     "fail", "caBundle", f"{VALIDATING}, pods.podfit.dev: every CA in it has ended"),
+    ("the bundles differ", {"configurations": {**BOTH, MUTATING: configuration(CA.certificate, OTHER)}},
+     "warn", "caBundle", "not the same in every webhook"),
+    ("nobody answers", {"served": (Served("a:443", b"", "no TLS handshake: Connection refused"),)},
+     "fail", "certificate", "a:443: no TLS handshake: Connection refused"),
+    ("the pair does not fit", {"served": (Served("a:443", LEAF.certificate, "the caBundle does not verify it"),)},
+     "fail", "certificate", "a:443: the caBundle does not verify it"),
+    ("it ends soon", {"now": NOW + timedelta(days=85)},
+     "warn", "certificate", "podfit.podfit-system.svc:443: it ends in 5 days, and was not renewed"),
+    ("a dry run is forbidden", {"asked": UNSEEN},
+     "warn", "API server", "not tried whether it asks podfit: 403: forbidden"),
+    ("the API server can't reach it", {"asked": '500: Internal: failed calling webhook "pods.podfit.dev": timeout'},
+     "fail", "API server", "it can't reach podfit: \"pods.podfit.dev\": timeout"),
+    ("it can't, and lets pass", {"asked": "", "metrics": counted(1)},
+     "fail", "API server", "a doomed Pod (a dry run) passed unjudged: it can't reach podfit"),
+    ("it passes, and nobody sees why", {"asked": "", "metrics": UNSEEN, "before": UNSEEN},
+     "warn", "API server", "a doomed Pod (a dry run) passed; whether podfit was asked can't be seen"),
+    ("it did not ask", {"asked": ""}, "warn", "API server", "it did not ask podfit about a doomed Pod (a dry run)"),
+    ("somebody else refuses", {"asked": '403: admission webhook "x" denied the request: no'},
+     "warn", "API server",
+     'somebody else refused the Pod that was tried: 403: admission webhook "x" denied the request: no'),
+    ("calls have failed once", {"metrics": counted(3), "before": counted(3)},
+     "ok", "fail-open",
+     "3 failed, of 0 calls of this API server since 2026-06-01 08:00 UTC, and what they asked about passed: "
+     "pods.podfit.dev 3 (an earlier podfit doctor's tries are among them)"),
+    ("its own Pod alone has failed open", {"asked": "", "metrics": counted(2)},
+     "ok", "fail-open", "no object passed unjudged, of 0 calls of this API server"),
+    ("no metrics", {"metrics": UNSEEN, "before": UNSEEN},
+     "warn", "fail-open", "not known how often objects passed unjudged: 403: forbidden"),
+    ("no replica is ready", {"deployment": deployment(2, 0)}, "fail", "replicas", "0 of 2 ready"),
+    ("one is not", {"deployment": deployment(2, 1)}, "warn", "replicas", "1 of 2 ready"),
+    ("Fail with one replica", {"configurations": fails(), "deployment": deployment(1, 1)},
+     "fail", "failurePolicy", "Fail with 1 replica: pods.podfit.dev"),
+    ("Fail", {"configurations": fails()},
+     "ok", "failurePolicy", "Fail (pods.podfit.dev): without an answer objects are refused"),
+    ("a replica is not ready", {"ready": {"a": ('{"error": "no certificate"}',)}},
+     "fail", "replica", 'a: not ready: {"error": "no certificate"}'),
+    ("a replica tells of its certificate", {"ready": {"a": ("ok", "the certificate can't be looked after: 403")}},
+     "warn", "replica", "a: the certificate can't be looked after: 403"),
+    ("others come later", {"mutators": (mutator("podfit"), mutator("sidecars"))},
+     "ok", "other mutators",
+     "Pods are changed by sidecars, too; after podfit: sidecars, so that podfit is asked again "
+     "(reinvocationPolicy: IfNeeded)"),
+    ("others change something else", {"mutators": (mutator("jobs", apiGroups=["batch"], resources=["jobs"]),)},
+     "ok", "other mutators", "nobody else changes Pods"),
+    ("a policy is broken", {"policies": (policy("chat", "False", "not taken over: rules.x: no such rule"),)},
+     "fail", "policies", "chat: not taken over: rules.x: no such rule"),
+    ("a policy was never seen", {"policies": (policy("chat", None),)},
+     "warn", "policies", "chat: no replica has said that it holds"),
+    ("one policy", {"policies": (policy("chat", "True"),)}, "ok", "policies", "1 Policy object holds"),
+    ("two policies", {"policies": (policy("a", "True"), policy("b", "True"))},
+     "ok", "policies", "2 Policy objects hold"),
+    ("the CRD is seconds old", {"policies": Unseen("429: storage is (re)initializing")},
+     "warn", "policies", "the API server has not yet made ready what serves Policy objects"),
+    ("no CRD", {"crd": None}, "ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone"),
+    ("another version", {"deployment": deployment(version="0.0.9")},
+     "warn", "versions", "podfit 0.1.0 here, 0.0.9 in the cluster; Kubernetes v1.34.1"),
+    ("another image", {"deployment": deployment(image="r:5000/podfit:v0.2.0@sha256:1")},
+     "warn", "versions", "podfit 0.1.0 here, 0.2.0 in the cluster; Kubernetes v1.34.1"),
+    ("a tag that is no version", {"deployment": deployment(image="r:5000/podfit:main")},
+     "ok", "versions", "podfit 0.1.0 here, 0.1.0 in the cluster; Kubernetes v1.34.1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "about", "said"), [row[1:] for row in CASES], ids=[row[0] for row in CASES]
+)
+def test_what_is_wrong_is_told_with_what_to_do(change: Mapping[str, Any], state: str, about: str, said: str) -> None:
+    found = lines(replace(WELL, **change))
+
+    line = next(line for line in found if (line.state, line.about, line.said) == (state, about, said))
+    assert bool(line.next) or state == "ok" or about == "replica"
+    also = {"certificate"} if "now" in change else {"API server"} if change.get("asked") == "" else set()
+    assert {one.about for one in found if one.state == "fail"} <= ({about} if state == "fail" else set()) | also
+
+
+def test_a_call_that_fails_is_no_question_of_ports_where_the_cause_is_told() -> None:
+    passed = replace(WELL, asked="", metrics=counted(1))
+
+    def advice(**change: Any) -> str:
+        return next(line.next for line in lines(replace(passed, **change)) if line.about == "API server")
+
+    assert advice().startswith("is the port open")
+    assert advice(configurations={**BOTH, MUTATING: configuration()}) == "mend first what fails here: caBundle"
+    assert advice(deployment=deployment(2, 0), served=(Served("a:443", b"", "refused"),)) == (
+        "mend first what fails here: certificate, replicas"
+    )
+
+
+def test_who_may_not_see_the_configurations_still_learns_whether_podfit_answers() -> None:
+    hidden: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.KINDS, UNSEEN)
+    told = lines(replace(WELL, configurations=hidden))
+
+    assert [(line.state, line.said) for line in told[:2]] == [("warn", "can't be seen: 403: forbidden")] * 2
+    assert all(line.next for line in told[:2])
+    assert {line.about for line in told} == {line.about for line in lines(WELL)} - {
+        "switch", "caBundle", "certificate", "failurePolicy",
+    }  # fmt: skip
+    assert Line("ok", "API server", "it asked podfit about a doomed Pod (a dry run), and refused it") in told
+    assert not replace(WELL, configurations=hidden).nothing
+    assert replace(WELL, configurations=hidden, asked=UNSEEN).nothing
+    assert not replace(WELL, configurations={**BOTH, MUTATING: UNSEEN}, asked=UNSEEN).nothing
+
+
+class Releases:
+    """Two kinds of configurations, and what else a cluster has of them."""
+
+    def __init__(self, *mine: str) -> None:
+        self.mine = mine
+
+    def get(self, path: str, query: Mapping[str, str]) -> JSONDict:
+        items = [configuration() | {"metadata": {"name": one, "labels": {}}} for one in self.mine]
+        return {"items": [*items, mutator("sidecars"), {"metadata": {"name": "empty"}}]}
+
+
+class Refusing(Releases):
+    """Who may list no configuration, but get the one of a name."""
+
+    def get(self, path: str, query: Mapping[str, str]) -> JSONDict:
+        raise StatusError(403, "forbidden")
+
+    def whole(self, path: str) -> JSONDict:
+        if not path.endswith("/judge"):
+            raise StatusError(404, "there is none")
+        return configuration()
+
+
+def test_who_may_not_list_the_configurations_may_name_his() -> None:
+    def seen(name: str | None) -> list[JSON | Unseen | None]:
+        return list(command._own(cast("Client", Refusing()), name).values())
+
+    assert seen(None) == [UNSEEN, UNSEEN]
+    assert seen("judge") == [configuration(), configuration()]
+    assert seen("nobody") == [None, None]
+
+
+def test_whoever_may_see_nothing_gets_warnings_and_no_failure() -> None:
+    blind = Observed(
+        NOW, BOTH, UNSEEN, UNSEEN, UNSEEN, {}, (), UNSEEN, UNSEEN, UNSEEN, UNSEEN, UNSEEN
+    )  # fmt: skip
+
+    assert "fail" not in {line.state for line in lines(blind)}
+    assert sum(line.state == "warn" for line in lines(blind)) == 5
+
+
+def test_podfit_s_own_configurations_are_found_by_their_webhooks_names_whatever_the_release_is_called() -> None:
+    client = cast("Client", Releases("judge"))
+
+    assert find(client, None) == [f"{registration.ROOT}/{kind}/judge" for kind in registration.KINDS]
+    assert find(client, "sidecars") == [f"{registration.ROOT}/{kind}/sidecars" for kind in registration.KINDS]
+    with pytest.raises(UnusableError, match="there are several: a, b; say which with --name"):
+        find(cast("Client", Releases("a", "b")), None)
+
+
+def test_replicas_are_those_of_the_deployment() -> None:
+    seen = {"spec": {"selector": {"matchLabels": {"app.kubernetes.io/name": "judge", "b": "c"}}}}
+
+    assert command._selector(seen) == "labelSelector=app.kubernetes.io%2Fname%3Djudge%2Cb%3Dc"
+    assert command._selector(UNSEEN) == "labelSelector=app.kubernetes.io%2Fname%3Dpodfit"
+
+
+def test_on_a_terminal_it_is_told_what_is_being_looked_at(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command._progress("replicas")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    command._progress("certificates")
+    command._progress("")
+
+    assert capsys.readouterr() == ("", "\r\033[Klooking at certificates …\r\033[K")
+
+
+def test_the_lines_are_told_as_text_and_as_json() -> None:
+    told = [Line("ok", "switch", "on"), Line("fail", "API server", "it can't reach\npodfit", "podfit off")]
+
+    assert command._text(told, colour=False) == (
+        "ok    switch      on\n"
+        "fail  API server  it can't reach podfit\n"
+        "                  → podfit off\n"
+        "\n1 ok, 0 warnings, 1 failure\n"
+    )
+    assert "\033[31mfail\033[0m" in command._text(told, colour=True)
+    assert json.loads(command._json(told, ok=False)) == {
+        "ok": False,
+        "checks": [
+            {"state": "ok", "about": "switch", "said": "on", "next": ""},
+            {"state": "fail", "about": "API server", "said": "it can't reach\npodfit", "next": "podfit off"},
+        ],
+    }
+
+
+def test_off_and_on_leave_everything_else_as_it_was() -> None:
+    before: JSONDict = {
+        "metadata": {"name": "podfit", "resourceVersion": "7"},
+        "webhooks": [{"name": "a", "matchConditions": [{"name": "has-vllm", "expression": "true"}], "x": 1}],
+    }
+
+    off = registration.off(before, "a false alarm", "now")
+    assert off
+    switched = {**before, "metadata": {**before["metadata"], **off["metadata"]}, "webhooks": off["webhooks"]}
+
+    assert (registration.state(before), registration.state(switched)) == ("on", "off")
+    assert registration.note(switched) == "since now: a false alarm"
+    assert registration.on(switched) == {
+        "metadata": {"resourceVersion": "7", "annotations": {registration.OFF: None}}, "webhooks": before["webhooks"],
+    }  # fmt: skip
+    assert registration.on(before) is None
+
+
+@pytest.mark.parametrize(
+    ("note", "reason", "then"),
+    [
+        ("since 1: no reason given", "ticket 17", "since 1: ticket 17"),
+        ("since 1: ticket 16", "ticket 17", "since 1: ticket 17"),
+        ("since 1: ticket 17", "ticket 17", None),
+        ("since 1: ticket 17", "", None),
+        (None, "ticket 17", "since 2: ticket 17"),
+        (None, "", None),
+    ],
+)
+def test_a_reason_may_be_given_later(note: str | None, reason: str, then: str | None) -> None:
+    """Who switches off in a hurry says why when he has the time."""
+    annotations = {registration.OFF: note} if note else {}
+    hooks = [{"name": "a", "matchConditions": OFF}]
+
+    changed = registration.off({"metadata": {"annotations": annotations}, "webhooks": hooks}, reason, "2")
+
+    assert (changed and changed["metadata"]["annotations"][registration.OFF]) == then
+    assert changed is None or changed["webhooks"] == hooks

@@ -1,0 +1,91 @@
+"""The server with a cluster: what /readyz, the metrics and the verdicts say while the view comes and goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.cluster.script import Clock, node
+from tests.cluster.test_cluster import kept
+from tests.reviews import admission_review
+from webhook.cluster import STALE, Access, Cluster
+from webhook.cluster.watch import State
+from webhook.evaluation.policy import builtin
+from webhook.server.app import create_app
+from webhook.server.metrics import Metrics
+from webhook.vllm.facts import Facts
+
+
+@pytest.fixture(name="clock")
+def _clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(name="cluster")
+def _cluster(clock: Clock) -> Cluster:
+    return Cluster(Access("https://127.0.0.1:1", "podfit-system"), ("nodes", "storageclasses"), clock)
+
+
+@pytest.fixture(name="client")
+def _client(cluster: Cluster) -> FlaskClient:
+    metrics = Metrics("0", "p", "f")
+    metrics.watch_cluster(cluster.status)
+    return create_app(builtin(), Facts(), metrics, cluster=cluster).test_client()
+
+
+def pod() -> dict[str, Any]:
+    """An 8B model on a GPU that nothing names."""
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.27.1",
+        "args": ["unsloth/Llama-3.1-8B-Instruct", "--max-model-len", "8192"],
+        "resources": {"limits": {"nvidia.com/gpu": "1", "memory": "48Gi"}},
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
+
+
+def warnings(client: FlaskClient) -> str:
+    answer = client.post("/validate", json=admission_review(pod())).get_json()["response"]
+    assert answer["allowed"]
+    return " ".join(answer.get("warnings", []))
+
+
+def test_readiness_says_how_fresh_the_view_is_and_never_depends_on_it(
+    client: FlaskClient, cluster: Cluster, clock: Clock
+) -> None:
+    before = client.get("/readyz")
+    cluster._publish(State("nodes", kept("nodes", node("a")), clock()))
+    seen = client.get("/readyz")
+    clock.now += STALE + 60
+    stale = client.get("/readyz")
+
+    assert [one.status_code for one in (before, seen, stale)] == [200, 200, 200]
+    assert before.text == "ok\nnodes: not seen yet\nstorageclasses: not seen yet\n"
+    assert "nodes: 1, fresh\n" in seen.text
+    assert "nodes: 1, stale for 300 s\n" in stale.text
+
+
+def test_metrics_say_it_too(client: FlaskClient, cluster: Cluster, clock: Clock) -> None:
+    cluster._publish(State("nodes", kept("nodes", node("a"), node("b")), clock()))
+    clock.now += 7
+    said = client.get("/metrics").text
+
+    assert 'podfit_cluster_objects{kind="nodes"} 2.0' in said
+    assert 'podfit_cluster_silence_seconds{kind="nodes"} 7.0' in said
+    assert 'podfit_cluster_fresh{kind="nodes"} 1.0' in said
+    assert 'podfit_cluster_fresh{kind="storageclasses"} 0.0' in said
+    assert 'podfit_cluster_objects{kind="storageclasses"}' not in said
+
+
+def test_answers_follow_what_is_seen_and_go_on_without_it(client: FlaskClient, cluster: Cluster, clock: Clock) -> None:
+    blind = warnings(client)
+    cluster._publish(State("nodes", kept("nodes", node("a", "Tesla-T4")), clock(), digest=1))
+    seeing = warnings(client)
+    cluster._publish(State("nodes", None, 0.0, "403: forbidden"))
+    again = warnings(client)
+
+    assert "unknown-gpu" in blind
+    assert "gpu-memory-exceeded" in seeing
+    assert again == blind

@@ -1,0 +1,389 @@
+"""Shell scripts: what we read is what a shell does, and what only a running shell knows is unknown."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.vllm.command.pods import argv, script
+
+# Each is run by a real bash too, with M=model, TP=2 and an empty EMPTY.
+SCRIPTS = r"""
+vllm serve m --a "x y" 'q$z' --port 8000
+---
+M=abc; vllm serve "$M" ${M} $M/x "${M}-y" '$M' \$M
+---
+A="--x 1 --y 2"
+vllm serve m $A "$A"
+---
+vllm serve ${MODEL:-a/b} ${MODEL-a} "${EMPTY:-d e}" ${EMPTY-none} ${OTHER:+--no} ${M:+--yes "a b" c}
+---
+ARGS=(serve m --x "a b"); ARGS+=(--k v); vllm "${ARGS[@]}" ${#ARGS[@]}
+---
+EXTRA+=(--k "v w"); vllm serve m "${EXTRA[@]}"
+---
+set -- serve m; set -- "$@" --a "b c"; [ -n "$EMPTY" ] && set -- "$@" --no; vllm "$@"
+---
+vllm serve m --n $((2*3+1)) --m $(( (TP) * 4 )) --o $((TP > 1 ? 8 : 4)) --p $((-7/2)) --q $((TP**3 % 5))
+---
+((X = TP * 4, Y = X / 2)); N=1; ((N += 3)); ((N++)); ((--N)) && vllm serve m -x $X -y $Y -n $N
+---
+A=8; ((A <<= 1)); ((B = A++)); vllm serve m --a $A --b $B --c $((C = A - 1)) --d $C
+---
+let X=TP*4 'Y = X + 1'; let Z=0 || vllm serve m -x $X -y $Y -z $Z
+---
+if [ "$TP" = "2" ]; then X=--two; elif [ "$TP" -gt 2 ]; then X=--big; else X=--one; fi; vllm serve m $X
+---
+case "$M" in a*) Y=1;; m*|z) Y=2;; *) Y=3;; esac; vllm serve m --y $Y
+---
+start() { vllm serve "$1" --x "$2"; }; start m "a b"
+---
+for i in 1 2 3; do L="$L --l $i"; done; vllm serve m $L
+---
+cat > s.sh <<'EOF'
+vllm serve "$1" --here
+EOF
+bash s.sh model
+---
+cat <<EOF > t.sh
+vllm serve m --p $M "\$TP"
+EOF
+chmod +x t.sh; ./t.sh
+---
+mkdir -p d && cat <<'EOF' > d/u.sh
+vllm serve m --nested
+EOF
+bash d/u.sh
+---
+CMD="vllm serve m --a b"; exec $CMD
+---
+read -r -a WORDS <<< "--a b --c"; vllm serve m "${WORDS[@]}"
+---
+IFS=- read -ra P <<< "a-b c-9000"; read -r X Y <<< "one two"; vllm serve m --port "${P[2]}" "${P[1]}" $X $Y
+---
+NAME=a/b/c; vllm serve m --n "${NAME//\//-}" "${NAME/\/b/_}" ${NAME//b/x}
+---
+declare -A SIZES=([small]=a/b [big]="c d"); WHICH=big; vllm serve "${SIZES[$WHICH]}" ${SIZES[small]}
+---
+declare -A SIZES; SIZES[small]=a; SIZES[big]=b; WHICH=small; vllm serve "${SIZES[${WHICH}]}" "${SIZES[big]}"
+---
+PORTS=(8000 9000); I=1; vllm serve m --port "${PORTS[$I]}" ${PORTS[0]}
+---
+vllm serve m \
+  --port 9000 `# the port` \
+  --more
+---
+CMD="vllm serve m --a 'b c'"; eval $CMD
+---
+eval "exec vllm serve \
+  m --served-model-name "a" "b/c" \
+  $EMPTY \
+  $@"
+---
+exec vllm serve m \
+  --a 1 \
+  # a comment ends the command
+---
+# vllm serve commented
+vllm serve m & wait
+---
+vllm serve m --json '{"a": "b",
+  "c": 1}' 2>&1 | tee log
+---
+true && vllm serve m || echo failed
+---
+false || vllm serve m
+---
+X=${M##*/}; Y=${M%%d*}; Z=${M/b/c}; vllm serve m $X $Y $Z ${M^^} ${M:1:2} ${#M} ${M%l} ${M#m}
+---
+vllm serve m --x $'a\tb' "a\"b" "a\\b" a\ b
+---
+export A=1 B="2 3"; env C=4 nohup vllm serve m $A "$B"
+---
+bash -c "vllm serve m --x '$M'"
+---
+sh -c 'vllm serve "$0" "$@"' m --a b
+---
+vllm serve m "$(echo hi there)" $(echo a b)
+---
+while true; do vllm serve m --w; break; done
+---
+until false; do vllm serve m --until; break; done
+---
+{ vllm serve m --group; }
+---
+(cd /tmp && vllm serve m --sub)
+---
+if ! [ -z "$M" ]; then vllm serve m --filled; fi
+---
+[[ "$M" == m* && $TP -ge 1 ]] && vllm serve m --glob
+---
+(( TP > 1 )) && vllm serve m --arith || vllm serve m --no
+---
+vllm serve m --x="$M" --y='a b'"c d"$M
+---
+A=; vllm serve m $A "$A" --end
+---
+J='{"a":"'$M'"}'; vllm serve m --j "$J"
+---
+N=$M; unset N; vllm serve m ${N:-gone}
+---
+set -eu; set -o pipefail; vllm serve m "$TP"
+---
+vllm serve m ${TP:+--tp "$TP" --flag}
+---
+vllm serve "m" "" ''
+---
+vllm serve m 2>&1 --after "a b" < /dev/null --more
+---
+A=(1 2 3); vllm serve m "${A[1]}" "${A[@]:1}" "${A[*]}" ${A[0]}
+---
+inner() { local x=5; vllm serve m --x $x; return 0; }; inner
+---
+vllm serve m --tmpl "{% if a %}<b>{% endif %}" '<think> x </think>'
+---
+A="x"; A+=" y"; vllm serve m $A "$A"
+---
+vllm serve m "${M:-"nested $TP"}" "${OTHER:-"nested $TP"}" "${OTHER:-'q'}" ${OTHER:-'q r'} "a${OTHER:- b }c"
+---
+bash <<'END'
+vllm serve m --here "a b"
+END
+---
+cat <<END | bash
+vllm serve $M --piped
+END
+---
+bash -s -- one "t w o" <<'END'
+vllm serve m "$1" "$2"
+END
+---
+bash <<< "vllm serve m --string '$TP'"
+---
+echo "vllm serve m --echoed" | sh
+---
+read -ra A <<< "--a 1 --b"; vllm serve m "${A[@]}"
+---
+exec "$(command -v vllm)" serve m --found
+---
+V=$(which vllm); $V serve m --which
+---
+vllm serve "${M} $0 $@ end" "$#" "${1:-none}" "${@:2}" "$*"
+"""
+CASES = SCRIPTS.strip("\n").split("\n---\n")
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A `vllm` that writes down its arguments."""
+    folder = tmp_path_factory.mktemp("bin")
+    program = folder / "vllm"
+    program.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        "with open(os.environ['OUT'], 'a') as out:\n    print(json.dumps(sys.argv[1:]), file=out)\n"
+    )
+    program.chmod(0o755)
+    return folder
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("text", CASES)
+def test_the_words_are_those_that_bash_makes(text: str, fake: Path, tmp_path: Path) -> None:
+    """Each script is run by bash and read by us; vLLM gets the same words."""
+    env = {"M": "model", "TP": "2", "EMPTY": ""}
+    rest = ["zero", "one", "t w o"] if "$#" in text else []
+    out = tmp_path / "out"
+    subprocess.run(
+        ["bash", "-c", text, *rest],
+        env={**env, "PATH": f"{fake}:/usr/local/bin:/usr/bin:/bin", "OUT": str(out)},
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    expected = json.loads(out.read_text().splitlines()[0])
+    command = script(text, *rest, **env)
+    assert command is not None
+    assert ["serve", *(argv(command) or [])] == expected
+    assert not [word for word in command.words if word.unknown]
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("vllm serve $(cat /model)", {"$(cat /model)": "command substitution $(cat /model)"}),
+        ('G=$(nvidia-smi -L | wc -l); vllm serve m --tp "$G"', {"$(nvidia-smi -L | wc -l)": "command substitution"}),
+        ("vllm serve m --n $((N + 1))", {"$((N + 1))": "arithmetic"}),
+        ('vllm serve "$M"', {"$M": "$M is set neither in the container's env nor in the script"}),
+        ("vllm serve m ${T:+--tool $T}", {}),
+        ("read X; vllm serve $X", {"$X": "X is read when the script runs"}),
+        ("vllm serve m < /dev/null --x `date`", {"`date`": "command substitution"}),
+    ],
+)
+def test_what_only_a_running_shell_knows_is_unknown(text: str, unknown: dict[str, str]) -> None:
+    """The word stays as written and says why."""
+    command = script(text)
+    assert command is not None
+    got = {word.text: word.unknown or "" for word in command.words if word.unknown}
+    assert got.keys() == unknown.keys()
+    assert all(got[text].startswith(why) for text, why in unknown.items())
+
+
+def test_an_option_behind_an_unknown_condition_is_unknown_but_told() -> None:
+    """`set -- "$@" --x` in a branch that may be taken."""
+    command = script('set -- m; if nvidia-smi | grep -q H100; then set -- "$@" --fp8; fi; exec vllm serve "$@"')
+    assert command is not None
+    assert [(word.text, word.unknown) for word in command.words] == [
+        ("m", None),
+        ("--fp8", "only if nvidia-smi | grep -q H100"),
+    ]
+
+
+def test_arguments_added_behind_an_unknown_condition_keep_the_certain_ones() -> None:
+    """The same with a string."""
+    command = script('A="--x 1"; curl -sf http://a && A="$A --y 2"; vllm serve m $A')
+    assert command is not None
+    assert [(word.text, bool(word.unknown)) for word in command.words] == [
+        ("m", False),
+        ("--x", False),
+        ("1", False),
+        ("--y", True),
+        ("2", True),
+    ]
+
+
+def test_the_first_branch_that_serves_counts() -> None:
+    """A leader and a worker in one script."""
+    text = 'if [ "$IDX" -eq 0 ]; then vllm serve m --leader; else vllm serve m --headless; fi'
+    assert argv(script(text)) == ["m", "--leader"]
+    assert argv(script(text, IDX="1")) == ["m", "--headless"]
+
+
+@pytest.mark.parametrize(
+    ("text", "replaces"),
+    [
+        ("vllm serve m", True),
+        ("vllm serve m 2>&1", True),
+        ("exec vllm serve m", True),
+        ("echo go; exec vllm serve m", True),
+        ("echo go; vllm serve m", False),
+        ("vllm serve m | tee log", False),
+        ("vllm serve m & wait", False),
+        ("cd /x && vllm serve m", False),
+    ],
+)
+def test_whether_vllm_replaces_the_shell(text: str, replaces: bool) -> None:
+    """A shell in between swallows SIGTERM."""
+    command = script(text)
+    assert command is not None
+    assert command.shell
+    assert command.exec is replaces
+
+
+def test_blanks_to_fill_in_are_words() -> None:
+    """Not redirections, and not known where a template engine fills them in."""
+    command = script('vllm serve <MODEL> --name "{{ .Name }}" --tp {{ .Values.tp }} --port 1')
+    assert command is not None
+    assert [(word.text, bool(word.unknown)) for word in command.words] == [
+        ("<MODEL>", False),
+        ("--name", False),
+        ("{{ .Name }}", True),
+        ("--tp", False),
+        ("{{ .Values.tp }}", True),
+        ("--port", False),
+        ("1", False),
+    ]
+
+
+def test_a_preset_of_go_templates_in_an_eval() -> None:
+    """As KServe's presets are written: control blocks vanish, values are unknown."""
+    text = """
+    if [ "$INFER" = "true" ]; then for d in /sys/class/*; do devices+=("$d"); done; fi
+    LOG="--quiet"
+    V=$(vllm --version)
+    if [[ "$V" =~ ^0 ]] && [ "$(printf '%s' "$V")" = "0" ]; then LOG="--paths /a"; fi
+    eval "exec vllm serve \\
+      /mnt/models --served-model-name "{{ .Spec.Model.Name }}" \\
+      {{- if .Spec.Tensor }}--tensor-parallel-size {{ .Spec.Tensor }}{{- end }} \\
+      --data-parallel-size {{ or .Spec.Data 1 }} ${LOG} ${MORE} $@"
+    """
+    command = script(text, "--", "--port", "1", MORE="--enforce-eager --x '{\"a\": 1}'")
+    assert command is not None
+    assert argv(command) == [
+        *("/mnt/models", "--served-model-name", "{{ .Spec.Model.Name }}"),
+        *("--tensor-parallel-size", "{{ .Spec.Tensor }}", "--data-parallel-size", "{{ or .Spec.Data 1 }}"),
+        *("$LOG", "--enforce-eager", "--x", '{"a": 1}', "--port", "1"),
+    ]
+    assert command.exec
+    assert command.lost == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# vllm serve m",
+        "echo vllm serve m",
+        "pkill -f 'vllm serve' || true; sleep infinity",
+        'while ! pgrep -f "vllm serve"; do sleep 1; done',
+        "vllm bench serve --model m --port 8000",
+        "vllm launch render m",
+        "pip install vllm; sleep infinity",
+        "curl http://vllm:8000/v1/models",
+        "hf download m && exit 0\nvllm serve m",
+        "cat > run.sh <<EOF\nvllm serve m\nEOF\n",
+        "python -m sglang.launch_server --model-path m",
+        "exec sleep infinity\nvllm serve m",
+        "if false; then vllm serve m; fi",
+        "'unclosed",
+        "f() { f; }; f",
+        "((((",
+        "A=x; while true; do A=$A$A; done",
+    ],
+)
+def test_scripts_that_serve_nothing(text: str) -> None:
+    """Text that speaks of vLLM and does not start it, and text that is no script."""
+    assert script(text) is None
+
+
+def test_a_script_that_never_ends_is_given_up() -> None:
+    """The walk is bounded."""
+    loops = "for a in 1 2 3 4 5 6 7 8 9; do " * 6 + "echo; " + "done; " * 6
+    assert script(loops + "vllm serve m") is None
+    deep = "(" * 3000 + "vllm serve m" + ")" * 3000
+    assert script(deep) is None or argv(script(deep)) == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("vllm serve m --name 'a b' \"c d\" # don't", None),
+        ('echo "it\'s $(date "+%F") ok"; vllm serve m ${A:-"b c"}', None),
+        ('A=\'{"a": "b"}\'; vllm serve m --x "$A" a\\"b', None),
+        ("cat <<EOF\nit's\nEOF\nvllm serve m", None),
+        ("echo $'it\\'s'; vllm serve m", None),
+        ("vllm serve m --port 8000 \\", None),
+        ("vllm serve m --name 'a b' \\", None),
+        ("vllm serve m --name 'a b\\", "vllm serve m --name 'a b\\"),
+        ('vllm serve m --name "a \\" b', 'vllm serve m --name "a \\" b'),
+        ('vllm serve m --name "${A#*/}" # it\'s', None),
+        ('set -e\nvllm serve m --name "a b\necho', 'vllm serve m --name "a b'),
+        ('vllm serve m --kv \'{"a": 1}', 'vllm serve m --kv \'{"a": 1}'),
+    ],
+)
+def test_a_quote_that_nothing_closes(text: str, line: str | None) -> None:
+    command = script(text)
+
+    assert command is not None
+    assert command.unclosed == line
+
+
+def test_a_config_that_the_script_writes_itself() -> None:
+    command = script("cat > /tmp/c.yaml <<EOF\nport: $PORT\nEOF\nvllm serve m --config /tmp/c.yaml", PORT="9000")
+
+    assert command is not None
+    assert command.config == {"/tmp/c.yaml": "port: 9000\n"}

@@ -1,0 +1,312 @@
+"""Live nodes: which of them a Pod may run on, what GPUs these have, and what may follow from it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.vllm.gpu.pods import ONE, demand, find, place, pod, required
+from webhook.evaluation.lint import Report, lint
+from webhook.evaluation.policy import builtin, load
+from webhook.kube import workload
+from webhook.kube.snapshot import KINDS, Snapshot, key
+from webhook.vllm import gpu
+from webhook.vllm.facts import Assumed, Facts
+
+JSONDict = dict[str, Any]
+PRODUCT = "nvidia.com/gpu.product"
+KEEP = next(kind.keep for kind in KINDS if kind.name == "nodes")
+
+
+def node(
+    name: str, product: str = "NVIDIA-L4", count: int = 4, taints: Any = None, labels: JSONDict | None = None
+) -> JSONDict:
+    """A node as the API server has it."""
+    own = {PRODUCT: product, "kubernetes.io/hostname": name} if product else {}
+    return {
+        "metadata": {"name": name, "labels": {**own, **(labels or {})}},
+        "spec": {"taints": taints or []},
+        "status": {"allocatable": {"cpu": "32", **({"nvidia.com/gpu": str(count)} if count else {})}},
+    }
+
+
+def snapshot(*nodes: JSONDict, stale: bool = False) -> Snapshot:
+    return Snapshot({"nodes": {key(one): KEEP(one) for one in nodes}}, frozenset(["nodes"] if stale else []))
+
+
+T4, L4 = node("t4", "Tesla-T4"), node("l4", "NVIDIA-L4")
+
+
+def kinds(obj: JSONDict, *nodes: JSONDict) -> dict[str, int]:
+    """The kinds of GPU that the Pod may get → on how many nodes."""
+    return {kind.name: kind.nodes for kind in place(obj, snapshot(*nodes)).kinds}
+
+
+def test_a_pod_that_names_nothing_may_run_wherever_the_resource_is() -> None:
+    plain = node("cpu", "", 0)
+
+    assert kinds(pod(ONE), T4, L4, node("l4-b"), plain) == {"NVIDIA L4": 2, "Tesla T4": 1}
+    assert place(pod(ONE), snapshot(T4, plain)).candidates == 1
+
+
+def test_enough_of_the_resource_must_be_allotted() -> None:
+    assert kinds(pod({"nvidia.com/gpu": "8"}), L4, node("big", "NVIDIA-H100-80GB-HBM3", 8)) == {
+        "NVIDIA H100 80GB SXM5": 1
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ({"nodeSelector": {PRODUCT: "Tesla-T4"}}, {"Tesla T4"}),
+        ({"nodeSelector": {"pool": "a"}}, set()),
+        ({"nodeName": "l4"}, {"NVIDIA L4"}),
+        ({"affinity": required([demand(PRODUCT, "NotIn", "Tesla-T4")])}, {"NVIDIA L4"}),
+        ({"affinity": required([demand(PRODUCT, "In", "Tesla-T4")], [demand("pool", "Exists")])}, {"Tesla T4"}),
+        ({"affinity": required([demand("pool", "DoesNotExist")])}, {"NVIDIA L4", "Tesla T4"}),
+        ({"affinity": required([])}, {"NVIDIA L4", "Tesla T4"}),
+    ],
+)
+def test_selector_affinity_and_name_choose_as_the_scheduler_does(spec: JSONDict, names: set[str]) -> None:
+    assert set(kinds(pod(ONE, **spec), T4, L4)) == names
+
+
+@pytest.mark.parametrize(("operator", "left"), [("In", {"NVIDIA L4"}), ("NotIn", {"Tesla T4"})])
+def test_match_fields_name_a_node_or_all_others(operator: str, left: set[str]) -> None:
+    term = {"matchFields": [demand("metadata.name", operator, "l4")]}
+    selector = {"nodeSelectorTerms": [term]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}
+
+    assert set(kinds(pod(ONE, affinity=affinity), T4, L4)) == left
+
+
+TEAM = {"key": "team", "value": "a", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerations", "may"),
+    [
+        (TEAM, [], False),
+        (TEAM, [{"key": "team", "value": "a", "effect": "NoSchedule"}], True),
+        (TEAM, [{"key": "team", "operator": "Exists"}], True),
+        (TEAM, [{"operator": "Exists"}], True),
+        (TEAM, [{"key": "team", "value": "b"}], False),
+        (TEAM, [{"key": "team", "value": "a", "effect": "NoExecute"}], False),
+        ({**TEAM, "effect": "PreferNoSchedule"}, [], True),
+        ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}, [], True),
+        ({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}, [], True),
+        ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, [], True),
+    ],
+)
+def test_a_taint_keeps_off_who_does_not_tolerate_it(taint: JSONDict, tolerations: list[JSONDict], may: bool) -> None:
+    tainted = node("l4", taints=[taint])
+
+    assert bool(place(pod(ONE, tolerations=tolerations), snapshot(tainted)).candidates) is may
+
+
+@pytest.mark.parametrize("limits", [{"nvidia.com/gpumem": "10000"}, None])
+def test_a_part_of_a_card_needs_a_node_with_a_card(limits: JSONDict | None) -> None:
+    obj = pod(limits, annotations={} if limits else {"gpu-fraction": "0.5"})
+
+    assert place(obj, snapshot(L4, node("cpu", "", 0))).candidates == 1
+
+
+def test_a_node_whose_plugin_is_not_up_yet_may_still_get_it() -> None:
+    assert kinds(pod(ONE), node("new", count=0)) == {"NVIDIA L4": 1}
+
+
+def test_slices_and_replicas_are_what_the_node_makes_of_its_cards() -> None:
+    mixed = node("mig", "NVIDIA-A100-SXM4-80GB", 0)
+    mixed["status"]["allocatable"]["nvidia.com/mig-3g.40gb"] = "2"
+    shared = node("ts", "NVIDIA-L4-SHARED", labels={"nvidia.com/gpu.sharing-strategy": "time-slicing"})
+    mps = node(
+        "mps", "NVIDIA-A100-SXM4-80GB-SHARED",
+        labels={"nvidia.com/gpu.sharing-strategy": "mps", "nvidia.com/gpu.replicas": "4"},
+    )  # fmt: skip
+
+    assert kinds(pod({"nvidia.com/mig-3g.40gb": "1"}), mixed, L4) == {"NVIDIA A100 80GB SXM4 MIG 3g.40gb": 1}
+    (kind,) = place(pod(ONE), snapshot(shared)).kinds
+    assert kind.shared
+    assert kind.gpus[0].memory > 21 << 30, "a time slice sees the whole card"
+    (kind,) = place(pod(ONE), snapshot(mps)).kinds
+    assert kind.gpus[0].memory == (81920 << 20) // 4, "what MPS lets one of four clients allocate"
+    assert kind.gpus[0].memory_high > 79 << 30, "the limit is no proof"
+
+
+# ------------------------------------------------------------------------------------------------- what follows
+
+WORDS: tuple[Literal["open", "closed"], ...] = ("open", "closed")
+
+
+def test_nodes_say_the_product_where_the_pod_does_not_but_deny_nothing() -> None:
+    open_, closed = (Facts(cluster=snapshot(L4), assume=Assumed(nodes=word)) for word in WORDS)
+    found, certain = find(pod(ONE), open_), find(pod(ONE), closed)
+
+    assert found is not None
+    assert certain is not None
+    assert (found.value.name, found.may_deny, certain.may_deny) == ("NVIDIA L4", False, True)
+    assert "1 node" in found.source
+
+
+def test_stale_nodes_deny_nothing_either() -> None:
+    found = find(pod(ONE), Facts(cluster=snapshot(L4, stale=True), assume=Assumed(nodes="closed")))
+
+    assert found is not None
+    assert not found.may_deny
+
+
+def test_one_node_that_does_not_say_leaves_the_product_open() -> None:
+    assert find(pod(ONE), Facts(cluster=snapshot(L4, node("?", "", 4)))) is None
+
+
+def test_what_the_pod_names_is_narrowed_only_in_a_closed_cluster() -> None:
+    obj = pod(ONE, nodeSelector={PRODUCT: "Tesla-V100"})
+    there = snapshot(node("v", "Tesla-V100", labels={"nvidia.com/gpu.memory": "16384"}))
+    open_, closed = find(obj, Facts(cluster=there)), find(obj, Facts(cluster=there, assume=Assumed(nodes="closed")))
+
+    assert open_ is not None
+    assert closed is not None
+    assert len(open_.value.gpus) == 2
+    assert closed.value.name == "Tesla V100 16GB"
+
+
+def test_the_command_line_and_the_policy_come_last() -> None:
+    l40s, t4 = gpu.parse("l40s:2"), gpu.parse("t4")
+    by_nodes = find(pod(ONE), Facts(gpu=l40s, cluster=snapshot(L4)))
+    given_ = find(pod(ONE), Facts(gpu=l40s, assume=Assumed(gpu=t4)))
+    assumed = find(pod(ONE), Facts(assume=Assumed(gpu=t4)))
+
+    assert [one.value.name for one in (by_nodes, given_, assumed) if one] == ["NVIDIA L4", "NVIDIA L40S", "Tesla T4"]
+    assert [one.may_deny for one in (given_, assumed) if one] == [True, False]
+
+
+def serving(**spec: Any) -> JSONDict:
+    """An 8B model in 16 bits: 15 GiB of weights."""
+    obj = pod({"nvidia.com/gpu": "1", "memory": "48Gi"}, **spec)
+    obj["spec"]["containers"][0]["args"] = ["unsloth/Llama-3.1-8B-Instruct", "--max-model-len", "8192"]
+    return obj
+
+
+def found(report: Report, rule: str) -> list[str]:
+    return [one.mode for one in report.findings if one.rule == rule]
+
+
+def test_an_8b_model_on_a_cluster_of_t4_alone_is_a_warning_and_in_a_closed_one_a_refusal() -> None:
+    facts = Facts(cluster=snapshot(T4))
+    closed = load([("p.yaml", POLICY.format("nodes: closed"))])
+
+    assert found(lint(serving(), builtin(), facts), "gpu-memory-exceeded") == ["warn"]
+    assert found(lint(serving(), closed, facts), "gpu-memory-exceeded") == ["deny"]
+
+
+POLICY = """
+apiVersion: podfit.dev/v1alpha1
+kind: Policy
+metadata: {{name: cluster}}
+spec:
+  assume: {{{}}}
+"""
+
+
+def test_mixed_nodes_are_a_warning_that_names_both() -> None:
+    report = lint(serving(), builtin(), Facts(cluster=snapshot(T4, L4)))
+    (one,) = [one.finding for one in report.findings if one.rule == "mixed-gpu-nodes"]
+
+    assert "does not fit Tesla T4 (1 node such as t4)" in one.message
+    assert "fits NVIDIA L4" in one.message
+    assert not found(lint(serving(), builtin(), Facts(cluster=snapshot(L4))), "mixed-gpu-nodes")
+
+
+@pytest.mark.parametrize(
+    ("more", "stale", "modes"),
+    [
+        ({}, False, ["audit"]),
+        ({"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, False, []),
+        ({}, True, []),
+    ],
+)
+def test_no_node_that_matches_is_audited_where_it_is_sure(more: JSONDict, stale: bool, modes: list[str]) -> None:
+    obj = serving(nodeSelector={PRODUCT: "NVIDIA-H100-80GB-HBM3"}, **more)
+    report = lint(obj, builtin(), Facts(cluster=snapshot(L4, T4, stale=stale)))
+
+    assert found(report, "no-node-matches") == modes
+
+
+def test_a_queue_of_kueue_silences_no_node_matches() -> None:
+    obj = serving(nodeSelector={PRODUCT: "NVIDIA-H100-80GB-HBM3"})
+    obj["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
+
+    assert not found(lint(obj, builtin(), Facts(cluster=snapshot(L4))), "no-node-matches")
+
+
+def test_a_policys_gpu_must_be_known() -> None:
+    policy = load([("p.yaml", POLICY.format("gpu: l40s"))])
+    (result,) = lint(serving(), policy, Facts()).results
+
+    assert result.engine.gpu is not None
+    assert (result.engine.gpu.value.name, result.engine.gpu.may_deny) == ("NVIDIA L40S", False)
+    with pytest.raises(ValueError, match=r"spec\.assume\.gpu.*no GPU is known by the name 'l5'"):
+        load([("p.yaml", POLICY.format("gpu: l5"))])
+
+
+NODES = st.builds(
+    lambda product, count, taints, pool: (product, count, taints, {"pool": pool} if pool else {}),
+    st.sampled_from(("NVIDIA-L4", "Tesla-T4", "")), st.sampled_from((0, 4)), st.sampled_from(([], [TEAM])),
+    st.sampled_from(("", "a", "b")),
+)  # fmt: skip
+SPECS: tuple[JSONDict, ...] = (
+    {}, {"nodeSelector": {"pool": "a"}}, {"nodeSelector": {"nobody/has": "it"}}, {"nodeName": "n1"},
+    {"nodeSelector": {"kubernetes.io/hostname": "n0"}},
+    {"affinity": required([demand("pool", "NotIn", "b")], [demand(PRODUCT, "Exists")])},
+)  # fmt: skip
+
+
+@given(made=st.lists(NODES, max_size=6), spec=st.sampled_from(SPECS))
+def test_nodes_that_are_alike_are_looked_at_as_one_with_the_same_result(made: list[Any], spec: JSONDict) -> None:
+    obj = pod(ONE, **spec)
+    nodes = [node(f"n{number}", *one) for number, one in enumerate(made)]
+    whole, each = place(obj, snapshot(*nodes)), [place(obj, snapshot(one)) for one in nodes]
+
+    assert (whole.seen, whole.candidates) == (len(nodes), sum(one.candidates for one in each))
+    assert sorted(map(repr, whole.repelled)) == sorted(repr(taints) for one in each for taints in one.repelled)
+    assert {kind.name: (kind.nodes, kind.example) for kind in whole.kinds} == {
+        name: (len(examples), examples[0])
+        for name in {kind.name for one in each for kind in one.kinds}
+        if (examples := [kind.example for one in each for kind in one.kinds if kind.name == name])
+    }
+
+
+def test_a_thousand_nodes_are_as_many_sorts_as_can_be_told_apart() -> None:
+    many = snapshot(*(node(f"n{number}", ("NVIDIA-L4", "Tesla-T4")[number % 2]) for number in range(1000)))
+
+    assert [one.many for one in many.alike(frozenset({PRODUCT, "nobody/has"}))] == [500, 500]
+    assert len(many.alike(frozenset({"kubernetes.io/hostname"}))) == 1000
+    assert Snapshot().alike(frozenset({PRODUCT})) == ()
+
+
+def test_a_pod_that_asks_for_no_accelerator_is_placed_nowhere() -> None:
+    (one,) = workload.find(pod({"memory": "4Gi"}))
+
+    assert gpu.place(one, one.containers[0], snapshot(L4)) is None
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(selector=ODD, term=ODD, tolerations=ODD, claims=ODD, limits=ODD)
+def test_odd_pods_raise_nothing_in_a_cluster(
+    selector: Any, term: Any, tolerations: Any, claims: Any, limits: Any
+) -> None:
+    tainted = node("tainted", taints=[TEAM])
+    for hard in (term, required([term])):
+        obj = pod(limits, nodeSelector=selector, affinity=hard, tolerations=tolerations, resourceClaims=claims)
+        for resources in ({"limits": limits}, {"limits": ONE, "claims": claims}):
+            obj["spec"]["containers"][0]["resources"] = resources
+            find(obj, Facts(cluster=snapshot(L4, tainted)))

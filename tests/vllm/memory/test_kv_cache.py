@@ -1,0 +1,169 @@
+"""The KV cache: bytes a token, blocks a request, and the lines that vLLM logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.vllm.memory.engines import (
+    DEEPSEEK_V3,
+    GEMMA3_27B,
+    GPT_OSS_120B,
+    LLAMA_8B,
+    LLAMA_70B,
+    QWEN35_35B,
+    engine,
+    gpu,
+    model,
+)
+from webhook.kube.quantity import GI
+from webhook.vllm.memory import kv_cache, settings
+from webhook.vllm.memory.kv_cache import Layout
+from webhook.vllm.memory.settings import Settings
+from webhook.vllm.release import parse
+
+
+def laid_out(release: str, config: Mapping[str, Any], **given: Any) -> tuple[Layout, Settings]:
+    """The layout of one rank, all its layers."""
+    shape, args, number = model(**config), engine(release, **given), parse(release)
+    assert number is not None
+    resolved = settings.resolve(args, shape, gpu(79.19), 79 * GI, number, {})
+    found = kv_cache.layout(shape, resolved)
+    assert found is not None
+    return found, resolved
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "size"),
+    [
+        pytest.param(LLAMA_8B, {}, 131_072, id="Llama 3.1 8B"),
+        pytest.param(LLAMA_8B, {"kv_cache_dtype": "fp8"}, 65_536, id="fp8 halves it"),
+        pytest.param(LLAMA_8B, {"kv_cache_dtype": "int8_per_token_head"}, 32 * 8 * 264, id="int8 with two scales"),
+        pytest.param(LLAMA_8B, {"kv_cache_dtype": "nvfp4"}, 32 * 8 * 144, id="nvfp4"),
+        pytest.param(LLAMA_8B, {"kv_cache_dtype": "turboquant_k8v4"}, 32 * 8 * 196, id="turboquant k8v4"),
+        pytest.param(LLAMA_8B, {"kv_cache_dtype": "turboquant_4bit_nc"}, 32 * 8 * 134, id="turboquant 4 bit"),
+        pytest.param(LLAMA_70B, {}, 327_680, id="Llama 3.1 70B"),
+        pytest.param(LLAMA_70B, {"tensor_parallel_size": 8}, 40_960, id="one KV head a rank"),
+        pytest.param(LLAMA_70B, {"tensor_parallel_size": 16}, 40_960, id="KV heads are replicated, not cut further"),
+        pytest.param(DEEPSEEK_V3, {}, 70_272, id="MLA: one latent a token"),
+        pytest.param(DEEPSEEK_V3, {"tensor_parallel_size": 8}, 70_272, id="the latent is on every rank"),
+        pytest.param(DEEPSEEK_V3, {"kv_cache_dtype": "fp8"}, 35_136, id="MLA in fp8"),
+        pytest.param(DEEPSEEK_V3, {"kv_cache_dtype": "fp8_ds_mla"}, 40_016, id="MLA, fp8 with scales and bf16 rope"),
+        pytest.param({**DEEPSEEK_V3, "index_head_dim": 128}, {}, 48_068, id="with the sparse attention's indexer"),
+    ],
+)
+def test_bytes_per_token_on_one_rank(config: Mapping[str, Any], given: Mapping[str, Any], size: int) -> None:
+    layout, _ = laid_out("0.33.0", config, **given)
+    assert layout.bytes_per_token == size
+
+
+def test_before_0_7_1_latent_attention_is_stored_as_whole_heads() -> None:
+    layout, _ = laid_out("0.6.3", DEEPSEEK_V3, tensor_parallel_size=8)
+    assert layout.bytes_per_token == 61 * 16 * 2 * 256 * 2
+
+
+@pytest.mark.parametrize(
+    ("release", "config", "given", "gib", "printed"),
+    [
+        pytest.param("0.19.0", LLAMA_8B, {}, 58.11, 476_016, id="blocks × 16"),
+        pytest.param("0.19.0", GEMMA3_27B, {"max_model_len": 8192}, 19.53, 36_560, id="0.19: blocks over 7 groups"),
+        pytest.param("0.10.1", GPT_OSS_120B, {"tensor_parallel_size": 4, "max_model_len": 16384}, 45.32, 2_640_144,
+                     id="every other layer has a window"),
+        pytest.param("0.27.0", QWEN35_35B, {"tensor_parallel_size": 4, "max_model_len": 65536}, 15.08, 1_533_440,
+                     id="linear attention: blocks of 528 tokens, a state for each of three groups"),
+        pytest.param("0.27.0", QWEN35_35B, {"tensor_parallel_size": 4, "max_model_len": 262144}, 10.44, 1_086_849,
+                     id="a longer request carries its states more easily"),
+        pytest.param("0.27.0", QWEN35_35B, {"tensor_parallel_size": 4, "max_model_len": 65536,
+                     "kv_cache_dtype": "fp8"}, 15.08, 2_973_944, id="fp8: blocks of 1,056 tokens"),
+    ],
+)  # fmt: skip
+def test_the_size_in_tokens_is_what_vllm_printed(
+    release: str, config: Mapping[str, Any], given: Mapping[str, Any], gib: float, printed: int
+) -> None:
+    layout, resolved = laid_out(release, config, **given)
+    found = kv_cache.tokens(int(gib * GI), layout, resolved.max_model_len or 0, resolved)
+    assert found == pytest.approx(printed, rel=0.002)
+
+
+def test_windows_save_nothing_before_the_hybrid_manager() -> None:
+    """Up to 0.9.0 a layer with a window is stored for the whole length; from 0.9.1 for window and batch alone."""
+    early, at_first = laid_out("0.9.0", GEMMA3_27B)
+    late, later = laid_out("0.9.1", GEMMA3_27B)
+    off, switched = laid_out("0.19.0", GEMMA3_27B, disable_hybrid_kv_cache_manager=True)
+    assert early.bytes(131_072, at_first) == off.bytes(131_072, switched) == 131_072 * 62 * 8192
+    assert late.bytes(131_072, later) < early.bytes(131_072, at_first) / 3
+
+
+def test_speculative_tokens_keep_a_state_each() -> None:
+    layout, _ = laid_out(
+        "0.27.1",
+        {**QWEN35_35B, "mtp_num_hidden_layers": 1},
+        speculative_config={"method": "mtp", "num_speculative_tokens": 3},
+    )
+    assert {group.states for group in layout.groups if not group.block_tokens} == {4}
+
+
+def test_the_longest_request_is_the_largest_that_fits() -> None:
+    layout, resolved = laid_out("0.33.0", LLAMA_8B)
+    found = kv_cache.longest(3 * GI, layout, 131_072, resolved)
+    assert found == 3 * GI // 131_072 // 16 * 16
+    assert layout.bytes(found, resolved) <= 3 * GI < layout.bytes(found + 16, resolved)
+
+
+def test_a_checkpoint_may_choose_its_own_cache_dtype() -> None:
+    config = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    new, _ = laid_out("0.19.0", {**LLAMA_8B, **config})
+    old, _ = laid_out("0.10.2", {**LLAMA_8B, **config})
+    assert (new.bytes_per_token, old.bytes_per_token) == (65_536, 131_072)
+
+
+@pytest.mark.parametrize("config", [GEMMA3_27B, GPT_OSS_120B, QWEN35_35B])
+@pytest.mark.parametrize("gib", [1, 3, 7])
+def test_one_token_more_than_the_longest_does_not_fit(config: Mapping[str, Any], gib: int) -> None:
+    layout, resolved = laid_out("0.27.1", config, max_num_batched_tokens=2048)
+    found = kv_cache.longest(gib * GI, layout, 10**6, resolved)
+    assert layout.bytes(found, resolved) <= gib * GI or found == 0
+    assert layout.bytes(found + 1, resolved) > gib * GI
+
+
+@pytest.mark.parametrize(
+    ("release", "gib"),
+    [
+        pytest.param("0.13.0", 13.7, id="layers, not padded groups"),
+        pytest.param("0.18.0", 2.5, id="one group alone"),
+        pytest.param("0.19.0", 14.3, id="all groups, padded"),
+    ],
+)
+def test_what_one_request_certainly_needs_by_the_check_of_a_release(release: str, gib: float) -> None:
+    """Gemma 3 27B, 131,072 tokens: 10 layers see all, 52 a window."""
+    layout, resolved = laid_out(release, GEMMA3_27B)
+    taken = layout.bytes(131_072, resolved)
+    assert layout.checked(131_072, resolved, taken) / GI <= gib
+    assert layout.checked(131_072, resolved, taken) <= taken
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"is_causal": False},
+        {"use_bidirectional_attention": True},
+        {"model_type": "llama_bidirec"},
+        {"architectures": ["LlamaBidirectionalModel"]},
+    ],
+    ids=str,
+)
+def test_attention_both_ways_stores_nothing(fields: Mapping[str, Any]) -> None:
+    shape, number = model(**{**LLAMA_8B, **fields}), parse("0.33.0")
+    assert number is not None
+    assert kv_cache.layout(shape, settings.resolve(engine(), shape, gpu(79.19), 79 * GI, number, {})) is None
+
+
+@pytest.mark.parametrize(("release", "width"), [("0.6.6", 256), ("0.8.5", 192), ("0.33.0", 192)])
+def test_without_latents_whole_heads_are_stored(release: str, width: int) -> None:
+    """DeepSeek V3: 128 heads, keys of 128 + 64."""
+    shape, number = model(**DEEPSEEK_V3), parse(release)
+    assert number is not None
+    resolved = settings.resolve(engine(release), shape, gpu(79.19), 79 * GI, number, {"VLLM_MLA_DISABLE": "1"})
+    assert kv_cache.attention_bytes(shape, kv_cache.stored(resolved), "full_attention") == 128 * 2 * width * 2

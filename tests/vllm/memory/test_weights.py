@@ -1,0 +1,171 @@
+"""Weights per rank, against what vLLM printed as "Model loading took N GiB"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.vllm.memory import engines
+from tests.vllm.memory.engines import DEEPSEEK_V3, GPT_OSS_120B, LLAMA_8B, LLAMA_70B, engine, gpu, model, on
+from webhook.kube.quantity import GI
+from webhook.vllm.memory import shape
+from webhook.vllm.memory import tower as tower_of
+from webhook.vllm.memory.parallel import Parallel
+from webhook.vllm.memory.plan import plan
+from webhook.vllm.model import from_config
+
+
+@pytest.mark.parametrize(
+    ("config", "elements"),
+    [
+        pytest.param(LLAMA_8B, 8_030_261_248, id="Llama 3.1 8B"),
+        pytest.param(LLAMA_70B, 70_553_706_496, id="Llama 3.1 70B"),
+        pytest.param(DEEPSEEK_V3, 671_026_419_200, id="DeepSeek V3 without its MTP layer"),
+        pytest.param(engines.GEMMA3_27B, 27_009_346_304, id="Gemma 3 27B, text alone"),
+        pytest.param(engines.QWEN35_35B, 34_660_610_688, id="Qwen 3.5 35B-A3B, text alone"),
+        pytest.param(GPT_OSS_120B, 116_829_156_672, id="gpt-oss 120B"),
+    ],
+)
+def test_the_parts_of_a_model_add_up_to_its_parameters(config: Mapping[str, Any], elements: int) -> None:
+    counted = shape.of(model(**config))
+    assert counted is not None
+    assert counted.known
+    assert counted.elements == pytest.approx(elements, rel=0.003)
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "printed"),
+    [
+        pytest.param(LLAMA_8B, {}, 14.99, id="8B, with 32 MiB of rotary table"),
+        pytest.param(LLAMA_8B, {"tensor_parallel_size": 2}, 7.51, id="halved by TP, the table is not"),
+        pytest.param(LLAMA_8B, {"tensor_parallel_size": 4}, 3.77, id="quartered"),
+        pytest.param(LLAMA_8B, {"pipeline_parallel_size": 2}, 7.51, id="embedding on one stage, head on the other"),
+        pytest.param(LLAMA_8B, {"pipeline_parallel_size": 4}, 4.26, id="the end stages are the heaviest"),
+        pytest.param(LLAMA_8B, {"dtype": "float32"}, 29.98, id="float32"),
+        pytest.param(LLAMA_8B, {"quantization": "fp8"}, 8.49, id="quantised while loading, embeddings are not"),
+        pytest.param(GPT_OSS_120B, {}, 64.38, id="MXFP4 experts, padded from 2,880 to 3,072"),
+    ],
+)
+def test_weights_are_what_vllm_printed(config: Mapping[str, Any], given: Mapping[str, Any], printed: float) -> None:
+    found = plan(engine("0.19.0", max_model_len=8192, **given), model(**config), on(gpu(79.19)))
+    assert found.gpu is not None
+    assert found.gpu.weights.likely / GI == pytest.approx(printed, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "low", "high"),
+    [
+        pytest.param({"quant_method": "fp8"}, 8.3, 8.7, id="FP8"),
+        pytest.param({"quant_method": "awq", "bits": 4, "group_size": 128}, 5.2, 5.6, id="AWQ: 5.38 printed"),
+        pytest.param({"quant_method": "gptq", "bits": 8, "group_size": 32}, 8.6, 9.3, id="GPTQ in 8 bits"),
+        pytest.param({"quant_method": "bitsandbytes", "load_in_4bit": True}, 5.2, 5.9, id="bitsandbytes"),
+        pytest.param({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {
+            "num_bits": 4, "type": "float", "group_size": 16}}}, "ignore": ["lm_head"]}, 5.4, 5.9, id="NVFP4"),
+        pytest.param({"quant_method": "fp8", "ignored_layers": ["re:.*self_attn.*"]}, 9.4, 10.2, id="attention kept"),
+        pytest.param(
+            {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.*.post_attention_layernorm", "lm_head"]},
+            8.3, 8.7, id="a norm that is named for attention is none",
+        ),
+    ],
+)  # fmt: skip
+def test_a_quantised_checkpoint_keeps_its_embeddings_in_16_bits(
+    quantization: Mapping[str, Any], low: float, high: float
+) -> None:
+    found = plan(engine(), model(quantization_config=quantization), on(gpu(79.19)))
+    assert found.gpu is not None
+    assert low < found.gpu.weights.likely / GI < high
+
+
+def test_a_language_models_own_quantisation_leaves_the_tower_alone() -> None:
+    """Kimi K2.5: `quantization_config` stands in `text_config`, and the tower is loaded in 16 bits."""
+    four = {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}
+    quantised = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], "config_groups": {"group_0": four}}
+    tower = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14}
+    text = dict(LLAMA_8B)
+    whole = {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "vision_config": tower}
+    inside = from_config("example/eyes", {**whole, "text_config": {**text, "quantization_config": quantised}})
+    beside = from_config("example/eyes", {**whole, "text_config": text, "quantization_config": quantised})
+    ledgers = [plan(engine("0.19.0", max_model_len=8192), one, on(gpu(79.19))).gpu for one in (inside, beside)]
+    assert ledgers[0] is not None
+    assert ledgers[1] is not None
+    elements = tower_of.parameters(inside)
+    assert ledgers[0].weights.likely - ledgers[1].weights.likely == pytest.approx(elements * (2 - 0.5625), rel=0.01)
+
+
+def test_fp8_in_blocks_is_certain_to_a_percent_and_a_half() -> None:
+    """All linear layers but router, head and embedding: what DeepSeek, MiniMax and Qwen 3 publish."""
+    known = replace(model(**DEEPSEEK_V3), parameters=671_026_419_200)
+    found = plan(engine("0.10.1", tensor_parallel_size=8), known, on(gpu(139.7), count=8))
+    assert found.gpu is not None
+    assert 0.98 <= found.gpu.weights.floor / found.gpu.weights.likely < 1
+
+
+def test_experts_are_shared_over_tensor_and_data_parallel_ranks() -> None:
+    """61 layers of 256 experts take 58 layers × 256 × 3 × 7168 × 2048 bytes in FP8: 608 GiB over 16 ranks."""
+    one = plan(engine("0.11.0", tensor_parallel_size=8), model(**DEEPSEEK_V3), on(gpu(139.72)))
+    two = plan(engine("0.11.0", tensor_parallel_size=8, data_parallel_size=2), model(**DEEPSEEK_V3), on(gpu(139.72)))
+    assert one.gpu is not None
+    assert two.gpu is not None
+    assert (one.gpu.weights.likely - two.gpu.weights.likely) / GI == pytest.approx(608.9 / 16, rel=0.01)
+
+
+def test_counted_bytes_win_over_the_formula() -> None:
+    """A checkpoint of 9 GB whose scheme says 8.5: the 9 GB are believed."""
+    counted = model(weights_bytes=9_400_000_000, quantization_config={"quant_method": "fp8"})
+    found = plan(engine(), counted, on(gpu(79.19)))
+    assert found.gpu is not None
+    assert found.gpu.weights.likely / GI == pytest.approx(9.4e9 / GI + 0.03, rel=0.002)
+
+
+def test_a_name_that_tells_a_quantisation_is_not_planned_as_16_bits() -> None:
+    """A table's row may lack quantization_config; a checkpoint called w4a16 must not be refused for its 16-bit size."""
+    found = plan(engine(), model("someone/Llama-8B-w4a16"), on(gpu(79.19)))
+    assert found.gpu is not None
+    assert found.gpu.weights.floor / GI < 5
+
+
+def test_cpu_offload_moves_weights_off_the_gpu() -> None:
+    whole = plan(engine(), model(), on(gpu(79.19))).gpu
+    less = plan(engine(cpu_offload_gb=5.0), model(), on(gpu(79.19))).gpu
+    assert whole is not None
+    assert less is not None
+    assert whole.weights.likely - less.weights.likely == 5 * GI
+
+
+def test_lora_slots_are_part_of_the_weights() -> None:
+    whole = plan(engine(), model(), on(gpu(79.19))).gpu
+    more = plan(engine(enable_lora=True, max_loras=4, max_lora_rank=64), model(), on(gpu(79.19))).gpu
+    assert whole is not None
+    assert more is not None
+    assert 0.5 < (more.weights.likely - whole.weights.likely) / GI < 2
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "sizes"),
+    [(32, 1, [32]), (32, 4, [8, 8, 8, 8]), (61, 2, [31, 30]), (62, 4, [15, 16, 16, 15]), (10, 4, [2, 3, 3, 2])],
+)
+def test_the_remainder_of_layers_goes_to_the_stages_before_the_last(layers: int, pp: int, sizes: list[int]) -> None:
+    cut = Parallel(pp=pp)
+    stages = [cut.stage(index, layers) for index in range(pp)]
+    assert [last - first for first, last in stages] == sizes
+    assert (cut.fullest(layers), cut.emptiest(layers)) == (sizes.index(max(sizes)), sizes.index(min(sizes)))
+
+
+def test_a_layer_partition_of_the_environment_is_obeyed() -> None:
+    found = plan(engine(pipeline_parallel_size=2), model(), on(gpu(79.19)), env={"VLLM_PP_LAYER_PARTITION": "8,24"})
+    assert found.gpu is not None
+    assert found.gpu.weights.likely / GI == pytest.approx(24 * 0.40625 + 0.98 + 0.03, rel=0.01)
+
+
+@pytest.mark.parametrize("field", ["engram_layer_ids", "ple_layer_ids"])
+def test_tables_of_n_grams_stand_in_host_memory_and_are_no_reason_to_refuse(field: str) -> None:
+    """vLLM 0.33 config/engram.py: `cpu_offload` is on unless told otherwise."""
+    config: dict[str, Any] = {field: [1, 17]}
+    with_tables = model(weights_bytes=200 * GI, **config)
+
+    planned = plan(engine(), with_tables, on(gpu(79.1)))
+
+    assert (planned.verdict, planned.gpu) == ("unsure", None)

@@ -1,0 +1,1 @@
+"""Values and texts that know nothing of Kubernetes or vLLM."""

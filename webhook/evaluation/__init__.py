@@ -1,0 +1,1 @@
+"""Objects, policies and facts in; findings, repairs and decisions out. Pure."""

@@ -1,0 +1,281 @@
+"""Two reports of one workload → what changes between them: the upgrade question, and a merge request's.
+
+Nothing is judged here; both sides are, by the same rules, and the differences are read off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from webhook.evaluation.lint import Judged, Report, Result
+from webhook.rules.engine import Engine
+from webhook.vllm.memory import cuda_graphs, plan
+from webhook.vllm.memory.ledger import Line, MemoryPlan
+
+State = Literal["changed", "unchanged", "added", "removed"]
+Key = tuple[str, str, str, str]
+GPU_LINES = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
+_NOTABLE = {
+    "gpu_memory_utilization": "utilization",
+    "max_model_len": "max_model_len",
+    "max_num_seqs": "max_num_seqs",
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "enforce_eager": "eager",
+    "kv_cache_dtype": "kv_cache_dtype",
+    "block_size": "block_size",
+    "enable_prefix_caching": "prefix_caching",
+}
+"""vLLM's argument → `memory.Settings`' word: what the release makes of it, given or not."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One container, before or after."""
+
+    report: Report
+    result: Result
+
+    @property
+    def engine(self) -> Engine:
+        """What is known of it."""
+        return self.result.engine
+
+    @property
+    def findings(self) -> tuple[Judged, ...]:
+        """What is said aloud: audits are left out."""
+        return tuple(one for one in self.result.findings if one.mode in ("deny", "warn"))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value, before and after; None: there is none, or it is not known."""
+
+    name: str
+    before: Any
+    after: Any
+    given: bool = False
+    """Somebody wrote it, before or after; else a release decides."""
+
+    @property
+    def same(self) -> bool:
+        """Nothing changes."""
+        return bool(self.before == self.after)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A ledger's line, before and after."""
+
+    name: str
+    before: Line | None
+    after: Line | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """One container, as it was and as it would be."""
+
+    before: Side | None
+    after: Side | None
+
+    @property
+    def side(self) -> Side:
+        """The newer of the two."""
+        side = self.after or self.before
+        assert side is not None  # noqa: S101  one of them is there
+        return side
+
+    @cached_property
+    def state(self) -> State:
+        """ "unchanged": nothing that podfit looks at."""
+        if self.before is None or self.after is None:
+            return "removed" if self.after is None else "added"
+        told = any(not one.same for one in (*self.facts, *self.settings, *self.defaults, *self.flags))
+        moved = any(one.before != one.after for one in (*self.gpu, *self.host))
+        return "changed" if told or moved or self.appeared or self.gone else "unchanged"
+
+    @cached_property
+    def facts(self) -> tuple[Difference, ...]:
+        """Release, model, accelerator, verdict."""
+        return (
+            _both("vLLM", self, lambda one: str(one.release or "unknown")),
+            _both("model", self, lambda one: one.model.value.id if one.model else one.args.model),
+            _both("accelerator", self, _accelerator),
+            _both("verdict", self, lambda one: one.plan.verdict),
+        )
+
+    @cached_property
+    def settings(self) -> tuple[Difference, ...]:
+        """What each release makes of the arguments that decide the ledgers, where that differs."""
+        before, after = (settings_of(side.engine) if side else {} for side in (self.before, self.after))
+        told = {one.name for one in self.flags}
+        names = (name for name in {**before, **after} if name not in told)
+        found = (Difference(name, before.get(name), after.get(name)) for name in names)
+        return tuple(one for one in found if not one.same) if before and after else ()
+
+    @cached_property
+    def flags(self) -> tuple[Difference, ...]:
+        """What is written on the command line, where that differs."""
+        before, after = (_written(side.engine) if side else {} for side in (self.before, self.after))
+        names = sorted(
+            name for name in {**before, **after} if str(before.get(name, "")) != str(after.get(name, ""))
+        )  # as written: a flag that one release does not know has no type there
+        return tuple(Difference(name, before.get(name), after.get(name), given=True) for name in names)
+
+    @cached_property
+    def defaults(self) -> tuple[Difference, ...]:
+        """Parser defaults that differ between the releases, of flags that nobody gives and both know."""
+        if self.before is None or self.after is None:
+            return ()
+        old, new = self.before.engine.args, self.after.engine.args
+        told = {one.name for one in self.settings}
+        names = sorted(set(old.defaults) & set(new.defaults) - set(new.given) - set(old.given) - told)
+        found = (Difference(name, old.defaults[name], new.defaults[name]) for name in names)
+        return tuple(one for one in found if not one.same)
+
+    @cached_property
+    def new_flags(self) -> tuple[str, ...]:
+        """Arguments that only the newer release knows."""
+        if self.before is None or self.after is None:
+            return ()
+        return tuple(sorted(set(self.after.engine.args.defaults) - set(self.before.engine.args.defaults)))
+
+    @cached_property
+    def dropped_flags(self) -> tuple[str, ...]:
+        """Arguments that only the older release knows."""
+        if self.before is None or self.after is None:
+            return ()
+        return tuple(sorted(set(self.before.engine.args.defaults) - set(self.after.engine.args.defaults)))
+
+    @cached_property
+    def gpu(self) -> tuple[Amount, ...]:
+        """The GPU's ledger, line by line; empty where neither side has one."""
+        ledgers = [side.engine.plan.gpu if side else None for side in (self.before, self.after)]
+        if not any(ledgers):
+            return ()
+        return tuple(Amount(name, *(getattr(one, name) if one else None for one in ledgers)) for name in GPU_LINES)
+
+    @cached_property
+    def host(self) -> tuple[Amount, ...]:
+        """The host's ledger, line by line, its sums, and /dev/shm."""
+        before, after = (_host(side.engine.plan) if side else {} for side in (self.before, self.after))
+        return tuple(Amount(name, before.get(name), after.get(name)) for name in {**before, **after})
+
+    @cached_property
+    def numbers(self) -> tuple[Difference, ...]:
+        """What follows from the ledgers: tokens, requests, seconds."""
+        return (
+            _both("kv_cache_tokens", self, lambda one: _tokens(one.plan)),
+            _both("max_concurrency", self, lambda one: one.plan.gpu and one.plan.gpu.max_concurrency),
+            _both("longest_request", self, lambda one: one.plan.gpu and one.plan.gpu.longest_request),
+            _both("startup_seconds", self, lambda one: one.plan.startup and round(one.plan.startup.likely)),
+        )
+
+    @cached_property
+    def appeared(self) -> tuple[Judged, ...]:
+        """Findings that only the newer side has, or that became a denial."""
+        known = {_words(one) for one in self.before.findings} if self.before else set()
+        return tuple(one for one in self.after.findings if _words(one) not in known) if self.after else ()
+
+    @cached_property
+    def gone(self) -> tuple[Judged, ...]:
+        """Findings that only the older side has."""
+        if self.before is None:
+            return ()
+        left = {_words(one)[1:] for one in self.after.findings} if self.after else set()
+        return tuple(one for one in self.before.findings if _words(one)[1:] not in left)
+
+    @property
+    def newly_denied(self) -> tuple[Judged, ...]:
+        """What would be refused, and was not before."""
+        return tuple(one for one in self.appeared if one.mode == "deny")
+
+
+def compare(old: Sequence[Report], new: Sequence[Report]) -> list[Change]:
+    """Each vLLM container of both, matched by kind, namespace, name and container; those of the new side in its
+    order, then those that are gone."""
+    before, after = dict(_sides(old)), dict(_sides(new))
+    before = _renamed(before, after)
+    gone = [Change(side, None) for key, side in before.items() if key not in after]
+    return [Change(before.get(key), side) for key, side in after.items()] + gone
+
+
+def _sides(reports: Iterable[Report]) -> Iterator[tuple[Key, Side]]:
+    for report in reports:
+        metadata = report.metadata
+        name = str(metadata.get("name") or metadata.get("generateName") or "")
+        for result in report.results:
+            found = result.engine
+            where = f"{found.workload.path}/{found.container.name}"
+            yield (
+                (str(report.object.get("kind")), str(metadata.get("namespace") or ""), name, where),
+                Side(report, result),
+            )
+
+
+def _renamed(before: Mapping[Key, Side], after: Mapping[Key, Side]) -> dict[Key, Side]:
+    """The only container of each side is the same one, whatever it is called now."""
+    if len(before) == len(after) == 1 and before.keys() != after.keys():
+        (old,), (new,) = before, after
+        if old[:3] == new[:3]:
+            return {new: before[old]}
+    return dict(before)
+
+
+def _both(name: str, change: Change, of: Any) -> Difference:
+    before, after = (of(side.engine) if side else None for side in (change.before, change.after))
+    return Difference(name, before, after)
+
+
+def _accelerator(engine: Engine) -> str | None:
+    if engine.gpu is None:
+        return None
+    found = engine.gpu.value
+    return f"{found.count} × {found.name}" if found.count else found.name
+
+
+def settings_of(engine: Engine) -> dict[str, Any]:
+    """What the release makes of the arguments; empty where model or GPU are not known."""
+    if engine.model is None or engine.gpu is None:
+        return {}
+    judged = plan.judge(
+        engine.args, engine.model.value, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=engine.command.env
+    )
+    resolved = judged.settings
+    if resolved is None:
+        return {}
+    found = {name: getattr(resolved, word) for name, word in _NOTABLE.items()}
+    found["engine_generation"] = "V1" if resolved.v1 else "V0"
+    found["cuda_graphs"] = "none" if resolved.eager else _graphs(cuda_graphs.charged(resolved))
+    return found
+
+
+def _graphs(charged: bool) -> str:
+    return "inside the budget" if charged else "beside the budget"
+
+
+def _written(engine: Engine) -> dict[str, Any]:
+    return {name: value for name, value in {**engine.args.given, **engine.args.written}.items() if name != "model"}
+
+
+def _host(planned: MemoryPlan) -> dict[str, Line]:
+    if planned.host is None:
+        return {}
+    host = planned.host
+    return {**dict(host.lines), "steady": host.steady, "peak": host.peak, "/dev/shm": host.shm}
+
+
+def _tokens(planned: MemoryPlan) -> int | None:
+    return planned.gpu.kv_cache_tokens[1] if planned.gpu and planned.gpu.kv_cache_tokens else None
+
+
+def _words(judged: Judged) -> tuple[str, str, str]:
+    """How a finding is recognised where numbers and indices move: mode, rule, and the field; of an argument's rule, the
+    flag too."""
+    field = re.sub(r"\[\d+\]", "[]", str(judged.finding.path))
+    flag = re.search(r"--[a-z][\w-]*", judged.finding.message)
+    return judged.mode, judged.rule, f"{field} {flag[0] if flag else ''}"

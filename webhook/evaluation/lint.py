@@ -1,0 +1,416 @@
+"""The pure function behind the webhook, `podfit check` and everything else: object + policy + facts → Report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from datetime import datetime
+from functools import cache
+from typing import Literal
+
+from webhook.base import secret
+from webhook.base.frozen import frozen, kept
+from webhook.evaluation.policy import Policy, Setting, Subject, Terms
+from webhook.kube import limits, revisions, workload
+from webhook.kube.patch import Edit, apply, fits, json_patch
+from webhook.kube.path import mapping
+from webhook.kube.workload import JSON, Workload
+from webhook.kube.workload.template import listing
+from webhook.rules import engine, glance
+from webhook.rules.engine import Engine
+from webhook.rules.rule import FACTS, IGNORE, Finding, Mode, Place, Rule
+from webhook.vllm.command import ALL_WORK, Budget
+from webhook.vllm.facts import Assumed, Fact, Facts
+
+
+@frozen
+class Judged:
+    """A finding with its consequence."""
+
+    rule: str
+    plane: str
+    threatens: str
+    mode: Mode
+    """What follows from it here: the policy's mode, softened where the finding is not certain."""
+    why_softened: str | None
+    """Why a finding of a denying rule is only a warning, for people; None where nothing was softened."""
+    finding: Finding
+    applies: bool
+    """The finding's fix is applied here: by the webhook where the policy says so, by `podfit fix` unless it forbids."""
+    exempted: Literal["exception", "annotation"] | None = None
+    """Why a finding is only audited: a policy's exception, or its author's annotation; `why_softened` says whose."""
+
+
+@frozen
+class RuleError:
+    """A rule, or the reading of a container, raised: our fault, never the user's."""
+
+    rule: str
+    error: str
+
+
+@frozen
+class Result:
+    """One vLLM container, judged."""
+
+    engine: Engine
+    findings: tuple[Judged, ...]
+
+    @property
+    def denied(self) -> bool:
+        """Something here is denied."""
+        return any(judged.mode == "deny" for judged in self.findings)
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The fixes that the policy applies."""
+        return tuple(edit for judged in self.findings if judged.applies for edit in judged.finding.fix)
+
+
+@frozen
+class Shadow:
+    """The same object under a policy that is only counted."""
+
+    policy: str
+    results: tuple[Result, ...]
+
+    @property
+    def denied(self) -> bool:
+        """The object would be refused."""
+        return any(result.denied for result in self.results)
+
+    @property
+    def findings(self) -> tuple[Judged, ...]:
+        """All findings of all containers."""
+        return tuple(judged for result in self.results for judged in result.findings)
+
+
+@frozen(slots=False)
+class Report:
+    """One object, judged."""
+
+    object: JSON
+    results: tuple[Result, ...]
+    errors: tuple[RuleError, ...]
+    shadows: tuple[Shadow, ...] = ()
+
+    @property
+    def metadata(self) -> JSON:
+        """The object's metadata; empty where it is no mapping."""
+        metadata = self.object.get("metadata")
+        return metadata if isinstance(metadata, Mapping) else {}
+
+    @property
+    def denied(self) -> bool:
+        """The object is refused."""
+        return "deny" in [judged.mode for judged in self.findings]
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All fixes that the policy applies."""
+        return tuple(edit for result in self.results for edit in result.edits)
+
+    @kept
+    def findings(self) -> tuple[Judged, ...]:
+        """All findings of all containers."""
+        return tuple([judged for result in self.results for judged in result.findings])
+
+
+def lint(
+    obj: JSON,
+    policy: Policy,
+    facts: Facts,
+    *,
+    where: Place = "admission",
+    old: JSON | None = None,
+    namespace: str | None = None,
+) -> Report:
+    """Judges every vLLM container of `obj`. Never raises: what goes wrong in here is in `Report.errors`.
+
+    `old`: the object before an UPDATE. What it had already is at most a warning: an old Deployment must still scale,
+    roll back and lose a finalizer (kueue's ratchet). `namespace`: where the object goes, in case it does not say so.
+    """
+    errors: list[RuleError] = []
+    subject = Subject.of(obj, facts, namespace)
+    judge = _Judge(obj, old, subject, policy, facts, where)
+    results = judge.results(policy.of(subject), errors)
+    unheard: list[RuleError] = []
+    shadows = tuple(Shadow(name, judge.results(terms, unheard)) for name, terms in policy.shadowed(subject))
+    return Report(obj, results, tuple(errors), shadows)
+
+
+_NOTHING: Mapping[str, str] = {}
+_Before = Callable[[], frozenset[tuple[str, ...]]]
+"""What was denied before an update: reading and judging the old object is left out where nothing is denied now."""
+
+
+@frozen(slots=False)
+class _Judge:
+    """One object, to be judged under one or more terms."""
+
+    obj: JSON
+    old: JSON | None
+    subject: Subject
+    policy: Policy
+    facts: Facts
+    where: Place
+    _read: list[tuple[JSON, Assumed, list[Engine], list[RuleError]]] = field(default_factory=list)
+
+    def results(self, terms: Terms, errors: list[RuleError]) -> tuple[Result, ...]:
+        """Every container's findings."""
+        engines, problems = self._engines(self.obj, terms.assume)
+        errors += problems
+        before: _Before = cache(lambda: self._denied_before(terms)) if self.old is not None else frozenset
+        found = self._judged(engines, terms, before, errors)
+        try:
+            spared = self._spared(found)
+        except Exception as error:  # ours: then nothing of it is repaired
+            errors.append(_error("limits", error))
+            spared = {one.rule: "an error in podfit" for result in found for one in result.findings if one.applies}
+        if spared:
+            found = self._judged(engines, terms, before, [], spared)
+        return found
+
+    def _denied_before(self, terms: Terms) -> frozenset[tuple[str, ...]]:
+        """What was denied of the object before the update, as `_keys` has it."""
+        old, unheard = self.old or {}, list[RuleError]()
+        engines, _ = self._engines(old, terms.assume)
+        return frozenset(
+            key
+            for found in engines
+            for one in self._findings(found, old, terms, unheard)
+            if one.mode == "deny"
+            for key in _keys(one, found)
+        )
+
+    def _judged(
+        self,
+        engines: Iterable[Engine],
+        terms: Terms,
+        before: _Before,
+        errors: list[RuleError],
+        spared: Mapping[str, str] = _NOTHING,
+    ) -> tuple[Result, ...]:
+        results = []
+        for found in engines:
+            judged = self._findings(found, self.obj, terms, errors, spared)
+            if self.old is not None:
+                judged = [self._ratcheted(one, found, before) for one in judged]
+            results.append(Result(found, tuple(judged)))
+        return tuple(results)
+
+    def _spared(self, found: Iterable[Result]) -> Mapping[str, str]:
+        """Rules whose repairs of resources the namespace may refuse at admission, and why: a mutation must never
+        break what was accepted without it. Each by itself, as `repair` makes them, one after the other."""
+        spared: dict[str, str] = {}
+        if self.where != "admission":
+            return spared
+        for judged in [judged for one in found for judged in one.findings if judged.applies]:
+            edits = judged.finding.fix
+            if any("resources" in edit.path.parts for edit in edits):
+                after = apply(self.obj, json_patch(self.obj, edits))
+                namespace = self.subject.namespace
+                if why := limits.broken(self.obj, after, namespace, self.facts.snapshot, self.policy.kinds):
+                    spared[judged.rule] = why
+        return spared
+
+    def _ratcheted(self, judged: Judged, found: Engine, before: _Before) -> Judged:
+        """An update is refused for what it introduces, and not where it returns to what ran before."""
+        if judged.mode != "deny":
+            return judged
+        if _keys(judged, found) & before():
+            return replace(judged, mode="warn", why_softened="the object had this before the update")
+        if revision := self._revision:
+            return replace(judged, mode="warn", why_softened=f"the update returns to {revision}, which ran before")
+        return judged
+
+    @kept
+    def _revision(self) -> str | None:
+        """The former template that an update returns to, where it is seen."""
+        if self.old is None or _template(self.old) == _template(self.obj):
+            return None
+        return revisions.returned_to(self.obj, self.subject.namespace, self.facts.snapshot.objects)
+
+    def _engines(self, obj: JSON, assume: Assumed) -> tuple[list[Engine], list[RuleError]]:
+        """The containers of the object, or of the old one; read once where the same is assumed."""
+        for one, assumed, engines, problems in self._read:
+            if one is obj and assumed == assume:
+                return engines, problems
+        facts = self.facts if assume == self.facts.assume else replace(self.facts, assume=assume)
+        problems = []
+        engines = list(_engines(obj, self.policy, facts, problems))
+        self._read.append((obj, assume, engines, problems))
+        return engines, problems
+
+    def _findings(
+        self, found: Engine, obj: JSON, terms: Terms, errors: list[RuleError], spared: Mapping[str, str] = _NOTHING
+    ) -> list[Judged]:
+        asked = terms.asked(self.where, glance.unknown(found), found.workload.completes, glance.shown(found))
+        errors += [_error(rule, error) for rule, error in asked.wrong]
+        all_judged: list[Judged] = []
+        for setting in asked.settings:
+            try:
+                findings = list(setting.rule.check(found))
+                if findings:  # most rules have nothing to say
+                    why = spared.get(setting.rule.id())
+                    judged = [_judge(one, found, obj, setting, terms, self.where, why) for one in findings]
+                    all_judged += [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
+            except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
+                errors.append(_error(setting.rule.id(), error))
+        return all_judged
+
+
+def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -> Iterator[Engine]:
+    try:
+        workloads: list[Workload] = workload.find(obj, policy.kinds)
+    except Exception as error:
+        errors.append(_error("workload", error))
+        return
+    budget = Budget(ALL_WORK)
+    for one in workloads:
+        siblings: list[engine.Sibling] = []
+        for container in one.containers:
+            try:
+                found = engine.read(one, container, facts, policy.releases, budget, siblings)
+            except Exception as error:
+                errors.append(_error("engine", error))
+                continue
+            if found is not None:
+                yield found
+
+
+def _error(rule: str, error: Exception) -> RuleError:
+    return RuleError(rule, f"{type(error).__name__}: {error}")
+
+
+def _judge(
+    finding: Finding, found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Place, spared: str | None = None
+) -> Judged:
+    """A rule's finding with its consequence. `spared`: why the webhook does not repair it."""
+    rule = setting.rule
+    if finding.fix and not fits(obj, finding.fix):
+        finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
+    if spared is not None:
+        finding = replace(finding, details=(*finding.details, f"not repaired: {spared}"))
+    mode: Mode = setting.mode
+    why: str | None = None
+    if mode == "deny":
+        mode, why = _soften(rule, finding, found, terms, where)
+    elif mode == "warn" and finding.advice:
+        mode = "audit"
+    mutated = (
+        spared is None
+        and bool(finding.fix)
+        and (setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain"))
+    )
+    applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
+    if mode == "deny" and mutated and terms.trust_mutation:
+        mode, why = "warn", "the mutating webhook repairs it"
+    hidden = found.once(secrets)
+    why = secret.masked(why, hidden) if why else None
+    return Judged(rule.id(), rule.plane, rule.threatens, mode, why, _masked(finding, hidden), applies)
+
+
+def secrets(found: Engine) -> frozenset[str]:
+    """The keys and tokens in a container's command and variables."""
+    written = [str(one) for part in ("command", "args") for one in listing(found.field(part))]
+    words = [word.text for word in found.command.words]
+    if written[-len(words) :] != words:  # a shell's, or with a variable's value
+        written += words
+    return secret.found("\n".join(written)) | secret.given(found.variables)
+
+
+def _masked(finding: Finding, hidden: frozenset[str]) -> Finding:
+    """What is said of it, with stars for secrets; its fix keeps them."""
+    if not secret.shows("\n".join((finding.message, *finding.details, *finding.suggestions)), hidden):
+        return finding
+    return replace(
+        finding,
+        message=secret.masked(finding.message, hidden),
+        details=tuple(secret.masked(line, hidden) for line in finding.details),
+        suggestions=tuple(secret.masked(text, hidden) for text in finding.suggestions),
+    )
+
+
+def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Place) -> tuple[Mode, str | None]:
+    """A denial rests only on certain findings and on facts that may deny."""
+    if finding.certainty != "certain":
+        uncertain = finding.uncertain or rule.never_denies
+        because = f": {uncertain}" if uncertain else ""
+        return "warn", f"{finding.certainty}, not certain{because}"
+    if finding.fillable and where == "check":
+        return "warn", finding.fillable
+    if found.workload.unfilled:
+        return "warn", f"the parameter {found.workload.unfilled[0]} has no value here"
+    if found.workload.unread:
+        return "warn", found.workload.unread
+    defaults = found.workload.defaults
+    if defaults and _of_words(rule, finding, found):
+        defaults = tuple(one for one in defaults if one not in found.workload.aside)
+    if defaults:
+        return "warn", f"the parameter {defaults[0]} has a default here, which may be replaced"
+    if found.command.guessed:
+        return "warn", f"that this is vLLM is a guess: {found.command.guessed}"
+    if found.args.open or not found.command.complete:
+        why = f": {found.args.open}" if found.args.open else ""
+        return "warn", f"vLLM may get more arguments than can be seen here{why}"
+    rests_on = rule.needs if finding.rests_on is None else finding.rests_on
+    computed = any(name.startswith("plan.") for name in (*rule.needs, *rests_on))
+    if computed and (doubt := found.doubt if rests_on else found.unseen):
+        return "warn", doubt
+    if "plan.host" in rule.needs and found.spans_pods:
+        return "warn", "the engine spans several Pods, and which of its processes run in this one can't be told"
+    facts = [glance.FACT[fact](found) for name in rests_on for fact in FACTS[name]]
+    informing = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
+    if informing:
+        return "warn", f"rests on {informing[0]}, which may inform but not deny"
+    if found.workload.replicas == 0:
+        return "warn", "replicas: 0: nothing starts now, and the next scale-up would"
+    if where == "admission" and found.workload.owned and terms.owned_pods != "deny":
+        return "warn", "a controller made this Pod: what it would be denied for is denied at its workload"
+    return "deny", None
+
+
+def _of_words(rule: Rule, finding: Finding, found: Engine) -> bool:
+    """It is said of the words that vLLM is told, alone or with model and GPU, and of nothing beside them."""
+    told = [found.at(name).parts for name in ("command", "args")]
+    here = any(finding.path.parts[: len(one)] == one for one in told)
+    return here and rule.plane in ("config", "gpu") and not found.container.synthetic
+
+
+def _keys(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
+    """How a finding is recognised after an edit: by its place or, where list indices moved, by its words."""
+    where = (judged.rule, str(found.workload.path), found.container.name)
+    return {(*where, "at", str(judged.finding.path)), (*where, "says", judged.finding.message)}
+
+
+def _template(obj: JSON) -> object:
+    return mapping(mapping(obj.get("spec")).get("template"))
+
+
+def _exempt(judged: Judged, found: Engine, terms: Terms, subject: Subject, now: datetime | None) -> Judged:
+    """A finding that somebody accepts is audited: not denied, shown or repaired, but never lost.
+
+    An exemption that does not count is told where the finding is, so that nobody looks for it elsewhere.
+    """
+    said: list[str] = []
+    for exception in terms.exceptions:
+        if not exception.covers(judged.rule) or exception.match.selects(subject) is False:
+            continue
+        if exception.holds(now):
+            whose = f"{exception.owner} in policy {exception.policy}"
+            why = f"excepted until {exception.until} by {whose}: {exception.reason}"
+            return replace(judged, mode="audit", why_softened=why, applies=False, exempted="exception")
+        if now is not None:
+            said.append(f"the exception in policy {exception.policy} ({exception.owner}) ended: {exception.until}")
+    key = f"{IGNORE}{judged.rule}"
+    reason = found.workload.annotations.get(key)
+    if reason is not None:
+        if reason.strip() and terms.may_ignore(judged.rule):
+            why = f"ignored by its author: {reason.strip()}"
+            return replace(judged, mode="audit", why_softened=why, applies=False, exempted="annotation")
+        why = "the policy does not allow it" if reason.strip() else "it gives no reason"
+        said.append(f"annotation {key} does not count: {why}")
+    if not said:
+        return judged
+    return replace(judged, finding=replace(judged.finding, details=(*judged.finding.details, *said)))

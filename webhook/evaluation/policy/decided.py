@@ -1,0 +1,82 @@
+"""Which line of which policy decided: `podfit explain --policy`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from webhook.evaluation.policy import Policy, Subject, builtin
+from webhook.evaluation.policy.layer import Layer
+from webhook.rules.rule import Rule
+
+BUILT_IN = "built in"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one policy says of one word."""
+
+    value: Any
+    place: str
+    """ "file:line", or "built in"."""
+    policy: str
+    """Its name; empty where it is built in."""
+    certain: bool = True
+    """It is known that the policy selects the object."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A rule's mode, fix or a parameter, with everything that is said of it: the last one decides."""
+
+    name: str
+    """As a policy spells it."""
+    said: tuple[Said, ...]
+
+    @property
+    def decided(self) -> Said:
+        """What holds; of those that may not apply, the softer answer of both may be another (docs/policies.md)."""
+        return self.said[-1]
+
+
+def words(policy: Policy, rule: type[Rule], subject: Subject | None) -> list[Word]:
+    """Every word of a rule for an object; None: for one that every policy selects."""
+    default = builtin().base.settings[rule.id()]
+    found: dict[str, list[Said]] = {
+        "mode": [Said(default.mode, BUILT_IN, "")],
+        "fix": [Said(default.fix, BUILT_IN, "")],
+        **{one.name: [Said(getattr(default.rule, one.name), BUILT_IN, "")] for one in fields(rule)},
+    }
+    for layer, certain in _applying(policy, subject):
+        said = layer.rules.get(rule.id())
+        if said is None:
+            continue
+        given = {"mode": said.mode, "fix": said.fix, **said.parameters}
+        for name, value in given.items():
+            if value is not None:
+                place = layer.place("spec", "rules", rule.id(), _camel(name))
+                found[name].append(Said(value, place, layer.name, certain))
+    return [Word(_camel(name), tuple(said)) for name, said in found.items()]
+
+
+def cap(policy: Policy, subject: Subject | None) -> Said | None:
+    """What says how strong a mode may be; None where nothing does."""
+    found = None
+    for layer, certain in _applying(policy, subject):
+        if layer.at_most is not None:
+            found = Said(layer.at_most, layer.place("spec", "enforce", "mode"), layer.name, certain)
+    return found
+
+
+def _applying(policy: Policy, subject: Subject | None) -> Iterator[tuple[Layer, bool]]:
+    """The policies that select an object, or may, in their order."""
+    for layer in policy.everything:
+        selected = True if subject is None else layer.match.selects(subject)
+        if selected is not False and not layer.shadow:
+            yield layer, selected is True
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)

@@ -1,0 +1,146 @@
+"""The words of a policy that have a form: a type for each, with what is said of one that does not have it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+
+from webhook.evaluation.policy.expiry import ends
+from webhook.kube import quantity, selector
+from webhook.kube.workload.table import TABLE
+from webhook.rules import all_rules
+from webhook.rules.rule import Fix
+from webhook.vllm import gpu, release
+
+_DNS = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_PATTERN = re.compile(r"[a-z0-9*?]([-a-z0-9*?]{0,61}[a-z0-9*?])?")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
+_REPOSITORY = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
+_PODS = re.compile(r"([A-Za-z_][\w-]*|\*)(\.([A-Za-z_][\w-]*|\*))*")
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """ "; did you mean 'deny'?", or nothing."""
+    import difflib
+
+    near = difflib.get_close_matches(word, list(words), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _checked(problem: Callable[[str], str | None]) -> AfterValidator:
+    """Refuses a text that `problem` has something to say about."""
+
+    def check(text: str) -> str:
+        if found := problem(text):
+            raise ValueError(found)
+        return text
+
+    return AfterValidator(check)
+
+
+def _rule_problem(word: str) -> str | None:
+    return None if word == "*" or word in all_rules() else f"{word!r} is no rule{nearest(word, all_rules())}"
+
+
+def _name_problem(word: str) -> str | None:
+    return None if _DNS.fullmatch(word) else f"{word!r} is no name: lower-case letters, digits, - and . (a DNS name)"
+
+
+def _namespace_problem(word: str) -> str | None:
+    if _PATTERN.fullmatch(word):
+        return None
+    return f"{word!r} is no namespace: lower-case letters, digits and -, with * and ? as wildcards"
+
+
+def _kind_problem(word: str) -> str | None:
+    """A group that is not in the table is somebody's own; a word without one must be known."""
+    if not _KIND.fullmatch(word):
+        return f"{word!r} is no kind: Deployment, or with the API group LeaderWorkerSet.leaderworkerset.x-k8s.io"
+    kind, _, group = word.partition(".")
+    known = {kind for _, kind in TABLE}
+    if kind in known or (group and group not in {group for group, _ in TABLE}):
+        return None
+    return f"podfit judges no kind {word!r}{nearest(kind, known)}"
+
+
+def _own_kind_problem(word: str) -> str | None:
+    kind, _, group = word.partition(".")
+    if not group or not _KIND.fullmatch(word):
+        return f"{word!r} is no kind with its API group, such as Model.serving.example.com"
+    return f"podfit knows {word} already" if (group, kind) in TABLE else None
+
+
+def _repository_problem(word: str) -> str | None:
+    if _REPOSITORY.fullmatch(word):
+        return None
+    return f"{word!r} is no image's repository such as registry.example.com/ml/vllm, without tag and digest"
+
+
+def _gpu_problem(word: str) -> str | None:
+    try:
+        gpu.parse(word)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _rate(value: int | str) -> int | str:
+    try:
+        rate = quantity.parse(value)
+    except quantity.QuantityError as error:
+        raise ValueError(f"{error}, bytes a second") from None
+    if rate <= 0:
+        raise ValueError("must be more than 0 bytes a second")
+    return value
+
+
+def _release_problem(word: str) -> str | None:
+    found = release.parse(word)
+    return None if found else f"{word!r} is no vLLM release such as 0.27.1"
+
+
+def _expiry_problem(word: str) -> str | None:
+    return None if ends(word) else f"{word!r} is no date such as 2026-12-31, nor a time such as 2026-12-31T18:00:00Z"
+
+
+def _pods_problem(word: str) -> str | None:
+    return None if _PODS.fullmatch(word) else f"{word!r} is no path such as spec.roles.*.template.spec"
+
+
+def _blank_problem(word: str) -> str | None:
+    return None if word.strip() else "must say something"
+
+
+def _no_number(value: object) -> object:
+    """To Python, and so to pydantic, 1 is true."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"expected true, false, 'certain' or 'manual', got {value}")
+    return value
+
+
+RuleId = Annotated[str, _checked(_rule_problem)]
+"""A rule's id; "*" is every rule."""
+Name = Annotated[str, _checked(_name_problem)]
+Namespace = Annotated[str, _checked(_namespace_problem)]
+"""With wildcards."""
+Kind = Annotated[str, _checked(_kind_problem)]
+"""One that podfit judges, or of a group that it does not know."""
+OwnKind = Annotated[str, _checked(_own_kind_problem)]
+"""One that podfit does not know, with its group."""
+Pods = Annotated[str, _checked(_pods_problem)]
+"""Where an object has a Pod template."""
+LabelKey = Annotated[str, _checked(selector.key_problem)]
+LabelValue = Annotated[str, _checked(selector.value_problem)]
+Version = Annotated[str, _checked(_release_problem)]
+"""A release of vLLM."""
+Repository = Annotated[str, _checked(_repository_problem)]
+Accelerator = Annotated[str, _checked(_gpu_problem)]
+Expiry = Annotated[str, _checked(_expiry_problem)]
+Rate = Annotated[int | str, AfterValidator(_rate)]
+"""Bytes a second."""
+Text = Annotated[str, _checked(_blank_problem)]
+Repaired = Annotated[Fix, BeforeValidator(_no_number)]
+"""Who applies a rule's edits."""

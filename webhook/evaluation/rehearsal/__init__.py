@@ -1,0 +1,65 @@
+"""What a policy does, before it does it: cases with what is expected of it, and two policies on the same objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from webhook.evaluation import review
+from webhook.evaluation.lint import Judged, Report, lint
+from webhook.evaluation.policy import Policy, Subject
+from webhook.evaluation.policy.layer import harder
+from webhook.kube.workload import JSON
+from webhook.rules.rule import Mode
+from webhook.vllm.facts import Facts
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An object as the webhook would get it."""
+
+    object: JSON
+    old: JSON | None = None
+    namespace: str | None = None
+
+    @classmethod
+    def of(cls, obj: JSON) -> Asked:
+        """From an object, or from an AdmissionReview of one; raises review.BadReview where that is none."""
+        if obj.get("kind") != "AdmissionReview":
+            return cls(obj)
+        request = review.parse(json.dumps(obj).encode())
+        old = request.old_object if request.operation == "UPDATE" else None
+        return cls(request.object or {}, old, request.namespace)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a policy makes of an object, in short."""
+
+    report: Report
+    modes: Mapping[str, Mode]
+    """Rule → its hardest mode, of the rules that found something."""
+    patched: tuple[str, ...]
+    """Rules whose fix the mutating webhook applies."""
+
+    @property
+    def denied(self) -> bool:
+        """The object is refused."""
+        return self.report.denied
+
+    def worst(self, rule: str) -> Judged | None:
+        """The finding of a rule that has its hardest mode."""
+        return next((one for one in self.report.findings if (one.rule, one.mode) == (rule, self.modes.get(rule))), None)
+
+
+def judge(asked: Asked, policy: Policy, facts: Facts) -> Verdict:
+    """As the webhook would."""
+    report = lint(asked.object, policy, facts, where="admission", old=asked.old, namespace=asked.namespace)
+    modes: dict[str, Mode] = {}
+    for one in report.findings:
+        modes[one.rule] = harder(one.mode, modes.get(one.rule, "ignore"))
+    terms = policy.of(Subject.of(asked.object, facts, asked.namespace))
+    patches = asked.object.get("kind") == "Pod" or terms.mutate_workloads
+    fixed = dict.fromkeys(one.rule for one in report.findings if one.applies) if patches else ()
+    return Verdict(report, modes, tuple(fixed))

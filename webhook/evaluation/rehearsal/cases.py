@@ -1,0 +1,127 @@
+"""`podfit policy test`: cases in YAML, each an object and what the policy is expected to make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from webhook.evaluation import review
+from webhook.evaluation.policy import Policy, PolicyError
+from webhook.evaluation.policy.document import validate
+from webhook.evaluation.policy.shape import Strict
+from webhook.evaluation.policy.words import RuleId
+from webhook.evaluation.rehearsal import Asked, Verdict, judge
+from webhook.kube.manifest import Document
+from webhook.kube.path import FieldPath
+from webhook.kube.snapshot import Snapshot
+from webhook.rules.rule import Mode
+from webhook.vllm.facts import Facts
+
+KIND = "PolicyTest"
+
+
+class Expected(Strict):
+    """What is expected of an object; what is not said is not asked, but that nothing else denies."""
+
+    denied: bool | None = None
+    rules: dict[RuleId, Mode | Literal["none"]] = Field(default_factory=dict)
+    patched: list[RuleId] | None = None
+
+
+class Case(Strict):
+    """One object and what is expected."""
+
+    name: str
+    object: dict[str, Any] | None = None
+    file: str | None = None
+    namespace_labels: dict[str, str] | None = None
+    now: str | None = None
+    expect: Expected
+
+
+class CasesShape(Strict):
+    """A file of cases."""
+
+    api_version: Literal["podfit.dev/v1alpha1"]
+    kind: Literal["PolicyTest"]
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    policies: list[str] = Field(default_factory=list)
+    cases: Annotated[list[Case], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A case that was run."""
+
+    name: str
+    line: int
+    wrong: tuple[str, ...]
+    """What is not as expected, a line each."""
+
+
+def shape_of(document: Document, name: str) -> CasesShape:
+    """The checked cases of a document; raises PolicyError with `FILE:LINE: path: message`."""
+    if wrong := validate(CasesShape, document.object):
+        raise PolicyError([f"{name}:{document.line_of(path)}: {path or 'cases'}: {message}" for path, message in wrong])
+    return CasesShape.model_validate(dict(document.object))
+
+
+def run(
+    said: CasesShape, document: Document, policy: Policy, facts: Facts, read: Callable[[str], Mapping[str, Any]]
+) -> Iterator[Outcome]:
+    """Every case; `read` gives the object of a file that a case names."""
+    for index, case in enumerate(said.cases):
+        line = document.line_of(FieldPath(("cases", index)))
+        if (case.object is None) == (case.file is None):
+            yield Outcome(case.name, line, ("a case has either an object or a file",))
+            continue
+        try:
+            asked = Asked.of(case.object if case.object is not None else read(str(case.file)))
+            at = policy.at(datetime.fromisoformat(case.now)) if case.now else policy
+        except (review.BadReview, ValueError) as error:
+            yield Outcome(case.name, line, (str(error),))
+            continue
+        verdict = judge(asked, at, _with_labels(facts, asked, case.namespace_labels))
+        yield Outcome(case.name, line, tuple(_wrong(case.expect, verdict)))
+
+
+def _with_labels(facts: Facts, asked: Asked, labels: Mapping[str, str] | None) -> Facts:
+    """What is known where the object's namespace has these labels; None: they are not known."""
+    if labels is None:
+        return facts
+    metadata = asked.object.get("metadata")
+    named = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    namespace = str(named or asked.namespace or "")
+    return Facts(cluster=Snapshot({"namespaces": {("", namespace): {"labels": labels}}}, version="case"))
+
+
+def _wrong(expected: Expected, verdict: Verdict) -> Iterator[str]:
+    for rule, wanted in expected.rules.items():
+        got = verdict.modes.get(rule, "none")
+        if got != wanted:
+            yield f"{rule}: expected {wanted}, got {got}{_why(verdict, rule)}"
+    denying = [rule for rule, mode in verdict.modes.items() if mode == "deny" and rule not in expected.rules]
+    for rule in () if expected.denied else denying:
+        yield f"{rule}: expected nothing, got deny{_why(verdict, rule)}"
+    if expected.denied is not None and expected.denied != verdict.denied:
+        yield f"denied: expected {str(expected.denied).lower()}, got {str(verdict.denied).lower()}"
+    if expected.patched is not None and set(expected.patched) != set(verdict.patched):
+        yield f"patched: expected {_listed(expected.patched)}, got {_listed(verdict.patched)}"
+    for error in verdict.report.errors:
+        yield f"{error.rule}: {error.error}"
+
+
+def _why(verdict: Verdict, rule: str) -> str:
+    found = verdict.worst(rule)
+    if found is None:
+        return ""
+    softened = f" ({found.why_softened})" if found.why_softened else ""
+    return f": {found.finding.path}: {found.finding.message}{softened}"
+
+
+def _listed(rules: Iterable[str]) -> str:
+    return ", ".join(sorted(rules)) or "nothing"

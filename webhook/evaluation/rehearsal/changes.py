@@ -1,0 +1,65 @@
+"""`podfit policy diff`: what another policy would make of the same objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from webhook.evaluation import subject
+from webhook.evaluation.policy import Policy
+from webhook.evaluation.rehearsal import Asked, Verdict, judge
+from webhook.vllm.facts import Facts
+
+What = Literal["newly denied", "no longer denied", "newly warned", "no longer warned", "newly patched",
+               "no longer patched", "otherwise changed"]  # fmt: skip
+ORDER: tuple[What, ...] = (
+    "newly denied", "no longer denied", "newly warned", "no longer warned", "newly patched", "no longer patched",
+    "otherwise changed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """One rule that would decide otherwise about an object."""
+
+    what: What
+    where: str
+    """The file, or the cluster."""
+    object: str
+    """ "Deployment prod/llama-70b"."""
+    rule: str
+    before: str
+    after: str
+    message: str
+
+
+def changes(
+    asked: Iterable[tuple[str, Asked, Facts]], old: Policy, new: Policy
+) -> Iterator[tuple[str, tuple[Change, ...]]]:
+    """Of every object (where it stands, itself, what is known beside it) its name and what would change."""
+    for where, one, facts in asked:
+        before, after = judge(one, old, facts), judge(one, new, facts)
+        name = subject.words(one.object)
+        yield name, tuple(_changes(where, name, before, after))
+
+
+def _changes(where: str, name: str, before: Verdict, after: Verdict) -> Iterator[Change]:
+    for rule in sorted(before.modes.keys() | after.modes.keys()):
+        old, new = before.modes.get(rule, "none"), after.modes.get(rule, "none")
+        if old != new:
+            found = after.worst(rule) or before.worst(rule)
+            message = f"{found.finding.path}: {found.finding.message}" if found else ""
+            yield Change(_what(old, new), where, name, rule, old, new, message)
+    for rule in sorted(set(before.patched) ^ set(after.patched)):
+        what: What = "newly patched" if rule in after.patched else "no longer patched"
+        found = after.worst(rule) or before.worst(rule)
+        yield Change(what, where, name, rule, "", "", found.finding.message if found else "")
+
+
+def _what(old: str, new: str) -> What:
+    if "deny" in (old, new):
+        return "newly denied" if new == "deny" else "no longer denied"
+    if "warn" in (old, new):
+        return "newly warned" if new == "warn" else "no longer warned"
+    return "otherwise changed"

@@ -1,0 +1,306 @@
+"""The vLLM workloads of a whole cluster, judged one after the other: what is kept of each, and what counts once.
+
+Objects come page by page and go; a `Row` of a few kilobytes stays. Nothing here asks anybody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from webhook.evaluation.lint import Judged, Report, Result
+from webhook.evaluation.scan.planned import Planned, Span, planned
+from webhook.kube.path import mapping
+from webhook.kube.workload import JSON
+from webhook.kube.workload.table import TABLE
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Mode
+from webhook.vllm.memory.ledger import Verdict
+
+Key = tuple[str, str]
+"""(API group, kind)."""
+State = Literal["denied", "warned", "clean"]
+
+BELOW: tuple[Key, ...] = (
+    ("serving.kserve.io", "InferenceService"),
+    ("serving.kserve.io", "LLMInferenceService"),
+    ("inference.llmaz.io", "Service"),
+    ("serving.knative.dev", "Service"),
+    ("serving.knative.dev", "Configuration"),
+    ("serving.knative.dev", "Revision"),
+    ("nvidia.com", "DynamoGraphDeployment"),
+    ("nvidia.com", "DynamoComponentDeployment"),
+    ("workload.serving.volcano.sh", "ModelServing"),
+    ("grove.io", "PodCliqueSet"),
+    ("grove.io", "PodCliqueScalingGroup"),
+    ("grove.io", "PodClique"),
+    ("orchestration.aibrix.ai", "StormService"),
+    ("orchestration.aibrix.ai", "RoleSet"),
+    ("orchestration.aibrix.ai", "PodSet"),
+    ("orchestration.aibrix.ai", "RayClusterFleet"),
+    ("orchestration.aibrix.ai", "RayClusterReplicaSet"),
+    ("ray.io", "RayService"),
+    ("ray.io", "RayJob"),
+    ("ray.io", "RayCluster"),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+    ("jobset.x-k8s.io", "JobSet"),
+    ("apps.openshift.io", "DeploymentConfig"),
+    ("argoproj.io", "Rollout"),
+    ("argoproj.io", "CronWorkflow"),
+    ("argoproj.io", "Workflow"),
+    ("apps.kruise.io", "CloneSet"),
+    ("apps.kruise.io", "StatefulSet"),
+    ("batch.volcano.sh", "Job"),
+    ("apps", "Deployment"),
+    ("apps", "StatefulSet"),
+    ("apps", "DaemonSet"),
+    ("batch", "CronJob"),
+    ("batch", "Job"),
+    ("apps", "ReplicaSet"),
+    ("", "ReplicationController"),
+    ("", "Pod"),
+)
+"""Kinds that make others, each before those that it makes; kinds that are not here make none, and come first."""
+
+BETWEEN: frozenset[Key] = frozenset(BELOW) - TABLE.keys()
+"""Kinds that are only looked at for who owns them: a workload's Pods are found through them."""
+
+OLD = frozenset((("extensions", "Deployment"), ("extensions", "ReplicaSet"), ("extensions", "DaemonSet")))
+"""The same objects as those of `apps`, under another name."""
+
+
+def order(kinds: Iterable[Key]) -> list[Key]:
+    """Kinds in the order in which they are read: owners before what they own."""
+    places = {key: place for place, key in enumerate(BELOW)}
+    return sorted((key for key in kinds if key not in OLD), key=lambda key: (places.get(key, -1), key))
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An object, as a report names it."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    """Empty where the kind has none."""
+    name: str
+    uid: str
+
+    @classmethod
+    def of(cls, obj: JSON) -> Ref:
+        """From the object."""
+        metadata = mapping(obj.get("metadata"))
+        said = (metadata.get(word) for word in ("namespace", "name", "uid"))
+        return cls(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""), *(str(one or "") for one in said))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding, as far as it is shown."""
+
+    rule: str
+    mode: Mode
+    plane: str
+    threatens: str
+    path: str
+    message: str
+    details: tuple[str, ...]
+    certainty: str
+    suggestions: tuple[str, ...]
+    computed: bool
+    """The planner computed that each suggestion fits."""
+    why: str | None
+    """Why a denying rule's finding is no denial, or who accepts it."""
+    accepted: bool
+    """A policy's exception, or its author's annotation, covers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One vLLM container of one workload."""
+
+    object: Ref
+    container: str
+    model: str | None
+    gpu: str | None
+    gpus: int | None
+    """A container's."""
+    release: str | None
+    replicas: int | None
+    verdict: Verdict
+    why: str
+    planned: Planned
+    tokens: Span | None
+    """Of the KV cache: "GPU KV cache size: N tokens"."""
+    findings: tuple[Found, ...]
+
+    @property
+    def state(self) -> State:
+        """What its findings come to."""
+        modes = {one.mode for one in self.findings}
+        return "denied" if "deny" in modes else "warned" if "warn" in modes else "clean"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule's finding that would refuse an object under another policy, which today's lets pass."""
+
+    object: Ref
+    container: str
+    rule: str
+    message: str
+
+
+@dataclass
+class Scan:
+    """What one reading of a cluster found."""
+
+    rows: list[Row] = field(default_factory=list)
+    looked_at: int = 0
+    """Objects of all kinds that make Pods."""
+    errors: list[str] = field(default_factory=list)
+    """Faults in podfit, and lists that ended early: what is here is not everything."""
+    not_read: dict[str, str] = field(default_factory=dict)
+    """Kind → why it could not be read."""
+    what_if: list[Broken] | None = None
+    """None: nobody asked."""
+    policy: str = ""
+    """Whose verdicts these are, for people."""
+    pods: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Namespace and name of each Pod that is up → the uid of the workload that it comes of."""
+    cut_short: bool = False
+    """The API server failed in the midst of it: what is here is less than another reading would find."""
+    kinds_read: set[Key] = field(default_factory=set)
+    """Kinds of workloads of which everything was seen."""
+    kinds_missed: set[Key] = field(default_factory=set)
+    """Those of which there may be more than was seen."""
+
+    def workloads(self, state: State | None = None) -> int:
+        """How many there are; one with a denied container is denied, and so on."""
+        return sum(state in (None, one) for one in self.states.values())
+
+    @property
+    def states(self) -> dict[Ref, State]:
+        """The worst of each workload's containers."""
+        found: dict[Ref, State] = {}
+        for row in self.rows:
+            found[row.object] = min(row.state, found.get(row.object, "clean"), key=RANK.__getitem__)
+        return found
+
+    def namespaces(self) -> list[tuple[str, Counter[State]]]:
+        """Namespace → how many of its workloads are in which state, the worst first."""
+        found: dict[str, Counter[State]] = {}
+        for ref, state in self.states.items():
+            found.setdefault(ref.namespace, Counter())[state] += 1
+        return sorted(found.items(), key=lambda one: (-one[1]["denied"], -one[1]["warned"], one[0]))
+
+    def rules(self) -> list[tuple[Mode, str, list[tuple[Row, Found]]]]:
+        """Mode and rule → its findings: denials before warnings, the most frequent first."""
+        found: dict[tuple[Mode, str], list[tuple[Row, Found]]] = {}
+        for row in self.rows:
+            for one in row.findings:
+                if one.mode in ("deny", "warn"):
+                    found.setdefault((one.mode, one.rule), []).append((row, one))
+        ranked = sorted(found.items(), key=lambda one: (one[0][0] != "deny", -len(one[1]), one[0][1]))
+        return [(mode, rule, rows) for (mode, rule), rows in ranked]
+
+
+RANK: Mapping[State, int] = {"denied": 0, "warned": 1, "clean": 2}
+
+
+class Owners:
+    """Who made what: of a workload and all that comes of it, the top one counts.
+
+    An object whose owner is no vLLM workload, as far as that can be seen (an operator's own kind, a model server that
+    names no command), counts itself.
+    """
+
+    def __init__(self) -> None:
+        self._tops: dict[str, str] = {}
+        self._groups: dict[tuple[str, str], str] = {}
+        """Namespace and name of a LeaderWorkerSet → the workload that it comes of."""
+
+    def top(self, obj: JSON) -> str | None:
+        """The uid of the workload that the object comes of; None where it comes of none."""
+        owners = mapping(obj.get("metadata")).get("ownerReferences")
+        for owner in owners if isinstance(owners, list) else ():
+            if isinstance(owner, Mapping) and (found := self._tops.get(str(owner.get("uid")))) is not None:
+                return found
+        if any(isinstance(one, Mapping) and one.get("kind") == "Pod" for one in owners or ()):
+            return self._groups.get((Ref.of(obj).namespace, _group(obj)))
+        return None
+
+    def add(self, obj: JSON, top: str | None = None) -> None:
+        """The object is a workload itself, or comes of that one."""
+        uid = mapping(obj.get("metadata")).get("uid")
+        if uid:
+            self._tops[str(uid)] = str(uid) if top is None else top
+            if obj.get("kind") == "LeaderWorkerSet":
+                ref = Ref.of(obj)
+                self._groups[ref.namespace, ref.name] = self._tops[ref.uid]
+
+
+_GROUP = "leaderworkerset.sigs.k8s.io/name"
+"""The label of all that comes of a LeaderWorkerSet. Its workers' StatefulSet is owned by the leader's Pod (lws
+pkg/controllers/pod_controller.go), which is read later."""
+
+
+def _group(obj: JSON) -> str:
+    spec = mapping(obj.get("spec"))
+    places = (mapping(obj.get("metadata")).get("labels"), mapping(spec.get("selector")).get("matchLabels"))
+    return next((str(found) for one in places if (found := mapping(one).get(_GROUP))), "")
+
+
+def retired(obj: JSON) -> bool:
+    """A ReplicaSet of an earlier roll-out: it has an owner, and no Pods."""
+    metadata = mapping(obj.get("metadata"))
+    return obj.get("kind") == "ReplicaSet" and mapping(obj.get("spec")).get("replicas") == 0 and (
+        bool(metadata.get("ownerReferences"))
+    )  # fmt: skip
+
+
+def over(obj: JSON) -> bool:
+    """A Pod or a Job that has ended, or whatever is being deleted: nothing will start there again."""
+    if mapping(obj.get("metadata")).get("deletionTimestamp"):
+        return True
+    status = mapping(obj.get("status"))
+    if obj.get("kind") == "Pod":
+        return status.get("phase") in ("Succeeded", "Failed")
+    return obj.get("kind") == "Job" and bool(status.get("completionTime"))
+
+
+def rows(report: Report) -> list[Row]:
+    """The vLLM containers of one object."""
+    ref = Ref.of(report.object)
+    return [_row(ref, result) for result in report.results]
+
+
+def _row(ref: Ref, result: Result) -> Row:
+    engine: Engine = result.engine
+    return Row(
+        object=ref,
+        container=engine.container.name,
+        model=engine.model.value.id if engine.model else engine.args.model,
+        gpu=engine.gpu.value.name if engine.gpu else None,
+        gpus=engine.requested[1] if engine.requested else None,
+        release=str(engine.release) if engine.release else None,
+        replicas=engine.workload.replicas,
+        verdict=engine.plan.verdict,
+        why=engine.plan.why,
+        planned=planned(engine.plan),
+        tokens=Span(*tokens) if (tokens := engine.plan.gpu and engine.plan.gpu.kv_cache_tokens) else None,
+        findings=tuple(_found(one) for one in result.findings if one.mode != "ignore"),
+    )
+
+
+def _found(judged: Judged) -> Found:
+    finding = judged.finding
+    return Found(
+        judged.rule, judged.mode, judged.plane, judged.threatens, str(finding.path), finding.message, finding.details,
+        finding.certainty, finding.suggestions, finding.computed, judged.why_softened, judged.exempted is not None,
+    )  # fmt: skip

@@ -1,0 +1,232 @@
+"""Text → Kubernetes objects: YAML streams, JSON, Lists and OpenShift Templates, with lines for what is said of them.
+
+YAML 1.1 as `kubectl` reads it (sigs.k8s.io/yaml): `on` is true, dates stay text, every key is text, the last of two
+equal keys counts. Hostile input costs bounded time and memory: the events of libyaml are put together without
+recursion, aliases are counted at their expanded size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from webhook.kube.manifest import encoding, json_text, parameters, yaml_text
+from webhook.kube.manifest.part import Mark, Part
+from webhook.kube.path import FieldPath
+
+_HERE = FieldPath()
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something worth saying about a file that was read all the same (or left out on purpose)."""
+
+    file: str
+    line: int | None
+    message: str
+    path: FieldPath = _HERE
+
+    def __str__(self) -> str:
+        return _located(self.file, self.line, self.message)
+
+
+@dataclass(frozen=True)
+class ReadError:
+    """Why a file, or one document of it, can't be read: one line."""
+
+    file: str
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        return _located(self.file, self.line, self.message)
+
+
+def _located(file: str, line: int | None, message: str) -> str:
+    return f"{file}: {message}" if line is None else f"{file}:{line}: {message}"
+
+
+@dataclass(frozen=True)
+class Document:
+    """One object of a file."""
+
+    object: dict[str, Any]
+    line: int
+    """Where the object starts, from 1."""
+    index: int = 0
+    """Which document of the stream it is in, from 0; empty ones count."""
+    root: FieldPath = _HERE
+    """Where it stands in that document: `items[2]` of a List, else empty."""
+    notes: tuple[Note, ...] = ()
+    """Duplicate keys."""
+    text: str = field(default="", repr=False)
+    """The whole file's text."""
+
+    def line_of(self, path: FieldPath) -> int:
+        """The line of `path` in the file, or of the nearest place above it that is there."""
+        part = _marked(self.text).get(self.index, _NOWHERE)
+        parts = (*self.root.parts, *path.parts)
+        for length in range(len(parts), len(self.root.parts), -1):
+            if (line := part.line_of(parts[:length])) is not None:
+                return line
+        return self.line
+
+    def mark_of(self, path: FieldPath) -> Mark:
+        """The value at `path`, where it stands there on its lines; else its key, or the nearest key above it."""
+        part = _marked(self.text).get(self.index, _NOWHERE)
+        parts = (*self.root.parts, *path.parts)
+        value = part.value_at(parts)
+        if value is not None and (value.end_line == value.line or part.is_text(parts)):
+            return value
+        for length in range(len(parts), len(self.root.parts), -1):
+            if (found := part.key_at(parts[:length])) is not None:
+                return found
+            if (found := part.value_at(parts[:length])) is not None:
+                return self._rest(found.line, found.column)
+        return self._rest(self.line, 1)
+
+    def _rest(self, line: int, column: int) -> Mark:
+        """From there to the end of the line."""
+        end = len(self.text.split("\n", line)[line - 1].rstrip()) + 1
+        return Mark(line, column, line, max(end, column + 1))
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """What a file holds."""
+
+    documents: tuple[Document, ...]
+    errors: tuple[ReadError, ...] = ()
+    notes: tuple[Note, ...] = ()
+    """What is not about one document: a Helm template that was skipped, a document that is no object."""
+
+
+def read(text: str | bytes, name: str) -> Manifests:
+    """The objects in `text`, the contents of the file `name` (which is only used in messages). Never raises.
+
+    A broken document is an error and does not hide the others. Lists and OpenShift Templates are taken apart. Helm
+    templates, and documents that are no objects, are left out with a note.
+    """
+    if isinstance(text, bytes):
+        try:
+            text = encoding.decode(text)
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            why = f"not {error.encoding.upper()}: byte 0x{error.object[error.start]:02x}"
+            return Manifests((), (ReadError(name, line, why),))
+    text = text.removeprefix("\ufeff")
+    parts = list(_parse(text))
+    if any(part.error for part in parts) and (action := _template_line(text)) is not None:
+        why = "skipped: a Helm template; check what `helm template` prints (`podfit check --helm CHART`)"
+        return Manifests((), notes=(Note(name, action, why),))
+    documents: list[Document] = []
+    errors: list[ReadError] = []
+    notes: list[Note] = []
+    for part in parts:
+        if part.error:
+            errors.append(ReadError(name, part.line, part.error))
+            continue
+        said = tuple(
+            Note(name, line, f"duplicate key {path}: the last one counts", path) for line, path in part.duplicates
+        )
+        found, rest = _take_apart(part, said, name, text)
+        documents += found
+        notes += rest
+    return Manifests(tuple(documents), tuple(errors), tuple(notes))
+
+
+def load(text: str) -> Any:
+    """The first document of `text`, None where there is none or it can't be read: for YAML inside of an object."""
+    part = next(iter(_parse(text)), None)
+    return None if part is None or part.error else part.value
+
+
+def items(obj: Mapping[str, Any]) -> list[tuple[FieldPath, Any]] | None:
+    """What a List (or DeploymentList …) or an OpenShift Template holds, with its place and its parameters filled in;
+    None for other kinds."""
+    kind = str(obj.get("kind") or "")
+    if kind == "Template" and isinstance(held := obj.get("objects"), list):
+        return parameters.objects(obj, held)
+    if kind.endswith("List") and isinstance(held := obj.get("items"), list):
+        own = {"apiVersion": obj.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
+        return [
+            (
+                FieldPath(("items", index)),
+                parameters.carried(obj, {**own, **item} if own and isinstance(item, Mapping) else item),
+            )
+            for index, item in enumerate(held)
+        ]
+    return None
+
+
+# ── Documents → objects ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_NOWHERE = Part(0, 1)
+
+
+def _take_apart(part: Part, said: tuple[Note, ...], file: str, text: str) -> tuple[list[Document], list[Note]]:
+    """The objects of one document, and the notes that belong to none of them."""
+    documents: list[Document] = []
+    notes: list[Note] = []
+    if part.value is None:
+        return documents, notes
+    queue: list[tuple[FieldPath, Any]] = [(FieldPath(), part.value)]
+    if isinstance(part.value, list):
+        queue = [(FieldPath((index,)), item) for index, item in enumerate(part.value)]
+    for root, value in queue:  # grows while it is walked: a List may hold Lists
+        if not isinstance(value, dict):
+            place = f"{root}: " if root.parts else ""
+            notes.append(Note(file, part.line, f"{place}skipped: {_named(value)} is no Kubernetes object", root))
+        elif (held := items(value)) is not None:
+            queue += [(root.join(*place.parts), item) for place, item in held]
+        else:
+            mine = tuple(note for note in said if note.path.parts[: len(root.parts)] == root.parts)
+            line = _marked(text).get(part.index, part).line_of(root.parts) if root.parts else None
+            documents.append(Document(value, line or part.line, part.index, root, mine, text))
+    taken = {note for document in documents for note in document.notes}
+    return documents, [*notes, *(note for note in said if note not in taken)]
+
+
+def _named(value: object) -> str:
+    if value is None or isinstance(value, list):
+        return "null" if value is None else "a list"
+    kind = {str: "text", bool: "boolean"}.get(type(value), "number")
+    return f"the {kind} {value!r:.40}"
+
+
+_TEMPLATE = re.compile(
+    r"""^[ \t]*(?:-[ \t]+)*(?:[\w./"'-]+:[ \t]+)?\{\{|(?<=[:,\[{])[ \t]*\{\{-?[ \t]*[.$A-Za-z(]""", re.MULTILINE
+)
+"""A template action where YAML's structure would be, in block or in flow style; `name: "{{.Name}}"` is an ordinary
+text."""
+
+
+def _template_line(text: str) -> int | None:
+    found = _TEMPLATE.search(text)
+    return text.count("\n", 0, found.end()) + 1 if found else None
+
+
+# ── Text → documents ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _parse(text: str, *, lines: bool = False) -> Iterator[Part]:
+    """Every document of `text`, in order; broken ones as errors."""
+    if not lines and text.lstrip()[:1] in ("{", "["):
+        try:
+            yield from list(json_text.parse(text))
+            return
+        except ValueError:
+            pass  # YAML's flow style starts so too
+    yield from yaml_text.parse(text, lines)
+
+
+@lru_cache(maxsize=4)
+def _marked(text: str) -> Mapping[int, Part]:
+    """Each document with where everything in it stands."""
+    # A tab is JSON's business; it changes no line.
+    text = text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text
+    return {part.index: part for part in _parse(text, lines=True)}

@@ -1,0 +1,165 @@
+"""Texts with parameters in them → with their values: OpenShift's Templates, Argo's Workflows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.kube.path import FieldPath, is_object, mapping
+
+_NAMES = re.compile(r"\$\{(\w+)\}")
+_WHOLE = re.compile(r"\$\{\{(\w+)\}\}")
+"""`${{NAME}}` alone is replaced by a value of any type, `${NAME}` anywhere by a text (openshift/library-go
+pkg/template/templateprocessing.go)."""
+_MOST = 1 << 20
+"""Characters that all values of an object may take: what is written once can't grow without bound."""
+_DEEPEST = 64
+_NAMING = frozenset({"metadata", "labels", "annotations", "selector", "matchLabels"})
+"""What only names things: a parameter there is no reason for doubt."""
+_PROBES = frozenset({"livenessProbe", "readinessProbe", "startupProbe"})
+_AMOUNTS = frozenset({"memory", "cpu", "ephemeral-storage"})
+"""With `spec.replicas`, what changes nothing of what vLLM is told: of its words, a parameter there is no reason for
+doubt."""
+
+
+class Filled(dict[str, Any]):
+    """An object whose parameters are replaced."""
+
+    unfilled: tuple[str, ...] = ()
+    """Those that have no value here, which stand in it as `$(NAME)` (`variable`)."""
+    defaults: tuple[str, ...] = ()
+    """Those whose value may be replaced when the object is made."""
+    aside: tuple[str, ...] = ()
+    """Those of them that change nothing of what vLLM is told."""
+
+
+def carried(of: object, made: Any) -> Any:
+    """`made` of the object `of`, with what is known of the parameters of that."""
+    if not isinstance(of, Filled) or not isinstance(made, dict):
+        return made
+    own = made if isinstance(made, Filled) else None
+    found = Filled(made)
+    found.unfilled = tuple(dict.fromkeys((*of.unfilled, *(own.unfilled if own else ()))))
+    found.defaults = tuple(dict.fromkeys((*of.defaults, *(own.defaults if own else ()))))
+    found.aside = tuple(dict.fromkeys((*of.aside, *(own.aside if own else ()))))
+    return found
+
+
+class Parameters:
+    """Names → values, None for one that has none here; with `every`, so is each name that is not among them, which is
+    else left as it stands."""
+
+    def __init__(
+        self,
+        values: Mapping[str, str | None],
+        names: re.Pattern[str],
+        whole: re.Pattern[str] | None = None,
+        *,
+        every: bool = False,
+    ) -> None:
+        self.values, self.names, self.whole, self.every = values, names, whole, every
+        self.unfilled: dict[str, None] = {}
+        self.used: dict[str, None] = {}
+        """Those that have a value, and do more than name things."""
+        self.told: dict[str, None] = {}
+        """Those of them that may change what vLLM is told."""
+        self._left = _MOST
+
+    @property
+    def aside(self) -> tuple[str, ...]:
+        """Those that are used, and change nothing of what vLLM is told."""
+        return tuple(name for name in self.used if name not in self.told)
+
+    def fill(self, value: Any, *, naming: bool = False, aside: bool = False, depth: int = 0, of: object = None) -> Any:
+        """`value` with all its texts filled; what has no value becomes `$(NAME)`, and is noted unless it only names."""
+        if isinstance(value, str):
+            return self._text(value, naming, aside) if "{" in value else value
+        if depth > _DEEPEST:
+            return value
+        if is_object(value):
+            return {
+                self._key(key, naming) if isinstance(key, str) and "{" in key else key: self.fill(
+                    one, naming=naming or key in _NAMING, aside=aside or _aside(of, key, depth), depth=depth + 1, of=key
+                )
+                for key, one in value.items()
+            }
+        if not isinstance(value, list):
+            return value
+        return [self.fill(one, naming=naming, aside=aside, depth=depth + 1) for one in value]
+
+    def _text(self, text: str, naming: bool, aside: bool = False) -> Any:
+        whole = self.whole.fullmatch(text) if self.whole else None
+        if whole is not None and self._is_one(whole):
+            said = self._value(whole, naming, aside)
+            try:
+                value = json.loads(said)
+            except (ValueError, RecursionError):
+                return said
+            return value if _fits(value, _DEEPEST) else said
+        return self.names.sub(
+            lambda found: self._value(found, naming, aside) if self._is_one(found) else found[0], text
+        )
+
+    def _key(self, text: str, naming: bool) -> str:
+        """Keys are texts, whatever a value would be."""
+        whole = self.whole.fullmatch(text) if self.whole else None
+        if whole is not None and self._is_one(whole):
+            return self._value(whole, naming)
+        return str(self._text(text, naming))
+
+    def _is_one(self, found: re.Match[str]) -> bool:
+        return self.every or found[1] in self.values
+
+    def _value(self, found: re.Match[str], naming: bool, aside: bool = False) -> str:
+        name = found[1].strip()
+        value = self.values.get(name)
+        if value is not None and len(value) <= self._left:
+            self._left -= len(value)
+            if not naming:
+                self.used[name] = None
+                if not aside:
+                    self.told[name] = None
+            return value
+        if naming:
+            return found[0]
+        self.unfilled[name] = None
+        return f"$({variable(name)})"
+
+
+def _aside(of: object, key: object, depth: int) -> bool:
+    """The field `key` of the field `of` changes nothing of what vLLM is told."""
+    return key in _PROBES or (of in ("limits", "requests") and key in _AMOUNTS) or (key == "replicas" and depth == 1)
+
+
+def _fits(value: Any, depth: int) -> bool:
+    """Lists and objects stand no deeper in each other than that."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth > 0 and all(_fits(one, depth - 1) for one in inner)
+
+
+def variable(name: str) -> str:
+    """As a variable may be called: `workflow.parameters.model` → `workflow_parameters_model`."""
+    return re.sub(r"\W", "_", name)
+
+
+def objects(template: Mapping[str, Any], held: list[Any]) -> list[tuple[FieldPath, Any]]:
+    """What an OpenShift Template makes with the values that stand in it, each with its place."""
+    values: dict[str, str | None] = {}
+    listed = template.get("parameters")
+    for one in map(mapping, listed if isinstance(listed, list) else ()):
+        value = one.get("value")
+        values[str(one.get("name"))] = None if value in (None, "") else str(value)
+    return [(FieldPath(("objects", index)), _filled(item, values)) for index, item in enumerate(held)]
+
+
+def _filled(item: Any, values: Mapping[str, str | None]) -> Any:
+    parameters = Parameters(values, _NAMES, _WHOLE)
+    made = parameters.fill(item) if values else item
+    if not isinstance(made, dict) or not values:
+        return made
+    found = Filled(made)
+    found.unfilled, found.defaults = tuple(parameters.unfilled), tuple(parameters.used)
+    found.aside = parameters.aside
+    return found

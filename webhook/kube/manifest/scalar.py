@@ -1,0 +1,102 @@
+"""What a scalar means to kubectl: neither YAML 1.1 as written nor 1.2, but go-yaml 2's reading of both.
+
+sigs.k8s.io/yaml 1.6 (kubectl and the Go programs around Kubernetes) → go.yaml.in/yaml/v2 resolve.go, then JSON: `y` is
+true, `0o17` and `017` are fifteen, `1e3` is a thousand, dates and base 60 (`12:30`) are text, and an infinity, for
+which JSON has no word, is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from webhook.kube.manifest.part import BrokenError
+
+_PREFIX = "tag:yaml.org,2002:"
+_SPELT: dict[str, Any] = {
+    spelling: value
+    for value, words in (
+        (True, ("y", "yes", "true", "on")),
+        (False, ("n", "no", "false", "off")),
+        (None, ("", "~", "null")),
+    )
+    for word in words
+    for spelling in (word, word.capitalize(), word.upper())
+}
+_NO_NUMBERS = frozenset(
+    {".nan", ".NaN", ".NAN", *(sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF"))}
+)
+_NUMERIC = frozenset("0123456789+-.")
+_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+"""Go's int64 and uint64: a larger number is a float."""
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+}
+
+
+def read(event: Any) -> Any:
+    """The value of libyaml's event of a scalar; raises BrokenError where kubectl refuses it."""
+    text: str = event.value
+    try:
+        if event.tag is not None:
+            return _tagged(event.tag.removeprefix(_PREFIX), text)
+        return text if event.style else plain(text)
+    except ValueError as error:
+        raise BrokenError(event.start_mark.line, f"kubectl refuses {text:.40}: {error}") from error
+
+
+def plain(text: str) -> Any:
+    """The value of a scalar without quotes and tag; raises ValueError for one that JSON has no word for."""
+    if text[:1] in _NUMERIC and text:
+        return _number(text)
+    return _SPELT.get(text, text)
+
+
+def is_text(text: str) -> bool:
+    """Whether it stays a text without quotes."""
+    try:
+        return plain(text) is text
+    except ValueError:
+        return False
+
+
+def _number(text: str) -> Any:
+    """A whole number is one however it is written (`1.0`, `1e3`): JSON does not tell them apart."""
+    if text in _NO_NUMBERS:
+        raise ValueError("JSON has no such number; quote what is text")
+    digits = text.replace("_", "")
+    if found := _INTEGER.fullmatch(digits):
+        value = _whole(*found.groups())
+        if value is not None and _LEAST <= value <= _MOST:
+            return value
+    if _FLOAT.fullmatch(digits):
+        number = float(digits)
+        if abs(number) < float("inf"):
+            return int(number) if number.is_integer() and abs(number) < -_LEAST else number
+    return text
+
+
+def _whole(sign: str, digits: str) -> int | None:
+    """None: more digits than Python reads."""
+    try:
+        octal = digits[:1] == "0" and digits.isdigit() and len(digits) > 1
+        value = int(digits, 8 if octal else 0)
+    except ValueError:
+        return None
+    return -value if sign == "-" else value
+
+
+def _tagged(tag: str, text: str) -> Any:
+    fits = _TYPES.get(tag)
+    if fits is None:
+        return text
+    value = plain(text)
+    if not fits(value):
+        raise ValueError(f"it is no !!{tag}")
+    return value

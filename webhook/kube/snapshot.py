@@ -1,0 +1,269 @@
+"""Other objects than the one that is judged, as far as they were seen: reduced to what is used, an immutable whole.
+
+The same for a cluster, which `webhook.cluster` watches, and for the files that `podfit check` was given. Nothing here
+asks anybody: what was not seen is None, and whoever reads it goes on without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from webhook.kube import quantity, revisions
+from webhook.kube.path import mapping
+
+JSON = Mapping[str, Any]
+Key = tuple[str, str]
+"""Namespace ("" where there is none) and name."""
+HARDWARE = ("gpu", "accelerator", "instance", "machine", "device-type", "partition", "mps")
+"""Parts of labels' names: with none of them a label says nothing of an accelerator."""
+ALIKE = 64
+"""Sets of labels' names whose sorts of nodes are remembered: Pods ask for few."""
+MODEL_CONFIG = "podfit.dev/model-config"
+"""The label of a ConfigMap that an admin filled with a model's config.json."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of object: where the API server has it, and what is kept of each."""
+
+    name: str
+    """One word for people, values and metrics; the plural that RBAC uses."""
+    kind: str
+    group: str
+    versions: tuple[str, ...]
+    """The newest first: a server that lacks one answers 404 and is asked for the next."""
+    keep: Callable[[JSON], JSON]
+    """The object → what is used of it. Pure; may raise nothing on odd shapes."""
+    namespaced: bool = True
+    label: str = ""
+    """Only objects with this label."""
+    own_namespace: bool = False
+    """Only those in podfit's own namespace: reading every ConfigMap of a cluster is more than anybody should grant."""
+    aside: bool = False
+    """What changes in it softens a refusal at most, and refusals that it softens are not remembered: the snapshot's
+    version stays, so that a roll-out somewhere does not make everything be computed anew."""
+
+    def path(self, version: str, namespace: str = "") -> str:
+        """Where the API server lists it."""
+        root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
+        return f"{root}/namespaces/{namespace}/{self.name}" if namespace else f"{root}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a scheduler looks at."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[JSON, ...] = ()
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    """Extended resources alone ("nvidia.com/gpu": 8)."""
+    hardware: frozenset[tuple[str, str]] = frozenset()
+    """Of the labels, those that may say something of the accelerator: equal for equal nodes."""
+
+
+class Alike(NamedTuple):
+    """Nodes that differ in nothing that is asked of them."""
+
+    node: Node
+    """The first of them."""
+    many: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that is known at one moment; replaced whole, never changed."""
+
+    objects: Mapping[str, Mapping[Key, JSON]] = field(default_factory=dict)
+    """Kind → its objects, reduced by `Kind.keep`. A kind that is not in here was not seen: nothing follows."""
+    stale: frozenset[str] = frozenset()
+    """Kinds that were seen, but not lately: what they say may have been overtaken."""
+    version: str = ""
+    """Equal for equal content, in every replica."""
+
+    def get(self, kind: str, namespace: str | None, name: object) -> JSON | None:
+        """One object; one without a namespace (a file's) stands in for any."""
+        found = self.objects.get(kind, {})
+        return found.get((namespace or "", str(name))) or found.get(("", str(name)))
+
+    def complete(self, kind: str) -> bool:
+        """Whether all objects of a kind are here and fresh, so that what is not here does not exist."""
+        return kind in self.objects and kind not in self.stale
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...] | None:
+        """All nodes; None where they are not watched."""
+        if "nodes" not in self.objects:
+            return None
+        return tuple(_read(name, kept) for (_, name), kept in self.objects["nodes"].items())
+
+    @cached_property
+    def alike(self) -> Callable[[frozenset[str]], tuple[Alike, ...]]:
+        """Names of labels → all nodes in their order, as one where they have the same of these labels, the same
+        hardware, resources and taints: a thousand nodes are mostly of a few sorts. Names that no node has make no
+        difference, and keep what is remembered small."""
+        nodes = self.nodes or ()
+        beside = [(one.hardware, frozenset(one.allocatable.items()), repr(one.taints)) for one in nodes]
+        known = frozenset(name for one in nodes for name in one.labels)
+
+        @lru_cache(ALIKE)
+        def sorts(names: frozenset[str]) -> tuple[Alike, ...]:
+            found: dict[object, list[Node]] = {}
+            for one, rest in zip(nodes, beside, strict=True):
+                found.setdefault((rest, *map(one.labels.get, names)), []).append(one)
+            return tuple(Alike(of[0], len(of)) for of in found.values())
+
+        return lambda names: sorts(names & known)
+
+
+def _read(name: str, kept: JSON) -> Node:
+    labels = kept["labels"]
+    hardware = frozenset((word, labels[word]) for word in kept.get("hardware", ()))
+    return Node(name, labels, kept.get("taints", ()), kept.get("allocatable", {}), hardware)
+
+
+def of(objects: Iterable[JSON], around: Snapshot | None = None) -> Snapshot:
+    """What files hold besides workloads: claims, device classes, volumes; and nodes, where a cluster was written out.
+
+    `kubectl get nodes -o yaml` beside the manifests lets `podfit check` judge for that cluster. `around`: what stands
+    farther away, and gives way; of nodes, those that are near are all.
+    """
+    found: dict[str, dict[Key, JSON]] = {}
+    for obj in objects:
+        if kind := _kind(obj):
+            found.setdefault(kind.name, {})[key(obj)] = kind.keep(obj)
+    if around is None:
+        return Snapshot(found)
+    if not found:
+        return around
+    near = {name: held if name == "nodes" else {**around.objects.get(name, {}), **held} for name, held in found.items()}
+    return Snapshot({**around.objects, **near})
+
+
+def of_cluster(obj: JSON) -> str | None:
+    """The kind of an object that is in no namespace and of use here."""
+    kind = _kind(obj)
+    return kind.name if kind is not None and not kind.namespaced else None
+
+
+def _kind(obj: JSON) -> Kind | None:
+    """Whoever writes a Node by hand gives it no status."""
+    group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
+    kind = _BY_KIND.get((group, str(obj.get("kind"))))
+    return kind if kind is None or kind.name != "nodes" or mapping(obj.get("status")).get("allocatable") else None
+
+
+def key(obj: JSON) -> Key:
+    """Under which key an object is kept."""
+    metadata = mapping(obj.get("metadata"))
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def _node(obj: JSON) -> JSON:
+    """A node without an accelerator is only counted: its labels are never asked for."""
+    spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
+    extended = {
+        str(name): count
+        for name, value in {**mapping(status.get("capacity")), **mapping(status.get("allocatable"))}.items()
+        if "/" in str(name) and (count := quantity.try_parse(value))
+    }
+    labels = mapping(mapping(obj.get("metadata")).get("labels"))
+    kept: dict[str, Any] = {"labels": {}}
+    if extended or any("gpu" in name or "accelerator" in name for name in labels):  # its plugin may not be up yet
+        kept["labels"] = {str(name): str(value) for name, value in labels.items()}
+        kept["hardware"] = [name for name in kept["labels"] if any(word in name for word in HARDWARE)]
+    if extended:
+        kept["allocatable"] = extended
+    taints = spec.get("taints")
+    if found := [one for one in taints if isinstance(one, Mapping)] if isinstance(taints, list) else []:
+        kept["taints"] = tuple({word: one[word] for word in _TAINT if word in one} for one in found)
+    return kept
+
+
+def _labels(obj: JSON) -> JSON:
+    labels = mapping(mapping(obj.get("metadata")).get("labels"))
+    return {"labels": {str(name): str(value) for name, value in labels.items()}}
+
+
+_TAINT = ("key", "value", "effect")
+
+
+def _policy(obj: JSON) -> JSON:
+    """As `webhook.evaluation.policy.document` reads it; of its status, what was last accepted."""
+    metadata = mapping(obj.get("metadata"))
+    kept = {word: metadata[word] for word in ("name", "uid", "generation") if word in metadata}
+    rest = {word: obj[word] for word in obj if word not in ("metadata", "status")}
+    if accepted := mapping(obj.get("status")).get("accepted"):
+        rest["status"] = {"accepted": accepted}
+    return {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", **rest, "metadata": kept}
+
+
+def _spec(obj: JSON) -> JSON:
+    return {"spec": mapping(obj.get("spec"))}
+
+
+def _model_config(obj: JSON) -> JSON:
+    """As `webhook.vllm.model.given` reads it."""
+    metadata = mapping(obj.get("metadata"))
+    return {
+        "kind": "ConfigMap",
+        "metadata": {
+            word: metadata[word] for word in ("namespace", "name", "labels", "annotations") if word in metadata
+        },
+        "data": mapping(obj.get("data")),
+    }
+
+
+def _volume_claim(obj: JSON) -> JSON:
+    spec = mapping(obj.get("spec"))
+    words = ("accessModes", "storageClassName", "volumeMode", "resources", "volumeName")
+    return {
+        "spec": {word: spec[word] for word in words if word in spec},
+        "capacity": mapping(mapping(obj.get("status")).get("capacity")),
+    }
+
+
+def _storage_class(obj: JSON) -> JSON:
+    words = ("provisioner", "volumeBindingMode", "allowVolumeExpansion")
+    return {word: obj[word] for word in words if word in obj}
+
+
+def _limit_range(obj: JSON) -> JSON:
+    return {"limits": mapping(obj.get("spec")).get("limits")}
+
+
+def _quota(obj: JSON) -> JSON:
+    """Which resources it counts and for which Pods; how much of them is left changes too often to rest on."""
+    spec = mapping(obj.get("spec"))
+    chosen = mapping(spec.get("scopeSelector")).get("matchExpressions") or ()
+    scopes = [*(spec.get("scopes") or ()), *(mapping(one).get("scopeName") for one in chosen)]
+    return {"hard": sorted(mapping(spec.get("hard"))), "scopes": scopes}
+
+
+_RESOURCE_API = ("v1", "v1beta2", "v1beta1")
+"""resource.k8s.io: v1 since Kubernetes 1.34, v1beta2 1.33, v1beta1 1.32."""
+
+KINDS: tuple[Kind, ...] = (
+    Kind("nodes", "Node", "", ("v1",), _node, namespaced=False),
+    Kind("namespaces", "Namespace", "", ("v1",), _labels, namespaced=False),
+    Kind("policies", "Policy", "podfit.dev", ("v1alpha1",), _policy, namespaced=False),
+    Kind("configmaps", "ConfigMap", "", ("v1",), _model_config, label=MODEL_CONFIG, own_namespace=True),
+    Kind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io", _RESOURCE_API, _spec),
+    Kind("resourceclaims", "ResourceClaim", "resource.k8s.io", _RESOURCE_API, _spec),
+    Kind("deviceclasses", "DeviceClass", "resource.k8s.io", _RESOURCE_API, _spec, namespaced=False),
+    Kind("persistentvolumeclaims", "PersistentVolumeClaim", "", ("v1",), _volume_claim),
+    Kind("storageclasses", "StorageClass", "storage.k8s.io", ("v1",), _storage_class, namespaced=False),
+    Kind("limitranges", "LimitRange", "", ("v1",), _limit_range),
+    Kind("resourcequotas", "ResourceQuota", "", ("v1",), _quota),
+    Kind("replicasets", "ReplicaSet", "apps", ("v1",), revisions.kept, aside=True),
+    Kind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.kept, aside=True),
+)
+"""What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/production.md."""
+
+DEFAULT = tuple(kind.name for kind in KINDS if kind.name != "resourceclaims")
+"""Kinds that are watched unless somebody says otherwise. Claims are not: every Pod with a template makes one."""
+
+_BY_KIND = {(kind.group, kind.kind): kind for kind in KINDS}

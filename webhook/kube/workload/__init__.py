@@ -1,0 +1,181 @@
+"""Any Kubernetes object → the Pod templates in it, and the containers of each.
+
+A table: kind → where its Pod templates are, and what its operator fills in later. Nothing here plans memory or reads
+vLLM's flags; where a kind has no container of its own (a KServe model, a RayService's engine), one is written here as
+that kind's operator would write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from webhook.kube import manifest
+from webhook.kube.manifest.parameters import Filled
+from webhook.kube.path import FieldPath, inside, is_object, mapping
+from webhook.kube.workload.table import TABLE, Pods, Row
+from webhook.kube.workload.template import JSON, Container, Workload, containers_of, listing, number
+
+__all__ = ["JSON", "Container", "Workload", "find", "listing", "number"]
+
+
+def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Workload]:
+    """Every Pod template of `obj`; empty for kinds that make no Pods. Never raises on odd shapes.
+
+    `kinds`: further kinds, "Kind.group" ("Kind" for the core group) → where their PodSpecs are, as field paths in which
+    `*` stands for every item ("spec.roles.*.template.spec").
+    """
+    found = []
+    for root, item in _objects(obj, _ROOT, 0):
+        group, kind = str(item.get("apiVersion") or "").rpartition("/")[0], str(item.get("kind") or "")
+        row = TABLE.get((group, kind))
+        if row is None and kinds is not None:
+            paths = kinds.get(f"{kind}.{group}" if group else kind) or ()
+            row = Row(tuple(Pods(path) for path in ([paths] if isinstance(paths, str) else paths)))
+        if row is not None:
+            workloads = _workloads(item, row)
+            found += [_under(root, workload) for workload in workloads] if root.parts else workloads
+    return found
+
+
+_ROOT = FieldPath()
+
+
+def _workloads(obj: JSON, row: Row) -> list[Workload]:
+    """The Pod templates of one object, as its row says; paths are relative to the object."""
+    own = mapping(obj.get("metadata"))
+    found = []
+    for pods in row.pods:
+        for path, items in _expand(obj, pods.path):
+            spec = path.get(obj)
+            if not is_object(spec):
+                continue
+            size = _bound(pods.size, items).get(obj) if pods.size else None
+            found.append(
+                Workload(
+                    object=obj,
+                    path=path,
+                    metadata=_pod_metadata(obj, path, own),
+                    spec=spec,
+                    containers=tuple(containers_of(spec, path)),
+                    completes=row.completes,
+                    pods_per_replica=1 if size is None else number(size),
+                    replicas=number(_bound(pods.replicas, items).get(obj)) if pods.replicas else None,
+                )
+            )
+    if row.refine is not None:
+        found = row.refine(obj, found)
+    if isinstance(obj, Filled):
+        found = [
+            replace(
+                one,
+                unfilled=(*obj.unfilled, *one.unfilled),
+                defaults=(*obj.defaults, *one.defaults),
+                aside=(*obj.aside, *one.aside),
+            )
+            for one in found
+        ]
+    owners = own.get("ownerReferences")
+    owned = owners is not None and any(mapping(owner).get("controller") is True for owner in listing(owners))
+    return [_said(one, row.main, owned) if one.completes or owned != one.owned else one for one in found]
+
+
+def _said(workload: Workload, main: str, owned: bool) -> Workload:
+    """The workload with what else its object says."""
+    return replace(workload, completes=_absent(workload, main), owned=owned)
+
+
+def _pod_metadata(obj: JSON, path: FieldPath, own: JSON) -> JSON:
+    """A PodSpec's neighbour `metadata`; the object's own where the PodSpec is no template's `spec`."""
+    if path.parts[-1:] != ("spec",):
+        return own
+    return mapping(inside(obj, (*path.parts[:-1], "metadata")))
+
+
+_GIVEN = {
+    "image": FieldPath(("image",)),
+    "startup-probe": FieldPath(("startupProbe",)),
+    "liveness-probe": FieldPath(("livenessProbe",)),
+    "readiness-probe": FieldPath(("readinessProbe",)),
+    "memory-limit": FieldPath(("resources", "limits", "memory")),
+}
+
+
+def _absent(workload: Workload, main: str) -> frozenset[str]:
+    """What the operator completes, without what the object says itself."""
+    mains = [one for one in workload.containers if not one.init]
+    its = next((one for one in mains if one.name == main), mains[0] if mains else None)
+    if its is None:
+        return workload.completes
+    return frozenset(word for word in workload.completes if word not in _GIVEN or not _GIVEN[word].get(its.spec))
+
+
+def _objects(obj: object, path: FieldPath, depth: int) -> Iterator[tuple[FieldPath, JSON]]:
+    """`obj`, or what a List or an OpenShift Template holds, with its place in it."""
+    if not is_object(obj) or depth > 8:
+        return
+    inner = manifest.items(obj)
+    if inner is None:
+        yield path, obj
+        return
+    for place, item in inner:
+        yield from _objects(item, path.join(*place.parts), depth + 1)
+
+
+def _under(root: FieldPath, workload: Workload) -> Workload:
+    """The workload, its paths continued from `root`."""
+    return replace(
+        workload,
+        path=root.join(*workload.path.parts),
+        containers=tuple(
+            replace(
+                one,
+                path=root.join(*one.path.parts),
+                places={key: root.join(*place.parts) for key, place in one.places.items()},
+            )
+            for one in workload.containers
+        ),
+    )
+
+
+_Place = tuple[FieldPath, tuple[str | int, ...]]
+"""A place, and what the `*` of its pattern stand for."""
+
+
+def _expand(obj: Any, pattern: str) -> Sequence[_Place]:
+    """The places that fit `pattern`."""
+    if "*" not in pattern:
+        return _only(pattern)
+    found: Sequence[_Place] = [(_ROOT, ())]
+    for part in _read(pattern).parts:
+        if part != "*":
+            found = [(path / part, items) for path, items in found]
+        else:
+            found = [(path / key, (*items, key)) for path, items in found for key in _keys(path.get(obj))]
+    return found
+
+
+@lru_cache(1024)  # the table's patterns, and a policy's
+def _only(pattern: str) -> Sequence[_Place]:
+    return ((_read(pattern), ()),)
+
+
+@lru_cache(1024)
+def _read(pattern: str) -> FieldPath:
+    return FieldPath(tuple(pattern.split(".")))
+
+
+def _bound(pattern: str, items: tuple[str | int, ...]) -> FieldPath:
+    """`pattern` with its `*` replaced by `items`, in their order."""
+    if not items:
+        return _read(pattern)
+    left = iter(items)
+    return FieldPath(tuple(next(left, part) if part == "*" else part for part in _read(pattern).parts))
+
+
+def _keys(value: object) -> Iterable[str | int]:
+    if isinstance(value, Mapping):
+        return [str(key) for key in value]
+    return range(len(value)) if isinstance(value, list) else ()

@@ -1,0 +1,157 @@
+"""The table: (API group, kind) → where its Pod templates are, and what its operator completes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from webhook.kube.path import FieldPath
+from webhook.kube.workload import argo, kserve, others, ray
+from webhook.kube.workload.template import Refine
+
+
+@dataclass(frozen=True)
+class Pods:
+    """Where one sort of Pod template stands. Paths are relative to the object; `*` stands for every item of a list or
+    a mapping, and means the same item in `replicas` and `size`."""
+
+    path: str
+    """Of the PodSpec."""
+    replicas: str = ""
+    """Of the number of replicas."""
+    size: str = ""
+    """Of the number of Pods that make one replica; 1 where there is none."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a kind makes Pods."""
+
+    pods: tuple[Pods, ...]
+    completes: frozenset[str] = frozenset()
+    main: str = ""
+    """The container that the operator completes; the first one where it has no fixed name."""
+    refine: Refine | None = None
+    """For what is no data: containers that the kind does not spell out, sizes that are a sum."""
+
+
+_KNATIVE = Row((Pods("spec.template.spec"),), frozenset({"readiness-probe"}))
+"""Knative probes the port over TCP where nothing else is said, and vLLM listens only when it is ready."""
+_TEMPLATE = Row((Pods("spec.template.spec", "spec.replicas"),))
+
+
+def _ray_row(at: str, replicas: str = "", refine: Refine | None = None) -> Row:
+    pods = (f"{at}.headGroupSpec.template.spec", f"{at}.workerGroupSpecs.*.template.spec")
+    return Row(
+        tuple(Pods(path, replicas) for path in pods),
+        ray.KUBERAY,
+        refine=refine or ray.cluster(FieldPath.parse(at)),
+    )
+
+
+def _group_row(at: str) -> Row:
+    """A leader and its workers; where there is no leader's template, the worker's is the leader's too."""
+    size = f"{at}.size"
+    return Row(tuple(Pods(f"{at}.{role}.spec", "spec.replicas", size) for role in ("leaderTemplate", "workerTemplate")))
+
+
+_LLM = Row(
+    (
+        Pods("spec.template", "spec.replicas"),
+        Pods("spec.worker", "spec.replicas"),
+        Pods("spec.prefill.template", "spec.prefill.replicas"),
+        Pods("spec.prefill.worker", "spec.prefill.replicas"),
+    ),
+    kserve.PRESET,
+    main="main",
+    refine=kserve.llm_inference_service,
+)
+_SERVING_RUNTIME = Row((Pods("spec"), Pods("spec.workerSpec")), kserve.OF_SERVICE, refine=kserve.serving_runtime)
+_WORKFLOW_TEMPLATE = Row((), refine=argo.workflow(FieldPath.parse("spec")))
+_RAY_FLEET = _ray_row("spec.template.spec", "spec.replicas")
+
+TABLE: Mapping[tuple[str, str], Row] = {
+    ("", "Pod"): Row((Pods("spec"),)),
+    ("", "PodTemplate"): Row((Pods("template.spec"),)),
+    ("", "ReplicationController"): _TEMPLATE,
+    ("apps", "Deployment"): _TEMPLATE,
+    ("apps", "StatefulSet"): _TEMPLATE,
+    ("apps", "ReplicaSet"): _TEMPLATE,
+    ("apps", "DaemonSet"): Row((Pods("spec.template.spec"),)),
+    ("extensions", "Deployment"): _TEMPLATE,
+    ("extensions", "ReplicaSet"): _TEMPLATE,
+    ("extensions", "DaemonSet"): Row((Pods("spec.template.spec"),)),
+    ("batch", "Job"): Row((Pods("spec.template.spec", "spec.parallelism"),)),
+    ("batch", "CronJob"): Row((Pods("spec.jobTemplate.spec.template.spec", "spec.jobTemplate.spec.parallelism"),)),
+    ("apps.openshift.io", "DeploymentConfig"): _TEMPLATE,
+    ("argoproj.io", "Rollout"): _TEMPLATE,
+    ("argoproj.io", "Workflow"): Row((), refine=argo.workflow(FieldPath.parse("spec"), final=True)),
+    ("argoproj.io", "WorkflowTemplate"): _WORKFLOW_TEMPLATE,
+    ("argoproj.io", "ClusterWorkflowTemplate"): _WORKFLOW_TEMPLATE,
+    ("argoproj.io", "CronWorkflow"): Row((), refine=argo.workflow(FieldPath.parse("spec.workflowSpec"))),
+    ("jobset.x-k8s.io", "JobSet"): Row(
+        (
+            Pods(
+                "spec.replicatedJobs.*.template.spec.template.spec",
+                "spec.replicatedJobs.*.replicas",
+            ),
+        ),
+        refine=others.job_set,
+    ),
+    ("batch.volcano.sh", "Job"): Row(
+        (Pods("spec.tasks.*.template.spec", "spec.tasks.*.replicas"),), refine=others.volcano_job
+    ),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _group_row("spec.leaderWorkerTemplate"),
+    ("apps.kruise.io", "CloneSet"): _TEMPLATE,
+    ("apps.kruise.io", "StatefulSet"): _TEMPLATE,
+    ("grove.io", "PodCliqueSet"): Row(
+        (Pods("spec.template.cliques.*.spec.podSpec", "spec.template.cliques.*.spec.replicas"),),
+        refine=others.pod_clique_set,
+    ),
+    ("workload.serving.volcano.sh", "ModelServing"): Row(
+        tuple(
+            Pods(f"spec.template.roles.*.{one}.spec", "spec.template.roles.*.replicas")
+            for one in ("entryTemplate", "workerTemplate")
+        ),
+        refine=others.model_serving,
+    ),
+    ("serving.knative.dev", "Service"): _KNATIVE,
+    ("serving.knative.dev", "Configuration"): _KNATIVE,
+    ("serving.kserve.io", "InferenceService"): Row(
+        (
+            Pods("spec.predictor", "spec.predictor.minReplicas"),
+            Pods("spec.predictor.workerSpec", "spec.predictor.minReplicas"),
+        ),
+        kserve.EVERYTHING,
+        main="kserve-container",
+        refine=kserve.inference_service,
+    ),
+    ("serving.kserve.io", "ServingRuntime"): _SERVING_RUNTIME,
+    ("serving.kserve.io", "ClusterServingRuntime"): _SERVING_RUNTIME,
+    ("serving.kserve.io", "LLMInferenceService"): _LLM,
+    ("serving.kserve.io", "LLMInferenceServiceConfig"): _LLM,
+    ("ray.io", "RayCluster"): _ray_row("spec"),
+    ("ray.io", "RayJob"): _ray_row("spec.rayClusterSpec"),
+    ("ray.io", "RayService"): _ray_row("spec.rayClusterConfig", refine=ray.service),
+    ("orchestration.aibrix.ai", "RayClusterFleet"): _RAY_FLEET,
+    ("orchestration.aibrix.ai", "RayClusterReplicaSet"): _RAY_FLEET,
+    ("orchestration.aibrix.ai", "StormService"): Row(
+        (
+            Pods(
+                "spec.template.spec.roles.*.template.spec",
+                "spec.template.spec.roles.*.replicas",
+                "spec.template.spec.roles.*.podGroupSize",
+            ),
+        )
+    ),
+    ("orchestration.aibrix.ai", "RoleSet"): Row(
+        (Pods("spec.roles.*.template.spec", "spec.roles.*.replicas", "spec.roles.*.podGroupSize"),)
+    ),
+    ("nvidia.com", "DynamoGraphDeployment"): Row(
+        (Pods("spec.components.*.podTemplate.spec", "spec.components.*.replicas"),), main="main", refine=others.dynamo
+    ),
+    ("kaito.sh", "Workspace"): Row((Pods("inference.template.spec"),), refine=others.kaito),
+    ("inference.llmaz.io", "Service"): _group_row("spec.workloadTemplate"),
+}
+"""(API group, kind) → how it makes Pods; a kind's versions have the same shape, or places of their own
+that exclude each other (Dynamo)."""

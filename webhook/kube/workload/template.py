@@ -1,0 +1,137 @@
+"""What a Pod template and its containers are, whatever object they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from webhook.base.frozen import frozen, kept
+from webhook.kube.path import FieldPath, is_object, mapping
+
+JSON = Mapping[str, Any]
+"""A Kubernetes object or a part of one: objects stay dicts, so that no field is lost."""
+
+
+@frozen(slots=False)
+class Container:
+    """One container of a Pod template."""
+
+    name: str
+    """Its name; where the kind has no container of its own, the name the Pod's container will have."""
+    path: FieldPath
+    """Where it stands in the object, or the place that stands for it."""
+    spec: JSON
+    """The container as in a PodSpec. For kinds that have none it is made from what the kind says: `command`, `args`,
+    `env`, `resources` as the operator would write them."""
+    init: bool = False
+    """An init container (a restartable one, `restartPolicy: Always`, is a sidecar and still True here)."""
+    synthetic: bool = False
+    """`spec` was made by us: its words stand at `path`, not at `path.args[i]`."""
+    places: Mapping[str, FieldPath] = field(default_factory=dict)
+    """Field of `spec` ("args", "resources", "env", "image" …) → where it really stands, for the fields that do not
+    stand under `path`. A container that the operator only completes is not synthetic, but has such fields too."""
+    accelerator: str | None = None
+    """The accelerator that the kind demands by a name of its own (Ray's `accelerator_type`)."""
+
+    def place(self, field: str) -> FieldPath:
+        """Where a field of `spec` stands."""
+        return (self.places and self.places.get(field)) or self.path / field
+
+    @kept
+    def resources(self) -> Mapping[str, object]:
+        """Requests beneath limits: an extended resource needs its limit, and an absent request follows it."""
+        given = mapping(self.spec.get("resources"))
+        asked = {str(name): value for name, value in mapping(given.get("limits")).items()}
+        for name, value in mapping(given.get("requests")).items():
+            asked.setdefault(str(name), value)
+        return asked
+
+
+@frozen(slots=False)
+class Workload:
+    """One Pod template of an object."""
+
+    object: JSON
+    """The whole object, as it came; the item where it came in a List or a Template."""
+    path: FieldPath
+    """Where the PodSpec stands (`spec` of a Pod, `spec.template.spec` of a Deployment)."""
+    metadata: JSON
+    """The Pod's metadata: labels and annotations of the template (of the object itself where there is no template)."""
+    spec: JSON
+    """The PodSpec (`volumes`, `nodeSelector` …). Its containers are in `containers`."""
+    containers: tuple[Container, ...]
+    completes: frozenset[str] = frozenset()
+    """What this kind's operator fills in, so that its absence here says nothing: any of "shm", "startup-probe",
+    "liveness-probe", "readiness-probe", "image", "args", "model", "resources", "memory-limit". What the object gives
+    itself is not in it."""
+    pods_per_replica: int | None = 1
+    """Pods that serve one model together (LeaderWorkerSet size, Ray head + workers); None where it can't be known."""
+    replicas: int | None = None
+    """How many copies are asked for; None where the kind does not say."""
+    owned: bool = False
+    """A controller made the object (`ownerReferences[].controller: true`): what it says was said, and judged, there."""
+    unfilled: tuple[str, ...] = ()
+    """Parameters of a template that have no value here; in what uses them they stand as `$(NAME)`."""
+    defaults: tuple[str, ...] = ()
+    """Parameters of a template whose value is a default here: another one may be given when the object is made."""
+    aside: tuple[str, ...] = ()
+    """Those of them that change nothing of what vLLM is told: replicas, probes, host memory."""
+    unread: str | None = None
+    """Why fields of the Pod may be others than they seem: something that changes them can't be read."""
+    template: str = ""
+    """Its name, where an object has several Pod templates with names."""
+    model_uri: str | None = None
+    """Where the weights come from, where the kind says it outside the container ("hf://Qwen/Qwen3-8B", "pvc://…",
+    "s3://…"): KServe mounts them at /mnt/models and that path is all that vLLM is told."""
+
+    @property
+    def kind(self) -> str:
+        """The object's kind."""
+        return str(self.object.get("kind") or "")
+
+    @property
+    def name(self) -> str:
+        """The object's name, or its generateName."""
+        metadata = mapping(self.object.get("metadata"))
+        return str(metadata.get("name") or metadata.get("generateName") or "")
+
+    @property
+    def namespace(self) -> str | None:
+        """The object's namespace, None where it does not say."""
+        namespace = mapping(self.object.get("metadata")).get("namespace")
+        return str(namespace) if namespace else None
+
+    @kept
+    def annotations(self) -> Mapping[str, str]:
+        """The Pod's annotations over the object's own."""
+        own = mapping(mapping(self.object.get("metadata")).get("annotations"))
+        its = mapping(self.metadata.get("annotations"))
+        return {str(key): str(value) for key, value in {**own, **its}.items()} if own or its else {}
+
+
+PROBES = frozenset({"startup-probe", "liveness-probe", "readiness-probe"})
+"""Words of `Workload.completes` that go together."""
+
+Refine = Callable[[JSON, list[Workload]], list[Workload]]
+"""For what is no data: (the object, its Pod templates by the table) → what its operator makes of them."""
+
+
+def containers_of(spec: JSON, path: FieldPath) -> Iterator[Container]:
+    for key, init in (("containers", False), ("initContainers", True)):
+        if listed := listing(spec.get(key)):
+            for at, container in zip((path / key).items(len(listed)), listed, strict=False):
+                if is_object(container):
+                    yield Container(str(container.get("name") or ""), at, container, init)
+
+
+def listing(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def number(value: object) -> int | None:
+    """A count as a manifest may write it, None where it is none (a placeholder, a negative number)."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

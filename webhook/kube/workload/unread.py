@@ -1,0 +1,44 @@
+"""Kinds that the table lacks: where a vLLM container stands in them all the same, so that nobody takes silence for
+approval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.kube.path import FieldPath, is_object
+from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.template import JSON
+
+_DEEPEST = 16
+_DEFINES = frozenset({"CustomResourceDefinition", "ConfigMap", "Secret"})
+
+
+def pod_spec(obj: JSON, known: Mapping[str, object]) -> FieldPath | None:
+    """Where the first PodSpec with a container of vLLM's stands in an object of a kind that nothing reads; None where
+    there is none. `known`: kinds that a policy adds, as in `workload.find`."""
+    group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+    if (group, kind) in TABLE or (f"{kind}.{group}" if group else kind) in known or kind in _DEFINES or not kind:
+        return None
+    queue: list[tuple[FieldPath, Any]] = [(FieldPath(), obj)]
+    for path, value in queue:  # grows while it is walked
+        if is_object(value):
+            listed = value.get("containers")
+            if isinstance(listed, list) and any(map(_is_vllm, listed)):
+                return path
+            inner = [(path / str(key), one) for key, one in value.items()]
+        else:
+            inner = [(path / index, one) for index, one in enumerate(value)]
+        if len(path.parts) < _DEEPEST:
+            queue += [(place, one) for place, one in inner if isinstance(one, dict | list)]
+    return None
+
+
+def _is_vllm(container: object) -> bool:
+    if not is_object(container) or not isinstance(container.get("image"), str):
+        return False
+    words = [container["image"]]
+    for name in ("command", "args"):
+        listed = container.get(name)
+        words += map(str, listed) if isinstance(listed, list) else ()
+    return any("vllm" in word for word in words)

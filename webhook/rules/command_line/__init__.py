@@ -1,0 +1,1 @@
+"""Rules about vLLM's arguments and environment variables."""

@@ -1,0 +1,317 @@
+"""Rule invalid-environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from webhook.kube.path import FieldPath
+from webhook.rules._flags import certainty, life, registry_certainty, uncertain
+from webhook.rules.command_line import _meant
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Certainty, Finding, Rule
+from webhook.vllm.args import settings
+from webhook.vllm.release import Release
+
+READS_PORT = Release(0, 4, 3)
+"""Since then an engine asks VLLM_PORT for a port whenever it starts (vLLM envs.py get_vllm_port)."""
+V1_SWITCH = Release(0, 8), Release(0, 11, 0)
+"""VLLM_USE_V1 is read as a number in these; the last one has no V0 any more (vLLM 0.11.0 v1/engine/async_llm.py)."""
+BACKEND = Release(0, 10, 1), Release(0, 14, 99)
+"""VLLM_ATTENTION_BACKEND is refused where it names none (read in vLLM 0.10.1.1 … 0.12 attention/selector.py, 0.13 and
+0.14.1 envs.py); before, vLLM chooses another, after, nobody reads it."""
+CHOICES = Release(0, 11)
+"""From then on the variable has choices, and `FLASH_ATTN_VLLM_V1` is none of them: 0.11.1 … 0.12 would cut the suffix
+off (attention/selector.py), but read the variable through its choices first (vLLM 0.11.0 … 0.14.1 envs.py)."""
+ASKED_AT_START = Release(0, 13)
+"""From then on the variable is read for every model, before only for one with attention (vLLM 0.13 engine/arg_utils.py,
+0.12 attention/selector.py)."""
+READ_AT_ONCE = Release(0, 11, 1)
+"""Since then the engine reads every variable of vLLM's while it starts, used or not (v1/engine/core.py
+`enable_envs_cache`); before, those that it needs."""
+METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
+"""vLLM may write `spawn` in its place: on processors and Intel's GPUs, in a Ray actor, with --numa-bind, under WSL
+(vLLM 0.33 utils/system_utils.py `_maybe_force_spawn`, platforms/)."""
+LOGGING = "VLLM_CONFIGURE_LOGGING"
+"""Read by every release while it is imported (logger.py)."""
+LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "NOTSET")
+"""Python's names of levels (logging `_nameToLevel`), to which vLLM adds none."""
+LEVELS_SINCE = Release(0, 4, 3)
+"""From then on the variable goes into `logging.config.dictConfig` while vLLM is imported (vLLM 0.4.3 … 0.33
+logger.py)."""
+EXACT_LEVELS = Release(0, 8, 0)
+"""Until then as it is written, from 0.8.5 on in capitals (envs.py); what is between was not read."""
+SWITCHES = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
+"""What people write → what vLLM reads."""
+NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
+"""What Python's int() takes."""
+
+
+class InvalidEnvironment(Rule):
+    """An environment variable of vLLM's holds what vLLM refuses.
+
+    vLLM reads its variables as strictly as its flags, if later. `VLLM_PORT` is a number; with the address of a Service
+    in it, vLLM ends with
+
+        ValueError: VLLM_PORT 'tcp://10.0.0.7:8000' appears to be a URI. This may be caused by a Kubernetes service
+        discovery issue
+
+    `VLLM_USE_V1` is 0 or 1, not `false`; v0.11.0 knows the variable still, but has no V0:
+
+        ValueError: invalid literal for int() with base 10: 'false'
+        ValueError: Using V1 AsyncLLMEngine, but envs.VLLM_USE_V1=False. This should not happen.
+
+    `VLLM_ATTENTION_BACKEND` (from v0.10.1 until v0.14) and `--attention-backend` (since v0.13) name a backend that the
+    release has; most releases rename some:
+
+        ValueError: Invalid attention backend: 'FLASHATTN'. Valid backends are: ['FLASH_ATTN', 'TRITON_ATTN', …
+        ValueError: Unknown attention backend: 'XFORMERS'. Valid options are: FLASH_ATTN, FLASH_ATTN_DIFFKV, …
+
+    Since v0.11 some variables have choices, many are numbers, and most switches are 0 or 1; since v0.11.1 the engine
+    reads all of them while it starts:
+
+        ValueError: Invalid value 'spwan' for VLLM_WORKER_MULTIPROC_METHOD. Valid options: ['spawn', 'fork'].
+        ValueError: invalid literal for int() with base 10: 'true'
+
+    `VLLM_LOGGING_LEVEL` is one of Python's levels, and `VLLM_CONFIGURE_LOGGING` 0 or 1; both are read while vLLM is
+    imported:
+
+        ValueError: Unknown level: 'VERBOSE'
+
+    From v0.11.1 on vLLM takes the backend that is named, or none: one that has no kernels for the GPU, or does not read
+    the KV cache's dtype there (FLASH_ATTN an FP8 cache on Ampere and Ada), ends it; so does FLASH_ATTN for gpt-oss,
+    whose attention sinks it computes on compute capability 9.x, from v0.17 on 10.x too, and nowhere else.
+
+        ValueError: Selected backend AttentionBackendEnum.FLASH_ATTN is not valid for this configuration. Reason:
+        ['compute capability not supported']
+    """
+
+    plane = "config"
+    mode = "deny"
+    about = (
+        "VLLM_PORT", "VLLM_USE_V1", "VLLM_LOGGING_LEVEL", "VLLM_ATTENTION_BACKEND", "a variable that is checked",
+        "attention_backend", "attention_config",
+    )  # fmt: skip
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain in vLLM's own image."""
+        if engine.command.entry == "worker" or engine.command.own_flags:
+            return
+        yield from _port(engine)
+        yield from _v1(engine)
+        yield from _choices(engine)
+        yield from _logging_level(engine)
+        yield from _backend(engine)
+        yield from _backend_of_another_gpu(engine)
+
+
+def _port(engine: Engine) -> Iterator[Finding]:
+    port = engine.command.env.get("VLLM_PORT")
+    if port is not None and not NUMBER.fullmatch(port):
+        yield Finding(
+            path=_entry(engine, "VLLM_PORT"),
+            certainty=_for(engine, engine.release is not None and engine.release >= READS_PORT),
+            message=f"VLLM_PORT is {port!r}: vLLM wants a number",
+            suggestions=("leave it out: --port is the server's",),
+        )
+
+
+def _v1(engine: Engine) -> Iterator[Finding]:
+    given, release = engine.command.env.get("VLLM_USE_V1"), engine.release
+    if given is None or release is None or not V1_SWITCH[0] <= release <= V1_SWITCH[1]:
+        return
+    if not NUMBER.fullmatch(given):
+        yield Finding(
+            path=_entry(engine, "VLLM_USE_V1"),
+            certainty=certainty(engine),
+            uncertain=uncertain(engine),
+            message=f"VLLM_USE_V1 is {given!r}: vLLM {release} wants 0 or 1",
+            suggestions=('"1"', '"0"') if release < V1_SWITCH[1] else ("leave it out",),
+        )
+    elif int(given) == 0 and release == V1_SWITCH[1]:
+        yield Finding(
+            path=_entry(engine, "VLLM_USE_V1"),
+            certainty=certainty(engine),
+            uncertain=uncertain(engine),
+            message=f"VLLM_USE_V1 is 0, and vLLM {release} has no V0: it refuses to start",
+            suggestions=("leave it out", "vLLM 0.10.2, the last with V0"),
+        )
+
+
+def _choices(engine: Engine) -> Iterator[Finding]:
+    release = engine.release
+    for name in sorted(settings.variables().intersection(engine.command.env)):
+        given = engine.command.env[name]
+        found = settings.bad_variable(name, given, release) if release is not None else None
+        if found is None or "$" in given:
+            continue
+        switch = found.bounds == settings.SWITCH
+        near = SWITCHES.get(given.strip().lower()) if switch else _meant.name(given, found.allowed)
+        replaced = name == METHOD and (
+            engine.on_processors or engine.spans_pods or engine.vendor != "nvidia" or "numa" in engine.said
+        )
+        at_once = release is not None and release >= READ_AT_ONCE and "RAY" not in name and _has_an_engine(engine)
+        read = (at_once or name in (METHOD, LOGGING)) and not replaced
+        yield Finding(
+            path=_entry(engine, name),
+            certainty=_for(engine, read),
+            uncertain=uncertain(engine) or (None if read else f"vLLM may not read {name}, or replace it"),
+            message=f"{name} is {given!r}: vLLM {release} takes {found.bounds or ' or '.join(map(str, found.allowed))}"
+            + (f"; did you mean {near}?" if near else ""),
+            suggestions=tuple(f'"{one}"' for one in ((near,) if near else found.allowed[:3])) or ("leave it out",),
+        )
+
+
+def _has_an_engine(engine: Engine) -> bool:
+    """Surely more than the API server runs here: with --data-parallel-size-local 0 its engines are in other Pods."""
+    local = "data_parallel_size_local"
+    return engine.args.given.get(local) != 0 and local not in engine.args.unresolved
+
+
+def _logging_level(engine: Engine) -> Iterator[Finding]:
+    env, release = engine.command.env, engine.release
+    given = env.get("VLLM_LOGGING_LEVEL")
+    if given is None or "$" in given or release is None or release < LEVELS_SINCE:
+        return
+    if "VLLM_LOGGING_CONFIG_PATH" in env or env.get(LOGGING, "1").strip() == "0":
+        return  # a configuration of one's own, or none
+    word = given.upper() if release > EXACT_LEVELS else given
+    if word in LEVELS:
+        return
+    near = given.upper() if given.upper() in LEVELS else _meant.name(given.upper(), tuple(LEVELS))
+    yield Finding(
+        path=_entry(engine, "VLLM_LOGGING_LEVEL"),
+        certainty=certainty(engine),
+        uncertain=uncertain(engine),
+        message=f"VLLM_LOGGING_LEVEL is {given!r}: vLLM {release} takes {', '.join(LEVELS)}"
+        + (f"; did you mean {near}?" if near else ""),
+        suggestions=(f'"{near}"',) if near else ('"DEBUG", which is the most that it says',),
+    )
+
+
+def _backend(engine: Engine) -> Iterator[Finding]:
+    release = engine.release
+    given = engine.args.given.get("attention_backend")
+    if isinstance(given, str) and given.lower() != "auto" and engine.args.is_sure("attention_backend"):
+        found = settings.unknown_name("attention_backend", given.upper(), release)
+        if found is not None and registry_certainty(engine) == "certain":
+            yield _unknown(engine, engine.argument("attention_backend"), f"--attention-backend {given}", found)
+    named = engine.command.env.get("VLLM_ATTENTION_BACKEND")
+    if named is None or release is None or not BACKEND[0] <= release <= BACKEND[1]:
+        return
+    word = named.removesuffix("_VLLM_V1") if release < CHOICES else named
+    found = settings.unknown_name("attention_backend", word, release)
+    if found is not None and registry_certainty(engine) == "certain" and named not in found.allowed:
+        yield _unknown(engine, _entry(engine, "VLLM_ATTENTION_BACKEND"), f"VLLM_ATTENTION_BACKEND {named}", found)
+
+
+VALIDATES = Release(0, 11, 1), Release(0, 34)
+"""From the first on an explicit backend is asked whether it takes the GPU, the dtypes and the model (platforms/cuda.py
+get_attn_backend_cls); every release until before the second was read, and nothing replaces a backend that is named."""
+CAPABILITIES: dict[str, tuple[str, Callable[[tuple[int, int]], bool]]] = {
+    "FLASH_ATTN": ("8.0 or more", lambda has: has >= (8, 0)),
+    "FLASHMLA": ("9.x or 10.x", lambda has: has[0] in (9, 10)),
+    "FLASHMLA_SPARSE": ("9.x or 10.x", lambda has: has[0] in (9, 10)),
+    "FLASH_ATTN_MLA": ("9.x", lambda has: has[0] == 9),
+    "CUTLASS_MLA": ("10.x", lambda has: has[0] == 10),
+    "FLASHINFER_MLA": ("10.x", lambda has: has[0] == 10),
+}
+"""Backend → the compute capabilities that it has kernels for: `supports_compute_capability` of the 29 releases from
+0.11.1 to 0.33 says the same in each (vLLM v1/attention/backends/)."""
+SINKS_ON_10 = Release(0, 17)
+"""FLASH_ATTN computes attention sinks with FlashAttention 3, which is for 9.x, and since then with 4, which it takes by
+itself on 10.x; every other GPU gets 2, which has none (vLLM 0.11.1 … 0.16 and 0.17 … 0.33 fa_utils.py
+get_flash_attn_version, flash_attn_supports_sinks)."""
+FP8 = ("fp8", "fp8_e4m3", "fp8_e5m2")
+_GENERATES = ("ForCausalLM", "ForConditionalGeneration")
+
+
+def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
+    """The backend that is named can't run on any of the GPUs that the Pod may get."""
+    named = _named_backend(engine)
+    if named is None or named[0] not in CAPABILITIES or engine.gpu is None:
+        return
+    (name, written, path), gpus = named, engine.gpu.value.gpus
+    model = engine.model.value if engine.model else None
+    if not gpus or any(one.vendor != "nvidia" or one.compute_capability is None for one in gpus):
+        return
+    has = [one.compute_capability for one in gpus if one.compute_capability is not None]
+    wants, runs = CAPABILITIES[name]
+    dtype = engine.args.given.get("kv_cache_dtype")
+    skipped = "kv_cache_dtype_skip_layers"
+    cache = dtype in FP8 and skipped not in engine.args.given and skipped not in engine.args.unresolved
+    products = " or ".join(f"{one.name} ({'.'.join(map(str, one.compute_capability or ()))})" for one in gpus)
+    if not any(map(runs, has)):
+        message = f"{written} needs compute capability {wants}, and this is {products}"
+    elif name == "FLASH_ATTN" and cache and all(major == 8 for major, _ in has):
+        message = f"{written} reads no {dtype} KV cache before compute capability 9.0, and this is {products}"
+    elif name == "FLASH_ATTN" and model is not None and model.model_type == "gpt_oss":
+        majors = (9, 10) if engine.release is not None and engine.release >= SINKS_ON_10 else (9,)
+        if any(major in majors for major, _ in has):
+            return
+        where = " and ".join(f"{major}.x" for major in majors)
+        message = f"{written} computes attention sinks on compute capability {where} only, and this is {products}"
+    else:
+        return
+    attends = (
+        model is not None and model.num_attention_heads and any(one.endswith(_GENERATES) for one in model.architectures)
+    )
+    yield Finding(
+        path=path,
+        message=message,
+        certainty=registry_certainty(engine) if attends else "likely",
+        uncertain=uncertain(engine),
+        suggestions=(f"without {written.partition(' ')[0]}: vLLM chooses a backend that fits",),
+        rests_on=("gpu", "model"),
+    )
+
+
+def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
+    """The attention backend that is chosen, as it is written, and where; None where none is, or it is not the last
+    word, or this release does not hold to it."""
+    release, given = engine.release, engine.args.given.get("attention_backend")
+    if release is None or not VALIDATES[0] <= release < VALIDATES[1] or engine.args.open:
+        return None
+    if {"attention_backend", "attention_config"} & engine.args.unresolved.keys():
+        return None
+    variable = engine.command.env.get("VLLM_ATTENTION_BACKEND") if release <= BACKEND[1] else None
+    if (config := engine.args.given.get("attention_config")) is not None:
+        inside = config.get("backend") if isinstance(config, dict) and config.keys() <= {"backend"} else None
+        if not isinstance(inside, str) or given is not None or variable is not None:
+            return None
+        return inside.upper(), f"--attention-config backend {inside}", engine.argument("attention_config")
+    if isinstance(given, str) and variable is None:
+        return given.upper(), f"--attention-backend {given}", engine.argument("attention_backend")
+    if given is None and variable is not None:
+        return variable, f"VLLM_ATTENTION_BACKEND {variable}", _entry(engine, "VLLM_ATTENTION_BACKEND")
+    return None
+
+
+def _unknown(engine: Engine, path: FieldPath, what: str, found: settings.Refusal) -> Finding:
+    flag, _, given = what.partition(" ")
+    bare = given.removesuffix("_VLLM_V1")
+    near = bare if bare in found.allowed else _meant.name(given, found.allowed)
+    attends = engine.release is not None and engine.release >= ASKED_AT_START
+    if engine.model is not None and engine.model.may_deny and engine.model.value.num_attention_heads:
+        attends = True  # without attention, older releases do not look
+    return Finding(
+        path=path,
+        certainty="certain" if attends else "likely",
+        message=f"{what}: vLLM {engine.release} has no such attention backend{life(found, engine.release)}"
+        + (f"; did you mean {near}?" if near else ""),
+        details=(f"it has {', '.join(found.allowed)}",),
+        suggestions=(f"{flag} {near}",) if near else (),
+    )
+
+
+def _for(engine: Engine, known: bool) -> Certainty:
+    return certainty(engine) if known else "likely"
+
+
+def _entry(engine: Engine, name: str) -> FieldPath:
+    """Where a variable is set: the entry of `env`, else the command."""
+    listed = engine.field("env")
+    for number, entry in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(entry, dict) and entry.get("name") == name:
+            return engine.at("env", number, "value") if "value" in entry else engine.at("env", number)
+    return engine.command.path

@@ -1,0 +1,56 @@
+"""What one glance at an engine tells: enough to know of most rules that they have nothing to say of it."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from webhook.kube.path import mapping
+from webhook.rules._flags import TWO_COLONS, has_a_blank, has_a_sign
+from webhook.rules.engine import Engine
+from webhook.rules.rule import FACTS
+from webhook.vllm.args import settings
+
+FACT = {name: attrgetter(name) for name in FACTS}
+"""A word of FACTS → what the engine knows of it."""
+_ALL = attrgetter(*FACTS)
+
+
+def unknown(engine: Engine) -> frozenset[str]:
+    """The words of FACTS that nothing is known of."""
+    return frozenset([name for name, known in zip(FACTS, _ALL(engine), strict=True) if known is None])
+
+
+def shown(engine: Engine) -> list[str]:
+    """What a rule may be about (`Rule.about`): the object's kind; fields of the Pod, the container, its resources and
+    its limits, arguments that are given and variables, each by its name; and whatever is true of these words."""
+    command, args, spec, requested = engine.command, engine.args, engine.container.spec, engine.requested
+    gpus = engine.gpu.value.gpus if engine.gpu else ()
+    words = (
+        ("a shell", command.shell),
+        ("words that are lost", command.lost),
+        ("a slip", command.slip),
+        ("a blank in a word", has_a_blank(engine)),
+        ("a sign in a word", has_a_sign(engine)),
+        ("a field with two colons", not TWO_COLONS.isdisjoint(spec)),
+        ("a second entrypoint", command.repeated),
+        ("unknown flags", args.unknown or args.unheard),
+        ("conflicts", args.conflicts),
+        ("no context length", "max_model_len" not in args.given),
+        ("a config", not settings.configs().isdisjoint(args.given)),
+        ("a variable that is checked", not settings.variables().isdisjoint(command.env)),
+        ("a gated model", engine.model is not None and engine.model.value.gated),
+        ("vLLM's CPU backend", engine.on_processors),
+        ("no known GPU", not gpus or requested is None),
+        ("several products", len(gpus) > 1),
+        ("MIG", (gpus and gpus[0].mig) or (requested is not None and "/mig-" in requested[0])),
+        ("live nodes", engine.placement),
+        ("another engine", len(engine.siblings) > 1),
+        ("a volume at /dev/shm", engine.shm.mounted),
+        ("no memory limit", engine.memory_limit is None),
+        ("no startup probe", not mapping(spec.get("startupProbe"))),
+        ("annotations", engine.workload.annotations),
+    )
+    said = [word for word, there in words if there]
+    resources = mapping(spec.get("resources"))
+    fields = [*engine.workload.spec, *spec, *resources, *mapping(resources.get("limits"))]
+    return [*said, engine.workload.kind, *fields, *args.given, *command.env]

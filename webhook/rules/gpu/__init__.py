@@ -1,0 +1,1 @@
+"""Rules about the GPUs: how many, which, and what they can do."""

@@ -1,0 +1,115 @@
+"""Rule unknown-gpu."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from webhook.kube.path import mapping
+from webhook.rules import _parallel
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+from webhook.vllm import gpu, release
+from webhook.vllm.memory import parallel
+
+LABELS = {
+    None: "nvidia.com/gpu.product", "nvidia": "nvidia.com/gpu.product", "amd": "amd.com/gpu.product-name",
+    "intel": "gpu.intel.com/product", "google": "cloud.google.com/gke-tpu-accelerator",
+}  # fmt: skip
+"""Maker of the resource → the label that tells the product: GPU feature discovery's, the AMD GPU operator's, Intel's,
+GKE's. Other makers' have none that podfit reads a size from."""
+
+
+class UnknownGpu(Rule):
+    """Nothing says which GPU the Pod will get, so GPU memory can't be judged, or the Pod asks for none.
+
+    `nvidia.com/gpu: 1` is any GPU of the cluster, of 16 GB or of 180. A nodeSelector says which, and keeps the Pod
+    off GPUs that are too small:
+
+        nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}
+
+    In CI, `podfit check --gpu NAME` says it for manifests that do not; in a cluster of one kind the policy's
+    `assume.gpu` does. Where podfit may read nodes, their labels say it too.
+
+    A node that is named is no GPU yet: without a GPU in `resources.limits` the container sees none, unless the node's
+    runtime gives its GPUs to whoever comes, and vLLM ends with `Failed to infer device type`. A misspelt resource is
+    none that a node has; the API server takes it, and the Pod stays Pending:
+
+        0/3 nodes are available: 3 Insufficient nvidia.com/gpus.
+    """
+
+    plane = "gpu"
+    threatens = "practice"
+    mode = "warn"
+    about = ("no known GPU",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """A fact about what podfit knows."""
+        if engine.requested is None:
+            yield from _nothing_requested(engine)
+            return
+        if engine.gpu is not None or engine.facts.gpu_memory is not None:
+            return
+        resource, count = engine.requested
+        many = f"{count} × {resource}" if count else resource
+        maker = gpu.maker.of_resources(resource, {})
+        label = LABELS.get(maker)
+        yield Finding(
+            engine.workload.path / "nodeSelector",
+            f"{many} of an unknown product: GPU memory is not judged{_of_another_maker(engine)}",
+            suggestions=(f"nodeSelector {label} with the product's label",) if label else (),
+        )
+
+
+def _of_another_maker(engine: Engine) -> str:
+    """That what was given to assume is not what this container asks for."""
+    assumed = engine.facts.assume.gpu
+    if engine.facts.gpu is not None:
+        return f" (--gpu {engine.facts.gpu.name} is another maker's)"
+    return f" (the policy's assume.gpu, {assumed.name}, is another maker's)" if assumed is not None else ""
+
+
+def _nothing_requested(engine: Engine) -> Iterator[Finding]:
+    """vLLM in a Pod that asks for no accelerator, and in which nothing else could bring one."""
+    asked = engine.container.resources
+    wrong = gpu.misspelt(asked)
+    if wrong is not None and not engine.on_processors:
+        name, meant = wrong
+        side = "limits" if name in mapping(engine.field("resources", "limits")) else "requests"
+        yield Finding(
+            engine.at("resources", side, name),
+            f"{name!r} is no resource that a node has: the Pod gets no GPU; did you mean {meant}?",
+            certainty="likely",
+            suggestions=(f"{meant}: {asked[name]} in resources.limits",),
+        )
+    elif not _brought_otherwise(engine):
+        resource = "amd.com/gpu" if engine.vendor == "amd" else "nvidia.com/gpu"
+        zero = next((name for name in asked if gpu.is_one(name)), None)
+        yield Finding(
+            engine.at("resources", "limits"),
+            f"{f'{zero}: {asked[zero]}' if zero else 'no GPU'} is requested: unless the node's runtime gives GPUs to "
+            "every container, vLLM finds none and ends with `Failed to infer device type`",
+            certainty="likely",
+            suggestions=(f'{zero or resource}: "{parallel.gpus_needed(engine.args) or 1}" in resources.limits',),
+        )
+
+
+def _brought_otherwise(engine: Engine) -> bool:
+    """A GPU may come without a request, or none is needed: another image than vLLM's own for CUDA and ROCm, a runtime
+    class, a claim, a privileged container, an operator, Pods of a Ray cluster, `--gpu` or a size that was given."""
+    image = engine.field("image")
+    if not isinstance(image, str) or not release.is_official(image) or _OTHERS.search(image):
+        return True
+    facts, completed = engine.facts, "resources" in engine.workload.completes
+    if facts.gpu is not None or facts.gpu_memory is not None or completed or engine.on_processors:
+        return True
+    if engine.pod("runtimeClassName") or engine.pod("resourceClaims") or engine.field("resources", "claims"):
+        return True
+    if gpu.may_be_one(engine.container.resources) or _parallel.sees_more(engine):
+        return True
+    of_ray = "ray" in (engine.args.get("distributed_executor_backend"), engine.args.get("data_parallel_backend"))
+    of_ray = of_ray or _parallel.makes_ray(engine) or "headGroupSpec" in engine.workload.path.parts
+    return of_ray or engine.args.get("data_parallel_size_local") == 0
+
+
+_OTHERS = re.compile(r"-(cpu|tpu)\b")

@@ -1,0 +1,1 @@
+"""Rules about what must fit into a GPU's memory."""

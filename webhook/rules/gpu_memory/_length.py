@@ -1,0 +1,64 @@
+"""What the rules about the context length share: the longest that the model allows, and what fits with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from webhook.rules.engine import Engine
+from webhook.vllm.memory import plan
+from webhook.vllm.memory.search import with_changes
+from webhook.vllm.memory.solve import Alternative
+from webhook.vllm.model import longest_max_model_len
+
+CHANGES_IT = ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "config_format")
+"""Arguments that change the config.json that the length is derived from."""
+ALLOWS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+
+
+def too_long(engine: Engine) -> int | None:
+    """The longest context that the model allows, in tokens, where a longer one is given; None where none is, or where
+    it is not known."""
+    given = engine.args.given.get("max_model_len")
+    if engine.model is None or engine.release is None or not isinstance(given, int) or isinstance(given, bool):
+        return None
+    longest = longest_max_model_len(engine.model.value, engine.release)
+    if longest is None or given <= longest or engine.command.env.get(ALLOWS, "0") != "0":
+        return None
+    if any(dest in (*engine.args.given, *engine.args.unresolved, *engine.args.written) for dest in CHANGES_IT):
+        return None
+    return longest
+
+
+def is_short(engine: Engine) -> bool:
+    """The KV cache is there, and likely too small for one request."""
+    ledger = engine.plan.gpu
+    return ledger is not None and 0 < ledger.kv_cache.likely < (ledger.held.bytes_per_request or 0)
+
+
+def within(engine: Engine) -> tuple[Alternative, ...]:
+    """Changes that fit the GPU with no longer a context than the model allows, where a longer one is given: who follows
+    what only makes room for it is refused next for its length."""
+    longest = too_long(engine)
+    if longest is None or engine.model is None or engine.gpu is None:
+        return ()
+    length = {"max_model_len": longest}
+    args, env = with_changes(engine.args, length), engine.command.env
+    if plan.fits(args, engine.model.value, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=env):
+        return (Alternative(f"--max-model-len {longest}", length),)
+    return tuple(
+        one
+        if "max_model_len" in one.changes
+        else replace(one, text=f"{one.text} and --max-model-len {longest}", changes={**one.changes, **length})
+        for one in engine.changes(also=length)
+    )
+
+
+_WRITTEN = re.compile(r"(?<![\w-])--max[-_]model[-_]len\b")
+
+
+def not_given(engine: Engine) -> str:
+    """That no length is given; where one is written beside a script, or in another command of it, that it is lost."""
+    if engine.command.shell and _WRITTEN.search(engine.said):
+        return "--max-model-len stands in the command, but does not reach this vLLM"
+    return "--max-model-len is not given"

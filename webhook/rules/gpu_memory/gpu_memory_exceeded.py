@@ -1,0 +1,82 @@
+"""Rule gpu-memory-exceeded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.quantity import human
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+from webhook.vllm.memory import quantisation
+from webhook.vllm.memory.ledger import GpuLedger
+
+
+class GpuMemoryExceeded(Rule):
+    """The model's weights leave no GPU memory for a KV cache.
+
+    vLLM may use `--gpu-memory-utilization` of each GPU's memory (0.9; 0.92 from v0.20). The weights of this rank, the
+    activations of one full batch, and from v0.20 the CUDA graphs come out of that budget; the rest is the KV cache.
+    Where nothing is left the process dies while it starts, with one of
+
+        torch.OutOfMemoryError: CUDA out of memory. Tried to allocate …
+        ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` …
+
+    and Kubernetes restarts it for ever. The denial rests on the certain minimum of every line of the ledger and on
+    the largest memory ever seen for the product. Tensor parallelism divides the weights; a context length does not.
+
+    With `--quantization fp8` and a checkpoint in 16 bits, vLLM before v0.16 puts all weights on the GPU in 16 bits and
+    quantises them then: they must fit its memory as they are stored. From v0.16 on each layer is quantised as it is
+    filled; a checkpoint that is stored in FP8 takes 8 bits from the start.
+    """
+
+    plane = "gpu"
+    mode = "deny"
+    needs = ("model", "gpu", "plan.gpu")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where even the floors exceed the budget, likely where the likely values do."""
+        ledger = engine.plan.gpu
+        if ledger is None:
+            return
+        name = engine.gpu.value.name if engine.gpu else "GPU"
+        if engine.plan.cause == "loading":
+            yield self._while_loading(engine, ledger, name)
+            return
+        if ledger.kv_cache.likely > 0:
+            return
+        weights, budget = ledger.weights.likely, ledger.budget.likely
+        rest = budget - weights - ledger.kv_cache.likely
+        short = human(-ledger.kv_cache.likely)
+        missing = f"{short} {'is' if short.startswith('1 ') else 'are'} missing"
+        certain = engine.plan.verdict == "does-not-fit" and ledger.kv_cache.floor <= 0
+        yield Finding(
+            path=engine.command.path,
+            message=f"{missing} on each GPU before any KV cache: weights {human(weights)} and {human(rest)} of "
+            f"activations and runtime, of {human(budget)} that vLLM may use ({name})",
+            details=(
+                f"weights: {ledger.weights.note or human(weights)}",
+                f"budget: {ledger.budget.note}",
+            ),
+            certainty="certain" if certain else "likely",
+            suggestions=engine.alternatives,
+            computed=True,
+        )
+
+    def _while_loading(self, engine: Engine, ledger: GpuLedger, name: str) -> Finding:
+        """Quantised, the weights may fit: not before."""
+        whole, streamed = ledger.loading or ledger.weights, quantisation.STREAMED.get(engine.args.quantization or "")
+        later = (
+            f"; from v{streamed.major}.{streamed.minor} on each layer is quantised as it is filled" if streamed else ""
+        )
+        return Finding(
+            path=engine.argument("quantization"),
+            message=f"all weights stand on each GPU in 16 bits before vLLM quantises them: {human(whole.likely)}, and "
+            f"{name} has {human(ledger.total.likely)}",
+            details=(
+                f"quantised they take {human(ledger.weights.likely)}{later}",
+                "a checkpoint that is stored in FP8 takes 8 bits a weight from the start",
+            ),
+            certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
+            suggestions=engine.alternatives,
+            computed=True,
+        )

@@ -1,0 +1,56 @@
+"""Rule kv-cache-too-small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.quantity import human
+from webhook.rules._flags import spoilt
+from webhook.rules.engine import Engine
+from webhook.rules.gpu_memory._length import is_short, not_given, too_long, within
+from webhook.rules.rule import Finding, Rule, lines
+from webhook.vllm.memory.verdict import subtraction
+
+
+class KvCacheTooSmall(Rule):
+    """The KV cache is too small for one request of the maximum length.
+
+    vLLM refuses to start when the KV cache can't hold a single request of `--max-model-len` tokens:
+
+        ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is
+        needed, which is larger than the available KV cache memory (7.13 GiB). Based on the available memory, the
+        estimated maximum model length is 58400. …
+
+    (before v0.8: "The model's max seq len (N) is larger than the maximum number of tokens that can be stored in KV
+    cache"). Where `--max-model-len` is not given, the length is the model's own, often 131,072. A shorter length
+    costs nothing that is not used; more GPUs, or a smaller KV cache type, make room.
+    """
+
+    plane = "gpu"
+    mode = "deny"
+    needs = ("model", "gpu", "plan.gpu")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where the largest KV cache that could be left is smaller than one request."""
+        ledger = engine.plan.gpu
+        if ledger is None or not is_short(engine) or spoilt(engine, "max_model_len"):
+            return
+        needed = ledger.kv_cache_bytes_per_request or 0
+        there = ledger.kv_cache.likely
+        given = "max_model_len" in engine.args.given
+        fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
+        certain = engine.plan.verdict == "does-not-fit" and engine.plan.cause != "loading"
+        longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
+        yield Finding(
+            path=engine.argument("kv_cache_memory_bytes" if fixed else "max_model_len"),
+            message=f"one request of {ledger.max_model_len:,} tokens needs {human(needed)} of KV cache, "
+            + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left),
+            details=lines(
+                "" if given else f"{not_given(engine)}: the model's own {ledger.max_model_len:,} tokens hold",
+                f"the estimated maximum model length is {longest:,}" if longest else "",
+                "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
+            ),
+            certainty="certain" if certain else "likely",
+            suggestions=engine.alternatives if too_long(engine) is None else engine.told(engine.once(within)),
+            computed=True,
+        )

@@ -1,0 +1,100 @@
+"""Rule max-model-len-too-long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.rules import _flags
+from webhook.rules.engine import Engine
+from webhook.rules.gpu_memory import _length
+from webhook.rules.gpu_memory._length import ALLOWS
+from webhook.rules.rule import Finding, Rule
+from webhook.vllm.memory.said import embeds
+from webhook.vllm.model import Model
+from webhook.vllm.release import Release
+
+READ_SINCE = Release(0, 6, 6)
+"""From here to 0.33 the rules of `webhook.vllm.model.length` are vLLM's (config.py, config/model.py)."""
+
+WARNS = "only a warning by default: the hub's config.json may allow more by now"
+
+
+class MaxModelLenTooLong(Rule):
+    """The context length is longer than the model's config.json allows.
+
+    vLLM derives the longest context from config.json and refuses a longer one before it loads anything:
+
+        ValueError: User-specified max_model_len (131072) is greater than the derived max_model_len
+        (max_position_embeddings=32768 …). … VLLM_ALLOW_LONG_MAX_MODEL_LEN=1
+
+    A model that is to be stretched needs its rope scaling stated (`--hf-overrides`), else its answers get worse.
+
+    It is a warning, unless a policy says `mode: deny`: the hub's config.json may have got a longer context since it was
+    read. Under such a policy it denies where the length stands in a config.json of exactly this model that was read
+    (the catalogue's, or one that you gave), and vLLM's own image, of a release from v0.6.6 on, reads that file.
+    Elsewhere it stays a warning that says why: the length is of a table or of a copy's original, `--revision` names
+    another file, `--trust-remote-code` runs a config class of the model's own, an `envFrom` may hold
+    VLLM_ALLOW_LONG_MAX_MODEL_LEN, Mistral's repositories have a params.json besides, and an embedding model's
+    sentence_bert_config.json has the last word.
+    """
+
+    plane = "config"
+    needs = ("model", "release")
+    about = ("max_model_len",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where the config.json itself was read, and nothing else may tell a length."""
+        longest = _length.too_long(engine)
+        if longest is None or engine.model is None:
+            return
+        given, model = engine.args.given["max_model_len"], engine.model.value
+        unread = _unread(engine, model)
+        allowed = f"that the config.json of {model.id} allows" if unread is None else f"that are known of {model.id}"
+        why = unread or _uncertain(engine, model)
+        yield Finding(
+            path=engine.argument("max_model_len"),
+            message=f"--max-model-len {given:,} is longer than the {longest:,} tokens {allowed}: vLLM does not start"
+            + ("" if unread is None else ", if that is its length"),
+            details=(WARNS,) if unread is None else (),
+            certainty="likely" if why else "certain",
+            uncertain=why,
+            suggestions=_shorter(engine, longest),
+        )
+
+
+def _shorter(engine: Engine, longest: int) -> tuple[str, ...]:
+    """A length that the model allows and, where the KV cache is too small as well, one that it holds."""
+    if not _length.is_short(engine):
+        return f"--max-model-len {longest}", f"env {ALLOWS}=1, at the risk of nonsense"
+    alone = (one.text for one in engine.once(_length.within) if one.changes.keys() == {"max_model_len"})
+    return (next(alone, f"--max-model-len {longest}"),)
+
+
+def _unread(engine: Engine, model: Model) -> str | None:
+    """Why the length is of no config.json of exactly the model that is served; None where it is."""
+    named = (engine.args.model or "").lower() == model.id.lower() or "*" in engine.facts.models
+    if model.length_read and named and engine.model is not None and engine.model.may_deny:
+        return None
+    return (
+        f"no config.json of {engine.args.model or 'it'} was read: {engine.model.source if engine.model else 'unknown'}"
+    )
+
+
+def _uncertain(engine: Engine, model: Model) -> str | None:
+    """What else may tell vLLM another length; None where nothing does."""
+    given = engine.args.given
+    if any(dest in given or dest in engine.args.unresolved for dest in ("revision", "code_revision")):
+        return "--revision names another file than the one that was read"
+    if given.get("trust_remote_code") or "trust_remote_code" in engine.args.unresolved:
+        return "--trust-remote-code may run a config class of the model's own"
+    if ALLOWS in engine.declared or engine.field("envFrom") or engine.command.decided & {ALLOWS, "*"}:
+        return f"{ALLOWS} may be set to what can't be seen here"
+    if model.id.lower().startswith("mistralai/"):
+        return "Mistral's repositories have a params.json besides, which vLLM may prefer"
+    if embeds(model):
+        return "an embedding model's sentence_bert_config.json may tell another length"
+    if engine.release is not None and engine.release < READ_SINCE:
+        return f"how vLLM {engine.release} derives the length is not known here"
+    if _flags.certainty(engine) == "certain":
+        return None
+    return _flags.uncertain(engine) if not _flags.is_changed(engine) else "Python code beside vLLM's own may run"

@@ -1,0 +1,90 @@
+"""What the rules about /dev/shm share: a volume of a fitting size, and whether the container's limit covers it."""
+
+from __future__ import annotations
+
+from webhook.kube.patch import Edit
+from webhook.kube.quantity import quantity, round_up_gi
+from webhook.rules.engine import SHM, Engine
+
+
+def advised(engine: Engine) -> int | None:
+    """Bytes in whole GiB: the likely need."""
+    host = engine.plan.host
+    return round_up_gi(host.shm.likely) if host else None
+
+
+def besides(engine: Engine) -> int:
+    """Bytes that vLLM likely needs outside of /dev/shm."""
+    host = engine.plan.host
+    if host is None:
+        return 0
+    return host.need.likely - host.in_shm
+
+
+def covered(engine: Engine, size: int) -> bool:
+    """The memory limit holds a full /dev/shm of that size and what vLLM needs besides."""
+    limit = engine.memory_limit
+    return limit is None or besides(engine) + size <= limit
+
+
+def has_workers(engine: Engine) -> bool:
+    """vLLM's workers run here: with --data-parallel-size-local 0 all of them are in other Pods."""
+    return engine.args.given.get("data_parallel_size_local") != 0
+
+
+def may_be_resized(engine: Engine) -> bool:
+    """/dev/shm may be larger than a container runtime makes it: a command or a hook mounts it anew, or the Pod runs in
+    a sandbox with a /dev/shm of its own (gVisor: no limit; Kata: half of the guest's memory)."""
+    said = engine.said
+    if hook := engine.field("lifecycle", "postStart"):
+        said = f"{said} {hook}"
+    if SHM in said and "mount" in said:
+        return True
+    runtime = str(engine.pod("runtimeClassName") or "")
+    return any(word in runtime.lower() for word in ("gvisor", "runsc", "kata"))
+
+
+def resize(engine: Engine, size: int) -> tuple[Edit, ...]:
+    """Gives the memory volume that size; nothing where it is another sort of volume, or not declared here."""
+    mount = engine.shm.mount
+    if mount is None or not mount.memory:
+        return ()
+    return (Edit(mount.at.join("emptyDir", "sizeLimit"), quantity(size)),)
+
+
+def add(engine: Engine, size: int) -> tuple[Edit, ...]:
+    """A memory-backed emptyDir at /dev/shm; nothing for containers that the operator makes.
+
+    A memory volume that the Pod declares and nobody mounts is what was meant. The new one is called `dshm`, as people
+    call it, or after its container where that name is taken, or another container may need one too.
+    """
+    if engine.container.synthetic:
+        return ()
+    mounted = engine.at("volumeMounts")
+    declared = engine.pod("volumes")
+    volumes = [one for one in declared if isinstance(one, dict)] if isinstance(declared, list) else []
+    for volume in volumes:
+        empty = volume.get("emptyDir")
+        if isinstance(empty, dict) and empty.get("medium") == "Memory" and not _used(engine, volume.get("name")):
+            return (Edit(mounted, {"name": volume.get("name"), "mountPath": SHM}, "append"),)
+    taken = {str(volume.get("name")) for volume in volumes}
+    own = f"dshm-{engine.container.name}"
+    name = "dshm" if engine.workload.containers[:1] == (engine.container,) else own
+    if name in taken:
+        name = next(one for one in (own, *(f"{own}-{n}" for n in range(99))) if one not in taken)
+    volume = {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": quantity(size)}}
+    return (
+        Edit(engine.workload.path / "volumes", volume, "append"),
+        Edit(mounted, {"name": name, "mountPath": SHM}, "append"),
+    )
+
+
+def _used(engine: Engine, name: object) -> bool:
+    """Some container of the Pod mounts the volume."""
+    for container in engine.workload.containers:
+        mounts = container.spec.get("volumeMounts")
+        if any(
+            isinstance(one, dict) and one.get("name") == name for one in (mounts if isinstance(mounts, list) else ())
+        ):
+            return True
+    return False

@@ -1,0 +1,70 @@
+"""Rule memory-limit-too-low."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.quantity import human, quantity
+from webhook.rules import _memory
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+
+PART = 0.9
+"""A limit that holds so much of the checkpoint is no reason for a word."""
+
+
+class MemoryLimitTooLow(Rule):
+    """The host memory limit is below what vLLM needs.
+
+    A container above `resources.limits.memory` is killed by the kernel: `OOMKilled`, exit code 137, usually while it
+    loads. That is host memory: `--gpu-memory-utilization` does not help. Unreclaimable are the processes (one a GPU
+    and two more), pinned buffers (`--cpu-offload-gb`, `--kv-offloading-size`, before v0.8 `--swap-space`), whole files
+    in eager and multi-threaded loading, and what is in /dev/shm. Memory-mapped safetensors are not: they are page
+    cache, so a limit below the checkpoint's size alone does not kill, but each rank reads the files again and a probe
+    may run out before they are loaded.
+
+    The limit that holds is the smaller one of the container's and of the Pod's (`spec.resources`, which sidecars and
+    memory volumes share). On nodes with swap (the kubelet's LimitedSwap) a container that requests less than its limit
+    may be swapped out instead; no manifest tells. Where the container would fit without what is offloaded, see
+    `offload-exceeds-limit`.
+    """
+
+    plane = "host"
+    threatens = "uptime"
+    mode = "deny"
+    needs = ("plan.host",)
+    mute_for = ("memory-limit",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain below the floor, likely below the likely need, possible below the checkpoint's size."""
+        limit, host = engine.memory_limit, engine.plan.host
+        if limit is None or host is None or _memory.elsewhere(engine) or _memory.offload_is_to_blame(engine):
+            return
+        if limit < _memory.LEAST:
+            return  # a slip of the unit: quantity-suspicious
+        needed, weights = host.need, engine.plan.checkpoint
+        if limit < needed.likely:
+            advice = _memory.advised_limit(engine) or 0
+            yield Finding(
+                path=engine.memory_at,
+                message=f"limit {quantity(limit)}: vLLM needs about {human(needed.likely)} of host memory, "
+                f"at least {human(needed.floor)}, at most {human(needed.high)}",
+                details=_memory.parts(host),
+                certainty=_memory.certainty(engine, needed),
+                rests_on=_memory.rests_on(limit, host),
+                suggestions=(f"resources.limits.memory: {quantity(advice)}",),
+                fix=_memory.raise_limit(engine, advice),
+            )
+        elif weights is not None and limit < PART * weights and not engine.weights_doubtful:
+            advice = _memory.advised_limit(engine) or 0
+            yield Finding(
+                path=engine.memory_at,
+                message=f"limit {quantity(limit)} is below the checkpoint's {human(weights)}: loading gets slow",
+                details=(
+                    "memory-mapped weights are page cache and give way, "
+                    + ("but every rank reads the files again" if host.ranks > 1 else "under pressure all along"),
+                ),
+                certainty="possible",
+                suggestions=(f"resources.limits.memory: {quantity(advice)}",),
+                fix=_memory.raise_limit(engine, advice),
+            )

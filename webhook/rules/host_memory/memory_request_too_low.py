@@ -1,0 +1,57 @@
+"""Rule memory-request-too-low."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.patch import Edit
+from webhook.kube.quantity import human, quantity, try_parse
+from webhook.rules import _memory
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+
+PART = 0.8
+"""An estimate is not so exact that less than a fifth would be worth a word."""
+
+
+class MemoryRequestTooLow(Rule):
+    """The memory request is below what vLLM needs, so the node may have less.
+
+    The scheduler packs nodes by requests. Where vLLM's own need is above its request, the node has promised the rest to
+    others, and when several replicas load at once, on a scale-up, it runs out: the kubelet evicts the Pods that are
+    furthest above their requests,
+
+        The node was low on resource: memory. Container vllm was using 14Gi, request is 4Gi
+
+    or the kernel kills. Request what vLLM needs at its peak; the limit may be higher.
+    """
+
+    plane = "host"
+    threatens = "uptime"
+    mode = "warn"
+    never_denies = "where the node has memory to spare, nothing happens"
+    needs = ("plan.host",)
+    mute_for = ("resources",)
+    about = ("requests",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely. Silent where no request is given: the limit is the request then, or a rule of its own misses it; and
+        where the limit is too low as well."""
+        host = engine.plan.host
+        request = try_parse(engine.field("resources", "requests", "memory"))
+        if host is None or request is None or _memory.elsewhere(engine):
+            return
+        needed, limit = host.need, engine.memory_limit
+        if request >= PART * needed.likely or (limit is not None and limit < needed.likely):
+            return
+        advice = _memory.advised_request(engine) or 0
+        yield Finding(
+            path=_memory.request_at(engine),
+            message=f"request {quantity(request)}: vLLM needs about {human(needed.likely)} of host memory",
+            details=_memory.parts(host),
+            certainty="likely",
+            suggestions=(f"resources.requests.memory: {quantity(advice)}",),
+            fix=(Edit(_memory.request_at(engine), quantity(advice)),)
+            if _memory.computable(engine) and _memory.writable(engine)
+            else (),
+        )

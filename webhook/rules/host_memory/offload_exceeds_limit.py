@@ -1,0 +1,72 @@
+"""Rule offload-exceeds-limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.quantity import human, quantity
+from webhook.rules import _memory
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule, lines
+from webhook.vllm.memory.host import OFFLOAD
+from webhook.vllm.memory.ledger import HostLedger
+
+
+class OffloadExceedsLimit(Rule):
+    """What is offloaded to host memory does not fit the memory limit.
+
+    `--cpu-offload-gb`, `--kv-offloading-size`, an OffloadingConnector, LMCache and (before v0.8) `--swap-space` move
+    memory from the GPU to the host, once for each GPU, and pin it: the kernel can't take it back, and the container is
+    `OOMKilled` while it starts. `--cpu-offload-gb 8` under a limit of 8Gi copied from a CPU service can't work: the
+    offloaded weights alone are the limit. Pinned buffers may take up to twice their size: each allocation is rounded up
+    to a power of two.
+    """
+
+    plane = "host"
+    threatens = "start"
+    mode = "deny"
+    needs = ("plan.host",)
+    mute_for = ("memory-limit",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where the offloaded bytes and the imported processes exceed the limit."""
+        limit, host = engine.memory_limit, engine.plan.host
+        if limit is None or host is None or not _memory.offload_is_to_blame(engine):
+            return
+        needed, moved = host.need, host.offloaded
+        advice = _memory.advised_limit(engine) or 0
+        spare = limit - (needed.high - moved.high)
+        yield Finding(
+            path=engine.memory_at,
+            message=f"limit {quantity(limit)}: {human(moved.low)} are offloaded to the host, "
+            f"and vLLM needs {human(needed.likely - moved.likely)} besides",
+            details=(
+                *[
+                    f"{name}: {human(line.low)}{f' ({line.note})' if line.note else ''}"
+                    for name, line in host.lines
+                    if name in OFFLOAD
+                ],
+                _sum(engine, host, advice),
+            ),
+            certainty=_memory.certainty(engine, needed),
+            rests_on=_memory.rests_on(limit, host),
+            suggestions=lines(
+                f"resources.limits.memory: {quantity(advice)}",
+                f"offload no more than {human(spare / 2)}" if spare > 0 else None,
+            ),
+            fix=_memory.raise_limit(engine, advice),
+        )
+
+
+def _sum(engine: Engine, host: HostLedger, advice: int) -> str:
+    """What the advised limit is made of, as `_memory.advised_limit` adds it up."""
+    needed, moved, cached = host.need, host.offloaded, _memory.in_cache(engine)
+    by_cache = cached + needed.likely >= needed.high
+    held, whole, most = (moved.likely, needed.likely, "") if by_cache else (moved.high, needed.high, "up to ")
+    pinned = " (a pinned allocation takes a power of two)" if held > moved.low else ""
+    parts = lines(
+        f"{most}{human(held)} for what is offloaded{pinned}",
+        f"{most}{human(whole - held)} besides",
+        f"{human(cached)} of page cache for the checkpoint" if by_cache and cached else None,
+    )
+    return f"{quantity(advice)}: {', '.join(parts)}, rounded up"

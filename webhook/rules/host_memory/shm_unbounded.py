@@ -1,0 +1,43 @@
+"""Rule shm-unbounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.quantity import human, quantity, round_up_gi
+from webhook.rules.engine import Engine
+from webhook.rules.host_memory import _shm
+from webhook.rules.rule import Finding, Rule
+
+
+class ShmUnbounded(Rule):
+    """The memory volume at /dev/shm has no size limit.
+
+    Without `sizeLimit` a memory-backed emptyDir may grow to the Pod's memory limit, and where there is none, to all
+    that the node has to give: what processes leave there (crashed engines do) is taken from the other Pods. With a size
+    the writer gets `No space left on device` and a name instead of an `OOMKilled` neighbour.
+    """
+
+    plane = "host"
+    threatens = "uptime"
+    mode = "warn"
+    needs = ("plan.host",)
+    about = ("a volume at /dev/shm",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where nothing else bounds it; advice where the memory limit does."""
+        host, mount = engine.plan.host, engine.shm.mount
+        if host is None or mount is None or not mount.memory or (mount.empty_dir or {}).get("sizeLimit") is not None:
+            return
+        if engine.command.entry == "worker":
+            return  # what a joining worker needs there is said at its leader
+        size = round_up_gi(host.shm.high)
+        bound = engine.memory_limit
+        yield Finding(
+            path=mount.at.join("emptyDir", "sizeLimit"),
+            message="the memory volume at /dev/shm has no sizeLimit: it may grow to "
+            + (f"the memory limit, {human(bound)}" if bound is not None else "all of the node's memory"),
+            advice=bound is not None,
+            suggestions=(f"sizeLimit: {quantity(size)}",),
+            fix=_shm.resize(engine, size) if _shm.covered(engine, size) and not engine.spans_pods else (),
+        )

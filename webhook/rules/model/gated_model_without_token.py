@@ -1,0 +1,82 @@
+"""Rule gated-model-without-token."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+from webhook.kube.path import is_object
+from webhook.kube.workload import listing
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+from webhook.vllm.volumes import MODELSCOPE, OFFLINE, modelscope, offline
+
+
+class GatedModelWithoutToken(Rule):
+    """The model is gated on Hugging Face, and no token is seen.
+
+    Without the token of an account that has accepted the licence the download is refused, and vLLM ends with "You are
+    trying to access a gated repo" and "401 Client Error: Unauthorized". A token anywhere in the object, a volume that
+    may hold the checkpoint already, another hub and offline mode silence this rule.
+    """
+
+    plane = "config"
+    threatens = "start"
+    mode = "warn"
+    never_denies = "an admission webhook after this one may add the token"
+    needs = ("model",)
+    about = ("a gated model",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely at most: an admission webhook after this one may add the token."""
+        model, name = engine.model and engine.model.value, engine.args.model or ""
+        if not model or not model.gated or engine.container.synthetic:
+            return
+        if name.partition("/")[0].lower() != model.id.partition("/")[0].lower():
+            return  # a mirror of a gated model is not gated
+        if _may_be_there(engine) or _told(engine):
+            return
+        empty = next((one for one in TOKENS if engine.command.env.get(one) == ""), None)
+        yield Finding(
+            engine.argument("model"),
+            f"model {name!r} is gated on Hugging Face, and "
+            + (f"{empty} is empty" if empty else "the container gets no HF_TOKEN"),
+            certainty="likely",
+            suggestions=(
+                "env HF_TOKEN from a Secret (valueFrom.secretKeyRef), of an account that has accepted the licence",
+            ),
+        )
+
+
+TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""huggingface_hub utils/_auth.py; HF_TOKEN_PATH and a login's file count too."""
+ELSEWHERE = ("HF_ENDPOINT", "HF_TOKEN_PATH")
+"""Variables with which another hub is asked, or a token is found."""
+MENTION = re.compile(r"hf[_-]?token|hugging_?face[\w-]*token|(huggingface-cli|hf)\s+(auth\s+)?login", re.IGNORECASE)
+TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
+"""Volumes that hold no checkpoint and no token's file when the container starts."""
+
+
+def _told(engine: Engine) -> bool:
+    """A token, or another place than the hub, is told somewhere, or may be where it can't be seen."""
+    known, env = engine.command.env, engine.field("env")
+    if engine.field("envFrom") or engine.args.open or any(known.get(name) for name in ELSEWHERE):
+        return True
+    if offline(known) or modelscope(known):
+        return True
+    named = [one for one in (env if isinstance(env, list) else ()) if isinstance(one, Mapping)]
+    if any(one.get("name") in (*ELSEWHERE, *OFFLINE, MODELSCOPE) and one.get("name") not in known for one in named):
+        return True  # its value is not seen
+    if any(one.get("name") in TOKENS and one.get("value") == "" and not one.get("valueFrom") for one in named):
+        return False
+    return MENTION.search(json.dumps(engine.workload.object, default=str)) is not None
+
+
+def _may_be_there(engine: Engine) -> bool:
+    """A volume may hold the checkpoint, or the login's file."""
+    mounted = {str(one.get("name")) for one in listing(engine.field("volumeMounts")) if is_object(one)}
+    return any(
+        is_object(one) and str(one.get("name")) in mounted and TRANSIENT.isdisjoint(one)
+        for one in listing(engine.pod("volumes"))
+    )

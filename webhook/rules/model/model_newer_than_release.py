@@ -1,0 +1,45 @@
+"""Rule model-newer-than-release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.rules.engine import Engine
+from webhook.rules.model import _architecture
+from webhook.rules.rule import Finding, Rule
+from webhook.vllm.model import architectures
+
+
+class ModelNewerThanRelease(Rule):
+    """The model's architecture is newer than this vLLM release.
+
+    Each release knows the architectures of its time. A newer one is refused before anything loads, by Transformers or
+    by vLLM:
+
+        ValueError: The checkpoint you are trying to load has model type `qwen3_5` but Transformers does not recognize
+        this architecture.
+        ValueError: Model architectures ['Qwen3_5ForConditionalGeneration'] are not supported for now.
+
+    From 0.7 vLLM leaves what it does not name to the Transformers library of its image. Where that library may be new
+    enough, or the checkpoint brings code that is trusted, this is a warning: it may run, slower.
+    """
+
+    plane = "config"
+    mode = "deny"
+    needs = ("model", "release")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain in vLLM's own image, where neither vLLM's registry nor a Transformers of its time has it."""
+        if engine.model is None or engine.release is None:
+            return
+        model, release = engine.model.value, engine.release
+        known = architectures.known(model)
+        if known is None or release > known.missing or not _architecture.is_looked_up(engine):
+            return
+        yield _architecture.finding(
+            engine,
+            f"vLLM {release} does not know {known.name}, the architecture of {model.id}: "
+            f"it came after {known.missing}, and {known.first} has it",
+            unserved=architectures.is_unserved(model, release, remote_code=_architecture.trusts_code(engine)),
+            instead=f"vLLM {known.first} or newer",
+        )

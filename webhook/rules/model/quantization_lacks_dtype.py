@@ -1,0 +1,90 @@
+"""Rule quantization-lacks-dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from webhook.rules._checkpoint import OVERRIDING, is_certain, method
+from webhook.rules._flags import certainty
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+from webhook.vllm.release import Release
+
+WORDS = {
+    "half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float": "float32", "float32": "float32",
+}  # fmt: skip
+"""`--dtype` → the dtype that is meant."""
+
+
+class Refused(NamedTuple):
+    """What a method can't compute in, in the releases that were read."""
+
+    dtypes: frozenset[str]
+    since: Release
+    until: Release
+    """The first release of which that is not known, or not true any more."""
+
+
+_UNREAD = Release(0, 34)
+_WIDE = frozenset({"float32"})
+REFUSED = {
+    "awq": Refused(_WIDE, Release(0, 4, 1), _UNREAD),
+    "gptq": Refused(_WIDE, Release(0, 4, 1), _UNREAD),
+    "fp8": Refused(_WIDE, Release(0, 4, 2), _UNREAD),
+    "compressed-tensors": Refused(_WIDE, Release(0, 4, 3), Release(0, 10, 1)),
+    "fbgemm_fp8": Refused(_WIDE, Release(0, 5, 4), _UNREAD),
+    "modelopt": Refused(_WIDE, Release(0, 6, 2), _UNREAD),
+    "mxfp4": Refused(_WIDE | {"float16"}, Release(0, 10, 1), _UNREAD),
+}
+"""A checkpoint's `quant_method` → what none of the classes that may serve it has in `get_supported_act_dtypes`
+(vLLM 0.4.1 … 0.33 model_executor/layers/quantization; its Marlin, MoE and other variants among them)."""
+AS_NAMED = Release(0, 22)
+"""Before it, `--quantization awq` and `gptq` keep the faster kernel for the same format off (`awq_marlin.py` and
+`gptq_marlin.py` `override_quantization_method`), and theirs compute in float16 alone (`AWQConfig`, `GPTQConfig`)."""
+
+
+class QuantizationLacksDtype(Rule):
+    """The model's quantisation can't be computed in the given dtype.
+
+    A quantised layer's inputs and outputs stay in 16 bits, and each method says which of them its kernels know. vLLM
+    compares it before it loads a weight:
+
+        ValueError: torch.float16 is not supported for quantization method mxfp4. Supported dtypes: [torch.bfloat16]
+
+    gpt-oss (MXFP4) takes bfloat16 alone, so that a GPU without it (a T4, a V100) can't serve it. Hardly any method
+    takes float32. AWQ and GPTQ take bfloat16 where vLLM chooses the kernel, and before v0.22 float16 alone where
+    `--quantization awq` or `gptq` does. Without `--dtype`, vLLM takes what the checkpoint says.
+    """
+
+    plane = "config"
+    mode = "deny"
+    needs = ("model", "release")
+    about = ("dtype",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where the checkpoint's own config names the method, in NVIDIA's backend."""
+        args, model, release = engine.args, engine.model, engine.release
+        given = args.given.get("dtype")
+        dtype = WORDS.get(given) if isinstance(given, str) else None
+        if dtype is None or model is None or release is None or {"dtype", "quantization"} & args.unresolved.keys():
+            return
+        used, named = method(engine), args.given.get("quantization")
+        if used == "mxfp4" and named not in (None, used):
+            return  # another kernel may take it: humming does
+        refused = REFUSED.get(used)
+        if refused is None or not refused.since <= release < refused.until:
+            return
+        own = used in ("awq", "gptq") and named == used and release < AS_NAMED
+        if dtype not in refused.dtypes and not (own and dtype == "bfloat16"):
+            return
+        known = is_certain(engine) and engine.vendor == "nvidia" and not engine.on_processors
+        known = known and not (model.value.model_type or "").startswith(OVERRIDING)
+        yield Finding(
+            path=engine.argument("dtype"),
+            message=f"--dtype {given}: {model.value.id} is quantised with {used}, which vLLM {release} does not "
+            f"compute in {dtype}" + (f" where --quantization {named} keeps faster kernels off" if own else ""),
+            certainty=certainty(engine) if known else "likely",
+            uncertain=None if known else "what is known of the checkpoint's quantisation may not be what vLLM finds",
+            suggestions=("--dtype half",) if own else ("leave it out",),
+        )

@@ -1,0 +1,47 @@
+"""Rule disruption-budget-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.path import FieldPath
+from webhook.rules.engine import Engine
+from webhook.rules.operations import _scaling
+from webhook.rules.rule import Finding, Rule
+
+
+class DisruptionBudgetMissing(Rule):
+    """No PodDisruptionBudget keeps a node drain from stopping several replicas at once.
+
+    An upgrade of the nodes, or an autoscaler that packs them anew, evicts Pods as fast as it can. A web server is back
+    in seconds; vLLM needs minutes, and two replicas that are evicted together leave nobody to answer. A
+    PodDisruptionBudget with `maxUnavailable: 1` makes the drain wait until the first one is ready again.
+
+    Said only where all of the cluster's objects are at hand, or the input plausibly holds the whole release: as a
+    warning beside an autoscaler of the workload, as advice beside a Service. A budget may be in a file that podfit was
+    not given.
+    """
+
+    plane = "cluster"
+    threatens = "practice"
+    where = frozenset({"check", "scan"})
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Possible: it may be somewhere else."""
+        beside = engine.facts.companions
+        copies = _scaling.least(engine)
+        if not _scaling.leads(engine) or copies < 2:
+            return
+        if not beside.holds_release(engine.workload) or beside.disruption_budgets(engine.workload):
+            return
+        labels = engine.workload.metadata.get("labels")
+        key, value = (
+            next(iter(labels.items())) if isinstance(labels, dict) and labels else ("app", engine.workload.name)
+        )
+        yield Finding(
+            path=FieldPath(("spec", "replicas")),
+            message=f"{copies} replicas and no PodDisruptionBudget: a node drain may stop them together",
+            certainty="certain" if beside.whole else "possible",
+            advice=not (beside.whole or _scaling.autoscalers(engine)),
+            suggestions=(f"a PodDisruptionBudget with maxUnavailable: 1 that selects {key}: {value}",),
+        )

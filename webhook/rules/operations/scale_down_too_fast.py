@@ -1,0 +1,66 @@
+"""Rule scale-down-too-fast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from webhook.kube.companions import describe
+from webhook.kube.path import FieldPath
+from webhook.rules.engine import Engine
+from webhook.rules.operations import _scaling
+from webhook.rules.rule import Finding, Rule
+
+_WINDOW = 300
+"""Seconds of a HorizontalPodAutoscaler's scaleDown.stabilizationWindowSeconds, and of KEDA's cooldownPeriod, where
+nothing is said (autoscaling/v2 API reference; keda.sh ScaledObject specification)."""
+
+
+class ScaleDownTooFast(Rule):
+    """The autoscaler removes replicas sooner than new ones start.
+
+    A replica that is removed in a lull is missed when the load comes back, and a new one needs its whole start-up:
+    load, compile, capture, perhaps the download. With a stabilisation window shorter than that, replicas come and go
+    and few of them ever serve. The window should outlast a start: 600 s is a common choice, with one Pod removed in
+    five minutes.
+    """
+
+    plane = "cluster"
+    threatens = "practice"
+    never_denies = "the start-up time is an estimate"
+    where = frozenset({"check", "scan"})
+    needs = ("plan.startup",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: the start-up time is an estimate."""
+        startup = engine.plan.startup
+        if startup is None or not engine.served or engine.container.init:
+            return
+        for one in _scaling.autoscalers(engine):
+            for seconds, place in _windows(one):
+                if seconds < startup.likely:
+                    wanted = max(600, math.ceil(startup.high / 60) * 60)
+                    yield Finding(
+                        path=FieldPath(("spec", "replicas")),
+                        message=f"{describe(one)} removes replicas after {seconds} s, a start takes about "
+                        f"{startup.likely:.0f} s",
+                        details=(f"{place}: {seconds} s; a start takes {startup.low:.0f} … {startup.high:.0f} s",),
+                        certainty="likely",
+                        suggestions=(f"{place}: {wanted}, and policies that remove one Pod in 300 s",),
+                    )
+
+
+def _windows(obj: object) -> Iterator[tuple[int, str]]:
+    """Seconds that an autoscaler waits before it removes a replica, with the name of the field."""
+    if not isinstance(obj, dict):
+        return
+    down = _scaling.scale_down(obj)
+    if down.get("selectPolicy") == "Disabled":
+        return
+    window = down.get("stabilizationWindowSeconds", _WINDOW)
+    if isinstance(window, int) and not isinstance(window, bool):
+        yield window, "behavior.scaleDown.stabilizationWindowSeconds"
+    to_zero = obj.get("kind") == "ScaledObject" and not FieldPath(("spec", "minReplicaCount")).get(obj)
+    cooldown = FieldPath(("spec", "cooldownPeriod")).get(obj, _WINDOW)
+    if to_zero and isinstance(cooldown, int):
+        yield cooldown, "cooldownPeriod"

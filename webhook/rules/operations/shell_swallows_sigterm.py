@@ -1,0 +1,66 @@
+"""Rule shell-swallows-sigterm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.patch import Edit
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+
+
+class ShellSwallowsSigterm(Rule):
+    """A shell stays in front of vLLM and does not pass SIGTERM on.
+
+    The kubelet sends SIGTERM to the container's first process. In `sh -c "prepare && vllm serve …"` that is the shell,
+    which waits for vLLM and ignores the signal: vLLM never hears that it should stop. It takes requests until the
+    grace period is over and is killed then, with whatever it was answering; `--shutdown-timeout` and the drain of
+    v0.18 never happen, and each rollout and node drain takes terminationGracePeriodSeconds longer.
+
+    `exec vllm serve …` as the script's last command makes vLLM the first process. Without `exec` it is the shell's
+    choice: `bash -c` (5.1 and later) replaces itself by a plain last command, with no redirection and nothing after
+    it; dash, which is `sh` in vLLM's image, does not. There `exec` is advice.
+    """
+
+    plane = "config"
+    threatens = "uptime"
+    mode = "warn"
+    never_denies = "the shell may hand signals on, or replace itself"
+    about = ("a shell",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely where the shell surely stays, advice where it may replace itself."""
+        command = engine.command
+        if not command.shell or (command.exec and not command.unforked) or not command.serves:
+            return
+        if engine.container.init or engine.field("lifecycle", "preStop", "exec") is not None:
+            return  # its own way to stop
+        grace = engine.pod("terminationGracePeriodSeconds")
+        seconds = grace if isinstance(grace, int) and not isinstance(grace, bool) else 30
+        yield Finding(
+            path=command.script_path or command.path,
+            message="a shell stays in front of vLLM and passes no SIGTERM on: "
+            f"it is killed after {seconds} s, mid-request",
+            certainty="possible" if command.unforked else "likely",
+            advice=command.unforked,
+            suggestions=(f"end the script with `exec {_program(engine)} …`, without a pipe or &",),
+            fix=_fix(engine),
+        )
+
+
+def _fix(engine: Engine) -> tuple[Edit, ...]:
+    """`exec ` in front of the script's last command."""
+    at, path = engine.command.exec_at, engine.command.script_path
+    if at is None or path is None or engine.container.synthetic:
+        return ()
+    script = path.get(engine.workload.object)
+    if not isinstance(script, str):
+        return ()
+    return (Edit(path, f"{script[:at]}exec {script[at:]}"),)
+
+
+def _program(engine: Engine) -> str:
+    program = engine.command.program
+    if program.endswith(".py"):
+        return f"python3 {program}"
+    return f"python3 -m {program}" if "." in program and "/" not in program else program

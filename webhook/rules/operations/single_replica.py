@@ -1,0 +1,37 @@
+"""Rule single-replica."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.path import FieldPath
+from webhook.rules.engine import Engine
+from webhook.rules.operations import _scaling
+from webhook.rules.rule import Finding, Rule
+
+
+class SingleReplica(Rule):
+    """One replica serves: nobody answers while it starts anew.
+
+    A vLLM Pod that is evicted, drained or killed needs minutes to load, compile and capture before it answers again.
+    With one replica every request of that time fails. Two replicas on two nodes keep one answering. An autoscaler's
+    `minReplicas` counts where there is one.
+    """
+
+    plane = "cluster"
+    threatens = "practice"
+    mode = "audit"
+    where = frozenset({"check", "scan"})
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain, where no autoscaler is known that wants more."""
+        if not _scaling.leads(engine) or _scaling.least(engine) != 1:
+            return
+        by = _scaling.autoscalers(engine)
+        startup = engine.plan.startup
+        gone = f", for about {startup.likely:.0f} s" if startup else ""
+        yield Finding(
+            path=FieldPath(("spec", "replicas")),
+            message=f"one replica{' at least' if by else ''}: nobody answers while it starts anew{gone}",
+            suggestions=("minReplicas: 2" if by else "replicas: 2", "on two nodes: topologySpreadConstraints"),
+        )

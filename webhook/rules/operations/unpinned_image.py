@@ -1,0 +1,65 @@
+"""Rule unpinned-image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+
+
+class UnpinnedImage(Rule):
+    """The image's tag does not say which vLLM will run.
+
+    Flags, defaults and memory use change with every vLLM release. With `latest`, `nightly` or no tag a restart can
+    bring a release that does not know today's arguments, and podfit can only say what all releases agree on.
+    """
+
+    plane = "config"
+    threatens = "uptime"
+    mode = "warn"
+    mute_for = ("image",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain: the tag moves."""
+        image = engine.field("image")
+        if not isinstance(image, str) or not image or "@sha256:" in image:
+            return
+        name, _, tag = image.rpartition("/")[2].partition(":")
+        if (tag and not _moves(tag)) or _PLACEHOLDER.search(image):
+            return
+        what = f"the tag {tag!r} moves" if tag else f"no tag: {name}:latest is pulled"
+        yield Finding(
+            path=engine.at("image"),
+            message=f"image {image!r}: {what}, so the vLLM release is not known",
+            suggestions=(f"a tag that names the release, such as {_published(engine, image)}:v0.27.1, or a digest",),
+        )
+
+
+_PLACEHOLDER = re.compile(r"\$[({]|\{\{")
+"""`${IMAGE}`, `{{ .Values.image }}`: whoever fills it in gives the tag, perhaps."""
+_ROCM = re.compile(r"(^|[/:._-])rocm", re.IGNORECASE)
+_XPU = re.compile(r"(^|[/:._-])xpu", re.IGNORECASE)
+_CPU = re.compile(r"(^|[/:._-])cpu", re.IGNORECASE)
+_MOVING = frozenset({"latest", "nightly", "main", "master", "dev", "edge", "head", "stable"})
+_MOVES = re.compile(rf"(.+-)?({'|'.join(sorted(_MOVING))})(-.+)?", re.IGNORECASE)
+_OF_A_COMMIT = re.compile(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
+"""`nightly-0d4044e…`, `main-20251103`: one build, which nobody moves."""
+
+
+def _moves(tag: str) -> bool:
+    if _MOVING.isdisjoint(tag.lower().split("-")):
+        return False
+    return _MOVES.fullmatch(tag) is not None and _OF_A_COMMIT.search(tag) is None
+
+
+def _published(engine: Engine, image: str) -> str:
+    """vLLM's own image for the processors that this one is for, as its name or the resource tells."""
+    resource = engine.requested[0] if engine.requested else ""
+    builds = {
+        "-rocm": _ROCM.search(image) or resource.startswith("amd.com/"),
+        "-xpu": _XPU.search(image) or resource.startswith("gpu.intel.com/"),
+        "-cpu": engine.on_processors or (not resource and _CPU.search(image)),
+    }
+    return f"vllm/vllm-openai{next((suffix for suffix, it in builds.items() if it), '')}"

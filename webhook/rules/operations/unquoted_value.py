@@ -1,0 +1,57 @@
+"""Rule unquoted-value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from webhook.kube.patch import Edit
+from webhook.kube.path import FieldPath
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+
+
+class UnquotedValue(Rule):
+    """A number or a boolean stands where Kubernetes wants text.
+
+    The items of `command` and `args` and the values of `env` are text. Without quotes YAML reads `8000`, `0.9` and
+    `true` as something else, and the API server takes none of it:
+
+        Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal number into Go struct field
+        EnvVar.spec.template.spec.containers.env.value of type string
+    """
+
+    plane = "config"
+    mode = "deny"
+    where = frozenset({"check"})
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain for Kubernetes' own kinds; a custom resource's schema may leave it to its operator."""
+        group = str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0]
+        own = group in ("", "apps", "batch")
+        for path, value in _values(engine):
+            if isinstance(value, str) or value is None:
+                continue
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            plain = isinstance(value, bool | int | float)
+            what = "a boolean" if isinstance(value, bool) else "a number" if plain else "no text"
+            yield Finding(
+                path=path,
+                message=f"{text if plain else 'what stands here'} is {what}: Kubernetes wants text",
+                certainty="certain" if own else "likely",
+                suggestions=(f'"{text}"',) if plain else ("less indentation, or quotes around all of it",),
+                fix=(Edit(path, text),) if plain else (),
+            )
+
+
+def _values(engine: Engine) -> Iterator[tuple[FieldPath, Any]]:
+    """Every place of the container that must hold text, where it is a list in the object."""
+    for name in ("command", "args"):
+        listed = engine.field(name)
+        if isinstance(listed, list) and engine.at(name).get(engine.workload.object) is listed:
+            yield from ((engine.at(name) / n, item) for n, item in enumerate(listed))
+    listed = engine.field("env")
+    if isinstance(listed, list) and engine.at("env").get(engine.workload.object) is listed:
+        for n, entry in enumerate(listed):
+            if isinstance(entry, dict):
+                yield engine.at("env") / n / "value", entry.get("value")

@@ -1,0 +1,1 @@
+"""Rules about probes and the time that a start takes."""

@@ -1,0 +1,52 @@
+"""Rule initial-delay-instead-of-startup-probe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webhook.kube.patch import Edit
+from webhook.rules import _probe
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule, parameter
+
+
+@dataclass(frozen=True)
+class InitialDelayInsteadOfStartupProbe(Rule):
+    """A long initialDelaySeconds of the liveness probe stands in for a startup probe.
+
+    The delay has to be as long as the slowest start, and every start waits for it: a container that hangs in its first
+    minute, or dies inside after a restart from a warm cache, is not noticed before the delay is over. A startup probe
+    asks from the beginning and hands over to the liveness probe as soon as vLLM answers.
+    """
+
+    plane = "config"
+    threatens = "uptime"
+    mode = "warn"
+    mute_for = ("startup-probe",)
+    about = ("livenessProbe",)
+
+    at_least: int = parameter(_probe.LONG_DELAY, "seconds; a shorter delay is not reported", ge=1)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain; silent where the delay is too short as well (`liveness-probe-kills-startup`)."""
+        probe, startup = _probe.probe(engine, "livenessProbe"), engine.plan.startup
+        if probe is None or not engine.served or engine.container.init or _probe.probe(engine, "startupProbe"):
+            return
+        if _probe.may_not_serve(engine):
+            return
+        delay = _probe.setting(probe, "initialDelaySeconds")
+        own = _probe.kills(engine, "livenessProbe") is not None
+        if delay < self.at_least or (own and startup is not None and _probe.window(probe) < startup.high):
+            return
+        added = _probe.startup_probe_fix(engine) if own else ()
+        yield Finding(
+            path=engine.at("livenessProbe", "initialDelaySeconds"),
+            message=f"the liveness probe begins after {delay} s, in place of a startup probe"
+            + (f"; {_probe.estimate(engine)}" if startup else ""),
+            suggestions=tuple(
+                f"{one}, and no initialDelaySeconds"
+                for one in _probe.advice(engine) or ("a startupProbe that waits for the slowest start",)
+            ),
+            fix=(*added, Edit(engine.at("livenessProbe", "initialDelaySeconds"), op="remove")) if added else (),
+        )

@@ -1,0 +1,152 @@
+"""Rule probe-wrong-port."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from webhook.kube.patch import Edit
+from webhook.kube.path import FieldPath
+from webhook.rules import _probe
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Certainty, Finding, Rule
+
+
+class ProbeWrongPort(Rule):
+    """A probe asks a port that vLLM does not listen on.
+
+    vLLM listens on `--port` (8000 where it is not given). A startup or liveness probe on another port never succeeds,
+    and the kubelet restarts a healthy container for ever:
+
+        Startup probe failed: Get "http://10.0.0.7:8000/health": dial tcp 10.0.0.7:8000: connect: connection refused
+
+    A `--headless` node, and a worker that joins a leader, serve no port at all; `--uds` listens on a socket in the
+    file system, `--grpc` answers no HTTP. Where another container of the Pod listens there, the probe asks that one; so
+    it may with `hostNetwork`, an injected sidecar, a postStart hook or a debugger: likely, not certain.
+
+    A probe fails as well where it speaks gRPC to vLLM's HTTP port, where `--host 127.0.0.1` keeps vLLM from listening
+    on the Pod's address, and where it names a port that the container does not declare.
+    """
+
+    plane = "network"
+    threatens = "uptime"
+    mode = "deny"
+    mute_for = ("args",)
+    about = ("startupProbe", "livenessProbe", "readinessProbe")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where vLLM is alone in its Pod and nothing else could listen."""
+        if engine.container.init:
+            return
+        silent = _silent(engine)
+        for name, action, asked, port in _probe.asked(engine):
+            where = engine.at(name, action, "port")
+            if _unnamed(engine, action, asked.get("port")):
+                yield Finding(
+                    path=where,
+                    message=f"the {name} asks port {asked['port']!r}, and no port of this container is called that",
+                    certainty="certain" if name == "startupProbe" and _whole(engine) else "likely",
+                    suggestions=(f"port: {engine.port}",) if _usual(engine) else (),
+                )
+            elif silent is not None and not (action != "httpGet" and "grpc" in silent):
+                yield Finding(
+                    path=where,
+                    message=f"the {name} asks port {asked.get('port')}, but {silent}",
+                    details=_probe.consequence(engine, name),
+                    certainty=_certainty(engine, name, port),
+                    suggestions=(f"no {name}",),
+                    fix=_remove(engine, name) if _nobody_else(engine, port) else (),
+                )
+            elif not _usual(engine) or port is None:
+                continue
+            elif port != engine.port:
+                if not _by_another_server(engine, port):
+                    yield Finding(
+                        path=where,
+                        message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
+                        details=_probe.consequence(engine, name),
+                        certainty=_certainty(engine, name, port),
+                        suggestions=(f"port: {engine.port}",),
+                        fix=_fix(engine, where) if _nobody_else(engine, port) else (),
+                    )
+            elif action == "grpc":
+                yield Finding(
+                    path=engine.at(name, "grpc"),
+                    message=f"the {name} speaks gRPC to port {port}, where vLLM answers HTTP",
+                    details=_probe.consequence(engine, name),
+                    certainty=_certainty(engine, name, port) if _probe.is_vllm(engine) else "likely",
+                    suggestions=(f"httpGet: {{path: /health, port: {port}}}",),
+                )
+            elif (host := engine.args.given.get("host")) in _LOOPBACK and not engine.pod("hostNetwork"):
+                yield Finding(
+                    path=where,
+                    message=f"the {name} asks the Pod's address, but with --host {host} vLLM listens on loopback only",
+                    details=_probe.consequence(engine, name),
+                    certainty=_certainty(engine, name, port),
+                    suggestions=("--host 0.0.0.0",),
+                )
+
+
+def _nobody_else(engine: Engine, port: int | None) -> bool:
+    return _probe.alone(engine) and not _probe.others_listen(engine, port)
+
+
+def _certainty(engine: Engine, name: str, port: int | None) -> Certainty:
+    return "certain" if name != "readinessProbe" and _nobody_else(engine, port) else "likely"
+
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def _usual(engine: Engine) -> bool:
+    """vLLM's port is known, and a port (0 is one of the kernel's choice)."""
+    return engine.port is not None and 0 < engine.port < 1 << 16
+
+
+def _unnamed(engine: Engine, action: str, port: object) -> bool:
+    """The kubelet looks the name up in this container's own ports (kubernetes pkg/probe/util.go); without it a startup
+    probe never passes, and the Pod is never ready (pkg/kubelet/prober/worker.go throws the result away)."""
+    if action == "grpc" or not isinstance(port, str) or not _PORT_NAME.fullmatch(port) or port.isdigit():
+        return False
+    return not engine.container.synthetic and _probe.number(engine, port) is None
+
+
+_PORT_NAME = re.compile(r"[a-z0-9-]{1,15}")
+"""What is no such name is a template's hole, or refused by the API server."""
+
+
+def _whole(engine: Engine) -> bool:
+    """The container stands in the object as it will run; an operator may add ports to what it makes."""
+    return str(engine.workload.object.get("apiVersion")) in ("v1", "apps/v1", "batch/v1")
+
+
+def _by_another_server(engine: Engine, port: int) -> bool:
+    """The script starts several servers, and another one listens there."""
+    if len(_SERVER.findall(engine.said)) < 2:
+        return False
+    return port == 8000 or re.search(rf"(?<!\d){port}(?!\d)", engine.said) is not None
+
+
+_SERVER = re.compile(r"vllm\s+serve\b|vllm\.entrypoints\.[\w.]*api_server")
+
+
+def _silent(engine: Engine) -> str | None:
+    """Why nothing answers HTTP here, None where vLLM does or that can't be known."""
+    if engine.command.entry == "worker" or engine.args.open or not engine.command.complete:
+        return None
+    get = engine.args.get
+    if get("headless"):
+        return "a --headless node serves no port"
+    if get("uds"):
+        return "with --uds vLLM listens on no port"
+    return "with --grpc vLLM answers no HTTP" if get("grpc") else None
+
+
+def _remove(engine: Engine, name: str) -> tuple[Edit, ...]:
+    """A probe that nothing can answer goes; one that gRPC could answer is the author's to write."""
+    possible = engine.args.get("grpc") or not _probe.alone(engine) or not _probe.writable(engine, name)
+    return () if possible else (Edit(engine.at(name), op="remove"),)
+
+
+def _fix(engine: Engine, where: FieldPath) -> tuple[Edit, ...]:
+    return (Edit(where, engine.port),) if not engine.container.synthetic else ()

@@ -1,0 +1,59 @@
+"""Rule progress-deadline-too-short."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from webhook.kube.patch import Edit
+from webhook.kube.path import FieldPath
+from webhook.rules import _probe
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+
+DEFAULT = 600
+"""Seconds (API reference, DeploymentSpec; Argo Rollouts has the same)."""
+
+
+class ProgressDeadlineTooShort(Rule):
+    """The rollout is given up before vLLM has started.
+
+    A Deployment whose new Pods are not ready within progressDeadlineSeconds (600 by default) is reported as failed:
+
+        error: deployment "llama-70b" exceeded its progress deadline
+
+    `kubectl rollout status`, Helm's `--wait`, Argo CD and Flux stop and call it Degraded, some roll back, while vLLM
+    still downloads and loads. Pulling the image comes on top of the start.
+    """
+
+    plane = "cluster"
+    threatens = "uptime"
+    mode = "warn"
+    never_denies = "the start-up time is an estimate"
+    needs = ("model", "plan.startup")
+    about = ("Deployment", "Rollout")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely where the likely start takes longer, advice where only the slowest does."""
+        startup = engine.plan.startup
+        if startup is None or engine.workload.kind not in ("Deployment", "Rollout") or not engine.served:
+            return
+        spec = FieldPath(engine.workload.path.parts[:-2])
+        at = spec / "progressDeadlineSeconds"
+        given = FieldPath(("spec", "progressDeadlineSeconds")).get(engine.workload.object)
+        if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
+            return
+        deadline = DEFAULT if given is None else given
+        if deadline >= startup.high or engine.container.init:
+            return
+        wanted = math.ceil(2 * startup.high / 300) * 300
+        by_default = " (the default)" if given is None else ""
+        yield Finding(
+            path=at,
+            message=f"the rollout fails after {deadline} s{by_default}; {_probe.estimate(engine)}",
+            details=_probe.phases(engine),
+            certainty="likely" if deadline < startup.likely else "possible",
+            advice=deadline >= startup.likely,
+            suggestions=(f"progressDeadlineSeconds: {wanted}",),
+            fix=(Edit(at, wanted),),
+        )

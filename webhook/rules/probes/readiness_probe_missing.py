@@ -1,0 +1,44 @@
+"""Rule readiness-probe-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.patch import Edit
+from webhook.rules import _probe
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+
+
+class ReadinessProbeMissing(Rule):
+    """There is no readiness probe, so requests are sent to a vLLM that is still loading.
+
+    A container without one is ready as soon as it runs. vLLM refuses connections until it has loaded, minutes later:
+    each rollout, restart and scale-up answers a share of the requests with `connection refused` (502 and 503 behind
+    an ingress), a rolling update takes the old replicas away before the new ones serve, and an autoscaler counts Pods
+    that do nothing yet.
+    """
+
+    plane = "network"
+    threatens = "uptime"
+    mode = "warn"
+    mute_for = ("readiness-probe",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain for what serves and is rolled out."""
+        if not engine.served or engine.container.init or engine.workload.kind in ("Pod", *_probe.BATCH):
+            return
+        if _probe.probe(engine, "readinessProbe") or _probe.unreachable(engine) or _probe.follows(engine):
+            return
+        if _probe.may_not_serve(engine):
+            return
+        http = _probe.health(engine)
+        new = {"httpGet": http, "periodSeconds": _probe.PERIOD, "timeoutSeconds": 5, "failureThreshold": 3}
+        yield Finding(
+            path=engine.at("readinessProbe"),
+            message="no readiness probe: requests are sent to a vLLM that still loads",
+            suggestions=(f"a readinessProbe on /health, port {engine.port or 'of vLLM'}, every {_probe.PERIOD} s",),
+            fix=(Edit(engine.at("readinessProbe"), new),)
+            if http is not None and _probe.writable(engine, "readinessProbe")
+            else (),
+        )

@@ -1,0 +1,48 @@
+"""Rule startup-probe-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.rules import _probe
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+
+
+class StartupProbeMissing(Rule):
+    """There is no startup probe, so nothing tells a slow start from a hang.
+
+    vLLM binds its port at once but listens only when the weights are loaded, compiled and captured: minutes, not
+    seconds. A startup probe holds the liveness probe back for that long and ends a start that hangs. Without one,
+    either a liveness probe kills a healthy start (`liveness-probe-kills-startup`), or nothing ever ends a hung one.
+    Where there is a readiness probe alone, nothing is killed and nothing is sent too early: only the hang is left.
+    """
+
+    plane = "config"
+    threatens = "uptime"
+    mode = "warn"
+    mute_for = ("startup-probe",)
+    about = ("no startup probe",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain, but no more than a warning by default: vLLM starts without. Silent where the liveness probe's own
+        rules ask for the same startup probe."""
+        if not engine.served or engine.container.init or _probe.probe(engine, "startupProbe"):
+            return
+        if _probe.unreachable(engine) or _probe.follows(engine) or _probe.may_not_serve(engine):
+            return
+        if engine.workload.kind in _probe.BATCH:
+            return
+        liveness = _probe.probe(engine, "livenessProbe")
+        timed = engine.plan.startup is not None and _probe.kills(engine, "livenessProbe") is not None
+        if timed or (liveness and _probe.setting(liveness, "initialDelaySeconds") >= _probe.LONG_DELAY):
+            return
+        only_ready = liveness is None and _probe.probe(engine, "readinessProbe") is not None
+        yield Finding(
+            path=engine.at("startupProbe"),
+            message="no startup probe" + (f"; {_probe.estimate(engine)}" if engine.plan.startup else ""),
+            details=_probe.phases(engine),
+            advice=only_ready,
+            suggestions=_probe.advice(engine),
+            fix=_probe.startup_probe_fix(engine),
+        )

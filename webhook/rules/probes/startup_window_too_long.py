@@ -1,0 +1,46 @@
+"""Rule startup-window-too-long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webhook.rules import _probe
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule, parameter
+
+
+@dataclass(frozen=True)
+class StartupWindowTooLong(Rule):
+    """The startup probe waits so long that a hung start goes unnoticed.
+
+    An engine that dies or hangs while it starts does not always end its container: one was seen to hang until a
+    startup window of 120 minutes had passed, with the GPU paid for and no replica serving. Three times the high end
+    of the start-up estimate is enough for a slow download and a cold cache.
+    """
+
+    plane = "config"
+    threatens = "uptime"
+    mode = "warn"
+    never_denies = "the estimate's high end is not the slowest start that there is"
+    needs = ("model", "plan.startup")
+    about = ("startupProbe",)
+
+    factor: float = parameter(3.0, "a window above so many times the high estimate is reported", ge=1)
+    at_least: int = parameter(1800, "seconds; a window up to this is never reported", ge=0)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Possible: the estimate's high end is for slow disks and hubs, but not for the slowest."""
+        window, startup = _probe.startup_window(engine), engine.plan.startup
+        if window is None or startup is None or window <= max(self.at_least, self.factor * startup.high):
+            return
+        probe = _probe.probe(engine, "startupProbe")
+        if probe is None or engine.weights_doubtful:
+            return
+        yield Finding(
+            path=engine.at("startupProbe", "failureThreshold"),
+            message=f"the startup probe waits {window} s; {_probe.estimate(engine)}",
+            certainty="possible",
+            suggestions=_probe.in_words(engine),
+            fix=_probe.window_fix(engine) if _probe.setting(probe, "initialDelaySeconds") < startup.high else (),
+        )

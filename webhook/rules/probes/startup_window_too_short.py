@@ -1,0 +1,40 @@
+"""Rule startup-window-too-short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.rules import _probe
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+
+
+class StartupWindowTooShort(Rule):
+    """The startup probe gives up before vLLM can answer.
+
+    The kubelet restarts the container when `failureThreshold` probes in a row have failed; vLLM answers on /health
+    only when it has loaded its weights, compiled and captured its CUDA graphs. A shorter window is a crash loop whose
+    log ends in `KeyboardInterrupt: terminated` (or just ends), each time at the same point.
+    """
+
+    plane = "config"
+    mode = "deny"
+    needs = ("model", "plan.startup")
+    about = ("startupProbe",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain below the floor of the start-up estimate, likely below the likely time."""
+        window, startup = _probe.startup_window(engine), engine.plan.startup
+        if window is None or startup is None or window >= startup.likely or not engine.served:
+            return
+        hopeless = window < startup.floor
+        yield Finding(
+            path=engine.at("startupProbe", "failureThreshold"),
+            message=f"the startup probe gives up after {window} s; {_probe.estimate(engine)}",
+            details=(f"even from a warm cache the start takes {startup.floor:.0f} s",)
+            if hopeless
+            else _probe.phases(engine),
+            certainty="certain" if hopeless else "likely",
+            suggestions=_probe.in_words(engine),
+            fix=_probe.window_fix(engine),
+        )

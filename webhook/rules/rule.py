@@ -1,0 +1,131 @@
+"""What a rule is: one small file of `webhook/rules/`, whose name is its id and whose docstring is its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from webhook.base.frozen import frozen
+from webhook.kube.patch import Edit
+from webhook.kube.path import FieldPath
+
+if TYPE_CHECKING:
+    from webhook.rules.engine import Engine
+
+Mode = Literal["deny", "warn", "audit", "ignore"]
+Plane = Literal["gpu", "host", "config", "network", "storage", "cluster"]
+Certainty = Literal["certain", "likely", "possible"]
+Place = Literal["admission", "check", "scan"]
+Fix = Literal[True, False, "certain", "manual"]
+"""Who applies a rule's fix. The mutating webhook: always, never, only where the finding is certain, never.
+`podfit fix`, whose diff somebody reads, applies all but those of `False`."""
+Threat = Literal["start", "uptime", "practice"]
+
+
+FACTS: dict[str, tuple[str, ...]] = {
+    "model": ("model",),
+    "gpu": ("gpu",),
+    "release": (),
+    "plan.gpu": ("model", "gpu"),
+    "plan.host": ("model",),
+    "plan.startup": ("model", "gpu"),
+}
+"""What a rule may need of an engine → the facts that it is made of."""
+
+
+IGNORE = "podfit.dev/ignore."
+"""An author's annotation: this and a rule's id, with the reason as its value (`webhook.evaluation.lint`)."""
+
+
+@frozen
+class Finding:
+    """Something wrong at one place of the object, as a rule yields it."""
+
+    path: FieldPath
+    message: str
+    """One line: what is, what is needed. Numbers with units, the offending value quoted, no full stop."""
+    details: tuple[str, ...] = ()
+    """Further lines: the arithmetic."""
+    certainty: Certainty = "certain"
+    """Only "certain" may deny; the engine turns the others into warnings."""
+    uncertain: str | None = None
+    """What keeps it from being certain, for people; None where nothing does, or the message says it."""
+    fillable: str | None = None
+    """What may still be put in its place before an API server sees it, for people: at most a warning where files are
+    judged; None where nothing may."""
+    advice: bool = False
+    """Worth knowing, and no more: `audit` where the rule's mode is `warn`."""
+    suggestions: tuple[str, ...] = ()
+    """Changes, each enough by itself."""
+    computed: bool = False
+    """The planner that found the fault computed that each suggestion fits."""
+    rests_on: tuple[str, ...] | None = None
+    """What of `Rule.needs`' words it was found by, in place of them: a rule that needs a ledger, and finds what the
+    arguments alone tell, rests on nothing; one that looks at a fact it does not need names it here."""
+    fix: tuple[Edit, ...] = ()
+    """Edits that repair it. A claim with a proof: applied, the finding is gone and nothing new appears."""
+
+
+def lines(*texts: str | None) -> tuple[str, ...]:
+    """`texts` without the empty ones: for details that are only sometimes there."""
+    return tuple(text for text in texts if text)
+
+
+def parameter(default: Any, description: str, **bounds: float) -> Any:
+    """A field of a rule that a policy may set; `bounds` are pydantic's (`ge`, `gt`, `le`, `lt`)."""
+    return field(default=default, metadata={"description": description, **bounds})
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Base of every rule. The fields of a subclass are its parameters: what a policy may set.
+
+    A plain dataclass: pydantic reads the fields where a policy is loaded (`evaluation.policy.document`), and the many
+    starts without a policy need not wait for it.
+    """
+
+    plane: ClassVar[Plane]
+    threatens: ClassVar[Threat] = "start"
+    """What is lost: vLLM does not start, does not stay up, or a practice that operators want is not followed."""
+    mode: ClassVar[Mode] = "warn"
+    """The mode where no policy says otherwise."""
+    never_denies: ClassVar[str | None] = None
+    """Why none of its findings is ever certain, so that also `mode: deny` only warns; None where one can be."""
+    fix: ClassVar[Fix] = "manual"
+    """Who applies the rule's fix, if it has one, where no policy says otherwise."""
+    where: ClassVar[frozenset[Place]] = frozenset({"admission", "check", "scan"})
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Attributes of Engine that must not be None (words of FACTS). The engine skips the rule otherwise, and denies
+    nothing that rests on a fact of theirs which may only inform."""
+    mute_for: ClassVar[tuple[str, ...]] = ()
+    """Words of `Workload.completes` that silence the rule: the operator fills in what seems to be absent."""
+    about: ClassVar[tuple[str, ...]] = ()
+    """What an engine must show one of (`rules.glance.shown`), or the rule has nothing to say: `check` would yield
+    nothing, and is not asked. Empty: it is asked in any case."""
+
+    @classmethod
+    @cache
+    def id(cls) -> str:
+        """The rule's id: its module's name with dashes."""
+        return cls.__module__.rpartition(".")[2].replace("_", "-")
+
+    @classmethod
+    def title(cls) -> str:
+        """The first line of the docstring."""
+        return (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+    @classmethod
+    def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: frozenset[str]) -> bool:
+        """Whether the rule is asked there about an engine of which `unknown` (words of FACTS) is not known, whose
+        operator fills in `completes`, and that shows `shown`; raises KeyError where the rule needs what is no word of
+        FACTS."""
+        if unheard_of := set(cls.needs) - FACTS.keys():
+            raise KeyError(*unheard_of)
+        asked = where in cls.where and unknown.isdisjoint(cls.needs) and completes.isdisjoint(cls.mute_for)
+        return asked and (not cls.about or not shown.isdisjoint(cls.about))
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Yields what is wrong. Pure: no logging, no clock, no environment, no network."""
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Rules about resources, nodes and tolerations: whether a Pod is placed."""

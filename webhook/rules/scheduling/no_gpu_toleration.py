@@ -1,0 +1,61 @@
+"""Rule no-gpu-toleration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from webhook.kube.patch import Edit
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+from webhook.rules.scheduling import _queue
+
+
+class NoGpuToleration(Rule):
+    """Every node that would do has a taint that the Pod does not tolerate.
+
+    GPU nodes are often tainted (`nvidia.com/gpu=present:NoSchedule`, `sku=gpu:NoSchedule`), so that only what needs
+    them lands there. Without a toleration the Pod stays Pending, however many GPUs are free:
+
+        0/12 nodes are available: 4 node(s) had untolerated taint {sku: gpu}, 8 Insufficient nvidia.com/gpu.
+
+    Taints that clouds' admission tolerates by itself for whoever asks for the resource, and those that come and go with
+    a node's state, are not counted. Said where the cluster's nodes are known, and only where no node is left.
+    """
+
+    plane = "cluster"
+    never_denies = "another node may come"
+    about = ("live nodes",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: another node may come."""
+        placement = engine.placement
+        if placement is None or not placement.fresh or placement.candidates or not placement.repelled:
+            return
+        if _queue.waits(engine):
+            return
+        taints, many = Counter(tuple(map(_shown, one)) for one in placement.repelled).most_common(1)[0]
+        wanted = next(one for one in placement.repelled if tuple(map(_shown, one)) == taints)
+        nodes = f"{len(placement.repelled)} node{'s' if len(placement.repelled) > 1 else ''}"
+        which = "have" if many == len(placement.repelled) > 1 else "has" if many == 1 else f"({many} of them) have"
+        yield Finding(
+            path=engine.workload.path / "tolerations",
+            message=f"{nodes} would do, but {which} the taint {taints[0]}, which is not tolerated",
+            certainty="likely",
+            suggestions=(f"tolerations: {[_toleration(taint) for taint in wanted]}".replace("'", ""),),
+            fix=()
+            if engine.container.synthetic
+            else tuple(Edit(engine.workload.path / "tolerations", _toleration(taint), "append") for taint in wanted),
+        )
+
+
+def _shown(taint: object) -> str:
+    """As kubectl writes it: `sku=gpu:NoSchedule`."""
+    one = taint if isinstance(taint, dict) else {}
+    value = f"={one['value']}" if one.get("value") else ""
+    return f"{one.get('key')}{value}:{one.get('effect')}"
+
+
+def _toleration(taint: object) -> dict[str, str]:
+    one = taint if isinstance(taint, dict) else {}
+    return {"key": str(one.get("key")), "operator": "Exists", "effect": str(one.get("effect"))}

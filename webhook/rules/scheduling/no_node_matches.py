@@ -1,0 +1,39 @@
+"""Rule no-node-matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+from webhook.rules.scheduling import _queue
+
+
+class NoNodeMatches(Rule):
+    """No node of the cluster can ever run the Pod.
+
+    It stays Pending:
+
+        0/12 nodes are available: 12 node(s) didn't match Pod's node affinity/selector.
+
+    Compared are nodeSelector, required affinity, taints and the resource that a node allots in whole, not what is free
+    at the moment. An autoscaler, Karpenter or Kueue may bring a node that is not there yet, so that by default this is
+    only counted (`audit`); a Pod with scheduling gates or a Kueue queue is not looked at.
+    """
+
+    plane = "cluster"
+    mode = "audit"
+    about = ("live nodes",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Only with a fresh view of all nodes."""
+        placement = engine.placement
+        if placement is None or not placement.fresh or placement.candidates or not placement.seen:
+            return
+        if _queue.waits(engine):
+            return
+        yield Finding(
+            path=engine.workload.path / "nodeSelector",
+            message=f"no node of this cluster can run it: {placement.why}",
+            certainty="certain" if engine.facts.assume.nodes == "closed" else "likely",
+        )

@@ -1,0 +1,1 @@
+"""Rules about volumes, caches and where a model's files go."""

@@ -1,0 +1,49 @@
+"""Rule cache-read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+from webhook.rules.storage import _cache
+
+
+class CacheReadOnly(Rule):
+    """The model must be downloaded to a place that can't be written to.
+
+    A read-only mount serves a model that is there already; a download into it fails at once, as it does into a
+    container's own file system under `readOnlyRootFilesystem: true`:
+
+        OSError: [Errno 30] Read-only file system: '/root/.cache/huggingface/hub'
+
+    With HF_HUB_OFFLINE=1, or with the path of the files as the model, vLLM does not try to write there, and this rule
+    says nothing.
+    """
+
+    plane = "storage"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain where no volume covers the directory of vLLM's own image; a volume may hold the files already."""
+        cache = engine.once(_cache.find)
+        if cache is None or not cache.downloads or engine.container.init:
+            return
+        offline = (
+            "HF_HUB_OFFLINE=1 where the files are there already",
+            "the path of the files as the model",
+        )
+        if cache.volume is not None and cache.volume.read_only:
+            yield Finding(
+                path=_cache.mounted_at(engine, cache.volume),
+                message=f"the model goes to {cache.directory}, where volume {cache.volume.mount.name!r} is read-only",
+                certainty="possible",
+                suggestions=("a mount without readOnly", *offline),
+            )
+        elif cache.volume is None and engine.field("securityContext", "readOnlyRootFilesystem") is True:
+            yield Finding(
+                path=engine.at("securityContext", "readOnlyRootFilesystem"),
+                message=f"the model goes to {cache.directory} on a read-only root file system",
+                certainty="certain" if cache.said_by == "the default" and _cache.is_sure(engine) else "likely",
+                suggestions=(f"a volume mounted at {cache.directory.removesuffix('/hub')}", offline[1]),
+            )

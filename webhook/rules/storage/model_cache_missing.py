@@ -1,0 +1,59 @@
+"""Rule model-cache-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webhook.kube.quantity import GI, human, quantity, round_up_gi
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule, parameter
+from webhook.rules.storage import _cache, _wrong_path
+from webhook.vllm.release import is_official
+
+RUNS_ONCE = ("Job", "CronJob", "Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
+"""Kinds whose containers are not restarted in their Pods, as a rule: Argo makes a Pod a step, with restartPolicy Never
+(argo-workflows workflow/controller/workflowpod.go)."""
+
+
+@dataclass(frozen=True)
+class ModelCacheMissing(Rule):
+    """The model is downloaded anew at each restart of the container.
+
+    A container's own file system ends with the container: after a crash, a probe's kill or an eviction, vLLM fetches
+    the whole checkpoint from the hub again, which takes minutes, may run into the hub's rate limit (`429 Client Error:
+    Too Many Requests`), and may not fit the startup probe's window. A PersistentVolumeClaim, mounted where the files
+    go (`/root/.cache/huggingface`, `$HF_HOME` or `--download-dir`), keeps them; an emptyDir there at least survives
+    restarts of the container.
+    """
+
+    plane = "storage"
+    threatens = "uptime"
+    never_denies = "an image of somebody's own may hold the files"
+    mute_for = ("model", "args")
+
+    min_gib: float = parameter(4.0, "checkpoints smaller than this many GiB are not worth a volume", ge=0)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: an image of somebody's own may hold the files."""
+        if not engine.served or engine.container.init or engine.workload.kind in RUNS_ONCE:
+            return
+        if engine.pod("restartPolicy") == "Never":
+            return
+        cache, size = engine.once(_cache.find), engine.plan.checkpoint
+        if cache is None or cache.volume is not None or not cache.downloads or _wrong_path.candidates(engine, cache):
+            return
+        image = engine.field("image")
+        if (size is not None and size < self.min_gib * GI) or not isinstance(image, str) or not is_official(image):
+            return
+        if engine.weights_doubtful:
+            size = None  # nothing is told of it
+        what = f"{human(size)} are" if size is not None else "the model is"
+        claim = f" of {quantity(round_up_gi(size * 2))}" if size is not None else ""
+        mount = cache.directory.removesuffix("/hub") if cache.said_by != "--download-dir" else cache.directory
+        yield Finding(
+            path=engine.at("volumeMounts"),
+            message=f"no volume at {mount}: {what} downloaded again at each restart",
+            certainty="likely",
+            suggestions=(f"a PersistentVolumeClaim{claim} mounted at {mount}", f"an emptyDir mounted at {mount}"),
+        )

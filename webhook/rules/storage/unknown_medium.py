@@ -1,0 +1,71 @@
+"""Rule unknown-medium."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.patch import Edit
+from webhook.kube.path import mapping
+from webhook.kube.workload import listing
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+from webhook.vllm import volumes
+
+MEDIA = ("Memory", "HugePages")
+
+
+class UnknownMedium(Rule):
+    """An emptyDir has a medium that the kubelet does not know.
+
+    The API server takes any word as an emptyDir's `medium`, the kubelet only `Memory`, `HugePages`, `HugePages-` with a
+    size, or none, in just these capitals (kubernetes pkg/volume/emptydir/empty_dir.go, SetUpAt). Of any other it says,
+    again and again, while the Pod stays in ContainerCreating:
+
+        MountVolume.SetUp failed for volume "shm" : unknown storage medium "memory"
+    """
+
+    plane = "storage"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain: the kubelet makes every volume that a container mounts before any of them starts."""
+        if not any(_is_odd(mapping(volume).get("emptyDir")) for volume in listing(engine.pod("volumes"))):
+            return  # whatever is mounted where
+        seen = set[str]()
+        for container in engine.workload.containers:
+            for mount in volumes.mounts(engine.workload, container):
+                if mount.name in seen or not _is_odd(mount.empty_dir):
+                    continue
+                seen.add(mount.name)
+                medium = str(mapping(mount.empty_dir).get("medium"))
+                at, meant = mount.at.join("emptyDir", "medium"), _meant(medium)
+                yield Finding(
+                    path=at,
+                    message=f"volume {mount.name!r} has the medium {medium!r}; the kubelet knows {' and '.join(MEDIA)}"
+                    + (f": did you mean {meant}?" if meant else ""),
+                    suggestions=(f"medium: {meant}",) if meant else ("medium: Memory", "no medium: the node's disk"),
+                    fix=(Edit(at, meant),) if meant else (),
+                )
+
+
+def _is_odd(empty_dir: object) -> bool:
+    """It names a medium, and none that is known or still to be filled in."""
+    medium = mapping(empty_dir).get("medium") if empty_dir else None
+    return isinstance(medium, str) and not _is_known(medium) and not _is_filled_in(medium)
+
+
+def _is_known(medium: str) -> bool:
+    """As the kubelet asks (kubernetes pkg/apis/core/v1/helper/helpers.go, IsHugePageMedium)."""
+    return medium in ("", *MEDIA) or medium.startswith("HugePages-")
+
+
+def _is_filled_in(medium: str) -> bool:
+    return "${" in medium or "{{" in medium or "$(" in medium
+
+
+def _meant(medium: str) -> str | None:
+    """The medium in other capitals, or by its other name."""
+    word = medium.strip().lower()
+    if word in ("memory", "mem", "ram", "tmpfs"):
+        return "Memory"
+    return "HugePages" if word in ("hugepages", "hugepage") else None

@@ -1,0 +1,1 @@
+"""The admission server: what answers reviews, and what keeps it ready."""

@@ -1,0 +1,104 @@
+"""The HTTP edge: `reviews.Reviews` for what the API server asks, and a Flask application around it for what people,
+kubelets and Prometheus ask.
+
+| path                                              | HTTP     | body                                              |
+| ------------------------------------------------- | -------- | ------------------------------------------------- |
+| /validate, /mutate                                |          | see `reviews`                                     |
+| /healthz                                          | 200      | ok                                                |
+| /readyz                                           | 200      | ok, and what is known of policies and cluster     |
+| /readyz before all is in place, or when stopping  | 503      | `{"error": …}`, one line                          |
+| /metrics                                          | 200      | Prometheus' text                                  |
+| another path, another method                      | 404, 405 | `{"error": …}`, one line                          |
+| the HTTP edge itself raised                       | 500      | `{"error": "internal error"}`; logged             |
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from flask import Flask, Response, request
+from prometheus_client import CONTENT_TYPE_LATEST
+from werkzeug.exceptions import HTTPException
+
+from webhook.cluster import Cluster
+from webhook.evaluation.policy import Policy
+from webhook.report.text import one_line
+from webhook.server.accesslog import AccessLog
+from webhook.server.live import Live
+from webhook.server.metrics import Metrics
+from webhook.server.readiness import Readiness
+from webhook.server.reviews import Reviews
+from webhook.vllm.facts import Facts
+
+log = logging.getLogger(__name__)
+
+
+def create_app(
+    policy: Policy | Live,
+    facts: Facts,
+    metrics: Metrics,
+    ready: Readiness | None = None,
+    cluster: Cluster | None = None,
+    access: AccessLog | None = None,
+) -> Flask:
+    """The application; `ready` says whether reviews may come (None: always).
+
+    What `cluster` knows is added to `facts` at every request, and told by /readyz, whose status does not change for it:
+    a server that has lost its view of the cluster still knows its tables. So is a broken change of a live policy: the
+    last good one goes on.
+    """
+    app = Flask("podfit", static_folder=None)
+
+    def holding() -> tuple[Policy, Facts]:
+        return (
+            policy.policy if isinstance(policy, Live) else policy,
+            cluster.facts(facts) if cluster is not None else facts,
+        )
+
+    if access is not None:
+        metrics.watch_access_log(access)
+    app.wsgi_app = Reviews(app.wsgi_app, holding, metrics, access or AccessLog(None))  # type: ignore[method-assign]  # as Flask documents
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        return Response("ok\n", mimetype="text/plain")
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        why = ready.why_not() if ready else None
+        told = [
+            *(ready.problems() if ready else ()),
+            *(policy.report() if isinstance(policy, Live) else ()),
+            *(cluster.report() if cluster else ()),
+        ]
+        lines = ["ok", *told]
+        text = "".join(f"{one_line(line)}\n" for line in lines)
+        return _error(503, why) if why else Response(text, mimetype="text/plain")
+
+    @app.get("/metrics")
+    def scrape() -> Response:
+        return Response(metrics.text(), content_type=CONTENT_TYPE_LATEST)
+
+    @app.errorhandler(HTTPException)
+    def http_error(error: HTTPException) -> Response:
+        code = error.code or 500
+        metrics.bad_request(code)
+        words = {
+            404: f"no such path {request.path!r}; there are /validate, /mutate, /healthz, /readyz and /metrics",
+            405: f"{request.method} is not allowed here",
+            500: "internal error",
+        }
+        return _error(code, words.get(code, error.description or error.name))
+
+    @app.errorhandler(Exception)
+    def internal_error(error: Exception) -> Response:
+        log.error("internal error at %s", request.path, exc_info=error)
+        metrics.bad_request(500)
+        return _error(500, "internal error")
+
+    return app
+
+
+def _error(code: int, message: str) -> Response:
+    return Response(json.dumps({"error": one_line(message)}) + "\n", code, mimetype="application/json")

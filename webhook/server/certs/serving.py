@@ -1,0 +1,162 @@
+"""What the server hands out in a handshake: files that somebody renews, or what `keeper` keeps."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Protocol
+
+from webhook.server import certs
+from webhook.server.certs import Pair
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+log = logging.getLogger(__name__)
+
+
+class Serving(Protocol):
+    """The server's certificate, wherever it comes from. Safe for threads."""
+
+    def start(self) -> None:
+        """Called once, in the process that serves."""
+
+    def context(self) -> ssl.SSLContext:
+        """For the next handshake: a renewed certificate serves at once."""
+
+    def problem(self) -> str | None:
+        """Why the server must get no requests now, in one line."""
+
+    def worry(self) -> str | None:
+        """What goes wrong though it may get requests, in one line."""
+
+    def not_after(self) -> float:
+        """When the certificate ends, in seconds since the epoch; 0: there is none."""
+
+
+class Contexts:
+    """A pair's context, with clients' CAs as their file holds them now: whoever renews the API server's certificate
+    renews its CA, too."""
+
+    def __init__(self, client_ca: Path | None) -> None:
+        self._client_ca = client_ca
+        self._last: tuple[Pair, bytes, ssl.SSLContext] | None = None
+
+    def of(self, pair: Pair) -> ssl.SSLContext:
+        """Raises OSError where the pair is none, or the file never was good; a last good one serves on."""
+        last, known = self._last, b""
+        try:
+            known = self._client_ca.read_bytes() if self._client_ca else b""
+            if last is None or last[:2] != (pair, known):
+                last = (pair, known, context(pair, known if self._client_ca else None))
+        except OSError as error:  # ssl.SSLError is one
+            if last is None:
+                raise
+            log.warning("%s can't be used, the last good one serves on: %s", self._client_ca or "the pair", error)
+            if last[0] != pair:
+                last = (pair, last[1], context(pair, last[1] if self._client_ca else None))
+        self._last = last
+        return last[2]
+
+
+class Files:
+    """Two PEM files. Where they can't be read or do not match (somebody is just writing them), the last good ones serve
+    on."""
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
+        self._certificate, self._key = certificate, key
+        self._contexts = Contexts(client_ca)
+        self._last: Pair | None = None
+
+    def start(self) -> None:
+        """There is nothing to start: the files are read at each handshake."""
+
+    def context(self) -> ssl.SSLContext:
+        """Of what the files hold now; raises OSError where they never were good."""
+        try:
+            pair = self._read()
+            made = self._contexts.of(pair)
+        except OSError as error:  # ssl.SSLError is one
+            if self._last is None:
+                raise
+            log.warning("the certificate can't be read, the last good one serves on: %s", error)
+            return self._contexts.of(self._last)
+        self._last = pair
+        return made
+
+    def problem(self) -> str | None:
+        """Why the two files can't serve now."""
+        try:
+            pair = self._read()
+        except OSError as error:
+            return f"{error.filename}: {(error.strerror or 'unreadable').lower()}"
+        why = certs.problem(pair, datetime.now(UTC))
+        return f"{self._certificate}, {self._key}: {why}" if why else None
+
+    def worry(self) -> str | None:
+        """Nothing: whatever is wrong with the files is a problem."""
+        return None
+
+    def not_after(self) -> float:
+        """Of the file, as it is now."""
+        try:
+            return certs.not_after(self._certificate.read_bytes()).timestamp()
+        except (OSError, ValueError):
+            return 0.0
+
+    def _read(self) -> Pair:
+        return Pair(self._certificate.read_bytes(), self._key.read_bytes())
+
+
+def context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
+    """TLS 1.2 or newer with this certificate; with `client_ca` (PEM) a client may show one of that CA, and no other.
+
+    (It need not: a kubelet's probes have none. `KnownClients` asks for it where it matters.) Raises OSError where the
+    pair is none, or `client_ca` holds no certificate.
+    """
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.verify_mode = ssl.CERT_NONE
+    if client_ca is not None:
+        if b"-----BEGIN" not in client_ca:
+            raise OSError("there is no certificate in it")
+        made.load_verify_locations(cadata=client_ca.decode("ascii", "ignore"))
+        made.verify_mode = ssl.CERT_OPTIONAL
+    _load(made, pair)
+    return made
+
+
+def _load(made: ssl.SSLContext, pair: Pair) -> None:
+    """ssl reads certificates from files alone: memory that looks like one, where the system has that."""
+    opened: Callable[[str], int] | None = getattr(os, "memfd_create", None)
+    if opened is None:
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "pair.pem")
+            path.touch(0o600)
+            path.write_bytes(pair.certificate + pair.key)
+            made.load_cert_chain(path)
+        return
+    with os.fdopen(opened("podfit"), "wb") as file:
+        file.write(pair.certificate + pair.key)
+        file.flush()
+        made.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
+
+
+class KnownClients:
+    """Answers reviews only to clients with a certificate; probes and metrics to everybody. A WSGI application around
+    another, under gunicorn, whose handshake has verified the certificate (`context`)."""
+
+    def __init__(self, app: WSGIApplication) -> None:
+        self._app = app
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        known = environ["gunicorn.socket"].getpeercert()
+        if known or environ["REQUEST_METHOD"] != "POST":
+            return self._app(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "application/json"), ("Connection", "close")])
+        return [b'{"error": "no client certificate of --client-ca"}\n']

@@ -1,0 +1,424 @@
+"""Is podfit well in its cluster? What was seen of it from outside → a line a question, with what to do next.
+
+What could not be seen is a warning, never a failure: whoever asks may have few rights.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from webhook.server import certs, registration
+from webhook.server.certs import custody
+
+SOON = timedelta(days=14)
+"""So long before its end a certificate is told."""
+FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"
+ASKED = "apiserver_admission_webhook_request_total"
+JSON = Mapping[str, Any]
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One answer."""
+
+    state: State
+    about: str
+    said: str
+    next: str = ""
+    """What to do; empty where all is well."""
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Why something could not be looked at, in one line."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Served:
+    """What answered a TLS handshake."""
+
+    where: str
+    """HOST:PORT"""
+    certificate: bytes
+    """PEM; empty where nobody answered."""
+    problem: str
+    """Why a client that trusts the caBundle would not go on; empty where it would."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The cluster, as far as it could be seen."""
+
+    now: datetime
+    configurations: Mapping[str, JSON | Unseen | None]
+    """Kind → podfit's own object; None: there is none."""
+    mutators: tuple[JSON, ...] | Unseen = ()
+    """All MutatingWebhookConfigurations."""
+    deployment: JSON | Unseen | None = None
+    pods: tuple[JSON, ...] | Unseen = ()
+    ready: Mapping[str, tuple[str, ...] | Unseen] = field(default_factory=dict)
+    """Pod → the lines of its /readyz, through the API server."""
+    served: tuple[Served, ...] = ()
+    """A handshake a distinct address and caBundle, for those that can be reached from here."""
+    metrics: str | Unseen = ""
+    """The API server's, as text."""
+    before: str | Unseen = ""
+    """The same, before a Pod was tried."""
+    asked: str | Unseen = ""
+    """What the API server said of a doomed Pod, as a dry run; empty: it passed."""
+    crd: JSON | Unseen | None = None
+    policies: tuple[JSON, ...] | Unseen = ()
+    version: str = ""
+    """The API server's."""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing that tells of podfit could be seen."""
+        return isinstance(self.asked, Unseen) and all(isinstance(one, Unseen) for one in self.configurations.values())
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Which webhooks are podfit's own."""
+
+    known: frozenset[str]
+    all_known: bool
+    """Every configuration could be seen; otherwise a name that ends as ours do is one of them."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.known or (not self.all_known and name.endswith(registration.DOMAIN))
+
+
+def examine(seen: Observed, mine: str) -> list[Line]:
+    """All lines, in the order in which one would look; `mine` is this program's version."""
+    found = {kind: one for kind, one in seen.configurations.items() if isinstance(one, Mapping)}
+    unseen = any(isinstance(one, Unseen) for one in seen.configurations.values())
+    names = _Names(frozenset(hook["name"] for hook in hooks(found)), not unseen)
+    lines = [*_configurations(seen.configurations)]
+    if found:
+        lines += [*_switch(found), *_bundles(found, seen.now), *_served(seen.served, seen.now)]
+    if found or unseen:
+        replicas = [*_replicas(seen, found)]
+        causes = dict.fromkeys(line.about for line in (*lines, *replicas) if line.state == "fail")
+        lines += [*_asked(seen, found, names, tuple(causes)), *_fail_open(seen, names), *replicas]
+        lines += [*_mutators(seen.mutators, found), *_policies(seen)]
+    return [*lines, *_versions(seen, mine)]
+
+
+def hooks(configurations: Mapping[str, JSON]) -> Iterator[JSON]:
+    """Every webhook of every configuration."""
+    for configuration in configurations.values():
+        yield from configuration.get("webhooks") or ()
+
+
+# ── the configurations ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Iterator[Line]:
+    for kind, one in configurations.items():
+        validating = kind.startswith("validating")
+        about = "validating" if validating else "mutating"
+        if isinstance(one, Unseen):
+            yield Line("warn", about, f"can't be seen: {one.why}", f"needed: the right to get and list {kind}")
+        elif one is not None:
+            names = ", ".join(hook["name"] for hook in one.get("webhooks") or ())
+            yield Line("ok", about, f"{_name(one)}: {names}")
+        elif validating:
+            yield Line("fail", about, "there is none: nothing is judged", "install the chart, or `helm upgrade` it")
+        else:
+            yield Line("ok", about, "there is none: nothing is patched (webhooks.mutating: false)")
+
+
+def _switch(found: Mapping[str, JSON]) -> Iterator[Line]:
+    for kind, one in found.items():
+        state, note = registration.state(one), registration.note(one)
+        if state != "on":
+            said = f"{kind} is {state}" + (f", {note}" if note else "")
+            yield Line("warn", "switch", said, "podfit on" if state == "off" else "podfit off, or podfit on")
+    if all(registration.state(one) == "on" for one in found.values()):
+        yield Line("ok", "switch", "on")
+
+
+def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[Line]:
+    bundles = {
+        f"{kind}, {hook['name']}": custody.bundle_of(hook) for kind, one in found.items() for hook in hooks({kind: one})
+    }
+    advice = (
+        "podfit writes it within seconds: look at the log of its Pods; with cert-manager at its cainjector's; "
+        "with files it is the chart's value certificates.caBundle"
+    )
+    for where, cas in bundles.items():
+        if not cas:
+            yield Line("fail", "caBundle", f"{where}: empty, so that the API server trusts nobody", advice)
+        elif cas == (custody.BROKEN,):
+            said = f"{where}: nothing in it is a certificate, so that the API server trusts nobody"
+            yield Line("fail", "caBundle", said, advice)
+        elif all(certs.not_after(ca) <= now for ca in cas if ca != custody.BROKEN):
+            yield Line("fail", "caBundle", f"{where}: every CA in it has ended", advice)
+        elif custody.BROKEN in cas:
+            yield Line("warn", "caBundle", f"{where}: something in it is no certificate", advice)
+    # In which order does not matter: what is appended to one that was edited stands elsewhere in the others.
+    good = [frozenset(cas) for cas in bundles.values() if cas and custody.BROKEN not in cas]
+    if len(good) == len(bundles) and good:
+        several = sorted({len(cas) for cas in good})
+        last = max(certs.not_after(ca) for cas in good for ca in cas)
+        count = " or ".join(str(one) for one in several)
+        if len(set(good)) > 1:
+            yield Line(
+                "warn", "caBundle", "not the same in every webhook", "look again in a minute; then at podfit's log"
+            )
+        else:
+            yield Line(
+                "ok", "caBundle", f"{count} CA{'s' if several != [1] else ''}, the last one until {last:%Y-%m-%d}"
+            )
+
+
+def _served(served: Iterable[Served], now: datetime) -> Iterator[Line]:
+    for one in served:
+        if not one.certificate:
+            yield Line(
+                "fail", "certificate", f"{one.where}: {one.problem}", "is a replica running, and may you reach it?"
+            )
+            continue
+        ends = certs.not_after(one.certificate)
+        if one.problem:
+            advice = "podfit's log says why; until then the API server's calls fail"
+            yield Line("fail", "certificate", f"{one.where}: {one.problem}", advice)
+        elif ends - now < SOON and certs.renew_at(one.certificate) < now:
+            left = max(ends - now, timedelta())
+            yield Line("warn", "certificate", f"{one.where}: it ends in {_span(left)}, and was not renewed",
+                       "look at the log of podfit's Pods, or at cert-manager's Certificate")  # fmt: skip
+        else:
+            yield Line("ok", "certificate", f"{one.where}: trusted by the caBundle, until {ends:%Y-%m-%d %H:%M} UTC")
+
+
+# ── the API server ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _asked(seen: Observed, found: Mapping[str, JSON], names: _Names, causes: tuple[str, ...]) -> Iterator[Line]:
+    """`causes`: what else fails, which may be why."""
+    about, advice = "API server", "podfit off lets everything pass"
+    if isinstance(seen.asked, Unseen):
+        said = f"not tried whether it asks podfit: {seen.asked.why}"
+        yield Line("warn", about, said, "kubectl apply --dry-run=server -f your-vllm.yaml")
+    elif any(name in names for name in re.findall(r'admission webhook "([^"]*)" denied', seen.asked)):
+        yield Line("ok", about, "it asked podfit about a doomed Pod (a dry run), and refused it")
+    elif any(name in names for name in re.findall(r'failed calling webhook "([^"]*)"', seen.asked)):
+        yield Line(
+            "fail", about, f"it can't reach podfit: {seen.asked.rpartition('failed calling webhook ')[2]}", advice
+        )
+    elif seen.asked:
+        yield Line(
+            "warn", about, f"somebody else refused the Pod that was tried: {seen.asked}", "--probe-namespace NAME"
+        )
+    elif any(registration.state(one) != "on" for one in found.values()):
+        yield Line("ok", about, "a doomed Pod (a dry run) passed: podfit is off")
+    elif _more(seen, FAIL_OPEN, names):
+        port = "is the port open from the control plane to podfit's Pods? docs/production.md"
+        yield Line("fail", about, "a doomed Pod (a dry run) passed unjudged: it can't reach podfit",
+                   f"mend first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
+    elif _more(seen, ASKED, names):
+        yield Line("ok", about, "it asked podfit about a doomed Pod (a dry run), whose policy lets it pass")
+    elif isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
+        yield Line("warn", about, "a doomed Pod (a dry run) passed; whether podfit was asked can't be seen",
+                   "with the right to get /metrics of the API server this line says more")  # fmt: skip
+    else:
+        yield Line("warn", about, "it did not ask podfit about a doomed Pod (a dry run)",
+                   "does the webhooks' namespaceSelector choose that namespace? --probe-namespace NAME")  # fmt: skip
+
+
+def _more(seen: Observed, family: str, names: _Names) -> bool:
+    """Whether the API server has counted more of it than before the Pod was tried."""
+    if isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
+        return False
+    return _counts(seen.metrics, family, names) != _counts(seen.before, family, names)
+
+
+def _fail_open(seen: Observed, names: _Names) -> Iterator[Line]:
+    """No warning: the API server counts since its start and knows no times, and what fails now is told by `_asked`.
+    What the Pod that is tried here adds is not in it."""
+    metrics = seen.before
+    if isinstance(metrics, Unseen):
+        yield Line("warn", "fail-open", f"not known how often objects passed unjudged: {metrics.why}",
+                   "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
+        return
+    opened = _counts(metrics, FAIL_OPEN, names)
+    asked = _counts(metrics, ASKED, names)
+    calls = f"of {sum(asked.values()):.0f} calls of this API server"
+    if total := sum(opened.values()):
+        which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(opened.items()) if count)
+        since = f" since {began:%Y-%m-%d %H:%M} UTC" if (began := _began(metrics)) else ""
+        said = f"{total:.0f} failed, {calls}{since}, and what they asked about passed: {which}"
+        yield Line("ok", "fail-open", said + " (an earlier podfit doctor's tries are among them)",
+                   "when? ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
+    else:
+        yield Line("ok", "fail-open", f"no object passed unjudged, {calls}")
+
+
+def _began(metrics: str) -> datetime | None:
+    """When the API server started."""
+    found = re.search(r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE)
+    return datetime.fromtimestamp(float(found[1]), UTC) if found else None
+
+
+def _counts(metrics: str, family: str, names: _Names) -> dict[str, float]:
+    found: dict[str, float] = {}
+    wanted = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{family}{{")) + "\n"
+    for one in text_string_to_metric_families(wanted):
+        for sample in one.samples:
+            if (name := sample.labels.get("name", "")) in names:
+                found[name] = found.get(name, 0) + sample.value
+    return found
+
+
+# ── the replicas ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[Line]:
+    fails = sorted({hook["name"] for hook in hooks(found) if hook.get("failurePolicy") == "Fail"})
+    deployment = seen.deployment
+    if isinstance(deployment, Unseen):
+        yield Line("warn", "replicas", f"can't be seen: {deployment.why}")
+    elif deployment is not None:
+        wanted = int((deployment.get("spec") or {}).get("replicas", 1))
+        ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
+        said = f"{ready} of {wanted} ready"
+        if ready == 0:
+            yield Line("fail", "replicas", said, "kubectl describe, and the log of podfit's Pods")
+        elif ready < wanted:
+            yield Line("warn", "replicas", said, "kubectl describe, and the log of podfit's Pods")
+        else:
+            yield Line("ok", "replicas", said)
+        if fails and wanted < 2:
+            yield Line("fail", "failurePolicy", f"Fail with {wanted} replica: {', '.join(fails)}",
+                       "its restart stops every vLLM workload: replicaCount: 2, or Ignore")  # fmt: skip
+    if fails:
+        yield Line("ok", "failurePolicy", f"Fail ({', '.join(fails)}): without an answer objects are refused")
+    elif found:
+        yield Line("ok", "failurePolicy", "Ignore: without an answer objects pass")
+    for pod, body in seen.ready.items():
+        if isinstance(body, Unseen):
+            yield Line("warn", "replica", f"{pod}: the API server can't ask its /readyz: {body.why}")
+        elif body[:1] != ("ok",):
+            yield Line("fail", "replica", f"{pod}: not ready: {' '.join(body)}", f"kubectl logs {pod}")
+        elif problems := [line for line in body[1:] if _PROBLEM.search(line)]:
+            for problem in problems:
+                yield Line("warn", "replica", f"{pod}: {problem}")
+        else:
+            yield Line("ok", "replica", f"{pod}: ready")
+
+
+_PROBLEM = re.compile(r"certificate|last good state|not seen|stale|expired|failed")
+
+
+def _mutators(mutators: tuple[JSON, ...] | Unseen, found: Mapping[str, JSON]) -> Iterator[Line]:
+    if isinstance(mutators, Unseen):
+        yield Line("warn", "other mutators", f"can't be seen: {mutators.why}")
+        return
+    ours = {_name(one) for kind, one in found.items() if kind.startswith("mutating")}
+    others = sorted(_name(one) for one in mutators if _name(one) not in ours and _mutates_pods(one))
+    if not others:
+        yield Line("ok", "other mutators", "nobody else changes Pods")
+        return
+    after = [name for name in others if ours and name > min(ours)]
+    said = f"Pods are changed by {', '.join(others)}, too"
+    if after:
+        said += f"; after podfit: {', '.join(after)}, so that podfit is asked again (reinvocationPolicy: IfNeeded)"
+    yield Line("ok", "other mutators", said)
+
+
+def _mutates_pods(configuration: JSON) -> bool:
+    return any(
+        {"pods", "*", "*/*", "pods/*"} & set(rule.get("resources") or ())
+        and {"", "*"} & set(rule.get("apiGroups") or ())
+        and {"CREATE", "*"} & set(rule.get("operations") or ())
+        for hook in configuration.get("webhooks") or ()
+        for rule in hook.get("rules") or ()
+    )
+
+
+# ── policies, versions ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _policies(seen: Observed) -> Iterator[Line]:
+    if isinstance(seen.crd, Unseen):
+        yield Line("warn", "policies", f"can't be seen: {seen.crd.why}")
+        return
+    if seen.crd is None:
+        yield Line("ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone")
+        return
+    if isinstance(seen.policies, Unseen):
+        if seen.policies.why.startswith("429:"):  # a CRD's first seconds
+            said = "the API server has not yet made ready what serves Policy objects"
+            yield Line("warn", "policies", said, "look again in a minute")
+        else:
+            yield Line("warn", "policies", f"can't be seen: {seen.policies.why}")
+        return
+    bad = 0
+    for policy in seen.policies:
+        conditions = (policy.get("status") or {}).get("conditions") or ()
+        accepted = next((one for one in conditions if one.get("type") == "Accepted"), None)
+        if accepted is None:
+            bad += 1
+            yield Line("warn", "policies", f"{_name(policy)}: no replica has said that it holds", "are replicas ready?")
+        elif accepted.get("status") != "True":
+            bad += 1
+            yield Line(
+                "fail", "policies", f"{_name(policy)}: {accepted.get('message')}", "mend it; the last good state holds"
+            )
+    if not bad:
+        yield Line("ok", "policies", _counted(len(seen.policies)))
+
+
+def _counted(number: int) -> str:
+    return (
+        "no Policy objects"
+        if not number
+        else "1 Policy object holds"
+        if number == 1
+        else f"{number} Policy objects hold"
+    )
+
+
+def _versions(seen: Observed, mine: str) -> Iterator[Line]:
+    deployment = seen.deployment if isinstance(seen.deployment, Mapping) else {}
+    installed = _tag(deployment) or _label(deployment) or "not known"
+    said = f"podfit {mine} here, {installed} in the cluster; Kubernetes {seen.version or 'not known'}"
+    differs = installed not in (mine, "not known")
+    yield Line("warn" if differs else "ok", "versions", said, "use the same: verdicts may differ" if differs else "")
+
+
+def _tag(deployment: JSON) -> str:
+    """The version of the image that runs: `image.tag` may be another than the chart's own; empty where it is none."""
+    containers = _within(deployment, "spec", "template", "spec").get("containers") or ()
+    image = next((str(one.get("image")) for one in containers if one.get("name") == "podfit"), "")
+    found = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", image)
+    return found[1] if found else ""
+
+
+def _label(deployment: JSON) -> str:
+    """What the chart was made for."""
+    return str(_within(deployment, "metadata", "labels").get("app.kubernetes.io/version") or "")
+
+
+def _within(obj: JSON, *names: str) -> JSON:
+    for name in names:
+        obj = obj.get(name) or {}
+    return obj
+
+
+def _name(obj: JSON) -> str:
+    return str((obj.get("metadata") or {}).get("name"))
+
+
+def _span(left: timedelta) -> str:
+    return f"{left.days} days" if left.days else f"{left.seconds // 3600} hours"

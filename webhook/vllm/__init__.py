@@ -1,0 +1,1 @@
+"""What vLLM does with a container: its command, arguments, model, GPUs and memory. Pure."""

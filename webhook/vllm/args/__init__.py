@@ -1,0 +1,336 @@
+"""argv + release → EngineArgs: typed, with that release's names and defaults, as vLLM's own argparse reads it.
+
+`flags` is the table of options, `values` their types, `tokens` what vLLM does to the words before argparse, `grammar`
+argparse. Here, one release's reading becomes the answer, and where the release is not known exactly, several do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from webhook.base.frozen import frozen
+from webhook.kube.path import FieldPath
+from webhook.vllm.args.flags import Parser, Releases, Table
+from webhook.vllm.args.grammar import Problem, Reading, read
+from webhook.vllm.args.tokens import Line, line_of, prepare
+from webhook.vllm.command import Command
+from webhook.vllm.release import Release
+
+__all__ = ["ArgumentError", "EngineArgs", "Releases", "UnknownFlag", "parse"]
+
+
+@dataclass(frozen=True)
+class UnknownFlag:
+    """A flag that this release's parser does not know: vLLM exits with 2 before it loads anything."""
+
+    flag: str
+    path: FieldPath
+    suggestion: str | None
+    """The nearest flag that this release knows ("did you mean"), None where none is near."""
+    first: str | None
+    last: str | None
+    """The first and last release of the table that know it, of the run nearest to this release (the one before it,
+    where there is one); both None where none does."""
+    removed: str | None = None
+    """The first release of the table without it, where that is an earlier run."""
+    index: int = -1
+    """Which of the command's words it is."""
+    words: int = 1
+    """It and its values."""
+
+
+@dataclass(frozen=True)
+class ArgumentError:
+    """Anything else that makes vLLM's parser give up, in its own words where they are known."""
+
+    message: str
+    path: FieldPath
+    dest: str | None = None
+    index: int = -1
+    """Which of the command's words it is about; -1 and below: none."""
+
+
+@frozen
+class EngineArgs:
+    """What vLLM's parser would make of the command line. Field names (`dest`) are vLLM's."""
+
+    release: Release | None
+    """The release that was asked for. None: read with every release, only what all agree on is an error. One that is
+    not in the table is read with its neighbours, and only what both agree on is an error."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """dest → typed value, of the options on the command line (and in `--config`)."""
+    places: Mapping[str, FieldPath] = field(default_factory=dict)
+    """dest → the field its value came from."""
+    unresolved: Mapping[str, str] = field(default_factory=dict)
+    """dest → why its value can't be known (a command substitution, an unset variable)."""
+    doubtful: Mapping[str, str] = field(default_factory=dict)
+    """dest → why what is `given` is probably not what will arrive: a placeholder is in it."""
+    unknown: tuple[UnknownFlag, ...] = ()
+    unheard: tuple[UnknownFlag, ...] = ()
+    """Flags that no release of the table knows, and that are no error all the same: the release is beyond the table, or
+    the container's program may have flags of its own and this one is hardly another than one of vLLM's."""
+    errors: tuple[ArgumentError, ...] = ()
+    written: Mapping[str, Any] = field(default_factory=dict)
+    """Name as written, with underscores → text as written (True: nothing), where `given` does not say the same: flags
+    that the release does not know, values that it refuses or that can't be known, abbreviations, `--config`, LoRA
+    modules. For people; they mean nothing to vLLM, or not this."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """dest → that release's default (of the newest release of the table where the release is unknown)."""
+    conflicts: tuple[ArgumentError, ...] = ()
+    """What vLLM refuses right after parsing, before it loads anything (`validate_parsed_serve_args`), beyond what is
+    in `errors`."""
+    open: str | None = None
+    """Why there may be arguments beyond these (`$EXTRA_ARGS`, a config file nobody showed us), else None: then what
+    is not given may be given all the same."""
+    served: str | None = None
+    """What `--model` says, where the model is `unserved`."""
+    unserved: bool = False
+    """The model is the positional of the api_server module, which parses it and serves `--model` all the same:
+    only `vllm serve` copies `model_tag` to `model` (vLLM 0.10.2 … 0.33 entrypoints/cli/serve.py)."""
+    releases: tuple[Release, ...] = ()
+    """Where the release is not known: those of the table whose parser accepts every flag on the command line; a vLLM
+    of another release would not get beyond its arguments. Empty: nothing is told."""
+
+    def get(self, dest: str) -> Any:
+        """The value given, else the release's default; None where neither is known (one that is `unresolved`)."""
+        return None if dest in self.unresolved else self.given.get(dest, self.defaults.get(dest))
+
+    def is_sure(self, dest: str) -> bool:
+        """What is `given` of it, or that nothing is, is what vLLM will see."""
+        return dest not in self.unresolved and dest not in self.doubtful
+
+    def saying(self, given: Mapping[str, Any], unresolved: Mapping[str, str]) -> EngineArgs:
+        """The same command line with other arguments. (`dataclasses.replace` takes three times as long, and a search
+        for what would fit asks for some ten.)"""
+        release, _, places, _, *others = _ALL(self)
+        return EngineArgs(release, given, places, unresolved, *others)
+
+    @property
+    def quantization(self) -> str | None:
+        """`--quantization` as vLLM looks it up: in small letters (vLLM 0.4.2 config.py, 0.33 config/model.py)."""
+        given = self.given.get("quantization")
+        return given.lower() or None if isinstance(given, str) else None
+
+    @property
+    def model(self) -> str | None:
+        """The model that is named; None where the command names none (vLLM would serve its own default)."""
+        model = self.given.get("model")
+        if self.unserved:
+            model = self.served
+        return str(model) if model and "model" not in self.unresolved else None
+
+
+_ALL = attrgetter(*EngineArgs.__slots__)  # type: ignore[attr-defined]
+"""Of an object, its fields in their order."""
+_MODULE = "vllm.entrypoints.openai.api_server"
+_MOST_WORDS = 300
+"""More than anybody writes; a longer command is not read, so that no manifest can keep the server busy."""
+_MOST_TEXT = 1 << 16
+"""The same in characters."""
+_MOST_SUGGESTIONS = 20
+_A_SLIP = 0.92
+"""How much of a flag is another's, by difflib, where it is hardly meant to be one of its own."""
+_LONGEST_FLAG = 100
+"""Nothing is near to a longer one."""
+
+
+def parse(command: Command, release: Release | None, releases: Releases | None = None) -> EngineArgs:
+    """Reads `command.words` as the release's parser does; never raises: what vLLM would refuse is in `errors`."""
+    entry = "module" if command.entry == "module" else "serve"
+    table = (releases or Releases()).table
+    parser, newest = table.parser, table.releases[-1]
+    lower, upper = (newest, newest) if release is None else table.neighbours(release)
+    defaults = parser(lower or upper or newest, entry).defaults
+    many, whole = len(command.words), "\n".join([word.text for word in command.words])
+    if many > _MOST_WORDS or len(whole) - many >= _MOST_TEXT:
+        return EngineArgs(release, defaults=defaults, open=f"{many} words")
+    if command.entry == "worker":
+        return EngineArgs(release, defaults={**defaults, "model": None})  # it serves what the leader tells it
+    if release is None:
+        candidates = table.releases[::-1]
+    else:
+        candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
+    parsers = (parser(one, entry) for one in candidates)  # of which the first will mostly do
+    used, reading, problems = _agree(command, line_of(command, whole), parsers)
+    conflicts = _conflicts(reading, command, used.release)
+    unheard = _unheard(reading, command, used)
+    if lower is None or upper is None:
+        unheard = [flag for flag in _unknown_flags(problems, used) if flag.first is None]
+        problems, conflicts = (), []  # beyond the table, nothing is certain
+    if conflicts:
+        messages = {problem.message for problem in problems}
+        conflicts = [conflict for conflict in conflicts if conflict.message not in messages]
+    return EngineArgs(
+        release=release,
+        given=reading.given,
+        places=reading.places,
+        unresolved=reading.unresolved,
+        doubtful=reading.doubtful,
+        unknown=tuple(_unknown_flags(problems, used)) if problems else (),
+        unheard=tuple(unheard),
+        errors=tuple(ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag)
+        if problems
+        else (),
+        written=reading.written,
+        defaults=defaults,
+        conflicts=tuple(conflicts),
+        open=reading.open,
+        served=reading.optional,
+        unserved=command.program == _MODULE and reading.tagged,
+        releases=table.knowing(_flags(command)) if release is None and not command.own_flags else (),
+    )
+
+
+def _flags(command: Command) -> Iterable[str]:
+    """The flags among the words, as the parser's table spells them: `--max_num_seqs=8` is `--max-num-seqs`, and
+    `--compilation-config.mode` is `--compilation-config`."""
+    for word in command.words:
+        if word.text.startswith("--") and len(word.text) > 2 and len(word.text.partition("=")[0]) < _LONGEST_FLAG:
+            yield word.text.partition("=")[0].partition(".")[0].replace("_", "-")
+
+
+def _agree(command: Command, line: Line, candidates: Iterable[Parser]) -> tuple[Parser, Reading, tuple[Problem, ...]]:
+    """The reading of the first release that accepts the command, with the fewest abbreviations.
+
+    Where none does, the one with the fewest problems, and of those the ones at words that every release refuses.
+    """
+    tried: list[tuple[Parser, Reading]] = []
+    accepted: list[tuple[Parser, Reading]] = []
+    common: set[int] | None = None
+    for parser in candidates:
+        reading = _read(command, line, parser)
+        if not reading.problems:
+            if not reading.abbreviated:
+                return parser, reading, ()
+            accepted.append((parser, reading))
+            continue
+        tried.append((parser, reading))
+        indices = {problem.index for problem in reading.problems}
+        common = indices if common is None else common & indices
+    if accepted:
+        # `--device cpu` is an option of old releases rather than an abbreviation of a new one's `--device-ids`.
+        parser, reading = min(accepted, key=lambda pair: pair[1].abbreviated)
+        return parser, reading, ()
+    parser, reading = min(tried, key=lambda pair: len(pair[1].problems))
+    return parser, reading, tuple(problem for problem in reading.problems if problem.index in (common or ()))
+
+
+_WHOLE = -1
+"""The index of a problem that is about no word."""
+
+
+def _read(command: Command, line: Line, of_release: Parser) -> Reading:
+    words = prepare(command, line, of_release)
+    reading = read(of_release, words.tokens)
+    if words.config is not None:
+        reading.written["config"] = words.config
+    incomplete = None if command.complete else "the manifest does not show every argument"
+    reading.open = reading.open or words.open or incomplete
+    if words.errors:
+        reading.problems[:0] = [Problem(token.index, message, token.path) for message, token in words.errors]
+    if command.own_flags:
+        reading.passed_over = [problem for problem in reading.problems if problem.flag]
+        reading.problems = [problem for problem in reading.problems if not problem.flag]
+    if reading.open:
+        return reading
+    positional = of_release.positional
+    if positional is not None and positional.nargs is None and not reading.tagged:
+        message = f"the following arguments are required: {positional.dest}"
+        reading.problems.append(Problem(_WHOLE, message, command.path, "model"))
+    if of_release.entry == "serve" and of_release.release >= _CHECKED and not reading.problems:
+        reading.problems += [
+            Problem(_WHOLE - 1, conflict.message, conflict.path, conflict.dest)
+            for conflict in _conflicts(reading, command, of_release.release)
+        ]
+    return reading
+
+
+_CHECKED = Release(0, 11, 1)
+"""`vllm serve` was seen to end with these since here; for what came before, and for the module, they are conflicts."""
+
+
+_CONFLICTING = frozenset({
+    "enable_auto_tool_choice", "enable_reasoning", "enable_log_outputs", "data_parallel_multi_port_external_lb",
+    "reasoning_effort_map",
+})  # fmt: skip
+"""Options without which `_conflicts` has nothing to say."""
+
+
+def _conflicts(reading: Reading, command: Command, release: Release) -> list[ArgumentError]:
+    """What `validate_parsed_serve_args` refuses (vLLM 0.33 entrypoints/openai/cli_args.py)."""
+    given = reading.given
+    if _CONFLICTING.isdisjoint(given):
+        return []
+    found: list[ArgumentError] = []
+
+    def off(dest: str) -> bool:
+        return not given.get(dest) and dest not in reading.unresolved and not reading.open
+
+    def refuse(message: str, dest: str) -> None:
+        found.append(ArgumentError(f"Error: {message}", reading.places.get(dest, command.path), dest))
+
+    if given.get("enable_auto_tool_choice") and off("tool_call_parser"):
+        refuse("--enable-auto-tool-choice requires --tool-call-parser", "enable_auto_tool_choice")
+    if given.get("enable_reasoning") and off("reasoning_parser") and release < Release(0, 9):
+        refuse("--enable-reasoning requires --reasoning-parser", "enable_reasoning")
+    if given.get("enable_log_outputs") and off("enable_log_requests"):
+        refuse("--enable-log-outputs requires --enable-log-requests", "enable_log_outputs")
+    if (
+        given.get("data_parallel_multi_port_external_lb")
+        and (given.get("data_parallel_size") or 1) <= 1
+        and ("data_parallel_size" in given or off("data_parallel_size"))
+    ):
+        refuse(
+            "--data-parallel-multi-port-external-lb requires --data-parallel-size > 1",
+            "data_parallel_multi_port_external_lb",
+        )
+    efforts = given.get("reasoning_effort_map")
+    if efforts is not None and not (isinstance(efforts, dict) and all(isinstance(v, str) for v in efforts.values())):
+        refuse(
+            "--reasoning-effort-map must be a JSON object mapping reasoning efforts to strings.", "reasoning_effort_map"
+        )
+    return found
+
+
+def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[UnknownFlag]:
+    flags = [(problem, problem.flag) for problem in problems if problem.flag]
+    if not flags:
+        return
+    from difflib import get_close_matches  # here, because most commands have no unknown flag
+
+    spellings = tuple(parser.spellings)
+    for number, (problem, flag) in enumerate(flags):
+        compared = number < _MOST_SUGGESTIONS and len(flag) < _LONGEST_FLAG
+        near = get_close_matches(flag, spellings, n=1, cutoff=0.75) if compared else ()
+        life = parser.table.elsewhere(flag, parser.release)
+        yield UnknownFlag(
+            flag=flag,
+            path=problem.path,
+            suggestion=near[0] if near else None,
+            first=str(life[0]) if life else None,
+            last=str(life[1]) if life else None,
+            removed=_after(parser.table, life[1]) if life and life[1] < parser.release else None,
+            index=problem.index,
+            words=problem.words,
+        )
+
+
+def _unheard(reading: Reading, command: Command, parser: Parser) -> list[UnknownFlag]:
+    """Flags of a program that nobody knows, which are probably vLLM's with a slip in them."""
+    if not reading.passed_over or command.guessed is None:
+        return []
+    from difflib import SequenceMatcher
+
+    return [
+        flag
+        for flag in _unknown_flags(reading.passed_over, parser)
+        if flag.first is None and SequenceMatcher(None, flag.flag, flag.suggestion or "").ratio() >= _A_SLIP
+    ]
+
+
+def _after(table: Table, release: Release) -> str:
+    """The release of the table that comes next."""
+    return str(table.releases[table.releases.index(release) + 1])

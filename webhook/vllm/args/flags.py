@@ -1,0 +1,293 @@
+"""The table of options: which flags a release's parser has, and how each is read (`data/flags.json`).
+
+A policy may add releases to it (`Table.taught`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
+from typing import Any
+
+from webhook.base.data import load
+from webhook.base.frozen import frozen
+from webhook.vllm.release import Images, Release, known, neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One `add_argument` of vLLM's parser."""
+
+    dest: str
+    flags: tuple[str, ...] = ()
+    """Its spellings; empty for the positional."""
+    negative: tuple[str, ...] = ()
+    """Spellings that switch it off: `--no-x`, and `--disable-x` for `--enable-x` where the release pairs them."""
+    nargs: str | int | None = None
+    const: Any = None
+    type: str | None = None
+    choices: tuple[Any, ...] | None = None
+    default: Any = None
+    action: str | None = None
+    deprecated: bool = False
+    only: str | None = None
+    """The only entry point that has it ("serve" or "module"); None: every one."""
+
+    @property
+    def name(self) -> str:
+        """How argparse names it in a message."""
+        return "/".join(self.flags) or self.dest
+
+
+@frozen
+class Flag:
+    """A word that argparse takes for a flag."""
+
+    spelling: str
+    option: Option | None
+    """None: the release does not know it."""
+    on: bool = True
+    explicit: str | None = None
+    """The value after `=`, or glued to a short flag."""
+    candidates: tuple[str, ...] = ()
+    """More than one: the abbreviation is ambiguous."""
+
+
+@dataclass(frozen=True)
+class Parser:
+    """What one release's parser knows, for one entry point."""
+
+    release: Release
+    entry: str
+    table: Table
+    """The table it is from."""
+    spellings: Mapping[str, tuple[Option, bool]]
+    """Flag → its option, and whether this spelling switches it on."""
+    flags: dict[str, Flag]
+    """Those that command lines have had, alone and spelled out, as they are read: a release's first use makes few."""
+    ordered: tuple[str, ...]
+    """The spellings in order, so that those with one beginning stand together."""
+    positional: Option | None
+    underscores: bool
+    """`--some_flag` is `--some-flag`."""
+    defaults: Mapping[str, Any]
+    dests: frozenset[str]
+    plain: frozenset[str]
+    """The spellings that tell nothing beyond their option: `--max-model-len`, unlike 0.33's `--disable-x` for
+    `--enable-x`."""
+
+    def beginning(self, text: str) -> list[str]:
+        """The flags that begin with `text`."""
+        found = itertools.islice(self.ordered, bisect_left(self.ordered, text), None)
+        return list(itertools.takewhile(lambda flag: flag.startswith(text), found))
+
+
+def plain(flag: str, dests: Container[str]) -> bool:
+    """The flag is called as its option, or switches it off."""
+    name = name_of(flag)
+    return not flag.startswith("--") or name in dests or name.startswith("no_")
+
+
+def name_of(flag: str) -> str:
+    """`--some-flag` → `some_flag`."""
+    return flag.lstrip("-").replace("-", "_")
+
+
+HELP = Option("help", ("-h", "--help"), nargs=0, action="help")
+Row = Mapping[str, Any]
+"""An option as `data/flags.json` writes it: `flags`, `negative`, `nargs`, `const`, `type`, `choices`, `default`,
+`action`, `deprecated`, `only`; what is null is left out."""
+
+
+class Table:
+    """Every option of every release that is known; never changed once it is made."""
+
+    def __init__(
+        self,
+        releases: Sequence[Release],
+        definitions: Sequence[Row],
+        spans: Mapping[str, Sequence[tuple[int, int, int]]],
+        underscores: Release,
+    ) -> None:
+        self.releases = tuple(releases)
+        """Oldest first."""
+        self._definitions = definitions
+        self._spans = spans
+        """dest → the first and the last release that have it so (indices, both included), and its definition."""
+        self._underscores = underscores
+        self._made: dict[tuple[str, int], Option] = {}
+        self._parsers: dict[tuple[Release, str], Parser] = {}
+        self._knowing = lru_cache(1024)(self._numbers)
+        self._around = lru_cache(1024)(lambda release: neighbours(release, self.releases))
+        self._taught: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """What was taught: two tables with the same text say the same."""
+        return f"Table({', '.join(self._taught)})"
+
+    def _option(self, dest: str, definition: int) -> Option:
+        made = self._made.get((dest, definition))
+        if made is None:
+            row = dict(self._definitions[definition])
+            for key in ("flags", "negative", "choices"):
+                if key in row:
+                    row[key] = tuple(row[key])
+            made = self._made[dest, definition] = Option(dest, **row)
+        return made
+
+    def _options(self, number: int) -> Iterator[Option]:
+        for dest, spans in self._spans.items():
+            for first, last, definition in spans:
+                if first <= number <= last:
+                    yield self._option(dest, definition)
+
+    def parser(self, release: Release, entry: str) -> Parser:
+        """The parser of a release that is in the table, for `entry` ("serve" or "module")."""
+        found = self._parsers.get((release, entry))
+        if found is None:
+            found = self._parsers[release, entry] = self._parser(release, entry)
+        return found
+
+    def _parser(self, release: Release, entry: str) -> Parser:
+        spellings = dict.fromkeys(HELP.flags, (HELP, True))
+        positional = None
+        options = [o for o in self._options(self.releases.index(release)) if o.only in (None, entry)]
+        for option in options:
+            on = (option, True)
+            for flag in option.flags:
+                spellings[flag] = on
+            if not option.flags:
+                positional = option
+        for option in options:
+            for flag in option.negative:
+                spellings.setdefault(flag, (option, False))
+        if positional is None and entry == "serve":  # before 0.5.4 the table knows the module alone
+            positional = Option("model_tag", type="str")
+        dests = frozenset(option.dest for option in options)
+        return Parser(
+            release=release,
+            entry=entry,
+            table=self,
+            spellings=spellings,
+            flags={},
+            ordered=tuple(sorted(spellings)),
+            positional=positional,
+            underscores=release >= self._underscores,
+            defaults={option.dest: option.default for option in options if option.default is not None},
+            dests=dests,
+            plain=frozenset(flag for flag in spellings if plain(flag, dests)),
+        )
+
+    def neighbours(self, release: Release) -> tuple[Release | None, Release | None]:
+        """The releases around one that need not be in the table, as `webhook.vllm.release.neighbours` has it."""
+        return self._around(release)
+
+    @cached_property
+    def _lives(self) -> Mapping[str, list[tuple[int, int, Option]]]:
+        found: dict[str, list[tuple[int, int, Option]]] = {}
+        for dest, spans in self._spans.items():
+            for first, last, definition in spans:
+                option = self._option(dest, definition)
+                for flag in (*option.flags, *option.negative):
+                    found.setdefault(flag, []).append((first, last, option))
+        return found
+
+    def elsewhere(self, flag: str, release: Release) -> tuple[Release, Release, Option] | None:
+        """The nearest unbroken run of releases that know `flag`, which `release` does not, and how it is read there.
+
+        An earlier run comes first, since a flag that was removed is what people still write. None: no release knows it.
+        """
+        spans = sorted(self._lives.get(flag, ()), key=lambda span: span[0])
+        at = self.releases.index(release)
+        before = [span for span in spans if span[1] < at]
+        after = [span for span in spans if span[0] > at]
+        if before:
+            first, last, option = before[-1]
+            for earlier, ended, _ in reversed(before[:-1]):
+                if ended >= first - 1:
+                    first = min(first, earlier)
+        elif after:
+            first, last, option = after[0]
+            for begun, later, _ in after[1:]:
+                if begun <= last + 1:
+                    last = max(last, later)
+        else:
+            return None
+        return self.releases[first], self.releases[last], option
+
+    @cached_property
+    def spellings(self) -> frozenset[str]:
+        """Every flag of every release."""
+        return frozenset(self._lives)
+
+    def _numbers(self, flag: str) -> frozenset[int]:
+        spans = [span for spelling, lives in self._lives.items() if spelling.startswith(flag) for span in lives]
+        return frozenset(number for first, last, _ in spans for number in range(first, last + 1))
+
+    def knowing(self, flags: Iterable[str]) -> tuple[Release, ...]:
+        """The releases whose parser accepts each of `flags`, spelled out or as a beginning (argparse takes both).
+
+        A flag that no release knows tells nothing; where no release knows them all, nothing is told either.
+        """
+        found = frozenset(range(len(self.releases)))
+        for flag in flags:
+            found &= self._knowing(flag) or found
+        return tuple(release for number, release in enumerate(self.releases) if number in found) or self.releases
+
+    def rows(self, release: Release) -> dict[str, Row]:
+        """dest → how the release, which is in the table, defines it."""
+        number = self.releases.index(release)
+        return {
+            dest: self._definitions[definition]
+            for dest, spans in self._spans.items()
+            for first, last, definition in spans
+            if first <= number <= last
+        }
+
+    def taught(self, release: Release, rows: Mapping[str, Row]) -> Table:
+        """The table with one release more, or with another idea of one that it has."""
+        known = {one: self.rows(one) for one in self.releases}
+        known[release] = dict(rows)
+        table = _table(known, self._underscores)
+        table._taught = (*self._taught, f"{release}: {json.dumps(rows, sort_keys=True, default=str)}")
+        return table
+
+
+def _table(known: Mapping[Release, Mapping[str, Row]], underscores: Release) -> Table:
+    releases = sorted(known)
+    definitions: list[Row] = []
+    spans: dict[str, list[tuple[int, int, int]]] = {}
+    for number, release in enumerate(releases):
+        for dest, row in known[release].items():
+            before = spans.setdefault(dest, [])
+            if before and before[-1][1] == number - 1 and definitions[before[-1][2]] == row:
+                before[-1] = (before[-1][0], number, before[-1][2])
+            else:
+                definitions.append(row)
+                before.append((number, number, len(definitions) - 1))
+    return Table(releases, definitions, spans, underscores)
+
+
+@cache
+def builtin() -> Table:
+    """The table of the package."""
+    data = load("flags")
+    return Table(known(), data["definitions"], data["options"], known()[data["underscores"]])
+
+
+def parser(release: Release, entry: str) -> Parser:
+    """The parser of a release that the package knows, for `entry` ("serve" or "module")."""
+    return builtin().parser(release, entry)
+
+
+@dataclass(frozen=True)
+class Releases:
+    """What is known of vLLM's releases: the package's tables, and what a policy adds to them."""
+
+    images: Images = ()
+    """Which release an image holds, where its tag does not say."""
+    table: Table = field(default_factory=builtin)

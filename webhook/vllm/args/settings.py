@@ -1,0 +1,313 @@
+"""What vLLM's config classes and registries take beyond what its parser checks, by release (`data/settings.json`).
+
+Every answer is a refusal or none: a release that is not in the table is asked of both of its neighbours, and refuses
+only what both refuse; where there is none on one side, nothing is certain and nothing is refused. Where the release is
+not known, all those that know the thing at all are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from webhook.base.data import load
+from webhook.vllm.release import Release, neighbours, parse
+
+Span = Sequence[Any]
+"""First and last release (indices, both included), and what is known there."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is not taken, and what would be."""
+
+    place: str
+    """Of a JSON argument the key ("pass_config.enable_fusion"), else ""."""
+    value: Any = None
+    allowed: tuple[Any, ...] = ()
+    """What is taken instead, where that is a list."""
+    bounds: str | None = None
+    """What is taken instead, where that is a range: "1 and more"."""
+    first: Release | None = None
+    """The first release of the table that takes it, in the run nearest to the one that was asked; None: none does."""
+    last: Release | None = None
+    open: bool = False
+    """A plugin may add to what is taken."""
+
+
+@cache
+def releases() -> tuple[Release, ...]:
+    """The releases whose sources were read, oldest first."""
+    return tuple(release for release in map(parse, load("settings")["releases"]) if release is not None)
+
+
+NAMED: Mapping[str, Callable[[str], str]] = {
+    "quantization": str.lower,
+    "load_format": str.lower,
+    "config_format": str,
+    "distributed_executor_backend": str,
+    "kv_cache_dtype": str,
+    "mamba_backend": str.upper,
+}
+"""Arguments that name something of a registry, and how vLLM spells what is given before it looks (vLLM 0.33
+config/model.py, load.py, mamba.py)."""
+
+
+def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | None:
+    """A name that the release's registry does not have: `kind` is "tool_call_parser", "reasoning_parser",
+    "kv_connector", "attention_backend", or an argument (`NAMED`)."""
+    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    there = _listed(kind)
+
+    def refused(number: int) -> Refusal | None:
+        if not there[number] or _at(names.get(name, ()), number) is not None:
+            return None
+        known = tuple(sorted(other for other, spans in names.items() if _at(spans, number) is not None))
+        return Refusal("", name, known, None, *_life(names.get(name, ()), number))
+
+    return _agreed(release, refused, lambda number: there[number])
+
+
+@cache
+def _listed(kind: str) -> tuple[bool, ...]:
+    """Of each release, whether its registry of that kind was read."""
+    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    return tuple(any(_at(spans, number) is not None for spans in names.values()) for number in range(len(releases())))
+
+
+def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal | None:
+    """A number that is handed to a config class as it is, and lies outside of what its field takes."""
+    refused: Refusal | None = None
+    for known in _bounds(dest, release):  # as `_agreed` has it
+        if (found := _outside("", value, known)) is None:
+            return None
+        refused = refused or found
+    return refused
+
+
+@lru_cache(1024)
+def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | None, ...]:
+    """What is known of an argument's number in each release that counts, the newest first."""
+    spans: Sequence[Span] = load("settings")["bounds"].get(dest, ())
+    return tuple([_at(spans, number) for number in _counting(release, lambda number: True)])
+
+
+@cache
+def variables() -> frozenset[str]:
+    """The environment variables that have choices in some release, or hold a number."""
+    return frozenset(load("settings")["environment"])
+
+
+def bad_variable(name: str, value: str, release: Release | None) -> Refusal | None:
+    """An environment variable with choices (`env_with_choices`) that holds none of them, or no number where vLLM's
+    envs.py makes one of it."""
+    spans: Sequence[Span] = load("settings")["environment"].get(name, ())
+    return _agreed(release, lambda number: _unreadable(value, _at(spans, number)), lambda number: bool(spans))
+
+
+SWITCH = "0 or 1"
+_NUMBERS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "switch": (int, SWITCH),
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+}
+
+
+def _unreadable(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
+    if known is None or "number" not in known:
+        return _outside("", value, known)
+    read, wanted = _NUMBERS[known["number"]]
+    try:
+        read(value)
+    except ValueError:
+        return Refusal("", value, bounds=wanted)
+    return None
+
+
+@cache
+def needs(dest: str) -> str | None:
+    """The argument without which the class that has `dest`'s bounds is not made."""
+    return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)
+
+
+@cache
+def bounded() -> frozenset[str]:
+    """The arguments that have bounds in some release."""
+    return frozenset(load("settings")["bounds"])
+
+
+@cache
+def configs() -> frozenset[str]:
+    """The arguments that fill a config class from JSON."""
+    return frozenset(load("settings")["configs"])
+
+
+def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
+    """The keys of a JSON argument that its class has not, where it refuses such."""
+    said = load("settings")["configs"].get(dest)
+    for above, path, _ in _keys(value) if said else ():
+        found = _unknown_key(said["fields"], said["strict"].get(above, ()), above, path, release)
+        if found is not None:
+            yield found
+
+
+def _unknown_key(
+    fields: Mapping[str, Sequence[Span]], strict: Sequence[Span], above: str, path: str, release: Release | None
+) -> Refusal | None:
+    def asked(number: int) -> bool:
+        return _at(strict, number) is not None
+
+    def refused(number: int) -> Refusal | None:
+        if not asked(number) or _at(fields.get(path, ()), number) is not None:
+            return None
+        prefix = f"{above}." if above else ""
+        beside = (one for one in fields if one.startswith(prefix) and "." not in one.removeprefix(prefix))
+        known = (one.removeprefix(prefix) for one in beside if _at(fields[one], number) is not None)
+        return Refusal(path, None, tuple(known), None, *_life(fields.get(path, ()), number))
+
+    return _agreed(release, refused, asked)
+
+
+def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
+    """The values of a JSON argument that its class refuses: none of a list, or out of bounds."""
+    said = load("settings")["configs"].get(dest)
+    for _, path, given in _keys(value) if said else ():
+        found = _bad_value(said["fields"].get(path, ()), path, given, release)
+        if found is not None:
+            yield found
+
+
+def _bad_value(spans: Sequence[Span], path: str, given: object, release: Release | None) -> Refusal | None:
+    return _agreed(
+        release,
+        lambda number: _refused(path, given, _at(spans, number), number),
+        lambda number: _at(spans, number) is not None,
+    )
+
+
+def _refused(path: str, given: object, known: Mapping[str, Any] | None, number: int) -> Refusal | None:
+    kind = known.get("names") if known else None
+    if kind is None or known is None or not isinstance(given, str):
+        return _outside(path, given, known)
+    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    if given.lower() in known["choices"] or _at(names.get(given.upper(), ()), number) is not None:
+        return None
+    taken = tuple(sorted(name for name, spans in names.items() if _at(spans, number) is not None))
+    return Refusal(path, given, taken, None, *_life(names.get(given.upper(), ()), number), open=True)
+
+
+_DEEPEST = 3
+
+
+def _keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, Any]]:
+    """What a key stands in, its own path, and its value. vLLM reads `-` in a key as `_` where it came from a flag."""
+    for written, given in value.items():
+        path = f"{above}.{written}".lstrip(".").replace("-", "_")
+        yield above, path, given
+        if isinstance(given, Mapping) and path.count(".") < _DEEPEST:
+            yield from _keys({key: one for key, one in given.items() if one is not None}, path)
+
+
+def _at(spans: Sequence[Span], number: int) -> Mapping[str, Any] | None:
+    """What is known in that release; empty where only that it is there, None where it is not."""
+    for span in spans:
+        if span[0] <= number <= span[1]:
+            return span[2] if len(span) > 2 else {}
+    return None
+
+
+def _life(spans: Sequence[Span], number: int) -> tuple[Release | None, Release | None]:
+    """The nearest run of releases that have it: the one before, where there is one."""
+    before = [span for span in spans if span[1] < number]
+    after = [span for span in spans if span[0] > number]
+    if not before and not after:
+        return None, None
+    runs = sorted(before or after, key=lambda span: span[0])
+    run = runs[-1] if before else runs[0]
+    first = min(span[0] for span in runs) if before else run[0]
+    return releases()[first], releases()[run[1]]
+
+
+def _outside(place: str, value: object, known: Mapping[str, Any] | None) -> Refusal | None:
+    if not known or value is None:
+        return None
+    if "choices" in known:
+        comparable = isinstance(value, str | int) and not isinstance(value, bool)
+        fold = known.get("fold")
+        taken = {_folded(one, fold) for one in known["choices"]}
+        names = tuple(one for one in known["choices"] if fold is None or isinstance(one, str))
+        return Refusal(place, value, names) if comparable and taken and _folded(value, fold) not in taken else None
+    if (kind := known.get("type")) is not None and not _converts(value, kind):
+        return Refusal(place, value, bounds=_KINDS[kind])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    least, above, most, below = known.get("ge"), known.get("gt"), known.get("le"), known.get("lt")
+    fits = (
+        (least is None or value >= least)
+        and (above is None or value > above)
+        and (most is None or value <= most)
+        and (below is None or value < below)
+    )
+    if fits:
+        return None
+    low = f"{least} and more" if least is not None else f"more than {above}" if above is not None else ""
+    high = f"at most {most}" if most is not None else f"less than {below}" if below is not None else ""
+    return Refusal(place, value, bounds=", ".join(part for part in (low, high) if part))
+
+
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+_TRUTH = frozenset(("0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"))
+"""What pydantic reads as a boolean, in any case."""
+
+
+def _converts(value: object, kind: str) -> bool:
+    """Pydantic makes that type of it: it reads texts as numbers, and numbers without a fraction as whole ones.
+
+    A text with `$` may be filled in before vLLM sees it.
+    """
+    if isinstance(value, str) and "$" in value:
+        return True
+    if kind == "bool":
+        return value.lower() in _TRUTH if isinstance(value, str) else value in (0, 1)
+    if isinstance(value, str):
+        try:
+            float(value.replace("_", ""))
+        except ValueError:
+            return False
+        return True
+    return isinstance(value, int) or (isinstance(value, float) and (kind == "float" or value.is_integer()))
+
+
+def _folded(value: object, fold: str | None) -> object:
+    if fold is None or not isinstance(value, str):
+        return value
+    return value.lower().replace("-", "_") if fold == "dash" else value.lower()
+
+
+@lru_cache(256)
+def _around(release: Release) -> tuple[int, ...]:
+    """The release, or its two neighbours in the table, the newer one first; none where it has only one."""
+    table = releases()
+    lower, upper = neighbours(release, table)
+    if lower is None or upper is None:
+        return ()
+    return (table.index(upper), table.index(lower)) if lower != upper else (table.index(lower),)
+
+
+def _agreed(
+    release: Release | None, refused: Callable[[int], Refusal | None], asked: Callable[[int], bool]
+) -> Refusal | None:
+    """What every release that counts refuses, as the newest of them says it."""
+    newest: Refusal | None = None
+    for number in _counting(release, asked):  # one that takes it is enough, and mostly the newest does
+        if (found := refused(number)) is None:
+            return None
+        newest = newest or found
+    return newest
+
+
+def _counting(release: Release | None, asked: Callable[[int], bool]) -> tuple[int, ...]:
+    """The releases that count, the newest first: those around the one that runs, else all that were `asked`."""
+    return _around(release) if release else tuple(filter(asked, reversed(range(len(releases())))))

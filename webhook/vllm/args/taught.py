@@ -1,0 +1,78 @@
+"""Releases that the package's table lacks: what somebody says of them → rows of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from webhook.vllm.args.flags import Row, Table
+from webhook.vllm.release import Release, parse
+
+_SUPPRESS = "==SUPPRESS=="
+
+
+class TaughtError(ValueError):
+    """What is said of a release can't be used; the text says why."""
+
+
+def row(option: Mapping[str, Any], entries: Iterable[str] = ()) -> Row:
+    """One option of a parser that was read out → how the table writes it.
+
+    What decides how it is read; help texts, groups and titles are left out. `entries` is what the release's options
+    know together: an option that belongs to one entry point only says which.
+    """
+    default = option.get("default")
+    if isinstance(default, str) and (default == _SUPPRESS or default.startswith("<")):
+        default = None  # an object of vLLM's own, or no default at all: not a value that the command line could give
+    only = {entry.partition("(")[0] for entry in option.get("entrypoints") or ()}
+    action = option.get("action")
+    written = {
+        "flags": option.get("flags") or None,
+        "negative": option.get("negative_flags") or None,
+        "nargs": option.get("nargs"),
+        "const": option.get("const"),
+        "type": option.get("type"),
+        "choices": option.get("choices"),
+        "default": default,
+        "action": None if action == "_StoreAction" else action,
+        "deprecated": option.get("deprecated") or None,
+        "only": min(only) if only and not only >= set(entries) else None,
+    }
+    return {key: value for key, value in written.items() if value is not None}
+
+
+def rows(options: Iterable[Mapping[str, Any]]) -> dict[str, Row]:
+    """The options of a parser that was read out, by dest."""
+    listed = list(options)
+    entries = {entry.partition("(")[0] for one in listed if one.get("flags") for entry in one.get("entrypoints") or ()}
+    return {str(one["dest"]): row(one, entries) for one in listed}
+
+
+def difference(new: Mapping[str, Row], old: Mapping[str, Row]) -> tuple[list[str], dict[str, Row]]:
+    """How a release's options differ from another's: the dests that are gone, and those that are new or changed."""
+    return [dest for dest in old if dest not in new], {d: one for d, one in new.items() if old.get(d) != one}
+
+
+def teach(table: Table, release: str, like: str | None, removed: Iterable[str], options: Mapping[str, Row]) -> Table:
+    """The table with a release that is `like` another one (the newest), but for some options.
+
+    `removed` are dests or flags; `options` are by dest, as the table writes them. Raises TaughtError.
+    """
+    number, model = parse(release), table.releases[-1] if like is None else parse(like)
+    if number is None:
+        raise TaughtError(f"{release!r} is no vLLM release such as 0.34.0")
+    if model not in table.releases:
+        raise TaughtError(f"{like!r} is not in the table; its newest release is {table.releases[-1]}")
+    kept = dict(table.rows(model))
+    for word in removed:
+        dests = [d for d, one in kept.items() if word in (d, *one.get("flags", ()), *one.get("negative", ()))]
+        if not dests:
+            raise TaughtError(f"{word!r} can't be removed: {model} does not know it")
+        for dest in dests:
+            del kept[dest]
+    return table.taught(number, {**kept, **options})
+
+
+def newest_before(table: Table, release: Release) -> Release:
+    """The release of the table that a new one is most like."""
+    return max((one for one in table.releases if one < release), default=table.releases[0])

@@ -1,0 +1,339 @@
+"""Words → the words that argparse gets: what vLLM's FlexibleArgumentParser does before it parses.
+
+A model moved to the front, `--config` files, underscores, `-O3`, `--config.key value`. All of it is
+`FlexibleArgumentParser.parse_args` of vllm/utils.py (until 0.11.0) and vllm/utils/argparse_utils.py (since 0.11.1).
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from webhook.base.frozen import frozen
+from webhook.kube.path import FieldPath
+from webhook.vllm.args.flags import Parser
+from webhook.vllm.args.values import InvalidValueError, human_int
+from webhook.vllm.command import Command
+from webhook.vllm.release import Release
+
+
+@frozen
+class Token:
+    """A word on its way to argparse."""
+
+    text: str
+    path: FieldPath
+    index: int
+    """Which word of the command it is (or comes from), so that two releases' readings can be compared."""
+    unknown: str | None = None
+    """Why its text can't be known."""
+    doubtful: str | None = None
+    """Why the text is probably not what will arrive, although it is what the manifest says."""
+
+    @property
+    def why(self) -> str | None:
+        """Why nothing should be concluded from a value that does not fit."""
+        return self.unknown or self.doubtful
+
+    @property
+    def open(self) -> str | None:
+        """Why it may turn out to be any number of words, of any kind: `$EXTRA_ARGS`. None where it is one word."""
+        if not self.unknown and not self.doubtful:
+            return None
+        text = self.text
+        if self.unknown and (not text or (text.startswith("-") and "=" not in text)):
+            return self.unknown
+        return self.why if text.startswith(("$", "`", "{{")) else None
+
+
+@dataclass
+class Words:
+    """What argparse gets, and what went wrong on the way there."""
+
+    tokens: list[Token]
+    errors: list[tuple[str, Token]] = field(default_factory=list)
+    open: str | None = None
+    """Why there may be more arguments than these."""
+    config: str | None = None
+    """The file that `--config` names."""
+
+
+_REFERENCE = re.compile(r"\$\((?P<pod>\w+)\)|\$\{\w[^}]{0,200}\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`")
+
+
+class Line(NamedTuple):
+    """A command's words as tokens."""
+
+    tokens: Sequence[Token]
+    whole: str
+    """All their texts: one look at it tells what most commands have nothing of."""
+
+
+def line_of(command: Command, whole: str) -> Line:
+    """The command's words as tokens; `whole`: all their texts."""
+    words = command.words
+    if not ("$" in whole or "`" in whole or "<" in whole or "{{" in whole):  # none of `_REFERENCE`'s signs
+        return Line([Token(word.text, word.path, index, word.unknown) for index, word in enumerate(words)], whole)
+    doubts = [None if word.unknown else _doubt(word.text, command.shell) for word in words]
+    tokens = [Token(word.text, word.path, index, word.unknown, doubts[index]) for index, word in enumerate(words)]
+    return Line(tokens, whole)
+
+
+def _doubt(text: str, shell: bool) -> str | None:
+    match = _REFERENCE.search(text)
+    if match is None:
+        return None
+    found = match[0]
+    if match["pod"]:
+        return f"{found} names no variable that is defined here"
+    if found.startswith(("{{", "<")):
+        return f"{found} is a placeholder"
+    return f"{found} is not expanded" + ("" if shell else " in exec form")
+
+
+_MODEL_BEFORE_ALL = Release(0, 8, 1), Release(0, 11, 1)
+"""`vllm serve --model X` is an error from the first to before the second; then X is moved to the front. (0.8.5 … 0.11.0
+and 0.11.1 seen; `--model=X` escapes the check.)"""
+_NAME_NEEDS_MODEL = Release(0, 17)
+"""`vllm serve --served-model-name N X` is an error since here (0.17.1 seen)."""
+_NESTED_CONFIG = Release(0, 16)
+"""Nested mappings of a `--config` file become JSON since here."""
+_NEGATED_CONFIG = Release(0, 28)
+"""`key: false` in a `--config` file becomes `--no-key` since here, where the parser is the module's."""
+_DOTTED, _DOTTED_SHORT, _DOTTED_HUMAN = Release(0, 9), Release(0, 9, 2), Release(0, 20)
+_LEVEL_WORD = Release(0, 9, 2)
+"""`-O3` becomes `-O.level=3` since here, …"""
+_MODE_WORD = Release(0, 11, 1)
+"""… `-O.mode=3` since here, …"""
+_OPTIMIZATION_LEVEL = Release(0, 12)
+"""… and `--optimization-level 3` since here."""
+
+
+def prepare(command: Command, line: Line, parser: Parser) -> Words:
+    """What argparse would get of the command, whose line this is, in the release of `parser`."""
+    words, whole = Words(list(line.tokens)), line.whole
+    if parser.entry == "serve" and "--" in whole:
+        _model_first(words, parser, whole)
+    if "--config" in whole:
+        _config(words, command, parser)
+        whole = "\n".join([token.text for token in words.tokens])
+    if parser.underscores and "_" in whole:
+        words.tokens = [_dashes(token) if "_" in token.text else token for token in words.tokens]
+    if "-O" in whole:
+        words.tokens = _optimization(words.tokens, parser.release)
+    if ("." in whole or "-O" in whole) and parser.release >= _DOTTED:
+        _dotted(words, parser.release)
+    return words
+
+
+def _model_first(words: Words, parser: Parser, whole: str) -> None:
+    tokens, release = words.tokens, parser.release
+    if release < _MODEL_BEFORE_ALL[0]:
+        return
+    if release < _MODEL_BEFORE_ALL[1]:
+        for token in tokens:
+            if token.text == "--model" and not token.open:
+                words.errors.append((
+                    "With `vllm serve`, you should provide the model as a positional argument or in a config file "
+                    "instead of via the `--model` option.",
+                    token,
+                ))  # fmt: skip
+                return
+        return
+    at = None
+    if "--model" in whole:
+        at = next((n for n, t in enumerate(tokens) if re.match(r"--model(=.|$)", t.text) and not t.open), None)
+    if at is not None:
+        flag = tokens[at]
+        if flag.text != "--model":
+            model, rest = replace(flag, text=flag.text.removeprefix("--model=")), tokens[at + 1 :]
+        elif at + 1 < len(tokens) and not tokens[at + 1].text.startswith("-"):
+            model, rest = tokens[at + 1], tokens[at + 2 :]
+        else:
+            words.errors.append(("argument --model: expected one argument", flag))
+            words.tokens = tokens[:at] + tokens[at + 1 :]
+            return
+        words.tokens = tokens = [model, *tokens[:at], *rest]
+    if release >= _NAME_NEEDS_MODEL and tokens and tokens[0].text.startswith("-") and not tokens[0].open:
+        name = next((t for t in tokens if re.match(r"--served[-_]model[-_]name(=.|$)", t.text) and not t.open), None)
+        if name is not None and not any(re.match(r"--config(=.|$)", t.text) for t in tokens):
+            words.errors.append((
+                "`model` should be provided as the first positional argument when using `vllm serve`. "
+                "i.e. `vllm serve <model> --<arg> <value>`.",
+                name,
+            ))  # fmt: skip
+
+
+def _config(words: Words, command: Command, parser: Parser) -> None:
+    """Replaces `--config FILE` (these two words exactly) by what the file says, before the other flags."""
+    tokens = words.tokens
+    places = [n for n, token in enumerate(tokens) if token.text == "--config" and not token.open]
+    if not places or parser.release < Release(0, 6):
+        return
+    at, flag = places[0], tokens[places[0]]
+    if len(places) > 1:
+        words.errors.append(("More than one config file specified!", tokens[places[1]]))
+    if at == len(tokens) - 1:
+        words.errors.append(("No config file specified! Please check your command-line arguments.", flag))
+        words.tokens = tokens[:at]
+        return
+    file, rest = tokens[at + 1], tokens[:at] + tokens[at + 2 :]
+    words.tokens, words.config = rest, file.text
+    if file.why:
+        words.open = f"the config file is not known: {file.why}"
+        return
+    extension = file.text.rpartition(".")[2]
+    if extension not in ("yaml", "yml"):
+        words.errors.append((f"Config file must be of a yaml/yml type. {extension} supplied", file))
+        return
+    text = command.config.get(posixpath.normpath(file.text))
+    if text is None:
+        words.open = f"what the config file {file.text} says is not known"
+        return
+    settings = _settings(text)
+    if isinstance(settings, str):
+        words.open = f"the config file {file.text} {settings}"
+        return
+    inserted = [replace(flag, text=text) for text in _config_words(settings, parser)]
+    named = parser.entry == "serve" and bool(rest) and not rest[0].text.startswith("-")
+    model = any(token.text == "--model" for token in inserted)
+    if parser.entry == "serve" and not named and not model:
+        words.errors.append((
+            "No model specified! Please specify model either as a positional argument or in a config file.", flag
+        ))  # fmt: skip
+    words.tokens = [*rest[:named], *inserted, *rest[named:]]
+
+
+def _settings(text: str) -> Mapping[Any, Any] | str:
+    """What the file says, or why that is not known: a file that we can't read is not held against anybody."""
+    import yaml  # here, because few commands have a config file
+
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            return "uses YAML aliases"  # few bytes of which may stand for a very long text
+        settings = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError):
+        return "is no YAML"
+    return settings if isinstance(settings, dict) else "is no YAML mapping"
+
+
+def _config_words(settings: Mapping[Any, Any], parser: Parser) -> list[str]:
+    words: list[str] = []
+    for key, value in settings.items():
+        flag = f"--{key}"
+        if value is True:
+            words.append(flag)
+        elif value is False:
+            negated = f"--no-{key}"
+            if parser.release >= _NEGATED_CONFIG and parser.entry == "module" and negated in parser.spellings:
+                words.append(negated)
+        elif isinstance(value, list):
+            words += [flag, *map(str, value)] if value else []
+        elif isinstance(value, dict) and parser.release >= _NESTED_CONFIG:
+            words += [flag, json.dumps(value, default=str)]
+        else:
+            words += [flag, str(value)]
+    return words
+
+
+def _dashes(token: Token) -> Token:
+    """`--some_flag.some_key=some_value` → `--some-flag.some_key=some_value`."""
+    text = token.text
+    if not text.startswith("--"):
+        return token
+    end = re.search(r"[.=]|$", text)
+    cut = end.start() if end else len(text)
+    return replace(token, text=text[:cut].replace("_", "-") + text[cut:])
+
+
+def _optimization(tokens: list[Token], release: Release) -> list[Token]:
+    if release < _LEVEL_WORD or "-O" not in {token.text[:2] for token in tokens}:
+        return tokens
+    key = "level" if release < _MODE_WORD else "mode"
+    out: list[Token] = []
+    for at, token in enumerate(tokens):
+        text = token.text
+        bare = text == "-O" and at + 1 < len(tokens) and tokens[at + 1].text in ("0", "1", "2", "3")
+        joined = text.startswith("-O") and len(text) > 2
+        if release >= _OPTIMIZATION_LEVEL and (bare or joined):
+            out.append(replace(token, text="--optimization-level"))
+            if joined:
+                out.append(replace(token, text=text[2:].removeprefix("=")))
+        elif bare:
+            out.append(replace(token, text=f"-O.{key}"))
+        elif joined and text[2] != ".":
+            out.append(replace(token, text=f"-O.{key}={text[2:].removeprefix('=')}"))
+        else:
+            out.append(token)
+    return out
+
+
+_DEEPEST = 50
+"""Dots in one `--config.a.b.c`; Python's recursion limit is what really ends it, far beyond any config that exists."""
+
+
+def _dotted(words: Words, release: Release) -> None:
+    """Merges `--config.key value` into one `--config '{"key": value}'` at the end, per flag."""
+    prefix = "-" if release >= _DOTTED_SHORT else "--"
+    if not [True for token in words.tokens if token.text[:1] == "-" and "." in token.text.partition("=")[0]]:
+        return
+    kept: list[Token] = []
+    merged: dict[str, tuple[Token, dict[str, Any]]] = {}
+    tokens = iter(words.tokens)
+    for token in tokens:
+        name, equals, text = token.text.partition("=")
+        if not token.text.startswith(prefix) or "." not in name or token.open:
+            kept.append(token)
+            continue
+        value = token
+        if not equals:
+            following = next(tokens, None)
+            if following is None:
+                words.errors.append((f"argument {name}: expected one argument", token))
+                continue
+            value, text = following, following.text
+        flag, *keys = name.removesuffix("+").split(".")
+        parsed = text.split(",") if name.endswith("+") else _dotted_value(text, release)
+        nested: Any = parsed
+        for key in reversed(keys):
+            nested = {key: nested}
+        first, found = merged.setdefault(flag, (token, {}))
+        if len(keys) > _DEEPEST:
+            words.errors.append((f"argument {flag}: nested too deeply", token))
+            continue
+        _update(found, nested)
+        unknown, doubtful = first.unknown or value.unknown, first.doubtful or value.doubtful
+        merged[flag] = (replace(first, unknown=unknown, doubtful=doubtful), found)
+    for flag, (token, found) in merged.items():
+        try:
+            kept += [replace(token, text=flag, unknown=None, doubtful=None), replace(token, text=json.dumps(found))]
+        except RecursionError:
+            words.errors.append((f"argument {flag}: nested too deeply", token))
+    words.tokens = kept
+
+
+def _dotted_value(text: str, release: Release) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        if release >= _DOTTED_HUMAN:
+            try:
+                return human_int(text)
+            except (ValueError, OverflowError, InvalidValueError):
+                pass
+        return text
+
+
+def _update(target: dict[str, Any], new: dict[str, Any]) -> None:
+    for key, value in new.items():
+        old = target.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            _update(old, value)
+        elif isinstance(value, list) and isinstance(old, list):
+            old += value
+        else:
+            target[key] = value

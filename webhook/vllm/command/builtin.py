@@ -1,0 +1,160 @@
+"""The shell's own commands, as far as they change what vLLM gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from webhook.vllm.command import changes, condition, python
+from webhook.vllm.command.flow import Break, Exit, Return, Status
+from webhook.vllm.command.word import Value, known, literal, mystery, text_of
+
+if TYPE_CHECKING:
+    from webhook.vllm.command.script import Shell
+
+
+def _set(shell: Shell, argv: list[Value]) -> Status:
+    for position, word in enumerate(argv):
+        text = text_of(word)
+        if text == "--":
+            shell.state.positional = argv[position + 1 :]
+            return "yes"
+        if not text.startswith(("-", "+")):
+            if position and text_of(argv[position - 1]).endswith("o"):
+                continue  # set -o pipefail
+            shell.state.positional = argv[position:]
+            return "yes"
+    return "yes"
+
+
+def _shift(shell: Shell, argv: list[Value]) -> Status:
+    count = known(argv[0]) if argv else "1"
+    if count and re.fullmatch(r"[0-9]{1,6}", count):
+        shell.state.positional = shell.state.positional[int(count) :]
+    return "yes"
+
+
+def _export(shell: Shell, argv: list[Value]) -> Status:
+    for word in argv:
+        name, equals, value = text_of(word).partition("=")
+        if not name.isidentifier():
+            continue
+        shell.state.exported.add(name)
+        if equals:
+            why = next((p.unknown for p in word if p.unknown is not None), None)
+            shell.state.variables[name] = mystery(value, why) if why else literal(value)
+    return "yes"
+
+
+def _cd(shell: Shell, argv: list[Value]) -> Status:
+    to = argv[-1] if argv else None
+    shell.elsewhere = shell.elsewhere or python.went_elsewhere(known(to) if to is not None else None)
+    return "likely"
+
+
+def _eval(shell: Shell, argv: list[Value]) -> Status:
+    with shell.deeper():
+        return shell.block(shell.parse(" ".join(map(text_of, argv))).children)
+
+
+def _source(shell: Shell, argv: list[Value]) -> Status:
+    path = known(argv[0]) if argv else None
+    text = shell.file(path) if path else None
+    if text is None:
+        shell.changes.add(changes.sourced(path))
+        return "likely"
+    try:
+        with shell.deeper():
+            return shell.block(shell.parse(text).children)
+    except Return:
+        return "likely"
+
+
+_TAKES = frozenset("dinNptu")
+"""Letters of `read` that take a value."""
+
+
+def _read(shell: Shell, argv: list[Value]) -> Status:
+    letters, names = "", [text_of(word) for word in argv]
+    while names and re.fullmatch(r"-[a-zA-Z]+", names[0]):
+        letters += names.pop(0)[1:]
+        if letters[-1] in _TAKES and names:
+            names.pop(0)
+    separator = shell.state.variables.get("IFS")
+    by = known(separator) if isinstance(separator, tuple) else " "
+    plain = shell.stdin is not None and not set(letters) & _TAKES and all(map(str.isidentifier, names)) and by
+    if plain and names and shell.stdin is not None and by is not None:
+        line = shell.stdin.partition("\n")[0]
+        words = line.split() if by.isspace() else line.split(by) if len(by) == 1 else None
+        if words is not None and ("a" in letters or len(names) >= len(words) > 0):
+            shell.spend(2 * len(words))
+            found = [literal(word) for word in words]
+            if "a" in letters:
+                shell.state.variables[names[0]] = found
+            else:
+                shell.state.variables.update(zip(names, [*found, *[literal("")] * len(names)], strict=False))
+            return "likely"
+    for name in names:
+        if name.isidentifier():
+            shell.state.variables[name] = mystery(f"${name}", f"{name} is read when the script runs")
+    return "maybe"
+
+
+def _printf(shell: Shell, argv: list[Value]) -> Status:
+    if len(argv) > 1 and text_of(argv[0]) == "-v":
+        return _read(shell, argv[1:2])
+    return "likely"
+
+
+_SUM = re.compile(r"[\w\s=+*/%<>&|^~!?:,()-]{1,200}")
+
+
+def _let(shell: Shell, argv: list[Value]) -> Status:
+    status: Status = "likely"
+    for word in argv:
+        text = known(word) or ""
+        if _SUM.fullmatch(text):
+            with shell.deeper():
+                status = shell.block(shell.parse(f"(( {text} ))").children)
+        else:
+            _read(shell, [literal(re.split(r"\W", text_of(word))[0])])
+    return status
+
+
+def _exit(shell: Shell, argv: list[Value]) -> Status:
+    raise Exit(failed=bool(argv) and re.fullmatch(r"0*[1-9]\d{0,2}", known(argv[0]) or "") is not None)
+
+
+def _return(shell: Shell, argv: list[Value]) -> Status:
+    raise Return
+
+
+def _break(shell: Shell, argv: list[Value]) -> Status:
+    raise Break
+
+
+TABLE: Mapping[str, Callable[[Shell, list[Value]], Status]] = {
+    ":": lambda shell, argv: "yes",
+    "true": lambda shell, argv: "yes",
+    "false": lambda shell, argv: "no",
+    "[": lambda shell, argv: condition.builtin(shell, argv[:-1]),
+    "test": condition.builtin,
+    ".": _source,
+    "source": _source,
+    "eval": _eval,
+    "cd": _cd,
+    "set": _set,
+    "shift": _shift,
+    "export": _export,
+    "read": _read,
+    "mapfile": _read,
+    "readarray": _read,
+    "printf": _printf,
+    "let": _let,
+    "exit": _exit,
+    "return": _return,
+    "break": _break,
+    "continue": lambda shell, argv: "yes",
+}
+"""Name → what it does with the words after it."""

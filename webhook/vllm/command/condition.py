@@ -1,0 +1,103 @@
+"""`[ … ]`, `[[ … ]]` and `test`: what they answer, as far as it can be known."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING
+
+from webhook.vllm.command.flow import Status, status_of
+from webhook.vllm.command.tree import source
+from webhook.vllm.command.word import Value, known, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from webhook.vllm.command.script import Shell
+
+
+def command(shell: Shell, node: Node) -> Status:
+    """`[ … ]` and `[[ … ]]`."""
+    inner = [child for child in node.children if child.is_named]
+    if node.children and node.children[0].type == "((":
+        return shell.compound(node)
+    answer = _test(shell, inner[0], node.children[0].type == "[[") if len(inner) == 1 else None
+    return status_of(answer)
+
+
+def _test(shell: Shell, node: Node, extended: bool) -> bool | None:
+    """`[ … ]` and `[[ … ]]`; None where it can't be known."""
+    children = node.children
+    if node.type == "parenthesized_expression":
+        inner = [child for child in children if child.is_named]
+        return _test(shell, inner[0], extended) if inner else None
+    if node.type == "negation_expression" or (node.type == "unary_expression" and source(children[0]) == "!"):
+        answer = _test(shell, children[-1], extended)
+        return None if answer is None else not answer
+    if node.type == "unary_expression" and len(children) == 2:
+        return _question(shell, source(children[0]), shell.words.scalar(children[1]))
+    if node.type == "binary_expression" and len(children) == 3:
+        operator = source(children[1])
+        if operator in ("&&", "||", "-a", "-o"):
+            left, right = _test(shell, children[0], extended), _test(shell, children[2], extended)
+            decisive = operator in ("||", "-o")
+            if left is decisive or right is decisive:
+                return decisive
+            return None if left is None or right is None else not decisive
+        left_value, right_value = shell.words.scalar(children[0]), shell.words.scalar(children[2])
+        quoted = children[2].type in ("string", "raw_string")
+        return _compare(shell, left_value, operator, right_value, pattern=extended and not quoted)
+    text = known(shell.words.scalar(node))
+    return None if text is None else bool(text)
+
+
+def _question(shell: Shell, operator: str, value: Value) -> bool | None:
+    text = known(value)
+    if operator in ("-n", "-z"):
+        if text is None:
+            filled = any(p.unknown is None and p.text for p in value)
+            return (operator == "-n") if filled else None
+        return bool(text) if operator == "-n" else not text
+    if operator in ("-f", "-e", "-r", "-s", "-x") and text is not None and shell.file(text) is not None:
+        return True
+    return None
+
+
+def _compare(shell: Shell, left: Value, operator: str, right: Value, *, pattern: bool) -> bool | None:
+    one, two = known(left), known(right)
+    if one is None or two is None:
+        return None
+    if operator in ("=", "==", "!="):
+        same = matches(shell, one, two) if pattern else one == two
+        return same if operator != "!=" or same is None else not same
+    if operator in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
+        if not (re.fullmatch(r"-?\d{1,18}", one.strip()) and re.fullmatch(r"-?\d{1,18}", two.strip())):
+            return None
+        a, b = int(one), int(two)
+        return {"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b, "-ge": a >= b}[operator]
+    return None
+
+
+def builtin(shell: Shell, argv: list[Value]) -> Status:
+    """`test …`, and `[ …` where the grammar takes it for a command."""
+    answer: bool | None = None
+    negated = bool(argv) and text_of(argv[0]) == "!"
+    argv = argv[1:] if negated else argv
+    if len(argv) == 1:
+        text = known(argv[0])
+        answer = None if text is None else bool(text)
+    elif len(argv) == 2:
+        answer = _question(shell, text_of(argv[0]), argv[1])
+    elif len(argv) == 3:
+        answer = _compare(shell, argv[0], text_of(argv[1]), argv[2], pattern=False)
+    if answer is None:
+        return "maybe"
+    return "yes" if answer != negated else "no"
+
+
+def matches(shell: Shell, text: str, pattern: str) -> bool | None:
+    """Whether a pattern fits the whole text; None where it would take long to find out."""
+    if len(text) > 1024 or len(pattern) > 128:
+        return text == pattern or None
+    shell.spend(len(text) * len(pattern) // 64)
+    return fnmatch.fnmatchcase(text, pattern)

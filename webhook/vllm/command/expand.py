@@ -1,0 +1,300 @@
+"""What the kubelet does with a container before it starts: `env`, `envFrom`, `$(VAR)`, and mounted ConfigMaps.
+
+Kubernetes v1.34: pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables) and
+third_party/forked/golang/expansion/expand.go.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from webhook.kube.manifest.parameters import variable
+from webhook.kube.path import FieldPath, mapping
+from webhook.kube.workload import JSON, Container, Workload
+from webhook.vllm.command.word import UNDEFINED, Piece, Value, known, literal, mystery
+
+LIMIT = 1 << 16
+"""Characters that the references in one text may expand to: doubling a variable must not fill our memory."""
+
+_LWS = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
+_RAY = ("KUBERAY_GEN_RAY_START_CMD", "RAY_ADDRESS", "RAY_IP", "FQ_RAY_IP", "RAY_PORT", "RAY_CLUSTER_NAME")
+_STORM = ("STORM_SERVICE_NAME", "ROLESET_NAME", "ROLESET_INDEX", "ROLE_NAME", "ROLE_REPLICA_INDEX", "POD_GROUP_INDEX")
+_GROVE = (  # grove operator/internal/constants/constants.go
+    "GROVE_PCS_NAME", "GROVE_PCS_INDEX", "GROVE_PCLQ_NAME", "GROVE_PCLQ_POD_INDEX", "GROVE_PCSG_NAME",
+    "GROVE_PCSG_INDEX", "GROVE_PCSG_POD_INDEX", "GROVE_PCSG_TEMPLATE_NUM_PODS", "GROVE_HEADLESS_SERVICE",
+)  # fmt: skip
+_INJECTED: Mapping[str, tuple[str, ...]] = {
+    "ModelServing": ("ENTRY_ADDRESS", "WORKER_INDEX", "GROUP_SIZE"),  # kthena pkg/apis/workload/v1alpha1
+    "LeaderWorkerSet": _LWS,  # lws docs/reference/labels-annotations-and-environment-variables
+    "LLMInferenceService": _LWS,  # made of LeaderWorkerSets where it spans Pods
+    "LLMInferenceServiceConfig": _LWS,
+    "RayCluster": _RAY,  # kuberay ray-operator/controllers/ray/utils/constant.go
+    "RayService": _RAY,
+    "RayJob": _RAY,
+    "RayClusterFleet": _RAY,
+    "StormService": _STORM,  # aibrix pkg/constants/model.go
+    "RoleSet": _STORM,
+    "PodCliqueSet": _GROVE,
+    "Job": ("JOB_COMPLETION_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX"),  # completionMode: Indexed; Volcano's plug-in env
+    "CronJob": ("JOB_COMPLETION_INDEX",),
+    "JobSet": ("JOB_COMPLETION_INDEX",),
+}
+"""Kind → variables that its operator sets in every container."""
+_RUNTIME = ("HOME", "HOSTNAME", "PATH", "PWD", "USER", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+"""Variables that every container has: from the runtime, the image or the kubelet."""
+_SET_AT_START = {name: mystery(f"${name}", f"{name} is set when the container starts") for name in _RUNTIME}
+
+
+class Environment(Mapping[str, Value]):
+    """A container's environment variables, by name.
+
+    Most are plain texts, and nobody asks where they came from: their values are made when somebody does.
+    """
+
+    def __init__(self, place: FieldPath) -> None:
+        """`place`: where the list `env` stands."""
+        self.rest: str | None = None
+        """Why there may be more variables than these (an `envFrom` we can't see), else None."""
+        self.later: set[str] | None = None
+        """Variables of `env` below the one that is being read; None until one refers to another."""
+        self.grown = 0
+        """How much has been expanded from here so far."""
+        self.known: dict[str, str] = {}
+        """The variables whose value is known."""
+        self.held: dict[str, Value | int] = dict(_SET_AT_START)
+        """Name → value; of a plain text, which is `known`, its index in `env`."""
+        self._place = place
+
+    def set(self, name: str, value: Value) -> None:
+        """Gives a variable a value, whatever it had before."""
+        self.held[name] = value
+        text = known(value)
+        if text is None:
+            self.known.pop(name, None)
+        else:
+            self.known[name] = text
+
+    def __getitem__(self, name: str) -> Value:
+        value = self.held[name]
+        if isinstance(value, int):
+            value = self.held[name] = literal(self.known[name], self._place.join(value, "value"))
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.held)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+
+def items(value: Any) -> list[Any]:
+    """A list as it should be; a lone string or object counts as a list of one, anything else as none."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, tuple):
+        return list(value)
+    return [value] if isinstance(value, str | dict) else []
+
+
+def string(value: Any) -> str:
+    """A scalar as YAML's author would write it; the API server takes strings only, but files hold anything."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return json.dumps(value, default=str)
+
+
+def environment(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> Environment:
+    """The container's variables in Kubernetes' order: operators' own, `envFrom`, `env`; each sees the earlier ones."""
+    place = container.place("env")
+    env = Environment(place)
+    for name, value in _injected(workload):
+        if name not in _SET_AT_START:
+            env.set(name, value)
+    for index, source in enumerate(items(container.spec.get("envFrom"))):
+        _env_from(env, mapping(source), container.place("envFrom") / index, config_maps)
+    listed, held, plain = items(container.spec.get("env")), env.held, env.known
+    for index, entry in enumerate(listed):
+        if not isinstance(entry, dict):
+            entry = mapping(entry)
+        name = entry.get("name")
+        if not isinstance(name, str) or not name:
+            continue
+        if env.later is not None:
+            env.later.discard(name)
+        given = entry.get("value")
+        if entry.get("valueFrom"):
+            found = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
+            if found is not None:
+                env.set(name, found)
+        elif isinstance(given, str) and "$" not in given:  # as nearly all are
+            held[name], plain[name] = index, given
+        else:
+            if env.later is None:
+                env.later = {string(mapping(below).get("name")) for below in listed[index + 1 :]}
+            env.set(name, expanded(string(given), env, place.join(index, "value")))
+    return env
+
+
+def _injected(workload: Workload) -> Iterator[tuple[str, Value]]:
+    """What an operator brings, and the parameters of a template that have no value."""
+    kind = workload.kind
+    for name in _names_injected(workload, kind):
+        yield name, mystery(f"${name}", f"{name} is set by the {kind} operator")
+    for parameter in workload.unfilled:
+        written = variable(parameter)
+        yield written, mystery(f"${written}", f"the parameter {parameter} has no value here")
+    if kind == "LeaderWorkerSet":
+        template = mapping(mapping(workload.object.get("spec")).get("leaderWorkerTemplate"))
+        size = template.get("size", 1)
+        if isinstance(size, int):
+            yield "LWS_GROUP_SIZE", literal(str(size))
+
+
+def _names_injected(workload: Workload, kind: str) -> tuple[str, ...]:
+    labels = mapping(workload.metadata.get("labels"))
+    if "leaderworkerset.sigs.k8s.io/name" in labels:
+        return _LWS
+    if "ray.io/cluster" in labels:
+        return _RAY
+    return _INJECTED.get(kind, ())
+
+
+def _env_from(env: Environment, source: JSON, path: FieldPath, config_maps: Mapping[str, JSON]) -> None:
+    prefix = string(source.get("prefix"))
+    ref = mapping(source.get("configMapRef"))
+    name = string(ref.get("name"))
+    if name and name in config_maps:
+        for key, value in mapping(mapping(config_maps[name]).get("data")).items():
+            env.set(prefix + str(key), literal(string(value), path))
+    elif name:
+        env.rest = f"envFrom ConfigMap {name}"
+    elif source.get("secretRef"):
+        env.rest = env.rest or f"envFrom Secret {string(mapping(source['secretRef']).get('name'))}"
+
+
+def _value_from(
+    name: str, source: JSON, workload: Workload, path: FieldPath, config_maps: Mapping[str, JSON]
+) -> Value | None:
+    """One `valueFrom`; None where the variable stays unset."""
+    if ref := mapping(source.get("configMapKeyRef")):
+        key, config_map = string(ref.get("key")), string(ref.get("name"))
+        why = f"{name} comes from key {key} of ConfigMap {config_map}"
+        if config_map not in config_maps:
+            return mystery(f"$({name})", why, path)
+        data = mapping(mapping(config_maps[config_map]).get("data"))
+        if key in data:
+            return literal(string(data[key]), path)
+        return None if ref.get("optional") else mystery(f"$({name})", why, path)
+    if ref := mapping(source.get("secretKeyRef")):
+        return mystery(f"$({name})", f"{name} comes from Secret {string(ref.get('name'))}", path)
+    if ref := mapping(source.get("fieldRef")):
+        field_path = string(ref.get("fieldPath"))
+        for kind in ("labels", "annotations"):
+            start = f"metadata.{kind}['"
+            held = mapping(workload.metadata.get(kind))
+            key = field_path.removeprefix(start).removesuffix("']")
+            if field_path.startswith(start) and key in held:
+                return literal(string(held[key]), path)
+        if field_path == "metadata.namespace" and workload.namespace:
+            return literal(workload.namespace, path)
+        return mystery(f"$({name})", f"{name} comes from the Pod's {field_path}", path)
+    return mystery(f"$({name})", f"{name} comes from {next(iter(source), 'nowhere')}", path)
+
+
+def expanded(text: str, env: Environment, path: FieldPath) -> Value:
+    """`expand`, with `path` as the origin of whatever has no other."""
+    if "$" not in text:
+        return literal(text, path)
+    return tuple(Piece(p.text, p.path or path, p.unknown) for p in expand(text, env, path))
+
+
+def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
+    """`$(VAR)` as Kubernetes expands it in `command`, `args` and `env[].value`; `$$` is an escaped `$`.
+
+    A reference to a variable that is not in the container's env stays as it is, and is unknown: an operator or
+    another webhook may still add it.
+    """
+    if "$" not in text:
+        return literal(text, path)
+    env.grown += 64 * text.count("$")
+    if env.grown > 64 * LIMIT:
+        return mystery(text[:64], "the text grows too long", path)
+    pieces: list[Piece] = []
+    plain: list[str] = []
+    size = at = 0
+
+    def flush() -> None:
+        if plain:
+            pieces.append(Piece("".join(plain), path))
+            plain.clear()
+
+    last = text.rfind(")")
+    while at < len(text):
+        dollar = text.find("$", at)
+        if dollar < 0 or dollar + 1 == len(text):
+            plain.append(text[at:])
+            break
+        plain.append(text[at:dollar])
+        follower = text[dollar + 1]
+        close = text.find(")", dollar) if follower == "(" and dollar < last else -1
+        if follower == "$":
+            plain.append("$")
+            at = dollar + 2
+        elif close < 0:
+            plain.append("$" + follower)
+            at = dollar + 2
+        else:
+            name, at = text[dollar + 2 : close], close + 1
+            value = env.get(name)
+            if value is None:
+                flush()
+                why = env.rest or f"$({name[:80]}) {UNDEFINED}"
+                if env.later is not None and name in env.later:
+                    why = f"{name[:80]} stands further down in env, and Kubernetes expands what stands above alone"
+                pieces.append(Piece(f"$({name})", path, why))
+                size += 16
+                if size <= LIMIT:
+                    continue
+                value = ()
+            size += sum(len(piece.text) + 256 for piece in value)
+            env.grown += size
+            if size > LIMIT or env.grown > 64 * LIMIT:
+                flush()
+                pieces.append(Piece(f"$({name})", path, "the text grows too long"))
+                break
+            for piece in value:
+                if piece.unknown is None:
+                    plain.append(piece.text)
+                else:
+                    flush()
+                    pieces.append(Piece(piece.text, path, piece.unknown))
+    flush()
+    return tuple(pieces) or literal("", path)
+
+
+def mounts(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> dict[str, str]:
+    """Path in the container → text, of every ConfigMap that is mounted into it and that we were given."""
+    if not config_maps:
+        return {}
+    volumes = {
+        string(v.get("name")): mapping(v.get("configMap")) for v in map(mapping, items(workload.spec.get("volumes")))
+    }
+    files: dict[str, str] = {}
+    for mount in map(mapping, items(container.spec.get("volumeMounts"))):
+        source = volumes.get(string(mount.get("name")), {})
+        data = mapping(mapping(config_maps.get(string(source.get("name")))).get("data"))
+        root, sub_path = string(mount.get("mountPath")), string(mount.get("subPath"))
+        chosen = [(string(i.get("key")), string(i.get("path"))) for i in map(mapping, items(source.get("items")))]
+        for key, name in chosen or [(str(k), str(k)) for k in data]:
+            if key not in data or (sub_path and sub_path != name):
+                continue
+            files[posixpath.normpath(root if sub_path else posixpath.join(root, name))] = string(data[key])
+    return files

@@ -1,0 +1,359 @@
+"""Words of a shell script → the fields they expand to: quotes, `$X`, `${X:-y}`, `$((…))`, arrays, field splitting.
+
+POSIX.1-2024 Shell Command Language 2.6 and bash(1) EXPANSION, as far as start scripts go. What can't be known
+without running something stays as it is written and says why.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from webhook.vllm.command import arithmetic, transform
+from webhook.vllm.command.state import Array, State
+from webhook.vllm.command.tree import source
+from webhook.vllm.command.word import Piece, Value, known, literal, mystery, reason_of, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+LIMIT = 1 << 16
+"""Longest value of a variable in characters: a script that doubles one over and over must not fill our memory."""
+
+_OPERATORS = (
+    *(":-", ":=", ":+", ":?", "-", "=", "+", "?"),
+    *("##", "#", "%%", "%", "//", "/#", "/%", "/", ",,", ",", "^^", "^", ":", "@"),
+)
+_EXPANSIONS = ("simple_expansion", "expansion", "arithmetic_expansion", "command_substitution")
+_KEY = re.compile(r"\[([^\]]{1,64})\]=")
+_LEAD = re.compile(r"(?:\s|\\\n)+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    value: Value
+    split: bool
+    """Unquoted and the result of an expansion: split it at blanks, and let it vanish where it is empty."""
+
+
+_BREAK = _Segment((), False)
+"""Between the elements of `"$@"`."""
+
+
+class Words:
+    """Expands the words of one script in a `State`."""
+
+    def __init__(
+        self, state: State, run: Callable[[Node], Value | None], spend: Callable[[int], None] = lambda work: None
+    ) -> None:
+        self.state = state
+        self.run = run
+        """A command substitution's output where it is plain, else None."""
+        self.spend = spend
+        """Told of the work done, so that a script that grows over and over comes to an end."""
+
+    def fields(self, node: Node) -> list[Value]:
+        """The fields that a word becomes: none, one or more."""
+        return _fields(self._paid(self.segments(node, False)))
+
+    def scalar(self, node: Node | None) -> Value:
+        """The value of an assignment: no field splitting."""
+        if node is None:
+            return literal("")
+        pieces: list[Piece] = []
+        for segment in self._paid(self.segments(node, False)):
+            pieces += (Piece(" "),) if segment is _BREAK else segment.value
+        return _cut(_join(pieces))
+
+    def _paid(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
+        for segment in segments:
+            each = 2 if segment.split else 32
+            self.spend(2 + sum(1 + len(piece.text) // each for piece in segment.value))
+            yield segment
+
+    # ── the parts of a word ──
+
+    def segments(self, node: Node, quoted: bool) -> Iterator[_Segment]:
+        """What a node of the grammar stands for."""
+        kind, text = node.type, source(node)
+        if kind in _EXPANSIONS:
+            # The grammar counts blanks before a `$` between quotes to the expansion.
+            lead = _LEAD.match(text)
+            if lead is not None:
+                yield from self._gap(lead[0].encode(), quoted)
+                text = text[lead.end() :]
+        if kind == "string":
+            if node.end_byte - node.start_byte <= 2:
+                yield _Segment(literal(""), False)
+            yield from self._range(node.children[1:-1], node.start_byte + 1, node.end_byte - 1, node, True)
+        elif kind == "raw_string":
+            yield _Segment(literal(text[1:-1]), False)
+        elif kind == "ansi_c_string":
+            yield _Segment(literal(transform.ansi_c(text[2:-1])), False)
+        elif kind in ("translated_string", "concatenation", "command_name"):
+            for child in node.children:
+                if child.type != "$":
+                    yield from self.segments(child, quoted)
+        elif kind == "simple_expansion":
+            yield from self._parameter(text[1:], None, quoted, text)
+        elif kind == "expansion":
+            yield from self._expansion(node, text, quoted)
+        elif kind == "arithmetic_expansion":
+            inner = [child for child in node.children if child.is_named]
+            number = self.arithmetic(inner[-1]) if inner else None
+            why = f"arithmetic {text} over values that are not known"
+            yield _Segment(literal(str(number)) if number is not None else mystery(text, why), not quoted)
+        elif kind == "command_substitution":
+            yield _Segment(self.run(node) or mystery(text, f"command substitution {text}"), not quoted)
+        elif kind == "process_substitution":
+            yield _Segment(mystery(text, f"process substitution {text}"), False)
+        else:
+            yield _Segment(literal(transform.unescape(text, quoted)), False)
+
+    def _range(self, children: list[Node], start: int, end: int, node: Node, quoted: bool) -> Iterator[_Segment]:
+        """Nodes and the text between them, which the grammar leaves out where it is blank."""
+        base, text = node.start_byte, node.text or b""
+        for child in children:
+            if child.type == "string_content" or not child.is_named or child.start_byte < start:
+                continue
+            if child.type in ("word", "number") or (child.type == "raw_string" and quoted):
+                continue  # part of the text between
+            yield from self._gap(text[start - base : child.start_byte - base], quoted)
+            if child.type == "concatenation":
+                yield from self._range(child.children, child.start_byte, child.end_byte, child, quoted)
+            else:
+                yield from self.segments(child, quoted)
+            start = child.end_byte
+        yield from self._gap(text[start - base : end - base], quoted)
+
+    def _gap(self, text: bytes, quoted: bool) -> Iterator[_Segment]:
+        if text:
+            yield _Segment(literal(transform.unescape(text.decode(errors="replace"), quoted)), not quoted)
+
+    # ── parameters ──
+
+    def _parameter(self, name: str, index: str | None, quoted: bool, written: str) -> Iterator[_Segment]:
+        value = self._lookup(name, index)
+        if isinstance(value, list):
+            if quoted and (name == "*" or index == "*"):
+                yield _Segment(_join_list(value), False)
+                return
+            for position, element in enumerate(value):
+                if position:
+                    yield _BREAK
+                yield _Segment(element or literal(""), not quoted)
+            if quoted and not value:
+                return
+        elif value is None:
+            why = f"{written} is set neither in the container's env nor in the script"
+            yield _Segment(mystery(written, why), not quoted)
+        else:
+            yield _Segment(value, not quoted)
+
+    def _lookup(self, name: str, index: str | None = None) -> Value | Array | None:
+        state = self.state
+        if name in ("@", "*"):
+            return state.positional
+        if name == "#":
+            return literal(str(len(state.positional)))
+        if name == "0":
+            return state.zero
+        if re.fullmatch(r"[0-9]{1,6}", name):
+            position = int(name)
+            return state.positional[position - 1] if position <= len(state.positional) else None
+        if not (name[:1].isalpha() or name[:1] == "_"):
+            return mystery(f"${name}", f"${name} is known only when the script runs")
+        value = state.get(name)
+        return self._element(name, value, index) if isinstance(value, list) else value
+
+    def _element(self, name: str, value: Array, index: str | None) -> Value | Array | None:
+        """An array's element, or all of them; those of an associative one stand there as `[key]=value`."""
+        keyed = [(_KEY.match(text_of(one)), one) for one in value]
+        if index in ("@", "*"):
+            return (
+                value
+                if not any(match for match, _ in keyed)
+                else [
+                    literal(text_of(one)[match.end() :]) if match and known(one) is not None else one
+                    for match, one in keyed
+                ]
+            )
+        wanted = index or "0"
+        if named := re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", wanted):
+            inner = self.state.get(named[1])
+            wanted = (known(inner) if isinstance(inner, tuple) else None) or wanted
+        for match, one in reversed(keyed):
+            if match and match[1].strip("'\"") == wanted and known(one) is not None:
+                return literal(text_of(one)[match.end() :])
+        if not re.fullmatch(r"-?[0-9]{1,6}", wanted):
+            return mystery(f"${{{name}[{index}]}}", f"element {index} of {name}")
+        position = int(wanted)
+        return value[position] if -len(value) <= position < len(value) else None
+
+    def _expansion(self, node: Node, written: str, quoted: bool) -> Iterator[_Segment]:
+        """`${…}` with everything that can stand in it."""
+        match = re.match(r"\$\{([#!]?)(\w+|[@*#?$!-])(?:\[([^\]]*)\])?", written)
+        if match is None:
+            yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
+            return
+        prefix, name, index = match.groups()
+        if index is not None:
+            index = index.strip("'\"")
+        rest = written[match.end() : -1]
+        operator = next((o for o in _OPERATORS if rest.startswith(o)), "")
+        start = node.end_byte - len(written[match.end() + len(operator) :].encode())
+        if prefix == "!" or (operator == "" and rest):
+            inner = self._lookup(name, index) if prefix == "!" and not rest and index is None else None
+            target = known(inner) if isinstance(inner, tuple) else None
+            if target and target.isidentifier():
+                yield from self._parameter(target, None, quoted, written)
+            else:
+                yield _Segment(mystery(written, f"{written} is known only when the script runs"), not quoted)
+            return
+        value = self._lookup(name, index)
+        if prefix == "#":
+            yield _Segment(_length(value, written), not quoted)
+            return
+        if operator in ("", ":-", ":=", "-", "=", ":?", "?", ":+", "+"):
+            empty = _is_empty(value, colon=operator.startswith(":"))
+            default = list(self._range(node.children, start, node.end_byte - 1, node, quoted))
+            if operator in (":+", "+"):
+                if empty is None:
+                    why = f"{written} depends on a value that is not known"
+                    yield _Segment(mystery(written, why), not quoted)
+                elif not empty:
+                    yield from default
+                else:
+                    yield _Segment((), not quoted)
+                return
+            if operator in ("", ":?", "?") or not empty:
+                yield from self._parameter(name, index, quoted, written)
+                return
+            if operator in (":=", "=") and name.isidentifier():
+                self.state.variables[name] = tuple(p for s in default for p in s.value)
+            yield from default
+            return
+        if isinstance(value, list) and operator == ":":
+            yield from self._slice(value, rest[1:], quoted, written)
+            return
+        if value is None:
+            value = mystery(written, f"{written}: {name} is not set in the manifest")
+        if isinstance(value, list):
+            value = _join_list(value)
+        pattern = "".join(
+            text_of(s.value) if reason_of(s.value) is None else "\0"
+            for s in self._range(node.children, start, node.end_byte - 1, node, True)
+        )
+        text = known(value)
+        if text is None or "\0" in pattern:
+            yield _Segment(mystery(written, reason_of(value) or f"{written} is not known"), not quoted)
+            return
+        self.spend(min(len(text), 512) ** 2 // 32)
+        changed = transform.apply(text, operator, pattern)
+        if changed is None:
+            yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
+        else:
+            yield _Segment(literal(changed), not quoted)
+
+    def _slice(self, value: Array, rest: str, quoted: bool, written: str) -> Iterator[_Segment]:
+        offset, _, length = rest.partition(":")
+        if not re.fullmatch(r"\s*[0-9]{1,6}\s*", offset) or not re.fullmatch(r"\s*[0-9]{0,6}\s*", length):
+            yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
+            return
+        start = int(offset)
+        elements = value if value is not self.state.positional else [self.state.zero, *value]
+        chosen = elements[start : start + int(length) if length.strip() else None]
+        for position, element in enumerate(chosen):
+            if position:
+                yield _BREAK
+            yield _Segment(element, not quoted)
+
+    def arithmetic(self, node: Node) -> int | None:
+        """The value of an arithmetic expression, None where a part of it is not known."""
+        return arithmetic.value(node, self.scalar, self._lookup, self._computed)
+
+    def _computed(self, name: str, value: int | None) -> None:
+        unknown = mystery(f"${name}", f"{name} is computed when the script runs")
+        self.state.variables[name] = unknown if value is None else literal(str(value))
+
+
+def _fields(segments: Iterator[_Segment]) -> list[Value]:
+    done: list[Value] = []
+    current: list[Piece] = []
+    started = False
+
+    def end() -> None:
+        nonlocal started
+        if started:
+            done.append(_cut(_join(current)))
+        current.clear()
+        started = False
+
+    for segment in segments:
+        if segment is _BREAK:
+            end()
+        elif not segment.split:
+            current += segment.value
+            started = True
+        else:
+            for piece in segment.value:
+                if piece.unknown is not None:
+                    current.append(piece)
+                    started = True
+                    continue
+                for part in re.findall(r"[ \t\n]+|[^ \t\n]+", piece.text):
+                    if part[0] in " \t\n":
+                        end()
+                    else:
+                        current.append(Piece(part, piece.path))
+                        started = True
+    end()
+    return done
+
+
+def _join(pieces: list[Piece]) -> Value:
+    """Neighbouring known pieces of one origin become one."""
+    joined: list[Piece] = []
+    filled = (piece for piece in pieces if piece.text or piece.unknown is not None)
+    for (unknown, path), run in itertools.groupby(filled, key=lambda piece: (piece.unknown, piece.path)):
+        if unknown is None:
+            joined.append(Piece("".join(piece.text for piece in run), path))
+        else:
+            joined += run
+    return tuple(joined) or literal("")
+
+
+def _join_list(values: Array) -> Value:
+    pieces: list[Piece] = []
+    for position, value in enumerate(values):
+        pieces += [Piece(" "), *value] if position else value
+    return _join(pieces)
+
+
+def _cut(value: Value) -> Value:
+    if sum(len(piece.text) for piece in value) <= LIMIT and len(value) < 4096:
+        return value
+    return mystery(value[0].text[:64], "the text grows too long")
+
+
+def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
+    """Whether `-` (or `:-` with `colon`) would take its word; None where that is not known."""
+    if value is None:
+        return True
+    if isinstance(value, list):
+        return not value
+    text = known(value)
+    if text is None:
+        # A word with a known part is not empty, whatever the rest is.
+        return False if any(p.unknown is None and p.text for p in value) else None
+    return colon and not text
+
+
+def _length(value: Value | Array | None, written: str) -> Value:
+    if isinstance(value, list):
+        return literal(str(len(value)))
+    text = known(value) if value is not None else None
+    return literal(str(len(text))) if text is not None else mystery(written, f"{written}: its value is not known")

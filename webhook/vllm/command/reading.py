@@ -1,0 +1,195 @@
+"""A container's own words, as Kubernetes hands them over, and what a server that is found among them gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from webhook.base.frozen import kept
+from webhook.kube.path import mapping
+from webhook.kube.workload import JSON, Container, Workload, listing
+from webhook.vllm.command import images, kserve, python
+from webhook.vllm.command.entry import Serve
+from webhook.vllm.command.expand import Environment, environment, expanded, items, mounts, string
+from webhook.vllm.command.tree import Budget
+from webhook.vllm.command.word import (
+    UNEXPANDED,
+    Change,
+    Command,
+    Value,
+    Word,
+    all_known,
+    mystery,
+    reason_of,
+    text_of,
+    texts_of,
+    words_of,
+)
+
+_TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
+_SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
+_ITEMS = 1000
+"""Items of `command` and of `args` that are read."""
+_CHARACTERS = 1 << 16
+"""Characters of all of them. Linux itself takes no argument of more than 128 KiB."""
+
+
+class Reading:
+    """One container: its image, `command`, `args`, environment and files."""
+
+    def __init__(
+        self, workload: Workload, container: Container, config_maps: Mapping[str, JSON], budget: Budget | None
+    ) -> None:
+        self.workload = workload
+        self.budget = budget
+        self.container = container
+        self.config_maps = config_maps
+        self.image = string(container.spec.get("image"))
+        self.characters = 0
+        """How many of `command` and `args` were read."""
+        self.complete = True
+        """`command` and `args` were read to their ends."""
+        self.commands = self.listed("command")
+        self.args = self.listed("args")
+        given = "command" if self.commands else "args" if self.args else "image"
+        self.path = container.place(given) if container.spec.get(given) else container.path
+        self.script_path = self.path
+        self.script: tuple[str, str] | None = None
+        """The shell's name and its script, where that stands in the manifest as it is."""
+
+    @kept
+    def env(self) -> Environment:
+        """The container's variables, which most sidecars are not asked for."""
+        return environment(self.workload, self.container, self.config_maps)
+
+    @kept
+    def files(self) -> dict[str, str]:
+        """Path in the container → text, of the ConfigMaps that are mounted and known."""
+        return mounts(self.workload, self.container, self.config_maps)
+
+    def listed(self, name: str) -> list[Value]:
+        """`command` or `args`, expanded as Kubernetes does."""
+        given = self.container.spec.get(name)
+        if given is None:
+            return []
+        place = self.container.place(name)
+        # A synthetic container's words stand at one place, unless that place is such a list itself.
+        one = name in self.container.places and place.parts[-1:] != (name,)
+        listed = items(given)
+        if len(listed) > _ITEMS:
+            self.complete, listed = False, listed[:_ITEMS]
+        paths = [place] * len(listed) if one else place.items(len(listed))
+        values: list[Value] = []
+        for item, path in zip(listed, paths, strict=False):
+            text = item if isinstance(item, str) else string(item)
+            self.characters += len(text)
+            if self.characters > _CHARACTERS:
+                self.complete = False
+                break
+            values.append(expanded(text, self.env, path) if "$" in text else (Word(text, path),))
+        return values
+
+    def file(self, path: str) -> str | None:
+        """The text of a mounted file; None where it is not known."""
+        if not self.files or not path:
+            return None
+        from webhook.vllm.command.script import shell
+
+        return shell(self.env, self.files, lambda argv, sh: None).file(path)
+
+    def serve(
+        self,
+        started: Serve,
+        env: Mapping[str, Value],
+        *,
+        shell_exec: bool | None = None,
+        guessed: str | None = None,
+        complete: bool = True,
+        decided: Iterable[str] = (),
+        file: Callable[[str], str | None] | None = None,
+        argv: Sequence[Value] = (),
+        moved: bool = False,
+    ) -> Command | None:
+        """The command that a server found among the words is; None where it does not run vLLM after all.
+
+        `argv`: all words, with the programs that start it; `moved`: a script has gone to another folder before.
+        """
+        words: Sequence[Value] | None = started.words
+        if started.program == "dynamo serve":
+            if not images.named_vllm(self.image):
+                return None
+            complete = False  # its arguments are in a configuration file or in DYN_DEPLOYMENT_CONFIG
+        if started.program == "huggingfaceserver":
+            words = kserve.huggingface(started.words, env, self.workload.model_uri)
+        elif self.workload.model_uri is not None:
+            words = kserve.substitute(started.words, self.workload.model_uri)
+        if words is None:
+            return None
+        texts = texts_of(words)
+        whole = "\n".join(texts)  # one look at all of them tells what most have nothing of
+        if "$" in whole or "{{" in whole:
+            words = [_honest(word, shell=shell_exec is not None) for word in words]
+        return Command(
+            started.entry,
+            words_of(words, self.script_path),
+            self.path,
+            env.known if isinstance(env, Environment) else all_known(env),
+            frozenset(decided),
+            shell=shell_exec is not None,
+            script_path=self.script_path if shell_exec is not None else None,
+            exec=shell_exec is not False,
+            config=self.config(texts, file or self.file) if "--config" in whole else {},
+            program=started.program,
+            own_flags=started.own_flags,
+            guessed=guessed,
+            complete=complete and self.complete and "args" not in self.workload.completes,
+            changes=self._changes(started, env, argv[: max(len(argv) - len(started.words), 0)], moved=moved),
+            slip=started.slip,
+        )
+
+    def _changes(
+        self, started: Serve, env: Mapping[str, Value], before: Sequence[Value], *, moved: bool
+    ) -> frozenset[Change]:
+        """What the words before vLLM's, the variables and the folder do to the Python code that runs."""
+        found = {python.by_variables(env)}
+        if before and python.is_another(before, self.image, self._mounted()):
+            found.add("vllm")
+        if started.program.startswith("vllm.") or "-m" in texts_of(before):
+            folder = string(self.container.spec.get("workingDir"))
+            found.add("code" if moved else python.by_folder(folder, self._mounted()) if folder else None)
+        return frozenset([one for one in found if one is not None])
+
+    def _mounted(self) -> list[str]:
+        """Where volumes are mounted."""
+        mounts = listing(self.container.spec.get("volumeMounts"))
+        return [path for one in mounts if (path := string(mapping(one).get("mountPath")))]
+
+    def config(self, words: Sequence[str], file: Callable[[str], str | None]) -> dict[str, str]:
+        """The texts of the files that `--config` names: mounted ones, and those that the script has written."""
+        found = {}
+        for index, word in enumerate(words):
+            flag, equals, path = word.partition("=")
+            if flag != "--config":
+                continue
+            if not equals and index + 1 < len(words):
+                path = words[index + 1]
+            text = file(path)
+            if text is not None:
+                found[path] = text
+        return found
+
+
+def _honest(word: Value, *, shell: bool) -> Value:
+    """A word with placeholders that something else fills in before Kubernetes sees it is not known."""
+    if reason_of(word) is not None:
+        return word
+    text = text_of(word)
+    if "$" not in text and "{{" not in text:
+        return word
+    match = _TEMPLATE.search(text)
+    if match is not None:
+        return mystery(text, f"{match[0]} is filled in by a template", word[0].path)
+    match = None if shell else _SHELL_ONLY.search(text)
+    if match is not None:
+        return mystery(text, f"{match[0]} {UNEXPANDED}", word[0].path)
+    return word

@@ -1,0 +1,409 @@
+"""A shell script → the commands it would run, with what can be known of their words.
+
+Nothing is executed: variables, functions, loops and branches are followed as far as their values are known. Where a
+condition is not known, every branch is followed and what they disagree on becomes unknown. Here are statements and
+commands; `tree` is the grammar, `branch` follows branches and loops, `redirect` redirections, `condition` answers
+tests, `assign` and `builtin` change the state, `output` knows what commands write, `parameter` expands words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from webhook.vllm.command import assign, branch, builtin, condition, output, redirect, tree
+from webhook.vllm.command.expand import Environment
+from webhook.vllm.command.flow import Break, Exit, Return, Status, negate
+from webhook.vllm.command.parameter import Words
+from webhook.vllm.command.state import Array, State, merge
+from webhook.vllm.command.tree import Budget, GiveUp, only_command, source
+from webhook.vllm.command.word import Change, Piece, Value, literal, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+WORDS = 1 << 14
+"""Words of one command."""
+DEPTH = 40
+"""Functions, shells and sourced files within each other."""
+
+_QUESTIONS = frozenset({"grep", "egrep", "pgrep", "which", "type", "cmp", "diff", "mountpoint", "curl", "nc", "lsmod"})
+"""Commands that are run for their exit status."""
+_IGNORED = frozenset(
+    {"wait", "trap", "ulimit", "umask", "hash", "alias", "unalias", "getopts", "pushd", "popd", "shopt", "jobs"}
+)
+_SPACE = re.compile(r"\s+")
+
+
+class Shell:
+    """Walks scripts; `visit(argv, shell)` is called for every command that is no builtin or function."""
+
+    def __init__(self, state: State, visit: Callable[[list[Value], Shell], None], parent: Shell | None = None) -> None:
+        self.state = state
+        self.visit = visit
+        self.environment: dict[str, Value] = {}
+        """The environment of the command that is being visited."""
+        self.stdin: str | None = None
+        """What the next command can read, where that is plain: a here-document, what `echo` writes into the pipe."""
+        self.exec = False
+        """The command that is being visited replaces the shell."""
+        self._tail: tree.Tail | None = None
+        self._node: Node | None = None
+        self.depth: int = parent.depth + 1 if parent else 0
+        self.budget: Budget = parent.budget if parent else Budget()
+        """What the script may still cost; one for the shell and its children."""
+        self.detached = 0
+        """In the background, a pipe, or a subshell."""
+        self.branches = 0
+        """Above 0: in a branch that may not be taken, or where a failure is caught (`… || true`)."""
+        self.choices: int = parent.choices if parent else 0
+        """Above 0: in one of several branches, of which another may be taken."""
+        self.exits: bool = parent.conditional if parent else False
+        """The script may have ended well before."""
+        self.skips = False
+        """The function or the loop's body may have ended before."""
+        self.marks = False
+        """The script is read as it stands in its field, so that a word's place in it means something."""
+        self.changes: set[Change] = parent.changes if parent else set()
+        """What the script may have changed of the Python code; one set for the shell and its children."""
+        self.elsewhere: bool = parent.elsewhere if parent else False
+        """The script has gone to another folder than the image starts in."""
+
+    @property
+    def conditional(self) -> bool:
+        """The command that is being visited may not run, or its failure may not be the script's."""
+        return self.branches > 0 or self.exits or self.skips
+
+    @property
+    def branched(self) -> bool:
+        """Another way through the script may be taken than the one to the command that is being visited."""
+        return self.choices > 0 or self.exits or self.skips
+
+    @property
+    def last(self) -> tree.Tail | None:
+        """The command that is being visited, where it is the one that the whole script ends with."""
+        same = self.depth == 0 and self._tail is not None and self._tail.node == self._node
+        return self._tail if same and not self.detached else None
+
+    def child(self, positional: Sequence[Value] = (), zero: Value | None = None) -> Shell:
+        """Another shell, started by this one."""
+        state = self.copy()
+        state.positional = list(positional)
+        state.zero = zero or literal("sh")
+        state.functions = {}
+        state.variables = {name: v for name, v in state.variables.items() if name in state.exported}
+        return Shell(state, self.visit, self)
+
+    def run(self, script: str) -> None:
+        """Follows a whole script."""
+        if self.depth > DEPTH:
+            raise GiveUp
+        root = self.parse(script)
+        alone = only_command(root)
+        if self.depth == 0:
+            self._tail = tree.tail(root)
+        try:
+            self.block(root.children, alone)
+        except (Exit, Return, Break):
+            return
+
+    def parse(self, script: str) -> Node:
+        """The tree of a script, with its blanks as variables."""
+        root, blanks = tree.parse(script, self.budget)
+        self.state.variables.update(blanks)
+        self.marks = self.marks and (root.text or b"") == script.encode(errors="replace")
+        return root
+
+    # ── statements ──
+
+    def block(self, children: Sequence[Node], alone: bool = False) -> Status:
+        """Statements one after the other, with what separates them."""
+        status: Status = "yes"
+        for position, child in enumerate(children):
+            if not child.is_named or child.type == "comment":
+                continue
+            following = children[position + 1].type if position + 1 < len(children) else ""
+            if following == "&":
+                self._apart(functools.partial(self.statement, child))
+                status = "yes"
+            else:
+                status = self.statement(child, alone)
+        return status
+
+    def _apart(self, run: Callable[[], object]) -> None:
+        """In a process of its own: what it sets is lost."""
+        before, left = self.copy(), (self.exits, self.skips)
+        self.detached += 1
+        try:
+            run()
+        except (Exit, Return, Break):
+            pass
+        finally:
+            self.detached -= 1
+            self.exits, self.skips = left
+            files = self.state.files
+            self.state.__dict__.update(before.__dict__)
+            self.state.files = files
+
+    def statement(self, node: Node, alone: bool = False) -> Status:
+        """One statement of any kind; `alone`: the script is nothing else."""
+        self.spend(10)
+        if node.type == "command":
+            return self.command(node, alone)
+        if node.type == "redirected_statement":
+            return redirect.statement(self, node, alone)
+        method = _STATEMENTS.get(node.type)
+        if method is not None:
+            return method(self, node)
+        # An unknown node, or one that the grammar could not parse: what stands in it may still run.
+        return self.block(node.children) if node.children else "likely"
+
+    def asked(self, condition: Sequence[Node]) -> Status:
+        """A condition: that it fails is an answer, not the script's end."""
+        self.branches += 1
+        try:
+            return self.block(condition)
+        finally:
+            self.branches -= 1
+
+    def _pipeline(self, node: Node) -> Status:
+        status: Status = "likely"
+        before = self.stdin
+        for child in node.children:
+            if child.is_named and child.type != "comment":
+                self.detached += 1
+                try:
+                    status = self.statement(child)
+                finally:
+                    self.detached -= 1
+                self.stdin = output.plain(self, child)
+        self.stdin = before
+        return "maybe" if status in ("yes", "no") else status
+
+    def _subshell(self, node: Node) -> Status:
+        self._apart(lambda: self.block(node.children))
+        return "likely"
+
+    def compound(self, node: Node) -> Status:
+        """`{ …; }`, and `((…))`."""
+        if node.children and node.children[0].type == "((":
+            numbers = [self.words.arithmetic(child) for child in node.children if child.is_named]
+            number = numbers[-1] if numbers else None
+            return "maybe" if number is None else "yes" if number else "no"
+        return self.block(node.children)
+
+    def _negated_command(self, node: Node) -> Status:
+        return negate(self.asked(node.children))
+
+    def either(self, branches: Sequence[Callable[[], Status]], why: str) -> Status:
+        """Follows every branch from the same state; the script goes on with what they have in common."""
+        before, ends = self.state, []
+        exits, skips, choices = self.exits, self.skips, self.choices
+        for follow in branches:
+            self.state = before.copy()
+            self.spend(sum(len(v) for v in (before.positional, *before.variables.values())))
+            self.branches += 1
+            self.choices += len(branches) > 1
+            try:
+                follow()
+                ends.append(self.state)
+            except (Exit, Return, Break) as end:
+                before.files.update(self.state.files)
+                exits = exits or (isinstance(end, Exit) and not end.failed)
+                skips = skips or not isinstance(end, Exit)
+            finally:
+                self.branches -= 1
+                self.choices = choices
+            exits, skips = exits or self.exits, skips or self.skips
+        self.exits, self.skips = exits, skips
+        self.state = before
+        if not ends:
+            raise Exit
+        merged = functools.reduce(functools.partial(merge, why=_SPACE.sub(" ", why)[:80]), ends)
+        before.__dict__.update(merged.__dict__)
+        return "maybe"
+
+    def _function_definition(self, node: Node) -> Status:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is not None and body is not None:
+            self.state.functions[source(name)] = body
+        return "yes"
+
+    @property
+    def words(self) -> Words:
+        """What expands words here and now."""
+        return Words(self.state, functools.partial(output.substitute, self), self.spend)
+
+    def spend(self, work: int) -> None:
+        """Pays for work; raises GiveUp where the script costs too much."""
+        self.budget.spend(work)
+
+    def copy(self) -> State:
+        """A copy of the state, paid for."""
+        self.spend(len(self.state.variables) // 8)
+        return self.state.copy()
+
+    def argv(self, node: Node) -> list[Value]:
+        """The words of a command."""
+        words = self.words
+        argv: list[Value] = []
+        for position, child in enumerate(node.children):
+            if node.field_name_for_child(position) in ("name", "argument"):
+                argv += self._marked(child, words.fields(child))
+                if len(argv) > WORDS:
+                    raise GiveUp
+        return argv
+
+    def _marked(self, node: Node, fields: list[Value]) -> list[Value]:
+        """A word's fields, with the word's place where it says itself what it is."""
+        if not self.marks or self.depth or len(fields) != 1 or len(fields[0]) != 1 or not tree.is_literal(node):
+            return fields
+        only = fields[0][0]
+        return [(Piece(only.text, only.path, only.unknown, (node.start_byte, node.end_byte)),)]
+
+    def command(self, node: Node, alone: bool = False, more: Sequence[Node] = ()) -> Status:
+        """A simple command; `more`: words of it that the grammar took for something else."""
+        self._node = node
+        argv = self.argv(node)
+        argv += [field for word in more for field in self.words.fields(word)]
+        assignments = [child for child in node.children if child.type == "variable_assignment"]
+        prefix: dict[str, Value] = {}
+        for child in assignments:
+            name = child.child_by_field_name("name")
+            if name is not None:
+                prefix[source(name)] = self.words.scalar(child.child_by_field_name("value"))
+        if not argv:
+            self.state.variables.update(prefix)
+            return "yes"
+        before, self.stdin = self.stdin, output.given(self, node) or self.stdin
+        try:
+            return self.invoke(argv, prefix, alone)
+        finally:
+            self.stdin = before
+
+    def invoke(self, argv: list[Value], prefix: dict[str, Value], alone: bool = False) -> Status:
+        """One simple command: a function, a builtin, or a program."""
+        self.spend(10)
+        name = text_of(argv[0])
+        if name in self.state.functions:
+            return self._call(self.state.functions[name], argv)
+        if name in builtin.TABLE:
+            with self._given(prefix):
+                return builtin.TABLE[name](self, argv[1:])
+        if name in _IGNORED:
+            return "likely"
+        if name == "exec":
+            rest = _after_options(argv[1:])
+            if not rest:
+                return "yes"
+            self._program(rest, prefix, replaces=self.detached == 0)
+            raise Exit
+        self._program(argv, prefix, replaces=alone and self.detached == 0)
+        if name in _QUESTIONS:
+            return "maybe"
+        if name == "command":
+            return "maybe" if len(argv) > 1 and text_of(argv[1]) in ("-v", "-V") else "likely"
+        return "likely"
+
+    @contextlib.contextmanager
+    def _given(self, prefix: dict[str, Value]) -> Iterator[None]:
+        """`IFS=, read …`: a separator for one builtin alone."""
+        before = self.state.variables.get("IFS")
+        if "IFS" in prefix:
+            self.state.variables["IFS"] = prefix["IFS"]
+        try:
+            yield
+        finally:
+            if "IFS" in prefix:
+                self.state.variables.pop("IFS", None)
+                if before is not None:
+                    self.state.variables["IFS"] = before
+
+    def _program(self, argv: list[Value], prefix: dict[str, Value], *, replaces: bool) -> None:
+        variables = self.state.variables
+        exported = {n: v for n in self.state.exported if isinstance(v := variables.get(n), tuple)}
+        self.environment = {**exported, **prefix}
+        self.exec = replaces
+        self.visit(argv, self)
+
+    def _call(self, body: Node, argv: list[Value]) -> Status:
+        skips = self.skips
+        outer, self.state.positional = self.state.positional, argv[1:]
+        try:
+            with self.deeper():
+                return self.statement(body)
+        except Return:
+            return "likely"
+        finally:
+            self.state.positional = outer
+            self.skips = skips
+
+    @contextlib.contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Inside of a function, or of another text."""
+        self.depth += 1
+        try:
+            if self.depth > DEPTH:
+                raise GiveUp
+            yield
+        finally:
+            self.depth -= 1
+
+    def file(self, path: str) -> str | None:
+        """The text of a file that the manifest or the script itself wrote."""
+        files = self.state.files
+        path = posixpath.normpath(path)
+        if path in files:
+            return files[path]
+        self.spend(len(files) // 4)
+        # Relative to a directory we don't know: the one file that ends so.
+        ends = [text for name, text in files.items() if name.endswith("/" + path)] if path[:1] != "/" else []
+        return ends[0] if len(ends) == 1 else None
+
+
+_STATEMENTS: Mapping[str, Callable[[Shell, Node], Status]] = {
+    "list": branch.and_or,
+    "pipeline": Shell._pipeline,
+    "subshell": Shell._subshell,
+    "compound_statement": Shell.compound,
+    "do_group": Shell.compound,
+    "negated_command": Shell._negated_command,
+    "function_definition": Shell._function_definition,
+    "comment": lambda shell, node: "yes",
+    "if_statement": branch.if_statement,
+    "case_statement": branch.case_statement,
+    "for_statement": branch.for_statement,
+    "select_statement": branch.for_statement,
+    "c_style_for_statement": branch.c_style_for_statement,
+    "while_statement": branch.while_statement,
+    "variable_assignment": assign.assignment,
+    "variable_assignments": lambda shell, node: shell.block(node.children),
+    "declaration_command": assign.declaration,
+    "unset_command": assign.unset,
+    "test_command": condition.command,
+}
+"""Kind of node → what follows it."""
+
+
+def shell(
+    environment: Environment,
+    files: dict[str, str],
+    visit: Callable[[list[Value], Shell], None],
+    whole: Budget | None = None,
+) -> Shell:
+    """A shell in a container, before it has run anything. `whole`: what all scripts of the object may cost."""
+    values: dict[str, Value | Array] = dict(environment)
+    made = Shell(State(variables=values, exported=set(values), files=dict(files), rest=environment.rest), visit)
+    made.budget.whole = whole
+    return made
+
+
+def _after_options(argv: list[Value]) -> list[Value]:
+    """`exec -a name command …` → command …"""
+    while argv and text_of(argv[0]).startswith("-"):
+        argv = argv[2:] if text_of(argv[0]) == "-a" else argv[1:]
+    return argv

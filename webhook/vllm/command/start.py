@@ -1,0 +1,406 @@
+"""The walk from a container to vLLM's command line: what runs first decides, the image second."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from webhook.kube import workload as workloads
+from webhook.kube.workload import JSON, Container, Workload
+from webhook.vllm.command import changes, entry, images, kserve, telling
+from webhook.vllm.command.entry import Join, Script, Serve, Unknown
+from webhook.vllm.command.reading import Reading
+from webhook.vllm.command.tree import Budget, GiveUp, unclosed
+from webhook.vllm.command.word import Command, Piece, Slip, Value, known, literal, origin_of, text_of, words_of
+
+if TYPE_CHECKING:
+    from webhook.vllm.command.script import Shell
+
+_MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH", "VLLM_MODEL_NAME")
+"""How wrappers around vLLM call the variable that names the model; the first that is set counts."""
+
+_FOLLOWS = re.compile(r"--headless\b|\bray\s+start\b(?![^\n;&|]*--head\b)|\.sh[\"']?\s+(--)?worker\b")
+"""What a script says where it may run as a rank that serves nothing: a follower of vLLM's own, a worker of Ray's."""
+_SERVER = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.[\w.]*api_server\b")
+
+_LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
+"""A program's name, and more words in the same one."""
+_SIBLINGS = 8
+"""How many other containers are asked whether they lead: a leader is among the first, if there is one."""
+
+
+def resolve(
+    workload: Workload,
+    container: Container,
+    config_maps: Mapping[str, JSON] | None = None,
+    budget: Budget | None = None,
+) -> Command | None:
+    """How `container` starts vLLM, or None where it does not run vLLM.
+
+    `config_maps`: name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef`, `--config` and
+    mounted scripts. `budget`: what following all scripts of the object may cost.
+    """
+    return _Resolver(workload, container, config_maps or {}, budget).resolve()
+
+
+class _Found(Exception):  # noqa: N818 - a way out of the walk through a script
+    """A server was found."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+
+
+@dataclass
+class _Seen:
+    """What a script ran besides servers."""
+
+    joined: bool = False
+    guess: Command | None = None
+    installed: str = ""
+    """The release of vLLM that it installed last, where it says so and surely did."""
+    texts: list[str] = field(default_factory=list)
+    """The scripts, each as it is started."""
+
+    def may_follow(self, sh: Shell) -> bool:
+        """Whether the script may, on another way, end in something that serves nothing."""
+        follows = any(_FOLLOWS.search(text) for text in self.texts)
+        return follows or (sh.branched and all(len(_SERVER.findall(text)) < 2 for text in self.texts))
+
+
+class _Resolver(Reading):
+    def resolve(self) -> Command | None:
+        if self.commands:
+            line = text_of(self.commands[0])
+            if _LINE.match(line) and "\n" not in line.strip():
+                # A whole line as one word: no program is called that, and it is clear what is meant.
+                return self._unsplit(line)
+            return self._started([*self.commands, *self.args])
+        return self._without_command()
+
+    def _unsplit(self, line: str) -> Command | None:
+        """A command whose first item is several words."""
+        path, words = self.commands[0][0].path, entry.split(line)
+        found = self._started([*(literal(word, path) for word in words), *self.commands[1:], *self.args])
+        why = "the whole command line is one word, and no program is called that"
+        if found is None:
+            return None
+        if not isinstance(self.container.spec.get("command"), list) or self.container.synthetic:
+            return replace(found, guessed=why)  # an operator's own field, which it may split
+        why = f"{line!r} is one word: no shell splits it, and no program is called that"
+        return replace(found, slip=Slip(line, tuple(words), why, path, unsplit=True))
+
+    # ── no command ──
+
+    def _without_command(self) -> Command | None:
+        """The image's entrypoint with the args."""
+        if self._rays():
+            return self._worker(scripted=False)
+        started = entry.start(self.args) if self.args else None
+        runs = images.runs(self.image)
+        if started is not None and not isinstance(started, Unknown):
+            found = self._started(self.args)
+            if found is None or runs not in ("serve", "module"):
+                return found
+            return replace(found, repeated=True, changes=found.changes - {"vllm"}, release="")  # the image's own starts
+        if runs == "other":
+            return None
+        if len(self.args) == 1 and runs != "serve" and " " in text_of(self.args[0]).strip():
+            # One whole shell line, for an entrypoint that runs it.
+            line = text_of(self.args[0])
+            if not line.lstrip().startswith("-"):
+                self.script_path = self.args[0][0].path or self.path
+                return self._script(line, [], None)
+        if self.container.init and self.container.spec.get("restartPolicy") != "Always":
+            return None  # an init container that ends; a sidecar serves
+        if runs == "huggingface":
+            return self.serve(Serve("module", "huggingfaceserver", tuple(self.args), own_flags=True), self.env)
+        if runs in ("serve", "module"):
+            old = runs == "module" or images.before_serve(self.image)
+            words = tuple(self.args)
+            if old:
+                return self.serve(Serve("module", "vllm.entrypoints.openai.api_server", words), self.env)
+            return self.serve(Serve("serve", "vllm serve", words), self.env)
+        if runs is None and images.named_vllm(self.image):
+            return self._guess(self.args, f"the image's name, {self.image}, says vLLM", complete=bool(self.args))
+        if telling.looks_like_vllm(self.image, self.args) and (telling.names_model(self.args) or self.args):
+            return self._guess(self.args, "the arguments are vLLM's")
+        return None
+
+    def _rays(self) -> bool:
+        """A Ray node's own container, to which KubeRay gives `ray start` as its command where it has none."""
+        if self.args or self.container.synthetic:
+            return False
+        first = self.container.path.parts[-2:] == ("containers", 0)
+        groups = {"headGroupSpec", "workerGroupSpecs"} & set(self.workload.path.parts)
+        return bool(groups) and first and images.named_vllm(self.image)
+
+    # ── a command ──
+
+    def _started(self, argv: Sequence[Value]) -> Command | None:
+        started = entry.start(argv)
+        if isinstance(started, Serve):
+            set_here, removed = entry.assignments(argv), entry.removals(argv)
+            env = {**_without(self.env, removed), **set_here} if set_here or removed else self.env
+            found = self.serve(self._with_additional(started), env, decided=removed | set_here.keys(), argv=argv)
+            if found is not None and (change := entry.brings(argv)) is not None:
+                release = entry.release_brought(argv) if change == "vllm" else ""
+                found = replace(found, changes=found.changes | {change}, release=release)
+            return found
+        if isinstance(started, Join):
+            return self._worker(scripted=False)
+        if isinstance(started, Script):
+            text, positional = self._text(started), list(started.positional)
+            if text is None:
+                return self._opaque(text_of(started.file or literal("")), started.positional)
+            if started.text is not None:
+                self.script_path = origin_of(started.text) or self.path
+                self.script = entry.shell_name(argv), text
+            return self._script(text, positional, started.zero, inline=started.text is not None)
+        text = self.file(started.program)
+        if text is not None and re.match(r"#!.*\b(ba|da|a|z|k)?sh\b", text):
+            return self._script(text, list(started.words), literal(started.program), inline=False)
+        return self._opaque(started.program, started.words)
+
+    def _with_additional(self, started: Serve) -> Serve:
+        """KServe's presets bring the command and append VLLM_ADDITIONAL_ARGS."""
+        llm = self.workload.kind in ("LLMInferenceService", "LLMInferenceServiceConfig")
+        if not llm or "command" not in self.container.places:
+            return started
+        return Serve(started.entry, started.program, (*started.words, *kserve.additional(self.env)))
+
+    def _opaque(self, program: str, words: Sequence[Value]) -> Command | None:
+        """A program that we know nothing of, in an image that says vLLM or with vLLM's arguments."""
+        if self.container.init:
+            return None
+        if telling.looks_like_vllm(program, words):
+            return self._guess(words, f"{program} takes vLLM's arguments", program=program)
+        image = images.named_vllm(self.image) and images.runs(self.image) != "other"
+        if image and telling.is_server_file(program):
+            return self._guess(words, f"{program} runs in an image that says vLLM", program=program, complete=False)
+        return None
+
+    def _guess(self, words: Sequence[Value], why: str, program: str = "", *, complete: bool = True) -> Command | None:
+        words = list(words)
+        if words and text_of(words[0]) == "serve":
+            words = words[1:]  # the image's entrypoint is `vllm`
+        if not complete and not telling.names_model(words):
+            name = next((n for n in _MODEL_VARIABLES if n in self.env), None)
+            if name is not None and not (words and not text_of(words[0]).startswith("-")):
+                value = self.env[name]
+                words = [(*literal("--model=", value[0].path), *value), *words]
+        by_flag = any(re.match(r"--model(=|$)", text_of(word)) for word in words)
+        name = program or "the image's entrypoint"
+        first = Serve("module" if by_flag else "serve", name, tuple(words), own_flags=True)
+        return self.serve(first, self.env, guessed=why, complete=complete)
+
+    # ── scripts ──
+
+    def _text(self, started: Script) -> str | None:
+        if started.text is not None:
+            return "".join(self._raw(piece) for piece in started.text)
+        file = known(started.file) if started.file is not None else None
+        return self.file(file) if file is not None else None
+
+    def _raw(self, piece: Piece) -> str:
+        """An unknown `$(VAR)` goes into the script as it is: the shell's rooms find out what it stands for."""
+        if piece.unknown is None:
+            return piece.text
+        name = re.fullmatch(r"\$[({]?(\w+)[)}]?", piece.text)
+        return f"$({name[1]})" if name else piece.text
+
+    @property
+    def _raw_script(self) -> Any:
+        """The field that holds the script, as it is written."""
+        return self.script_path.get(self.workload.object)
+
+    def _script(self, text: str, positional: list[Value], zero: Value | None, *, inline: bool = True) -> Command | None:
+        seen = _Seen(texts=[text])
+
+        from webhook.vllm.command.script import shell  # here, because most containers have no script
+
+        def visit(argv: list[Value], sh: Shell) -> None:
+            self._visit(argv, sh, seen)
+
+        runner = shell(self.env, self.files, visit, self.budget)
+        runner.marks = inline and self._raw_script == text
+        runner.state.positional = positional
+        runner.state.zero = zero or literal("sh")
+        try:
+            runner.run(text)
+        except _Found as found:
+            command = replace(found.command, script=text if runner.marks else None, unclosed=unclosed(text))
+            return _finish(command, self._lost(text, positional, zero) if inline else ())
+        except (GiveUp, RecursionError):
+            pass
+        if seen.guess is not None:
+            return seen.guess
+        if inline and zero is not None and len(text.split()) == 1:
+            return self._split(text, positional, zero)
+        return self._worker(scripted=True) if seen.joined else None
+
+    def _split(self, text: str, positional: list[Value], zero: Value) -> Command | None:
+        """`sh -c vllm serve MODEL`: the script is its first word alone, and what is meant is clear."""
+        found = self._started([literal(text.strip(), self.script_path), zero, *positional])
+        if found is None or found.entry == "worker":
+            return None
+        lost = words_of([zero, *positional], self.path)
+        return replace(found, lost=lost, guessed=f"the script of sh -c is {text.strip()!r} alone, and the rest is lost")
+
+    def _visit(self, argv: list[Value], sh: Shell, seen: _Seen) -> None:
+        """One command of a script."""
+        started = entry.start(argv)
+        if isinstance(started, Serve):
+            removed = entry.removals(argv)
+            env = {**_without(sh.environment, removed), **entry.assignments(argv)}
+            decided = sh.state.removed | removed | env.keys()
+            guessed = "it is in a branch of the script that may not run" if sh.conditional else None
+            if started.slip is not None and not sh.exec:
+                guessed = guessed or "the script may go on after it has failed"
+            command = self.serve(
+                started,
+                env,
+                shell_exec=sh.exec,
+                guessed=guessed,
+                decided=decided,
+                file=sh.file,
+                argv=argv,
+                moved=sh.elsewhere,
+            )
+            if command is not None:
+                if any(changes.CODE.search(path) for path in sh.state.files.keys() - self.files.keys()):
+                    sh.changes.add("code")
+                if (change := entry.brings(argv)) is not None:
+                    sh.changes.add(change)
+                if change == "vllm":
+                    command = replace(command, release=entry.release_brought(argv))
+                elif "vllm" in sh.changes and "vllm" not in command.changes:
+                    command = replace(command, release=seen.installed)
+                raise _Found(
+                    replace(
+                        command,
+                        changes=command.changes | sh.changes,
+                        exec_at=self._exec_at(sh),
+                        unforked=self._unforked(sh),
+                        branched=sh.branched,
+                        may_follow=seen.may_follow(sh),
+                    )
+                )
+        elif isinstance(started, Join):
+            seen.joined = True
+        elif isinstance(started, Script):
+            text = "".join(p.text for p in started.text) if started.text is not None else None
+            if text is None and started.file is not None:
+                name = known(started.file)
+                text = sh.file(name) if name else None
+            if text is not None:
+                seen.texts.append(text)
+                sh.child(started.positional, started.zero).run(text)
+            elif started.file is not None:
+                sh.changes.add("packages")
+                self._maybe(text_of(started.file), started.positional, sh, seen)
+        elif started.program == entry.A_SHELL:
+            if sh.stdin is not None:
+                seen.texts.append(sh.stdin)
+                sh.child(started.words).run(sh.stdin)
+            else:
+                sh.changes.add("packages")
+        else:
+            text = sh.file(started.program) if started.program else None
+            if text is not None and not started.program.endswith(".py"):
+                seen.texts.append(text)
+                sh.child(started.words, literal(started.program)).run(text)
+            else:
+                if (change := changes.of(argv, sh.stdin)) is not None:
+                    sh.changes.add(change)
+                    if change == "vllm":
+                        seen.installed = "" if sh.conditional else entry.release_installed(argv)
+                self._maybe(started.program, started.words, sh, seen)
+
+    def _unforked(self, sh: Shell) -> bool:
+        """Whether a shell may replace itself by this command, although nobody wrote `exec`."""
+        last = sh.last
+        if self.script is None or last is None or last.name == "exec":
+            return False
+        return sh.exec or (self.script[0] == "bash" and last.plain)
+
+    def _exec_at(self, sh: Shell) -> int | None:
+        """Where `exec` can be written into the script that the manifest shows."""
+        last, shown = sh.last, self.script_path.get(self.workload.object)
+        if self.script is None or last is None or shown != self.script[1]:
+            return None
+        whole = shown.encode(errors="replace")  # as the parser reads it
+        if not whole[last.at :].startswith(last.name.encode()):
+            return None  # a template's blank before it has moved it
+        return len(whole[: last.at].decode(errors="replace"))
+
+    def _maybe(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
+        if seen.guess is None and not self.container.init and telling.looks_like_vllm(program, words):
+            own = Serve("serve", program, tuple(words), own_flags=True)
+            seen.guess = self.serve(
+                own, sh.environment, shell_exec=sh.exec, guessed=f"{program} takes vLLM's arguments"
+            )
+
+    def _lost(self, text: str, positional: list[Value], zero: Value | None) -> tuple[Value, ...]:
+        """Items after the script of `sh -c` that the script never uses."""
+        uses_rest = re.search(r"\$[@*1-9]|\$\{[@*1-9]", text) is not None
+        uses_zero = re.search(r"\$0|\$\{0", text) is not None
+        lost: list[Value] = []
+        if zero is not None and not uses_zero:
+            name = text_of(zero)
+            # By convention $0 is a name ("sh", "--", "_"), which nobody misses.
+            if (positional and not uses_rest and name not in ("--", "_")) or re.match(r"--?\w", name):
+                lost.append(zero)
+        return (*lost, *positional) if not uses_rest else tuple(lost)
+
+    # ── what is found ──
+
+    def _worker(self, *, scripted: bool) -> Command | None:
+        """A Ray worker, if what it joins runs vLLM."""
+        if not (images.named_vllm(self.image) or images.runs(self.image) == "huggingface" or self._leader()):
+            return None
+        return Command(
+            "worker",
+            (),
+            self.path,
+            self.env.known,
+            shell=scripted,
+            exec=not scripted,
+            program="ray start",
+            complete=False,
+        )
+
+    def _leader(self) -> bool:
+        """Another container of the same object serves."""
+        others = (
+            (workload, other)
+            for workload in workloads.find(self.workload.object)
+            for other in workload.containers
+            if not other.init and other.path != self.container.path
+        )
+        for workload, other in itertools.islice(others, _SIBLINGS):
+            command = _Sibling(workload, other, self.config_maps, self.budget).resolve()
+            if command is not None and command.entry != "worker":
+                return True
+        return False
+
+
+class _Sibling(_Resolver):
+    def _leader(self) -> bool:
+        return False
+
+
+def _without(env: Mapping[str, Value], removed: frozenset[str]) -> dict[str, Value]:
+    """The environment that `env -u A` and `env -i` leave."""
+    return {} if "*" in removed else {name: value for name, value in env.items() if name not in removed}
+
+
+def _finish(command: Command, lost: Sequence[Value]) -> Command:
+    if not lost:
+        return command
+    return replace(command, lost=words_of(lost, command.path))
+
+
+__all__ = ["resolve"]

@@ -1,0 +1,108 @@
+"""What a shell remembers, and what two ways through a script leave in common."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from webhook.vllm.command.word import Piece, Value, known, literal, mystery, origin_of, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Array = list[Value]
+
+
+@dataclass
+class State:
+    """A shell's variables, parameters and the files that are known."""
+
+    variables: dict[str, Value | Array] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    positional: Array = field(default_factory=list)
+    zero: Value = field(default_factory=lambda: literal("sh"))
+    files: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, Node] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
+    """Variables that the script has unset, on one of its ways at least."""
+    rest: str | None = None
+    """Why variables may be set that are not here."""
+
+    def copy(self) -> State:
+        """A copy that can be changed on its own."""
+        return State(
+            {k: list(v) if isinstance(v, list) else v for k, v in self.variables.items()},
+            set(self.exported),
+            list(self.positional),
+            self.zero,
+            dict(self.files),
+            dict(self.functions),
+            set(self.removed),
+            self.rest,
+        )
+
+    def get(self, name: str) -> Value | Array | None:
+        """A variable's value; None where it is certainly unset in the manifest and the script."""
+        if name in self.variables:
+            return self.variables[name]
+        return mystery(f"${name}", self.rest) if self.rest else None
+
+
+def merge(one: State, two: State, why: str) -> State:
+    """What two branches leave behind; `why` is the condition that chose between them."""
+    merged = one.copy()
+    for name in {**one.variables, **two.variables}:
+        a, b = one.variables.get(name), two.variables.get(name)
+        if a == b:
+            continue
+        if isinstance(a, list) or isinstance(b, list):
+            merged.variables[name] = _merge_lists(_as_list(a), _as_list(b), why)
+        else:
+            merged.variables[name] = _merge_values(name, a, b, why)
+    if one.positional != two.positional:
+        merged.positional = _merge_lists(one.positional, two.positional, why)
+    merged.exported |= two.exported
+    merged.removed |= two.removed
+    merged.files.update(two.files)
+    merged.functions.update(two.functions)
+    return merged
+
+
+def _as_list(value: Value | Array | None) -> Array:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _merge_values(name: str, a: Value | None, b: Value | None, why: str) -> Value:
+    short, long = sorted((text_of(a or ()), text_of(b or ())), key=len)
+    base, more = (a, b) if text_of(a or ()) == short else (b, a)
+    added = long[len(short) :]
+    certain = base is not None and more is not None and known(base) is not None and known(more) is not None
+    # `ARGS="$ARGS --more"` in one branch: what was there before stays known.
+    if certain and long.startswith(short) and (not short or added[:1].isspace() or short[-1:].isspace()):
+        pieces = list(base or ())
+        for word in re.findall(r"\s+|\S+", added):
+            pieces.append(Piece(word) if word.isspace() else Piece(word, unknown=f"only if {why}"))
+        return tuple(pieces)
+    return mystery(f"${name}", f"{name} depends on {why}")
+
+
+def _merge_lists(a: Array, b: Array, why: str) -> Array:
+    short, long = (a, b) if len(a) <= len(b) else (b, a)
+    if long[: len(short)] != short:
+        same = sum(1 for _ in _common(short, long))
+        return long[:same] + [_doubtful(v, f"depends on {why}") for v in long[same:]]
+    return long[: len(short)] + [_doubtful(v, f"only if {why}") for v in long[len(short) :]]
+
+
+def _common(a: Array, b: Array) -> list[Value]:
+    same: list[Value] = []
+    for one, two in zip(a, b, strict=False):
+        if one != two:
+            break
+        same.append(one)
+    return same
+
+
+def _doubtful(value: Value, why: str) -> Value:
+    return mystery(text_of(value), why, origin_of(value))

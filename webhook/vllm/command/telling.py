@@ -1,0 +1,48 @@
+"""Whether a program that the manifest says nothing of runs vLLM: told by its name and its arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from webhook.vllm.command.word import Value, text_of
+
+_TELLING = frozenset(
+    {
+        "gpu-memory-utilization", "max-model-len", "tensor-parallel-size", "pipeline-parallel-size", "enforce-eager",
+        "max-num-seqs", "max-num-batched-tokens", "kv-transfer-config", "enable-prefix-caching",
+        "enable-chunked-prefill", "swap-space", "enable-auto-tool-choice", "disable-log-requests",
+    }
+)  # fmt: skip
+"""Flags that vLLM has and hardly anyone else."""
+_NO_SERVER = re.compile(
+    r"bench|client|download|router|proxy|simulat|inference-sim|mock|test|eval|convert|quantiz|profil|tune|load_|"
+    r"sync|export|echo|sglang|lmdeploy|tgi|triton|mlserver|frontend|planner|gateway|scheduler",
+    re.IGNORECASE,
+)
+
+
+def looks_like_vllm(program: str, words: Sequence[Value]) -> bool:
+    """The arguments are vLLM's: a model, and a flag that only vLLM has."""
+    if _NO_SERVER.search(program):
+        return False
+    flags = {_flag(word) for word in words}
+    return bool(flags & _TELLING)
+
+
+def names_model(words: Sequence[Value]) -> bool:
+    """A `--model` is among the arguments."""
+    return any(_flag(word) in ("model", "model-tag") for word in words)
+
+
+def is_server_file(program: str) -> bool:
+    """The name of a start script or a server: `/entrypoint.sh`, `api_server.py`."""
+    if _NO_SERVER.search(program) or not re.search(r"/|\.(sh|bash|py)$", program):
+        return False
+    name = program.rpartition("/")[2]
+    return bool(re.search(r"(entrypoint|start|serve|run|launch|vllm|inference_api)[\w-]*(\.sh|\.py|\.bash)?$", name))
+
+
+def _flag(word: Value) -> str:
+    text = text_of(word)
+    return text.partition("=")[0][2:].replace("_", "-") if text.startswith("--") else ""

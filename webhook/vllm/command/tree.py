@@ -1,0 +1,225 @@
+"""A script's text → its syntax tree, within a bound on the work. The grammar is tree-sitter-bash's."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from webhook.vllm.command.word import Value, mystery
+
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node, Parser
+
+WORK = 50_000
+"""How far one script is followed, in units of some 3 microseconds: a command costs 10, each of its words 2. The
+costliest of 129 start scripts in the field costs 1,044."""
+ALL_WORK = 2 * WORK
+"""The same for all scripts of one object, which may have hundreds of containers."""
+SIZE = 1 << 14
+"""Characters of a script; larger ones are not read, for every one costs an admission request its time."""
+OPERATORS = 1000
+"""How many of `|&;<>(){}` and `[[` a script may have: at each error the parser goes back through all that is open. The
+most that was seen in the field is 80."""
+_OPERATORS = re.compile(rb"[|&;<>(){}]|\[\[")
+_STEP = 30
+"""What a hundred steps of the parser cost. Among errors they cost half the text so far, which each one goes through."""
+
+_BLANKS = re.compile(rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}")
+"""`<MODEL>` and `{{ .Values.model }}`."""
+
+
+class GiveUp(Exception):  # noqa: N818
+    """The script is too large to be followed."""
+
+
+class Budget:
+    """The work that one script may cost, whatever shells it starts, or all scripts of an object."""
+
+    def __init__(self, most: int = WORK, whole: Budget | None = None) -> None:
+        self.most = most
+        self.spent = 0
+        self.whole = whole
+        """What this one is a part of."""
+
+    def take(self, work: int) -> bool:
+        """Whether the work was still to be had."""
+        self.spent += work
+        return (self.whole is None or self.whole.take(work)) and self.spent <= self.most
+
+    def spend(self, work: int) -> None:
+        """Raises GiveUp where the work is more than one script may cost."""
+        if not self.take(work):
+            raise GiveUp
+
+
+@functools.cache
+def _grammar() -> Language:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Language(tree_sitter_bash.language())
+
+
+def _parser() -> Parser:
+    """A parser of one's own: it holds state, and the server's threads parse at the same time."""
+    import tree_sitter
+
+    return tree_sitter.Parser(_grammar())
+
+
+def _tree(text: bytes, budget: Budget) -> Node:
+    """The tree of a text; the parser's work is part of the script's."""
+
+    def stop(offset: int, error: bool) -> bool:
+        return not budget.take(offset // 2 + _STEP if error else _STEP)
+
+    try:
+        return _parser().parse(lambda offset, _: text[offset:], progress_callback=stop).root_node
+    except ValueError:  # stopped
+        raise GiveUp from None
+
+
+_ASIDE = re.compile(rb"(?<=\s)`#[^`\n'\"]{0,200}`(?=\s)")
+"""A comment between two lines of one command, which the grammar does not see the end of."""
+
+
+def parse(script: str, budget: Budget) -> tuple[Node, dict[str, Value]]:
+    """The tree of a script, without what something else fills in before a shell sees it.
+
+    Such a blank becomes a variable of its own in the tree; these come along with why they are not known.
+    """
+    if len(script) > SIZE or "\0" in script:  # no process can be given a NUL
+        raise GiveUp
+    text = raw = _ASIDE.sub(lambda one: b" " * len(one[0]), script.encode(errors="replace"))
+    budget.spend(len(raw) // 16)
+    operators = sum(1 for _ in itertools.islice(_OPERATORS.finditer(raw), OPERATORS + 1))
+    if operators > OPERATORS:
+        raise GiveUp
+    budget.spend(operators**2 // 100)
+    root = _tree(raw, budget)
+    blanks: dict[str, Value] = {}
+    for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), 1000))):
+        node = root.descendant_for_byte_range(match.start(), match.start() + 1)
+        kind = node.type if node is not None else ""
+        if match[0].startswith(b"<"):
+            # `--model <MODEL>` is a blank to fill in, not two redirections.
+            replacement = b"'" + match[0] + b"'" if kind == "<" else match[0]
+        elif kind in ("raw_string", "heredoc_body", "heredoc_content", "comment"):
+            replacement = match[0]
+        elif re.match(rb"\{\{-?\s*(if|else|end|with|range|define|/\*)\b", match[0]):
+            replacement = b""
+        else:
+            name = f"_template_{match.start()}"
+            written = match[0].decode(errors="replace")
+            blanks[name] = mystery(written, f"{written} is filled in by a template")
+            replacement = b"${%s}" % name.encode()
+        text = text[: match.start()] + replacement + text[match.end() :]
+    return (root if text == raw else _tree(text, budget)), blanks
+
+
+_MARKS = re.compile(r"[\\'\"()}#]|\$[({]")
+"""What opens or closes something, or hides what does."""
+
+
+def unclosed(script: str) -> str | None:
+    """The line on which a quote begins that nothing closes; None where there is none, or where that is not plain."""
+    if len(script) > SIZE or any(mark in script for mark in ("<<", "`", "$'")):
+        return None
+    opened: list[tuple[str, int]] = []
+    at = 0
+    while (found := _MARKS.search(script, at)) is not None:
+        at, mark, inside = found.start(), found[0], opened[-1][0] if opened else ""
+        if inside == "'":
+            at = script.find("'", at)
+            if at < 0:
+                break
+            opened.pop()
+        elif mark == "\\":
+            at += 1
+        elif mark == '"':
+            opened.pop() if inside == '"' else opened.append(('"', at))
+        elif mark == "'" and inside != '"':
+            opened.append(("'", at))
+        elif mark in ("$(", "${"):
+            opened.append((")" if mark == "$(" else "}", at))
+            at += 1
+        elif mark == inside:
+            opened.pop()
+        elif mark == "(" and inside == ")":
+            opened.append((")", at))
+        elif mark == "#" and inside in ("", ")") and (at == 0 or script[at - 1] in " \t\n;&|("):
+            at = script.find("\n", at)
+            if at < 0:
+                break
+        at += 1
+    quotes = [begun for mark, begun in opened if mark in "'\""]
+    if not quotes:
+        return None
+    return script[script.rfind("\n", 0, quotes[0]) + 1 :].partition("\n")[0].strip()
+
+
+def source(node: Node) -> str:
+    """The text of a node."""
+    return (node.text or b"").decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The simple command that a script ends with."""
+
+    node: Node
+    plain: bool
+    """It has no redirection, and nothing but an end of line follows: `bash -c` starts such a command without forking
+    (bash 5.2, measured; builtins/evalstring.c should_suppress_fork)."""
+
+    @property
+    def at(self) -> int:
+        """Where its name begins, in bytes: behind variables that it sets for itself."""
+        return self._named.start_byte
+
+    @property
+    def name(self) -> str:
+        """Its name, as written."""
+        return source(self._named)
+
+    @property
+    def _named(self) -> Node:
+        return self.node.child_by_field_name("name") or self.node
+
+
+def tail(root: Node) -> Tail | None:
+    """The last command of a script, also behind `&&`; None where it ends with something else (`&`, a pipe, `fi`)."""
+    node: Node | None = root
+    plain = True
+    while node is not None and node.type in ("program", "list", "redirected_statement"):
+        if node.type == "redirected_statement":
+            plain, node = False, node.child_by_field_name("body")
+            continue
+        children = [child for child in node.children if child.type != "comment" and source(child).strip(" ;\n")]
+        node = children[-1] if children else None
+    if node is None or node.type != "command":
+        return None
+    after = (root.text or b"")[node.end_byte - root.start_byte :]
+    return Tail(node, plain and after.strip(b" ;") in (b"", b"\n"))
+
+
+_LITERAL = frozenset({"word", "number", "string", "string_content", "raw_string", "concatenation"})
+
+
+def is_literal(node: Node) -> bool:
+    """The word says what it is: nothing in it is expanded."""
+    return node.type in _LITERAL and all(is_literal(child) for child in node.children if child.is_named)
+
+
+def only_command(root: Node) -> bool:
+    """The script is one simple command, which shells start without forking."""
+    statements = [
+        child for child in root.children if child.type != "comment" and source(child).strip() not in ("", ";")
+    ]
+    if len(statements) != 1:
+        return False
+    body = statements[0].child_by_field_name("body") if statements[0].type == "redirected_statement" else statements[0]
+    return body is not None and body.type == "command"

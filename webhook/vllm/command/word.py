@@ -1,0 +1,199 @@
+"""Text that is known in part: what the rooms of this package hand to each other, and what they hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from webhook.base.frozen import frozen
+from webhook.kube.path import FieldPath
+
+Change = Literal["vllm", "code", "packages"]
+"""It installs vLLM itself, so that the image's tag says nothing of the release; it writes among installed packages,
+where vLLM's and Transformers' own files are; or it installs, or runs what may install, something else, which may be a
+plugin that adds to vLLM's registries."""
+
+
+@frozen
+class Piece:
+    """A run of text with one origin."""
+
+    text: str
+    """The text; where it can't be known, as it was written (`$MODEL`)."""
+    path: FieldPath | None = None
+    """The field it came from; None: the field that is being read."""
+    unknown: str | None = None
+    """Why it can't be known, else None."""
+    span: tuple[int, int] | None = field(default=None, compare=False)
+    """Where it stands in the script of that field, quotes included, in bytes; None where it does not stand there as it
+    is."""
+
+    def __eq__(self, other: object) -> bool:
+        """They say the same of the same field; a `Word` is equal to the piece that it was made of."""
+        if not isinstance(other, Piece):
+            return NotImplemented
+        return (self.text, self.path, self.unknown) == (other.text, other.path, other.unknown)
+
+
+Value = tuple[Piece, ...]
+"""A string in pieces: `--model=$MODEL` is a known piece and an unknown one."""
+
+
+def literal(text: str, path: FieldPath | None = None) -> Value:
+    """A value that is known."""
+    return (Piece(text, path),)
+
+
+def mystery(text: str, why: str, path: FieldPath | None = None) -> Value:
+    """A value that is not known, and why."""
+    return (Piece(text, path, why),)
+
+
+def text_of(value: Value) -> str:
+    """The whole text, unknown pieces as written."""
+    return value[0].text if len(value) == 1 else "".join([piece.text for piece in value])
+
+
+def texts_of(values: Iterable[Value]) -> list[str]:
+    """The text of each."""
+    return [value[0].text if len(value) == 1 else text_of(value) for value in values]
+
+
+def reason_of(value: Value) -> str | None:
+    """Why the value is not known, None where it is."""
+    if len(value) == 1:  # as nearly all are
+        return value[0].unknown
+    return next((piece.unknown for piece in value if piece.unknown is not None), None)
+
+
+def origin_of(value: Value) -> FieldPath | None:
+    """The field that it came from, None where it does not say."""
+    if len(value) == 1:
+        return value[0].path
+    return next((piece.path for piece in value if piece.path is not None), None)
+
+
+def known(value: Value) -> str | None:
+    """The text where all of it is known, else None."""
+    if len(value) == 1:
+        return value[0].text if value[0].unknown is None else None
+    return None if reason_of(value) is not None else text_of(value)
+
+
+def all_known(values: Mapping[str, Value]) -> dict[str, str]:
+    """The texts of those that are known."""
+    found = {}
+    for name, value in values.items():
+        text = known(value) if len(value) != 1 else value[0].text if value[0].unknown is None else None
+        if text is not None:
+            found[name] = text
+    return found
+
+
+UNEXPANDED = "is not expanded outside of a shell"
+"""The end of why a word is not known: a shell's reference, where no shell runs."""
+UNDEFINED = "is not in this container's env"
+"""The same of a reference of Kubernetes' to a variable that the manifest defines nowhere."""
+
+
+@frozen
+class Word(Piece):
+    """One argument, as vLLM's process receives it: a piece that is whole, and knows its field.
+
+    `unknown` is such as "command substitution $(cat /model)"; `span` is a place in `Command.script`.
+    """
+
+    path: FieldPath
+    """The field it came from (`…containers[0].args[3]`; the whole script's field for a word of a script)."""
+    __eq__ = Piece.__eq__
+
+
+def words_of(values: Iterable[Value], path: FieldPath) -> tuple[Word, ...]:
+    """Values as words; `path` is the field of those that do not know their own."""
+    return tuple(
+        [piece if len(value) == 1 and isinstance(piece := value[0], Word) else _word(value, path) for value in values]
+    )
+
+
+def _word(value: Value, path: FieldPath) -> Word:
+    if len(value) == 1:
+        return Word(value[0].text, value[0].path or path, value[0].unknown, value[0].span)
+    return Word(text_of(value), origin_of(value) or path, reason_of(value))
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A word before vLLM's arguments with which nothing starts, although it is clear what is meant."""
+
+    text: str
+    instead: tuple[str, ...]
+    """The words that are meant."""
+    why: str
+    path: FieldPath | None = None
+    """The field it came from; None: the command as a whole."""
+    unsplit: bool = False
+    """Several words in one, which no shell splits."""
+
+
+@frozen
+class Command:
+    """How a container starts vLLM."""
+
+    entry: str
+    """"serve" (`vllm serve …`, also the image's own entrypoint), "module" (`python -m vllm.entrypoints…`, whose model
+    is `--model`), or "worker" (a Ray or LWS worker that joins a leader, whose argv is empty)."""
+    words: tuple[Word, ...]
+    """The arguments after `vllm serve` or after the module's name."""
+    path: FieldPath
+    """The field that holds the command: where a finding about the whole command points."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The process's environment as far as it is known."""
+    decided: frozenset[str] = frozenset()
+    """Variables that the command line sets or removes itself, whatever Kubernetes gave them; "*": it removes all."""
+    shell: bool = False
+    """Started by a shell script."""
+    exec: bool = True
+    """vLLM replaces the shell (PID 1 gets SIGTERM)."""
+    unforked: bool = False
+    """No `exec` is written, but it is the last command: some shells replace themselves by it (bash 5.1 and later does,
+    dash 0.5.12 was seen not to, even where it is the only one)."""
+    exec_at: int | None = None
+    """The character of the script at `words`' place where `exec ` would make vLLM replace the shell; None where vLLM is
+    not the script's last command, or the script does not stand there as it is."""
+    script_path: FieldPath | None = None
+    """The field of the script, where there is one."""
+    script: str | None = None
+    """The text of the field that holds the script, where nothing but a shell expands it; for `edit`."""
+    branched: bool = False
+    """The script may go another way, on which it starts something else, or this otherwise."""
+    may_follow: bool = False
+    """On some way through the script it may serve nothing: it mentions `--headless` or joins a Ray cluster, or another
+    way starts no server."""
+    lost: tuple[Word, ...] = ()
+    """Words of the manifest that never reach vLLM (`sh -c 'vllm serve' --flag`)."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Path in the container → text, of the mounted files that `--config` names."""
+    program: str = "vllm serve"
+    """What is started: "vllm serve", a module ("vllm.entrypoints.openai.api_server", "dynamo.vllm"), or a file."""
+    own_flags: bool = False
+    """`program` wraps vLLM and takes flags of its own, so one that vLLM does not know is no error (dynamo.vllm)."""
+    guessed: str | None = None
+    """Why this is taken for vLLM although nothing in the manifest says so with certainty, else None."""
+    complete: bool = True
+    """False: more arguments may come from where the manifest does not show (a wrapper, an operator's preset)."""
+    changes: frozenset[Change] = frozenset()
+    """What the script may have changed of the Python code that vLLM runs."""
+    release: str = ""
+    """The release of vLLM that the command itself brings (`uvx vllm@0.10.0`), where it says so."""
+    slip: Slip | None = None
+    """What keeps the command from starting vLLM at all; everything else is read as it is meant."""
+    unclosed: str | None = None
+    """The line of the script with a quote that nothing closes, so that no shell runs the script."""
+    repeated: bool = False
+    """The image's entrypoint starts vLLM already, and the args start it once more: vLLM gets its own name as a word."""
+
+    @property
+    def serves(self) -> bool:
+        """Answers HTTP: a joining worker and the batch runner do not."""
+        return self.entry != "worker" and not self.program.replace("-", "_").endswith("run_batch")

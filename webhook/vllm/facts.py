@@ -1,0 +1,175 @@
+"""Facts about models and accelerators: an immutable snapshot made at the edge, and one order in which to ask.
+
+Where a fact may come from, the surest first (`model.find` and `gpu.find` go down these lists):
+
+| the model | may deny |
+| --- | --- |
+| annotation `podfit.dev/model`, naming a model of the next lines | as that |
+| a config.json given: a ConfigMap labelled `podfit.dev/model-config`, `--models DIR`, `--model-config` | yes |
+| the id or an alias in the catalogue | where the row is trusted |
+| `path`: a path, a URI or a mirror whose last parts name one model of the lines above | no |
+| `name`: what a name tells: a published model with a quantisation or a fine-tune's word added; else a size | no |
+
+| the accelerator | may deny |
+| --- | --- |
+| a node label in nodeSelector or required nodeAffinity; the MIG profile in the resource's name | yes |
+| a DRA claim's class and selectors, where the claim is known | where they name the product whole |
+| Ray's `accelerator_type` | yes |
+| a label of the cluster's own making (`gpu-type: a100`), HAMi's `use-gputype` | no |
+| the labels of the nodes on which the Pod may be scheduled | only under the policy's `assume.nodes: closed` |
+| `--gpu` | yes |
+| the policy's `assume.gpu` | no |
+
+Everything else (preferred affinity, tolerations) is no fact. What `--gpu` and `assume.gpu` name is nothing to a
+container that is for another maker's devices, or for none: by its resources, else its build of vLLM (`gpu/maker.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from webhook.base import data
+from webhook.base.frozen import frozen
+from webhook.kube import snapshot
+from webhook.kube.companions import Companions
+from webhook.kube.snapshot import Snapshot
+from webhook.vllm import measured
+from webhook.vllm.measured import Measured
+
+if TYPE_CHECKING:
+    from webhook.vllm.gpu import Accelerator
+
+T = TypeVar("T", covariant=True)
+
+
+@frozen
+class Fact(Generic[T]):
+    """A value, where it came from, and whether a denial may rest on it."""
+
+    value: T
+    source: str
+    """For people: "built-in catalogue (config.json)", "node label nvidia.com/gpu.product", "guessed from the path"."""
+    may_deny: bool
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted in a checkpoint's safetensors files or their index; None: not counted."""
+
+    parameters: int | None = None
+    """All parameters, unpacked."""
+    weights_bytes: int | None = None
+    """Bytes of the tensors."""
+    dtype_parameters: Mapping[str, int] = field(default_factory=dict)
+    """Stored elements by safetensors dtype ("BF16", "F8_E4M3", "I32")."""
+    expert_bytes: int | None = None
+    """Bytes of the routed experts' tensors."""
+    files: int | None = None
+    """Files that the tensors are spread over."""
+
+
+@dataclass(frozen=True)
+class GivenModel:
+    """A model's own files, as somebody gave them."""
+
+    config: Mapping[str, Any]
+    """Its config.json."""
+    source: str
+    """For people: "ConfigMap models/ours", "models/acme/ours"."""
+    counted: Counted = field(default_factory=Counted)
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """What a policy says to assume where nothing is known (`spec.assume`). It may inform; no denial rests on it."""
+
+    gpu: Accelerator | None = None
+    """The GPU of a Pod that names none."""
+    nodes: Literal["open", "closed"] = "open"
+    """closed: no node will come that is not there now (no autoscaler, no Karpenter, no Kueue), so that what the nodes'
+    labels say may deny."""
+    download_bandwidth: int | None = None
+    """Bytes a second at which a model comes from a hub; None: what hubs are seen to give."""
+    disk_bandwidth: int | None = None
+    """Bytes a second at which weights are read from a volume; None: what volumes are seen to give."""
+    free_gpu_memory: float | None = None
+    """Share of a GPU's memory that is free when vLLM starts, above 0, at most 1."""
+    registries: tuple[str, ...] = ()
+    """Repositories whose images are vLLM's own builds under another name."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known besides the object itself. The packaged tables are always there."""
+
+    gpu: Accelerator | None = None
+    """The accelerator given on the command line (`--gpu NAME[:COUNT]`): used where the Pod names none."""
+    gpu_memory: int | None = None
+    """Bytes that a process sees on each GPU, where that was measured: wins over any product's figure."""
+    models: Mapping[str, GivenModel] = field(default_factory=dict)
+    """Model id or path → its files (`webhook.vllm.model.given`); "*" is whatever model is served."""
+    weights_bytes: int | None = None
+    """Bytes of the served checkpoint's tensors, where they were counted."""
+    given_measured: tuple[Measured, ...] = ()
+    """What logs printed, of the files given (`webhook.vllm.measured`)."""
+    config_maps: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef` and `--config`."""
+    companions: Companions = field(default_factory=Companions)
+    """The objects beside the one that is judged; none at admission, where a Deployment arrives before its HPA."""
+    cluster: Snapshot | None = None
+    """What a watch has seen of the cluster; None without one."""
+    assume: Assumed = field(default_factory=Assumed)
+    """What the policy for the object says to assume; `lint` puts it here."""
+
+    @cached_property
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """Namespace → its labels, for the policies that select by them; what is not in here is unknown."""
+        return {name: kept["labels"] for (_, name), kept in self.snapshot.objects.get("namespaces", {}).items()}
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The objects that others refer to by name (claims, device classes, nodes): the cluster's, or the input's."""
+        return (
+            self.cluster if self.cluster is not None else snapshot.of(self.companions.objects, self.companions.around)
+        )
+
+    @cached_property
+    def measured(self) -> tuple[Measured, ...]:
+        """What logs printed: of the files given, and of the labelled ConfigMaps of the cluster or beside the object.
+        What was given by hand comes last, and wins."""
+        seen = self.snapshot.objects.get("configmaps", {})
+        return (*(one for obj in seen.values() for one in measured.of_config_map(obj)[0]), *self.given_measured)
+
+    @property
+    def collected(self) -> date:
+        """The first day of the month in which the packaged tables were collected."""
+        return date.fromisoformat(f"{data.load('facts')['generated']}-01")
+
+    @cached_property
+    def version(self) -> str:
+        """A short hash of the packaged tables and of what was given: two equal versions decide alike."""
+        import hashlib  # here: `podfit check` asks for no version
+
+        packaged = str(data.load("facts")["version"])
+        beside = self.companions.objects
+        given = [
+            self.gpu,
+            self.gpu_memory,
+            self.weights_bytes,
+            self.models,
+            self.config_maps,
+            beside,
+            self.given_measured,
+        ]
+        parts = [packaged]
+        if any(given):
+            text = json.dumps(given, sort_keys=True, default=repr)
+            parts.append(hashlib.sha256(text.encode()).hexdigest()[:8])
+        if self.cluster is not None:
+            parts.append(self.cluster.version)
+        return "-".join(parts)

@@ -1,0 +1,179 @@
+"""Pod spec + facts → Accelerator: which GPU, how many of them the container gets, what memory a process sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from webhook.base.frozen import frozen
+from webhook.kube import quantity
+from webhook.kube.workload import Container, Workload
+from webhook.vllm.facts import Fact, Facts
+from webhook.vllm.gpu import advice, labels, maker
+from webhook.vllm.gpu.labels import Named
+from webhook.vllm.gpu.name import by_name, nearest
+from webhook.vllm.gpu.nodes import Kind, Placement, place
+from webhook.vllm.gpu.product import Gpu, all_products
+from webhook.vllm.gpu.resource import (
+    CLAIM,
+    Asked,
+    asked,
+    is_one,
+    limited,
+    may_be_one,
+    misspelt,
+    named_product,
+    requested,
+    shared_by_resource,
+)
+
+__all__ = [
+    "CLAIM", "Accelerator", "Asked", "Gpu", "Kind", "Placement", "advice", "all_products", "asked", "by_name", "find",
+    "is_one", "maker", "may_be_one", "misspelt", "nearest", "on_nodes", "parse", "place", "requested",
+]  # fmt: skip
+
+
+@frozen
+class Accelerator:
+    """What a container gets."""
+
+    gpus: tuple[Gpu, ...]
+    """The product; several where the name is ambiguous (an `a100` has 40 or 80 GB): each is planned."""
+    count: int | None
+    """GPUs that the container requests; None where that can't be known (a DRA claim, an operator decides)."""
+    resource: str | None = None
+    """The resource asked for ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")."""
+    shared: bool = False
+    """Time-sliced, MPS or a fraction: other processes may use the same card."""
+
+    @property
+    def name(self) -> str:
+        """All names, for people."""
+        if len(self.gpus) > 1 and len(slices := {gpu.mig for gpu in self.gpus}) == 1 and (profile := slices.pop()):
+            return f"MIG {profile} of one of {len(self.gpus)} cards"
+        return " or ".join(gpu.name for gpu in self.gpus)
+
+
+def find(
+    workload: Workload,
+    container: Container,
+    facts: Facts,
+    placement: Placement | None = None,
+    request: Asked | None = None,
+    build: str | None = None,
+) -> Fact[Accelerator] | None:
+    """What the container gets, by the order in `webhook.vllm.facts`; None where no product is known.
+
+    A preferred affinity and a toleration select no node, so they say nothing. Several products are an answer: each of
+    them is planned. `placement` and `request` are `place` and `asked` of the same container; `build` is who makes what
+    its vLLM runs on (`maker.of_build`), where that is known.
+    """
+    request = asked(workload, container, facts.snapshot) if request is None else request
+    resource, count = request.together or (None, None)
+    named = _named(workload, container, request) or _on_nodes(placement, facts)
+    if named is not None and facts.assume.nodes == "closed" and placement is not None and placement.fresh:
+        named = _narrowed(named, placement)
+    given = (
+        None
+        if named
+        else next(
+            (one for one in (facts.gpu, facts.assume.gpu) if one and _may_get(one, container, resource, build)), None
+        )
+    )
+    if given is not None:
+        certain = given is facts.gpu
+        named = Named(given.gpus, "--gpu" if certain else "the policy's assume.gpu", certain, given.shared)
+        count = given.count if count is None else count
+    if named is None and facts.gpu_memory is None:
+        return None
+    named = named or Named((), "memory given", True, False)
+    gpus = limited(named.gpus, container.resources, workload.spec.get("nodeSelector"))
+    if facts.gpu_memory is not None:
+        gpus = _with_memory(gpus, facts.gpu_memory)
+    shared = named.shared or shared_by_resource(resource, workload)
+    return Fact(Accelerator(gpus, count, resource, shared), named.source, named.may_deny)
+
+
+def _named(workload: Workload, container: Container, request: Asked) -> Named | None:
+    """The product by what the object itself says, or the claims that it names."""
+    claimed = request.claimed
+    if claimed is not None and claimed.gpus:
+        return Named(claimed.gpus, claimed.source, claimed.exact, False)
+    if len(request.resources) > 1:  # CUDA sees the whole cards or one slice, and which of them is not said
+        found = [labels.named(workload, name) for name, _ in request.resources]
+        said = [one for one in found if one is not None]
+        both = labels.union(said) if len(said) == len(found) else None
+        return replace(both, may_deny=False) if both else None
+    name = request.resources[0][0] if request.resources else None
+    if (one := labels.named(workload, name)) is not None:
+        return one
+    if container.accelerator:
+        gpus = by_name(container.accelerator)
+        return Named(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
+    if name is not None and (gpus := named_product(name)):
+        return Named(gpus, f"resource {name}", False, False)  # the plugin's configuration may call it anything
+    return None
+
+
+def _on_nodes(placement: Placement | None, facts: Facts) -> Named | None:
+    """The products that the nodes have on which the Pod may run; None where one of them does not say."""
+    if placement is None or not placement.kinds or placement.unknown:
+        return None
+    return Named(
+        gpus=tuple({gpu.name: gpu for kind in placement.kinds for gpu in kind.gpus}.values()),
+        source=f"the labels of {placement.candidates} node{'s' if placement.candidates > 1 else ''} of this cluster",
+        may_deny=facts.assume.nodes == "closed" and placement.fresh,
+        shared=any(kind.shared for kind in placement.kinds),
+    )
+
+
+def _narrowed(named: Named, placement: Placement) -> Named:
+    """Where the policy says that the cluster's nodes are all there will be, they choose between products."""
+    there = {gpu.name for kind in placement.kinds for gpu in kind.gpus}
+    left = tuple(gpu for gpu in named.gpus if gpu.name in there)
+    return replace(named, gpus=left) if left and not placement.unknown else named
+
+
+def on_nodes(fact: Fact[Accelerator], placement: Placement | None) -> Iterator[tuple[Accelerator, str]]:
+    """Each kind of GPU that the container may get, alone, and where: from the nodes where those say, else by name."""
+    accelerator = fact.value
+    kinds = placement.kinds if placement is not None and placement.kinds else ()
+    for kind in kinds:
+        where = f"{kind.nodes} node{'s' if kind.nodes > 1 else ''} such as {kind.example}"
+        yield replace(accelerator, gpus=kind.gpus, shared=accelerator.shared or kind.shared), where
+    if not kinds and len(accelerator.gpus) == 1:
+        yield accelerator, ""
+    elif not kinds:
+        for gpu in accelerator.gpus:
+            yield replace(accelerator, gpus=(gpu,)), ""
+
+
+def _may_get(given: Accelerator, container: Container, resource: str | None, build: str | None) -> bool:
+    """What is given holds where the container may get it: not where it asks for another maker's device, or, where its
+    resources tell none, runs another maker's build of vLLM."""
+    its = maker.of_resources(resource, container.resources) or build
+    return its is None or its in maker.of_gpus(given.gpus)
+
+
+def parse(text: str) -> Accelerator:
+    """`NAME[:COUNT]` as people write it → what a container gets; raises ValueError where no product has that name."""
+    name, _, count = text.rpartition(":")
+    if not name:
+        name, count = text, ""
+    if count and not (count.isascii() and count.isdigit() and 0 < int(count) <= 1024):
+        raise ValueError(f"{count!r} is no number of GPUs; expected NAME or NAME:COUNT, such as l4:4")
+    found = by_name(name)
+    if not found:
+        near = nearest(name)
+        hint = f"; did you mean {', '.join(near)}?" if near else "; expected a name such as l4, h100 or Tesla-T4"
+        raise ValueError(f"no GPU is known by the name {name!r}{hint}")
+    return Accelerator(gpus=found, count=int(count) if count else None)
+
+
+def _with_memory(gpus: tuple[Gpu, ...], memory: int) -> tuple[Gpu, ...]:
+    """What was measured wins, and chooses between products of one name."""
+    near = tuple(gpu for gpu in gpus if gpu.memory * 0.97 <= memory <= gpu.memory_high * 1.01) or gpus
+    if near:
+        return tuple(gpu.with_memory(memory) for gpu in near)
+    anonymous = f"GPU with {quantity.human(memory)}"
+    return (Gpu(anonymous, "unknown", None, None, memory, memory, None, ()),)

@@ -1,0 +1,82 @@
+"""How a product is asked for in the words that a Pod uses already: added beside them, another label fits no node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from webhook.kube.workload import JSON
+from webhook.vllm.gpu import instances
+from webhook.vllm.gpu.labels import LABELS
+from webhook.vllm.gpu.name import SHARED_SUFFIX, by_name
+from webhook.vllm.gpu.product import Gpu, products
+from webhook.vllm.gpu.requirement import alternatives
+
+PRODUCT = "nvidia.com/gpu.product"
+
+
+def of_product(spec: JSON, label: str, count: int = 1) -> str:
+    """What to write so that the Pod gets `count` GPUs of the product that nvidia.com/gpu.product calls `label`."""
+    gpus = by_name(label)
+    said, dropped = [], []
+    for key, old in _selector(spec).items():
+        value = _value(key, old, label, gpus, count)
+        if value:
+            said.append(f"{key}: {value}")
+        elif value is None:
+            dropped.append(f"{key}: {old}")
+    if said or dropped:
+        instead = f" instead of {', '.join(dropped)}" if dropped else ""
+        return f"nodeSelector {', '.join(said) or f'{PRODUCT}: {label}'}{instead}"
+    for term in alternatives(spec):
+        for one in term:
+            if one.operator == "In" and (value := _value(one.key, one.values[0] if one.values else "", label, gpus, 1)):
+                return f"required affinity {one.key} In [{value}] instead of [{', '.join(one.values)}]"
+    return f"nodeSelector {PRODUCT}: {label}"
+
+
+def of_count(spec: JSON, gpus: Sequence[Gpu], count: int) -> str | None:
+    """What to write as well so that the Pod gets `count` GPUs of the products it has: "" where nothing in it names a
+    machine with fewer; None where no such machine is known."""
+    for key, old in _selector(spec).items():
+        if key in instances.TYPE and (has := instances.count_of(old)) is not None and has < count:
+            found = instances.like(old, gpus, count)
+            return f" and nodeSelector {key}: {found}" if found else None
+    return ""
+
+
+def own_labels(spec: JSON) -> tuple[str, ...]:
+    """The whole cards that a required affinity leaves to choose from (values of nvidia.com/gpu.product), least memory
+    first; none where it allows only one."""
+    said = {value for term in alternatives(spec) for one in term if (one.key, one.operator) == (PRODUCT, "In")
+            for value in one.values}  # fmt: skip
+    sizes = {
+        value: min(one.memory for one in gpus)
+        for value in sorted(said)
+        if not SHARED_SUFFIX.search(value) and (gpus := by_name(value)) and not any(one.mig for one in gpus)
+    }
+    return tuple(sorted(sizes, key=sizes.__getitem__)) if len(sizes) > 1 else ()
+
+
+def _names(gpu: Gpu) -> Mapping[str, Sequence[str]]:
+    found: Mapping[str, Sequence[str]] = products().get(gpu.name, {}).get("names", {})
+    return found
+
+
+def _selector(spec: JSON) -> Mapping[str, str]:
+    found = spec.get("nodeSelector")
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _value(key: str, old: str, label: str, gpus: Sequence[Gpu], count: int) -> str | None:
+    """The label's value for these products; "" where the label says nothing of them, None where it has no word."""
+    if key in instances.TYPE:
+        return instances.like(old, gpus, count) if instances.count_of(old) is not None else ""
+    if key in instances.FAMILY:
+        return "" if set(gpus) & set(instances.of_types(instances.of_family(old))) else None
+    if key not in LABELS:
+        return ""
+    if key == PRODUCT:
+        return label
+    names = (name for gpu in gpus for place in LABELS[key] for name in _names(gpu).get(place, ()))
+    return next((name for name in names if by_name(name, LABELS[key]) and set(by_name(name, LABELS[key])) <= set(gpus)),
+                None)  # fmt: skip

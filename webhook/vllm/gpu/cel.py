@@ -1,0 +1,276 @@
+"""The part of CEL that DRA's selectors are written in, with three answers: true, false, None where it can't be told.
+
+Kubernetes evaluates a selector against each device (KEP-4381, k8s.io/dynamic-resource-allocation cel). Here it is
+evaluated against what is known of each product: `device.attributes['gpu.nvidia.com'].productName` is a name of the
+table, what a table can't know (a UUID, a PCI address) is None, and whatever is None excludes no product.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from webhook.kube import quantity
+
+Device = Mapping[str, Any]
+"""{"driver": str, "attributes": {domain: {name: value}}, "capacity": {domain: {name: bytes}}}; absent: not known."""
+_Value = Callable[[Device], Any]
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<string>r?"(?:[^"\\]|\\.)*"|r?'(?:[^'\\]|\\.)*')|(?P<number>\d+(?:\.\d+)?)|(?P<word>[A-Za-z_]\w*)"""
+    r"""|(?P<sign>&&|\|\||[=!<>]=|\.\?|\[\?|[-!<>()\[\].,?:+*/%]))"""
+)
+_LONGEST = 4096
+_QUANTIFIERS, _REPEATS, _LONGEST_TEXT = 6, 3, 128
+"""Of a pattern: quantifiers, and those of them that repeat; of the text that it is held against: characters. With more,
+or with a quantifier behind a group, Python's backtracking matcher could be kept busy; Go's is linear. Names of products
+have up to 60 characters."""
+_FOLLOWING = re.compile(r"[*+}]\??(?:\\.|\[[^\]]*\]|.)[*+{]")
+"""Two repeats, one behind the other: each length of the one is tried with each of the other."""
+
+
+class _UnreadableError(Exception):
+    """Not in the part of the language that is read here."""
+
+
+def read(expression: str) -> Callable[[Device], bool | None]:
+    """The expression as a function of a device; what is not in the part of the language read here is always None.
+
+    Neither this nor the function raises.
+    """
+    try:
+        value = _Parser(expression).whole()
+    except (_UnreadableError, RecursionError):
+        return lambda _: None
+
+    def select(device: Device) -> bool | None:
+        try:
+            answer = value(device)
+        except RecursionError:
+            return None
+        return answer if isinstance(answer, bool) else None
+
+    return select
+
+
+class _Parser:
+    """Recursive descent over `||`, `&&`, `!`, comparisons, `in`, fields, indices and calls."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > _LONGEST:
+            raise _UnreadableError
+        self._tokens: list[tuple[str, str]] = []
+        at, text = 0, text.strip()
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None or match.lastgroup is None:
+                raise _UnreadableError
+            self._tokens.append((match.lastgroup, match[match.lastgroup]))
+            at = match.end()
+        self._at = 0
+
+    def whole(self) -> _Value:
+        found = self._either()
+        if self._at != len(self._tokens):
+            raise _UnreadableError
+        return found
+
+    def _next(self) -> tuple[str, str]:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ("end", "")
+
+    def _take(self, *signs: str) -> str | None:
+        kind, text = self._next()
+        if kind in ("sign", "word") and text in signs:
+            self._at += 1
+            return text
+        return None
+
+    def _need(self, sign: str) -> None:
+        if self._take(sign) is None:
+            raise _UnreadableError
+
+    def _either(self) -> _Value:
+        parts = [self._both()]
+        while self._take("||"):
+            parts.append(self._both())
+        return parts[0] if len(parts) == 1 else lambda device: _any([part(device) for part in parts])
+
+    def _both(self) -> _Value:
+        parts = [self._compared()]
+        while self._take("&&"):
+            parts.append(self._compared())
+        return parts[0] if len(parts) == 1 else lambda device: _not(_any([_not(part(device)) for part in parts]))
+
+    def _compared(self) -> _Value:
+        left = self._unary()
+        sign = self._take("==", "!=", "<", "<=", ">", ">=", "in")
+        if sign is None:
+            return left
+        right = self._unary()
+        return lambda device: _compare(sign, left(device), right(device))
+
+    def _unary(self) -> _Value:
+        if self._take("!"):
+            inner = self._unary()
+            return lambda device: _not(inner(device))
+        if self._take("-"):
+            kind, text = self._next()
+            self._at += 1
+            if kind != "number":
+                raise _UnreadableError
+            return _constant(-float(text))
+        return self._chain(self._atom())
+
+    def _atom(self) -> _Value:
+        kind, text = self._next()
+        self._at += 1
+        if kind == "string":
+            raw = text.startswith("r")
+            body = text[2:-1] if raw else text[1:-1]
+            return _constant(body if raw else re.sub(r"\\(.)", r"\1", body))
+        if kind == "number":
+            return _constant(float(text))
+        if kind == "word":
+            if text in ("true", "false"):
+                return _constant(text == "true")
+            if text == "device":
+                return lambda device: device
+            if self._take("("):
+                return _function(text, self._arguments(")"))
+        elif text == "(":
+            inner = self._either()
+            self._need(")")
+            return inner
+        elif text == "[":
+            items = self._arguments("]")
+            return lambda device: [item(device) for item in items]
+        raise _UnreadableError
+
+    def _chain(self, value: _Value) -> _Value:
+        while sign := self._take(".", ".?", "[", "[?"):
+            if sign.startswith("["):
+                (index,) = self._arguments("]")
+                value = _field(value, index)
+                continue
+            kind, name = self._next()
+            self._at += 1
+            if kind != "word":
+                raise _UnreadableError
+            value = _method(name, value, self._arguments(")")) if self._take("(") else _field(value, _constant(name))
+        return value
+
+    def _arguments(self, end: str) -> list[_Value]:
+        found: list[_Value] = []
+        while not self._take(end):
+            if found:
+                self._need(",")
+            found.append(self._either())
+        return found
+
+
+def _constant(value: Any) -> _Value:
+    return lambda _: value
+
+
+def _field(value: _Value, name: _Value) -> _Value:
+    def read(device: Device) -> Any:
+        whole, key = value(device), name(device)
+        return whole.get(key) if isinstance(whole, Mapping) and isinstance(key, str) else None
+
+    return read
+
+
+def _function(name: str, arguments: list[_Value]) -> _Value:
+    if len(arguments) != 1:
+        raise _UnreadableError
+    (argument,) = arguments
+    if name == "quantity":
+        return lambda device: quantity.try_parse(argument(device))
+    if name in ("semver", "string", "dyn"):
+        return argument
+    if name == "has":  # a field that the table does not have may still be there
+        return lambda device: True if argument(device) is not None else None
+    raise _UnreadableError
+
+
+_TEXT: Mapping[str, Callable[..., Any]] = {
+    "lowerAscii": lambda text: text.lower(),
+    "upperAscii": lambda text: text.upper(),
+    "trim": lambda text: text.strip(),
+    "contains": lambda text, part: part in text,
+    "startsWith": lambda text, part: text.startswith(part),
+    "endsWith": lambda text, part: text.endswith(part),
+    "matches": lambda text, pattern: _matches(text, pattern),
+}
+_ORDER: Mapping[str, Callable[[int], Any]] = {
+    "compareTo": float,
+    "isGreaterThan": lambda order: order > 0,
+    "isLessThan": lambda order: order < 0,
+}
+
+
+def _method(name: str, value: _Value, arguments: list[_Value]) -> _Value:
+    def call(device: Device) -> Any:
+        found, given = value(device), [argument(device) for argument in arguments]
+        if name in ("orValue", "value"):
+            return found
+        if found is None or None in given:
+            return None
+        if name in _ORDER and len(given) == 1:
+            order = _order(found, given[0])
+            return None if order is None else _ORDER[name](order)
+        if name in _TEXT and all(isinstance(one, str) for one in (found, *given)):
+            try:
+                return _TEXT[name](found, *given)
+            except TypeError:  # too many arguments, or too few
+                return None
+        return None
+
+    return call
+
+
+def _matches(text: str, pattern: str) -> bool | None:
+    quantified, repeats = len(re.findall(r"[*+?{]", pattern)), len(re.findall(r"[*+{]", pattern))
+    if len(pattern) > 200 or len(text) > _LONGEST_TEXT or quantified > _QUANTIFIERS or repeats > _REPEATS:
+        return None
+    if _FOLLOWING.search(pattern) or re.search(r"\)[*+?{]", pattern.replace("(?", "(")):
+        return None
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:
+        return None
+
+
+def _order(left: Any, right: Any) -> int | None:
+    """-1, 0, 1; versions ("9.0.0") by their numbers."""
+    if isinstance(left, str) and isinstance(right, str):
+        left, right = ([int(part) for part in re.findall(r"\d+", text)[:3]] for text in (left, right))
+        left, right = left + [0] * (3 - len(left)), right + [0] * (3 - len(right))
+    if type(left) is not type(right) and not (isinstance(left, int | float) and isinstance(right, int | float)):
+        return None
+    return int(left > right) - int(left < right)
+
+
+def _compare(sign: str, left: Any, right: Any) -> bool | None:
+    if sign == "in":
+        if left is None or not isinstance(right, list):
+            return None
+        return _any([_compare("==", left, one) for one in right])
+    if left is None or right is None:
+        return None
+    if sign in ("==", "!="):
+        return (left == right) is (sign == "==")
+    order = _order(left, right)
+    if order is None:
+        return None
+    return {"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[sign]
+
+
+def _any(parts: list[Any]) -> bool | None:
+    if any(part is True for part in parts):
+        return True
+    return False if all(part is False for part in parts) else None
+
+
+def _not(value: Any) -> bool | None:
+    return not value if isinstance(value, bool) else None

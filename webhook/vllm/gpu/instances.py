@@ -1,0 +1,129 @@
+"""Cloud machine types: what they carry, and which of them a set of demands leaves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from webhook.base import data
+from webhook.vllm.gpu.product import Gpu, product, products
+from webhook.vllm.gpu.requirement import Requirement
+
+TYPE = (
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "cloud.google.com/machine-type",
+)
+FAMILY = ("karpenter.k8s.aws/instance-family", "eks.amazonaws.com/instance-family", "cloud.google.com/machine-family")
+_PREFIXES = ("karpenter.k8s.aws/instance-", "eks.amazonaws.com/instance-")
+"""Karpenter's labels, and the same of EKS Auto Mode."""
+_PARTS = ("family", "category", "generation", "size", "gpu-name", "gpu-manufacturer", "gpu-count", "gpu-memory",
+          "accelerator-name", "accelerator-manufacturer", "accelerator-count")  # fmt: skip
+"""Those that say something of the accelerators; sizes of processors and memory do not."""
+_TELLING = {"family", "category", "gpu-name", "accelerator-name"}
+"""Without one of these, demands leave far too much open."""
+
+
+def of_types(names: Iterable[str]) -> tuple[Gpu, ...]:
+    """The GPUs of cloud machine types; a fraction of a card is a card with that much memory."""
+    table, lower = _table(), _in_any_case()
+    found: dict[str, Gpu] = {}
+    for name in names:
+        row = table.get(lower.get(name.lower(), name))
+        if row is None or row["gpu"] not in products():
+            continue
+        gpu = product(row["gpu"])
+        if fraction := row.get("fraction"):
+            part = f"{gpu.name} (1/{round(1 / fraction)})"
+            gpu = replace(gpu, name=part).with_memory(
+                int(gpu.memory * fraction * 0.95), int(gpu.memory_high * fraction)
+            )
+        found[gpu.name] = gpu
+    return tuple(found.values())
+
+
+def of_family(name: str) -> list[str]:
+    """The machine types of a family: `g6` → g6.xlarge …, `a3` → a3-highgpu-8g …"""
+    return [one for one in _table() if re.match(re.escape(name) + r"[.-]", one)]
+
+
+def count_of(name: str) -> int | None:
+    """The whole GPUs of a machine type; None where it is not known, or has a fraction of one."""
+    row = _table().get(_in_any_case().get(name.lower(), name))
+    return int(row["count"]) if row and not row.get("fraction") else None
+
+
+def like(name: str, gpus: Sequence[Gpu], count: int) -> str | None:
+    """The least machine type of the cloud that has `name`, with at least `count` of these GPUs."""
+    row = _table().get(_in_any_case().get(name.lower(), name))
+    wanted = {gpu.name for gpu in gpus}
+    found = [
+        (one["count"], one.get("host_ram_gib") or 0, other)
+        for other, one in _table().items()
+        if row and one["provider"] == row["provider"] and one["gpu"] in wanted and not one.get("fraction")
+        if one["count"] >= count
+    ]
+    return min(found)[2] if found else None
+
+
+def left_by(demands: Sequence[Requirement]) -> tuple[Gpu, ...]:
+    """What Karpenter's labels leave of AWS's machine types: `instance-category In [g]`, `instance-generation Gt 5` …
+
+    Empty where they say too little, or nothing of this kind.
+    """
+    said = [(part, one) for one in demands if (part := _part(one.key)) is not None]
+    if not _TELLING & {part for part, one in said if one.operator == "In"}:
+        return ()
+    kept = [name for name, labels in _labels().items() if all(_holds(one, labels.get(part)) for part, one in said)]
+    return of_types(kept)
+
+
+def _holds(one: Requirement, value: str | None) -> bool:
+    return one.holds({one.key: value} if value is not None else {})
+
+
+def _part(key: str) -> str | None:
+    part = next((key.removeprefix(prefix) for prefix in _PREFIXES if key.startswith(prefix)), "")
+    return part if part in _PARTS else None
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, Any]]:
+    found: Mapping[str, Mapping[str, Any]] = data.load("instances")["instance_types"]
+    return found
+
+
+@cache
+def _in_any_case() -> Mapping[str, str]:
+    return {name.lower(): name for name in _table()}
+
+
+@cache
+def _labels() -> Mapping[str, Mapping[str, str]]:
+    """AWS's machine types → the labels that Karpenter gives their nodes (karpenter-provider-aws
+    website/content/en/preview/reference/instance-types.md)."""
+    found = {}
+    for name, row in _table().items():
+        split = re.fullmatch(r"([a-z]+)(\d+)[^.]*", name.partition(".")[0]) if row["provider"] == "aws" else None
+        if split is None or row["gpu"] not in products():
+            continue
+        family, _, size = name.partition(".")
+        names = products()[row["gpu"]]["names"]
+        maker = products()[row["gpu"]]["vendor"]
+        device = "accelerator" if maker in ("aws", "qualcomm") else "gpu"
+        labels = {
+            "family": family,
+            "category": split[1],
+            "generation": split[2],
+            "size": size,
+            f"{device}-name": next(iter(names.get("karpenter", ())), family),
+            f"{device}-manufacturer": maker,
+            f"{device}-count": str(row["count"]),
+        }
+        if device == "gpu" and row.get("gpu_memory_label_mib"):
+            labels["gpu-memory"] = str(row["gpu_memory_label_mib"])
+        found[name] = labels
+    return found

@@ -1,0 +1,123 @@
+"""What vLLM asks of a GPU before it loads a quantised model: the least compute capability, by method and release.
+
+Read from the releases' own sources (vLLM 0.4.3 … 0.33, model_executor/layers/quantization, `get_min_capability` of each
+method and of compressed-tensors' schemes): where the GPU has less, vLLM raises before it loads a weight. What a method
+merely does slower (FP8 weights through Marlin below 8.9, NVFP4 below 10.0) is allowed by these numbers and by us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from webhook.vllm.model import Model
+from webhook.vllm.release import Release, parse
+
+
+class Step(NamedTuple):
+    """From some release on, a method asks for this."""
+
+    after: Release | None
+    """The last release that was read with another number; between it and `first` the lower of both holds."""
+    first: Release
+    """The first release that was read with this number."""
+    least: int
+    """Major × 10 + minor, as vLLM writes it."""
+
+
+def _steps(*steps: tuple[str, int]) -> tuple[Step, ...]:
+    """("0.4.3", 89), ("0.5.0 … 0.5.4", 80): the numbers only ever fell."""
+    read = []
+    for text, least in steps:
+        last, _, first = text.rpartition(" … ")
+        read.append(Step(parse(last) if last else None, cast(Release, parse(first)), least))
+    return tuple(read)
+
+
+STEPS: Mapping[str, tuple[Step, ...]] = {
+    "awq": _steps(("0.4.3", 75)),
+    "awq_marlin": _steps(("0.5.4", 80), ("0.13.0 … 0.14.0", 75)),
+    "gptq": _steps(("0.4.3", 60)),
+    "gptq_marlin": _steps(("0.4.3", 80), ("0.13.0 … 0.14.0", 75), ("0.21.0 … 0.23.0", 60)),
+    "fp8": _steps(("0.4.3", 89), ("0.5.0 … 0.5.4", 80), ("0.13.0 … 0.14.0", 75)),
+    "fbgemm_fp8": _steps(("0.5.4", 80)),
+    "modelopt": _steps(("0.6.3", 89), ("0.25.0 … 0.27.0", 80)),
+    "modelopt_fp4": _steps(("0.8.0", 100), ("0.8.5 … 0.9.0", 80), ("0.13.0 … 0.14.0", 75)),
+    "mxfp4": _steps(("0.10.2", 80)),
+    "bitsandbytes": _steps(("0.5.0", 70)),
+    "experts_int8": _steps(("0.6.0", 80)),
+    "torchao": _steps(("0.8.5", 75)),
+    "gguf": _steps(("0.6.0", 60)),
+    "compressed-tensors integers": _steps(("0.5.4", 80), ("0.11.2 … 0.12.0", 75)),
+    "compressed-tensors INT8": _steps(("0.5.4", 75)),
+    "compressed-tensors FP8": _steps(("0.5.4", 80), ("0.14.0 … 0.16.0", 75)),
+    "compressed-tensors NVFP4": _steps(("0.9.0", 80), ("0.14.0 … 0.16.0", 75)),
+}
+"""Beyond the last release that was read, nothing is known of newer ones."""
+NEWEST = Release(0, 33)
+"""The last release that was read."""
+
+
+def least_capability(method: str, release: Release) -> tuple[int, int] | None:
+    """(major, minor) that this release asks for the method; None where it asks nothing that is known."""
+    if release > NEWEST:
+        return None
+    asked = [one.least for one in STEPS.get(method, ()) if (release > one.after if one.after else release >= one.first)]
+    return divmod(asked[-1], 10) if asked else None
+
+
+def first_release(method: str, capability: tuple[int, int]) -> Release | None:
+    """The first release that is known to run the method on a GPU of this capability."""
+    return next((one.first for one in STEPS.get(method, ()) if divmod(one.least, 10) <= capability), None)
+
+
+NAMED = frozenset({"quant_method", "bits", "_scheme", "format", "quant_algo"})
+"""All that a row says of its quantisation where that was named after the model's id: the family, not the exporter."""
+
+
+def is_exact(model: Model) -> bool:
+    """The checkpoint's own config.json says how it is quantised, not its id."""
+    return not model.scheme_guessed and bool((model.quantization_config or {}).keys() - NAMED)
+
+
+def method(model: Model, given: object) -> tuple[str, bool] | None:
+    """The method that vLLM will use, and whether that is certain; None where nothing is quantised or it can't be told.
+
+    `given` is `--quantization`. A checkpoint's own method wins.
+    """
+    config = model.quantization_config
+    if not config:
+        word = str(given).replace("-", "_") if given else ""
+        return (word, True) if word in STEPS else None
+    name = str(config.get("quant_method") or "").lower()
+    exact = is_exact(model)
+    if name == "compressed-tensors":
+        scheme = _scheme(config)
+        return (f"compressed-tensors {scheme}", exact) if scheme else None
+    if name == "modelopt":
+        algorithm = str(config.get("quant_algo") or "").upper()
+        return {"FP8": ("modelopt", exact), "NVFP4": ("modelopt_fp4", exact)}.get(algorithm)
+    if name in ("awq", "gptq") and given in (f"{name}_marlin", "moe_wna16"):
+        return (str(given), exact) if given != "moe_wna16" else None
+    return (name.replace("-", "_"), exact) if name.replace("-", "_") in STEPS else None
+
+
+def _scheme(config: Mapping[str, Any]) -> str | None:
+    """compressed-tensors' scheme of all layers (vLLM compressed_tensors.py, `_get_scheme_from_parts`)."""
+    groups = config.get("config_groups")
+    found = {_of_group(one) for one in groups.values()} if isinstance(groups, Mapping) else set()
+    return found.pop() if len(found) == 1 else None
+
+
+def _of_group(group: object) -> str | None:
+    weights = group.get("weights") if isinstance(group, Mapping) else None
+    if not isinstance(group, Mapping) or not isinstance(weights, Mapping):
+        return None
+    bits, kind, activations = weights.get("num_bits"), weights.get("type"), group.get("input_activations")
+    if kind == "float" and bits == 4:
+        return "NVFP4" if weights.get("group_size") == 16 else None
+    if kind == "float" and bits == 8:
+        return "FP8"
+    if kind == "int" and bits == 8 and activations:
+        return "INT8"
+    return "integers" if kind == "int" and bits in (4, 8) and not activations else None

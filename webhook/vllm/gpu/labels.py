@@ -1,0 +1,383 @@
+"""Labels of a node → which GPUs it may have: labels that a Pod demands, and labels that a live node carries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from webhook.base.frozen import frozen
+from webhook.kube.workload import JSON, Workload
+from webhook.vllm.gpu import instances
+from webhook.vllm.gpu.name import SHARED_SUFFIX, by_name
+from webhook.vllm.gpu.product import Gpu, all_products, partition_of, products, slices
+from webhook.vllm.gpu.requirement import Demands, Requirement, alternatives
+
+LABELS: Mapping[str, tuple[str, ...]] = {
+    "nvidia.com/gpu.product": ("gfd",),
+    "cloud.google.com/gke-accelerator": ("gke",),
+    "cloud.google.com/gke-tpu-accelerator": ("smi", "other"),
+    "karpenter.k8s.aws/instance-gpu-name": ("karpenter",),
+    "eks.amazonaws.com/instance-gpu-name": ("karpenter",),
+    "karpenter.k8s.aws/instance-accelerator-name": ("smi",),
+    "eks.amazonaws.com/instance-accelerator-name": ("smi",),
+    "k8s.amazonaws.com/accelerator": ("gke",),
+    "gpu.nvidia.com/model": ("coreweave",),
+    "gpu.nvidia.com/class": ("coreweave",),
+    "nebius.com/gpu-name": ("nebius",),
+    "skypilot.co/accelerator": ("skypilot",),
+    "amd.com/gpu.product-name": ("amd",),
+    "beta.amd.com/gpu.product-name": ("amd",),
+    "amd.com/gpu.device-id": ("amd-id",),
+    "beta.amd.com/gpu.device-id": ("amd-id",),
+    "habana.ai/device-type": ("smi",),
+    "machine.cluster.vke.volcengine.com/gpu-name": (),
+    "aliyun.accelerator/nvidia_name": (),
+    "alibabacloud.com/gpu-model-series": (),
+    "alibabacloud.com/gpu-card-model": (),
+    "cloud.tencent.com/tke-accelerator": (),
+    "baidu/nvidia_name": (),
+    "baidu.com/gpu-card-model": (),
+    "gpu.intel.com/product": (),
+    "gpu.intel.com/family": (),
+    "feature.node.kubernetes.io/gpu.product": (),
+}
+"""Labels that clouds, device plugins and labellers set to a product's name, and which of its names they use
+(k8s-device-plugin docs/gpu-feature-discovery, kubernetes/autoscaler GPULabel, karpenter-provider-aws …)."""
+NAMED_KEY = re.compile(r"((?:beta\.)?amd\.com/gpu\.(?:product-name|device-id))\.(.+)")
+"""AMD's labeller, where a node may have several models: `amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM: "8"`
+(ROCm/k8s-device-plugin cmd/k8s-node-labeller)."""
+OWN_LABELS = re.compile(
+    r"(.*[./])?(accelerator|accelerator[-_.]?(type|name|model)|gpu|gpu[-_.]?(type|name|model|product|class|sku|card))"
+)
+"""Labels of a cluster's own making that commonly hold a product's name: they inform."""
+MEMORY_LABELS = (
+    "nvidia.com/gpu.memory",
+    "karpenter.k8s.aws/instance-gpu-memory",
+    "eks.amazonaws.com/instance-gpu-memory",
+)
+"""MiB that NVML prints, or that EC2 says: they choose between products of one name."""
+GIGABYTES = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram", "gpu.nvidia.com/vram")
+"""GB or GiB, rounded: AMD's "192G", CoreWeave's "81"."""
+SHARING_LABELS: Mapping[str, Callable[[str], bool]] = {
+    "nvidia.com/gpu.sharing-strategy": lambda value: value not in ("", "none"),
+    "nvidia.com/mps.capable": lambda value: value == "true",
+    "nvidia.com/gpu.replicas": lambda value: value.isdigit() and int(value) > 1,
+    "cloud.google.com/gke-gpu-sharing-strategy": lambda value: value != "",
+    "cloud.google.com/gke-max-shared-clients-per-gpu": lambda value: value.isdigit() and int(value) > 1,
+}
+STRATEGIES = ("nvidia.com/gpu.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy")
+CLIENTS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
+PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
+AMD_PARTITION = "amd.com/compute-memory-partition"
+USE_TYPE = ("nvidia.com/use-gputype", "hami.io/use-gputype")
+"""HAMi's annotation: cards whose type contains one of these words."""
+FEW = 8
+"""Products that filters alone may leave: with more of them nothing is named."""
+
+
+@frozen
+class Named:
+    """What demands make of the product."""
+
+    gpus: tuple[Gpu, ...]
+    source: str
+    may_deny: bool
+    shared: bool
+
+
+def named(workload: Workload, resource: str | None) -> Named | None:
+    """The product, from what nodes must have and from the resource's own name."""
+    said = _of_spec(workload.spec) or _from_annotations(workload)
+    if (own := _from_resource(resource, said.gpus if said else None)) is not None:
+        gpus, source = own
+        return Named(gpus, f"{source}; {said.source}" if said else source, True, bool(said and said.shared))
+    return said
+
+
+def _of_spec(spec: JSON) -> Named | None:
+    """What the Pod demands of its node, by labels."""
+    selector = spec.get("nodeSelector") or {}
+    if spec.get("affinity") is None and isinstance(selector, dict):  # as most Pods say it
+        pairs = tuple(selector.items())
+        texts = [text for pair in pairs for text in pair if isinstance(text, str)]
+        if len(texts) == 2 * len(pairs) and _are_short(texts):
+            return _known_selector(pairs)
+    terms = tuple(alternatives(spec))
+    return (_known_terms if _are_short([text for term in terms for text in _texts(term)]) else _of_terms)(terms)
+
+
+def _texts(term: Demands) -> list[str]:
+    return [text for one in term for text in (one.key, one.operator, *one.values)]
+
+
+def _are_short(texts: Sequence[str]) -> bool:
+    """An answer to them may be remembered: few characters, and not many texts, be they empty."""
+    return len("".join(texts)) + _EACH * len(texts) <= _SHORT
+
+
+_SHORT, _EACH = 2048, 32
+
+
+@lru_cache(512)  # a cluster has a few pools of nodes
+def _known_selector(pairs: tuple[tuple[str, str], ...]) -> Named | None:
+    return _of_terms([as_demands(dict(pairs))])
+
+
+@lru_cache(512)
+def _known_terms(terms: tuple[Demands, ...]) -> Named | None:
+    return _of_terms(terms)
+
+
+def _of_terms(terms: Sequence[Demands]) -> Named | None:
+    """What alternatives leave of the products; None where one of them leaves the product open."""
+    found = [one for term in terms if (one := of_demands(term))]
+    return union(found) if len(found) == len(terms) else None
+
+
+def of_node(labels: Mapping[str, str], resource: str | None) -> Named | None:
+    """The product that a live node's labels name, as the container that asks for `resource` sees it."""
+    said = of_demands(as_demands(labels))
+    own = _from_resource(resource, said.gpus if said else ()) if resource else None
+    return replace(said, gpus=own[0]) if said and own else said
+
+
+def as_demands(labels: Mapping[str, str]) -> Demands:
+    """What a node says of its GPU (`Node.hardware`), as demands that it meets."""
+    return tuple(Requirement(key, "In", (value,)) for key, value in labels.items())
+
+
+def of_demands(demands: Demands) -> Named | None:
+    """What demands that all hold leave of the products; None where none of them names one."""
+    gpus: tuple[Gpu, ...] | None = None
+    sources: list[str] = []
+    may_deny, shared = True, False
+    demands = _without_refused(demands)
+    for one in sorted(demands, key=lambda one: one.key not in LABELS):
+        meant, certain = _products_of(one)
+        if not meant or (gpus is not None and not certain):
+            continue
+        both = tuple(gpu for gpu in gpus if gpu.name in {other.name for other in meant}) if gpus is not None else meant
+        if both:
+            gpus, may_deny = both, certain
+            sources.append(str(one))
+            shared = shared or any(SHARED_SUFFIX.search(value) for value in one.values)
+    if gpus is None:
+        gpus, sources = _from_filters(demands)
+    if not gpus:
+        return None
+    for one in demands:
+        gpus = _resized(_filtered(gpus, one), one)
+        if one.key in SHARING_LABELS and one.operator == "In":
+            shared = shared or any(SHARING_LABELS[one.key](value) for value in one.values)
+    return Named(_mps(gpus, demands), "node label " + "; ".join(sources), may_deny, shared)
+
+
+def _without_refused(demands: Demands) -> Demands:
+    """`key In (a, b)` beside `key NotIn (b)` is `key In (a)`."""
+    refused = {(one.key, value) for one in demands if one.operator == "NotIn" for value in one.values}
+    if not refused:
+        return demands
+    return tuple(
+        replace(one, values=left)
+        if one.operator == "In" and (left := tuple(value for value in one.values if (one.key, value) not in refused))
+        else one
+        for one in demands
+    )
+
+
+def union(found: Sequence[Named]) -> Named | None:
+    """Alternatives: any of their products may be the one."""
+    if not found:
+        return None
+    return Named(
+        gpus=tuple({gpu.name: gpu for one in found for gpu in one.gpus}.values()),
+        source=" or ".join(dict.fromkeys(one.source for one in found)),
+        may_deny=all(one.may_deny for one in found),
+        shared=any(one.shared for one in found),
+    )
+
+
+def _products_of(one: Requirement) -> tuple[tuple[Gpu, ...], bool]:
+    """The products a label's values name, and whether the label is one whose values are the products' names.
+
+    A value that is not known leaves the product open: then the label names nothing.
+    """
+    if one.operator in ("Exists", "Gt", "In") and (pair := NAMED_KEY.fullmatch(one.key)):
+        return by_name(pair[2], LABELS[pair[1]]), True
+    if one.operator != "In":
+        return (), False
+    key, values = one.key, one.values
+    found: list[Sequence[Gpu]] = []
+    if key in LABELS:
+        found = [by_name(value, LABELS[key]) for value in values]
+    elif key in instances.TYPE:
+        found = [instances.of_types([value]) for value in values]
+    elif key in instances.FAMILY:
+        found = [instances.of_types(instances.of_family(value)) for value in values]
+    elif OWN_LABELS.fullmatch(key):
+        found = [by_name(f"{key}={value}") or by_name(value) for value in values]
+    certain = key in LABELS or key in instances.TYPE or key in instances.FAMILY
+    if not found or not all(found):
+        return (), certain
+    return tuple({gpu.name: gpu for gpus in found for gpu in gpus}.values()), certain
+
+
+def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
+    """The products left where no label names one: by Karpenter's categories, by exact memory, by family."""
+    if found := instances.left_by(demands):
+        said = [str(one) for one in demands if "/instance-" in one.key]
+        return (found, said) if len(found) <= FEW else ((), [])
+    for one in demands:
+        if one.key == MEMORY_LABELS[0] and one.operator == "In" and all(value.isdigit() for value in one.values):
+            wanted = {int(value) for value in one.values}
+            if exact := tuple(gpu for gpu in all_products() if gpu.memory_label_mib in wanted):
+                return exact, [str(one)]
+    telling = [one for one in demands if one.key in _FILTERS]
+    if any(one.key in ("nvidia.com/gpu.family", "nvidia.com/gpu.compute.major") for one in telling):
+        every = tuple(gpu for gpu in all_products() if gpu.vendor == "nvidia")
+        for one in telling:
+            every = _filtered(every, one)
+        if len(every) <= FEW:
+            return every, [str(one) for one in telling]
+    return (), []
+
+
+def _filtered(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
+    """What one demand leaves of products; all of them where it says nothing of any."""
+    if one.key in _FILTERS:
+        return tuple(gpu for gpu in gpus if _FILTERS[one.key](gpu, one)) or gpus
+    if one.operator == "NotIn" and one.key in LABELS:
+        refused = {gpu.name for value in one.values for gpu in by_name(value, LABELS[one.key])}
+        return tuple(gpu for gpu in gpus if gpu.name not in refused) or gpus
+    if one.key == PARTITION_SIZE and one.operator == "In":
+        return tuple(found for size in one.values for found in slices(size, gpus)) or gpus
+    if one.key == AMD_PARTITION and one.operator == "In":
+        modes = [value.partition("_") for value in one.values]
+        return tuple(part for mode, _, nps in modes for gpu in gpus if (part := partition_of(gpu, mode, nps))) or gpus
+    return gpus
+
+
+def _resized(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
+    """A node that reports more memory than any card of these products was sold with has cards with more of it (a
+    GeForce RTX 4090 with 48 GB): what it reports is the most that a process sees.
+
+    A bound from below says less: memory that was added doubles what a card had.
+    """
+    sizes = _mib(one)
+    if one.key != MEMORY_LABELS[0] or one.operator not in ("In", "Gt") or not sizes:
+        return gpus
+    least, most = min(sizes) << 20, max(sizes) << 20
+    if any(gpu.mig or gpu.vendor != "nvidia" or most <= 1.06 * gpu.memory_high for gpu in gpus):
+        return gpus
+    found = []
+    for gpu in gpus:
+        high = most if one.operator == "In" else max(most, 2 * gpu.memory_high)
+        low = max(gpu.memory, least * gpu.memory // gpu.memory_high)
+        said = f"{' or '.join(one.values)} MiB" if one.operator == "In" else f"more than {sizes[0]} MiB"
+        found.append(replace(gpu.with_memory(low, high), name=f"{gpu.name} ({said})", memory_label_mib=high >> 20))
+    return tuple(found)
+
+
+def _mib(one: Requirement) -> list[int]:
+    """The values of a memory label: MiB that NVML prints; old GFD releases wrote bytes."""
+    return [int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in one.values if value.isdigit()]
+
+
+def _memory(gpu: Gpu, one: Requirement) -> bool:
+    """MiB that NVML prints, within what drivers and clouds differ by."""
+    sizes = _mib(one)
+    mib = gpu.memory_high / (1 << 20)
+    if one.operator in ("In", "NotIn"):
+        return any(abs(mib - size) <= 0.06 * size for size in sizes) is (one.operator == "In")
+    return not sizes or replace(one, values=(str(sizes[0]),)).compares(mib)
+
+
+def _gigabytes(gpu: Gpu, one: Requirement) -> bool:
+    sizes = [int(found[1]) for value in one.values if (found := re.fullmatch(r"(\d+)(?:G|Gi|GB)?", value))]
+    gib = gpu.memory_high / (1 << 30)
+    near = any(abs(gib - size) <= 0.08 * size for size in sizes)
+    if one.operator in ("In", "NotIn"):
+        return near is (one.operator == "In")
+    return not sizes or replace(one, values=(str(sizes[0]),)).compares(gib)
+
+
+def _family(gpu: Gpu, one: Requirement) -> bool:
+    return gpu.vendor != "nvidia" or gpu.architecture is None or one.holds({one.key: gpu.architecture})
+
+
+def _major(gpu: Gpu, one: Requirement) -> bool:
+    return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[0])})
+
+
+def _minor(gpu: Gpu, one: Requirement) -> bool:
+    return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[1])})
+
+
+def _capable(gpu: Gpu, one: Requirement) -> bool:
+    has = "true" if products().get(gpu.name.partition(" MIG ")[0], {}).get("mig") else "false"
+    return one.operator != "In" or one.holds({one.key: has})
+
+
+_FILTERS: Mapping[str, Callable[[Gpu, Requirement], bool]] = {
+    **dict.fromkeys(MEMORY_LABELS, _memory),
+    **dict.fromkeys(GIGABYTES, _gigabytes),
+    "nvidia.com/gpu.family": _family,
+    "nvidia.com/gpu.compute.major": _major,
+    "nvidia.com/gpu.compute.minor": _minor,
+    "nvidia.com/mig.capable": _capable,
+}
+
+
+def _mps(gpus: tuple[Gpu, ...], demands: Demands) -> tuple[Gpu, ...]:
+    """Under MPS an allocation beyond the client's share fails, whatever total is shown: the low bound alone.
+
+    k8s-device-plugin cmd/mps-control-daemon, `set_default_device_pinned_mem_limit`: total / replicas.
+    """
+    said = {one.key: one.values[0] for one in demands if one.operator == "In" and len(one.values) == 1}
+    if not any(said.get(key) == "mps" for key in STRATEGIES):
+        return gpus
+    clients = next((int(said[key]) for key in CLIENTS if said.get(key, "").isdigit()), 0)
+    if clients < 2:
+        return gpus
+    return tuple(gpu.with_memory(min(gpu.memory, _label_bytes(gpu) // clients), gpu.memory_high) for gpu in gpus)
+
+
+def _label_bytes(gpu: Gpu) -> int:
+    return (gpu.memory_label_mib << 20) if gpu.memory_label_mib else gpu.memory_high
+
+
+def _from_annotations(workload: Workload) -> Named | None:
+    for key in USE_TYPE:
+        value = workload.annotations.get(key)
+        if isinstance(value, str):
+            found = [by_name(name) for name in value.split(",")]
+            if found and all(found):
+                gpus = {gpu.name: gpu for gpus in found for gpu in gpus}
+                return Named(tuple(gpus.values()), f"annotation {key}: {value}", False, False)
+    return None
+
+
+_SAY_MORE = ("nvidia.com/mig-", "amd.com/", "huawei.com/")
+
+
+def _from_resource(resource: str | None, gpus: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...], str] | None:
+    """What the resource's own name says: a MIG profile, a partition, or a product with one resource to itself."""
+    if resource is None:
+        return None
+    if not resource.startswith(_SAY_MORE):
+        return None
+    plain = resource.removesuffix(".shared")
+    if plain.startswith("nvidia.com/mig-"):
+        profile = plain.removeprefix("nvidia.com/mig-")
+        cut = slices(profile, gpus if gpus is not None else all_products())
+        return (cut, resource) if cut else None
+    if partition := re.fullmatch(r"amd\.com/([sdqc]px)_(nps\d)", plain):
+        cards = gpus if gpus is not None else all_products()
+        parts = tuple(found for gpu in cards if (found := partition_of(gpu, partition[1], partition[2])))
+        return (parts, resource) if parts else None
+    if gpus is None and plain.startswith("huawei.com/"):
+        product = by_name(plain)
+        return (product, resource) if product else None
+    return None

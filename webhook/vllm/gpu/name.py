@@ -1,0 +1,145 @@
+"""A name → the products that it may mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from webhook.vllm.gpu.product import Gpu, all_products, product, products, slices
+
+NOISE = re.compile(
+    r"nvidia|tesla|amd|ati|instinct|radeon|geforce|intelr?|huawei|google|gpus?|graphics|generation|edition|accelerator"
+    r"|datacenter|data|center|series"
+)
+"""Words that tell no product from another."""
+FORMS = re.compile(r"sxm\d?|pcie?|nvlink|hbm\de?|oam|hgx|dgxs?|ac|vf|hf|mega|lc|active|ls|fhhl|server|workstation")
+"""Words for how a card is mounted: they choose between products that have them and else say nothing."""
+MEMORY = re.compile(r"(\d+)(?:gb?|gib)")
+MIG_SUFFIX = re.compile(r"[-_ ]mig[-_ ](\d+c\.)?(\d+g\.\d+gb[a-z.+-]*)$", re.IGNORECASE)
+SHARED_SUFFIX = re.compile(r"[-_ ]shared$", re.IGNORECASE)
+
+
+def by_name(text: str, places: Sequence[str] = ()) -> tuple[Gpu, ...]:
+    """The products that `text` may mean; several where it is ambiguous, none where nothing has that name.
+
+    `text` is what people have: a GFD label with or without `-SHARED` and `-MIG-1g.10gb`, what nvidia-smi prints, a
+    cloud's label, or short (`l4`, `a100-80gb`, `mi300x`). Whole words are compared: an L4 is no L40S.
+    `places` prefers the names in use there ("gfd", "karpenter", "gke" …): Karpenter's `h100` is one product.
+    """
+    return _known_name(text, tuple(places)) if len(text) <= _SHORT else _by_name(text, places)
+
+
+_SHORT = 128
+"""Characters of a name whose products are remembered; a label's value has at most 63."""
+
+
+@lru_cache(512)  # a cluster has a few products
+def _known_name(text: str, places: tuple[str, ...]) -> tuple[Gpu, ...]:
+    return _by_name(text, places)
+
+
+def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
+    bare = SHARED_SUFFIX.sub("", text.strip())
+    if sliced := MIG_SUFFIX.search(bare):
+        return slices(sliced[2], _by_name(bare[: sliced.start()], places))
+    if bare.lower().removeprefix("nvidia.com/").startswith("mig-"):
+        return slices(bare.lower().removeprefix("nvidia.com/").removeprefix("mig-"), all_products())
+    known = _names().get(_plain(bare), ())
+    names = [name for name, place in known if place in places]
+    if not names:
+        names = _usual(name for name, _ in known)
+        if not any(name in names and place in ("smi", "gfd") for name, place in known) or "custom" in names[0]:
+            names += _by_words(_words(bare))  # a nickname: whatever else it may mean
+    return tuple(product(name) for name in dict.fromkeys(names))
+
+
+def nearest(text: str) -> tuple[str, ...]:
+    """Up to three short names that look like `text`, for "did you mean"."""
+    from difflib import get_close_matches
+
+    short = {"-".join(word for word in _words(name) if not NOISE.fullmatch(word)): None for name in _names()}
+    return tuple(get_close_matches(_plain(text), [name for name in short if name], n=3, cutoff=0.6))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\s_-]+", "-", text.lower()).strip("-")
+
+
+@cache
+def _names() -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """A name, plainly written → the products that carry it, and the place that calls them so."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for owner, row in products().items():
+        for place, names in row["names"].items():
+            for name in (*names, *([owner] if place == "smi" else ())):
+                found.setdefault(_plain(name), []).append((owner, place))
+    return {name: tuple(owners) for name, owners in found.items()}
+
+
+def _usual(names: Iterable[str]) -> list[str]:
+    """Without the cards that one supercomputer had made for itself, unless only they are meant."""
+    every = list(names)
+    return [name for name in every if "custom" not in name] or every
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    core: frozenset[str]
+    """The words that every name of the product has: `rtx`, `4070`, `ti`."""
+    words: frozenset[str]
+    """All words of all its names."""
+    sizes: frozenset[int]
+    """Its memory in GB, as names tell it."""
+
+
+@cache
+def _vocabularies() -> Mapping[str, _Vocabulary]:
+    found = {}
+    for owner, row in products().items():
+        names = [name for place in ("smi", "gfd") for name in row["names"].get(place, ())] or [owner]
+        spoken = [_words(name) for name in names]
+        told = {word for words in spoken for word in words} | set(_words(owner))
+        sizes = {int(size[1]) for word in told if (size := MEMORY.fullmatch(word))} | {row["marketing_gb"] or 0}
+        core = frozenset.intersection(*(frozenset(_core(words)) for words in spoken))
+        found[owner] = _Vocabulary(core, frozenset(told), frozenset(sizes))
+    return found
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Lower-case words; a number with its letters is one (`a100`, `80gb`), `rtx4090` and `h100nvl` are two."""
+    words = re.findall(r"[a-z0-9.]+", text.lower())
+    return tuple(part for word in words for part in re.sub(r"^(rtx|gtx)(?=\d)|(?<=\d)(nvl)$", r"\1 \2", word).split())
+
+
+def _core(words: Iterable[str]) -> list[str]:
+    return [word for word in words if not any(kind.fullmatch(word) for kind in (NOISE, FORMS, MEMORY))]
+
+
+def _by_words(words: tuple[str, ...]) -> list[str]:
+    """Products that have every telling word of the name; of those the plainest (an `rtx 4070` is no 4070 Ti)."""
+    telling = set(_core(words))
+    if not any(character.isdigit() for word in telling for character in word):
+        return []
+    fits = {
+        name: vocabulary
+        for name, vocabulary in _vocabularies().items()
+        if telling <= vocabulary.words | {"rtx"} and (telling & vocabulary.core or not vocabulary.core)
+    }
+    if not fits:
+        return []
+    spare = min(len(vocabulary.core - telling) for vocabulary in fits.values())
+    names = [name for name, vocabulary in fits.items() if len(vocabulary.core - telling) == spare]
+    for size in (int(found[1]) for word in words if (found := MEMORY.fullmatch(word))):
+        names = _of_size(names, size)
+    for form in (word for word in words if FORMS.fullmatch(word)):
+        names = [name for name in names if any(one.startswith(form) for one in fits[name].words)] or names
+    return _usual(names)
+
+
+def _of_size(names: list[str], size: int) -> list[str]:
+    """Those whose memory is nearest to `size` GB, and near it: people write 192 or 180 for one B200."""
+    off = {name: min(abs(size - told) for told in _vocabularies()[name].sizes) for name in names}
+    best = min(off.values(), default=0)
+    return [name for name in names if off[name] == best] if best <= size * 0.08 else []

@@ -1,0 +1,165 @@
+"""Live nodes → those that a Pod may be scheduled on, and the kinds of GPU that they have.
+
+As the scheduler's filters read them (nodeSelector, required affinity, taints, the resource's allocatable), without what
+passes: a cordon, a node that is not ready, what other Pods take of it now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from webhook.kube.path import mapping
+from webhook.kube.snapshot import Alike, Node, Snapshot
+from webhook.kube.workload import JSON, Container, Workload
+from webhook.vllm.gpu import labels, resource
+from webhook.vllm.gpu.labels import Named
+from webhook.vllm.gpu.product import Gpu
+from webhook.vllm.gpu.requirement import NAME, Demands, alternatives
+
+PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler",
+           "DeletionCandidateOfClusterAutoscaler")  # fmt: skip
+"""Taints that come and go with the node's state: a node that has one now may run the Pod later."""
+ADDED = frozenset({"nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi"})
+"""Taints that clouds' ExtendedResourceToleration admission tolerates for whoever asks for the resource."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of GPU that the Pod may get."""
+
+    gpus: tuple[Gpu, ...]
+    """The product; several where the node's labels leave it open."""
+    shared: bool
+    nodes: int
+    """How many nodes have it."""
+    example: str
+    """The name of one of them."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return " or ".join(gpu.name for gpu in self.gpus)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a Pod may run in this cluster."""
+
+    seen: int
+    """Nodes of the cluster."""
+    candidates: int
+    """Those that may run the Pod."""
+    kinds: tuple[Kind, ...]
+    """What the candidates have, by the number of nodes; candidates whose labels name nothing are in none."""
+    why: str
+    """For people, where there is no candidate: what most nodes lack."""
+    fresh: bool
+    """All nodes are known as they are now."""
+    repelled: tuple[tuple[JSON, ...], ...] = ()
+    """Of each node that would do but for its taints: those that the Pod does not tolerate."""
+
+    @property
+    def unknown(self) -> int:
+        """Candidates whose GPU nothing names."""
+        return self.candidates - sum(kind.nodes for kind in self.kinds)
+
+
+def place(workload: Workload, container: Container, snapshot: Snapshot | None) -> Placement | None:
+    """Where the Pod may run; None where nodes are not known, or the container asks for no accelerator."""
+    if snapshot is None or (nodes := snapshot.nodes) is None:
+        return None
+    asked = resource.requests(workload, container)
+    claims = bool(mapping(container.spec.get("resources")).get("claims"))
+    if not asked and not claims:
+        return None
+    terms = alternatives(workload.spec)
+    said = workload.spec.get("tolerations")
+    tolerations = [one for one in said if isinstance(one, Mapping)] if isinstance(said, list) else []
+    needed = {name: count or 1 for name, count in asked if "/" in name and name not in resource.ONE_BY_DEFAULT}
+    part = bool(asked) and not needed
+    tolerated = ADDED & needed.keys()
+    lacking = {"affinity": 0, "resource": 0, "taints": 0}
+    fitting: list[Alike] = []
+    repelled: list[tuple[JSON, ...]] = []
+    by_name = workload.spec.get("nodeName")
+    names = frozenset(one.key for term in terms for one in term)
+    each = bool(by_name) or NAME in names
+    for node, many in (Alike(node, 1) for node in nodes) if each else snapshot.alike(names):
+        if by_name and node.name != by_name:
+            lacking["affinity"] += many
+        elif not _has(node, needed, part):
+            lacking["resource"] += many
+        elif not by_name and not any(_matches(term, node) for term in terms):
+            lacking["affinity"] += many
+        elif not by_name and (taints := _untolerated(node, tolerations, tolerated)):
+            lacking["taints"] += many
+            repelled += [taints] * many
+        else:
+            fitting.append(Alike(node, many))
+    first = next((name for name, _ in asked), None)
+    return Placement(
+        seen=len(nodes),
+        candidates=sum(one.many for one in fitting),
+        kinds=_kinds(fitting, first),
+        why="" if fitting else _why(lacking, needed, len(nodes)),
+        fresh=snapshot.complete("nodes"),
+        repelled=tuple(repelled),
+    )
+
+
+def _has(node: Node, needed: Mapping[str, int], part: bool) -> bool:
+    """The node allots as many, or its device plugin has not registered anything yet. A part of a card, which a
+    scheduler of its own gives out, needs a card."""
+    if part or (needed and not node.allocatable):
+        return _named(node.hardware, None) is not None
+    return all(node.allocatable.get(name, 0) >= count for name, count in needed.items())
+
+
+def _matches(term: Demands, node: Node) -> bool:
+    return all(one.holds({NAME: node.name} if one.key == NAME else node.labels) for one in term)
+
+
+def _untolerated(node: Node, tolerations: Sequence[JSON], added: frozenset[str]) -> tuple[JSON, ...]:
+    return tuple(taint for taint in node.taints if not _tolerated(taint, tolerations, added))
+
+
+def _tolerated(taint: JSON, tolerations: Sequence[JSON], added: frozenset[str]) -> bool:
+    """k8s.io/api core/v1 Toleration.ToleratesTaint, for the effects that keep a Pod off a node."""
+    key, effect = str(taint.get("key")), taint.get("effect")
+    if effect not in ("NoSchedule", "NoExecute") or key in added or key.startswith(PASSING):
+        return True
+    return any(_tolerates(one, key, str(taint.get("value", "")), effect) for one in tolerations)
+
+
+def _tolerates(one: JSON, key: str, value: str, effect: str) -> bool:
+    if one.get("effect") not in (None, "", effect) or one.get("key") not in (None, "", key):
+        return False
+    return one.get("operator") == "Exists" or (bool(one.get("key")) and str(one.get("value", "")) == value)
+
+
+def _kinds(fitting: Sequence[Alike], asked: str | None) -> tuple[Kind, ...]:
+    found: dict[tuple[tuple[str, ...], bool], Kind] = {}
+    for node, many in fitting:
+        one = _named(node.hardware, asked)
+        if one is not None:
+            key = (tuple(gpu.name for gpu in one.gpus), one.shared)
+            before = found.get(key) or Kind(one.gpus, one.shared, 0, node.name)
+            found[key] = Kind(one.gpus, one.shared, before.nodes + many, before.example)
+    return tuple(sorted(found.values(), key=lambda kind: (-kind.nodes, kind.name)))
+
+
+@lru_cache(maxsize=4096)
+def _named(said: frozenset[tuple[str, str]], asked: str | None) -> Named | None:
+    return labels.of_node(dict(sorted(said)), asked)
+
+
+def _why(lacking: Mapping[str, int], needed: Mapping[str, int], seen: int) -> str:
+    many = ", ".join(f"{count} × {name}" for name, count in needed.items())
+    words = {
+        "resource": f"{lacking['resource']} do not have {many or 'the resource'}",
+        "affinity": f"{lacking['affinity']} do not match nodeSelector and affinity",
+        "taints": f"{lacking['taints']} have a taint that is not tolerated",
+    }
+    return f"of {seen} nodes, " + ", ".join(words[key] for key, count in lacking.items() if count)

@@ -1,0 +1,99 @@
+"""The table of products, and their slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from webhook.base import data
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A product of the table, or a slice of one."""
+
+    name: str
+    """The table's name ("NVIDIA A100 80GB SXM4"); for a MIG slice "… MIG 1g.10gb"."""
+    vendor: str
+    """"nvidia", "amd", "intel", "google" …"""
+    architecture: str | None
+    compute_capability: tuple[int, int] | None
+    memory: int
+    """Bytes a process sees in total (`cudaMemGetInfo`): the smallest trustworthy value ever seen, the safe one."""
+    memory_high: int
+    """The largest total ever seen for this product: what a denial must reckon with."""
+    supports_bf16: bool | None
+    labels: tuple[str, ...]
+    """Values of nvidia.com/gpu.product for this product, for suggestions."""
+    mig: str | None = None
+    memory_likely: int | None = None
+    """The middle of the totals that drivers leave of the card, where these are far apart; else None."""
+    unified_memory: bool = False
+    memory_label_mib: int | None = None
+    """What nvidia-smi prints, and the label nvidia.com/gpu.memory holds: above what a process sees."""
+
+    def with_memory(self, memory: int, high: int | None = None) -> Gpu:
+        """A part of this card, or this card as it was measured."""
+        return replace(self, memory=memory, memory_high=memory if high is None else high, memory_likely=None)
+
+
+@cache
+def products() -> Mapping[str, Mapping[str, Any]]:
+    """The table's name → its row."""
+    return {row["name"]: row for row in data.load("gpus")["products"]}
+
+
+@cache
+def product(name: str) -> Gpu:
+    row = products()[name]
+    major_minor = row.get("compute_capability")
+    return Gpu(
+        name=name,
+        vendor=row["vendor"],
+        architecture=row.get("architecture"),
+        compute_capability=(major_minor[0], major_minor[1]) if major_minor else None,
+        memory=row["memory"],
+        memory_high=row["memory_high"],
+        supports_bf16=row.get("bf16"),
+        labels=tuple(row["names"].get("gfd", ())),
+        memory_likely=row.get("memory_likely"),
+        unified_memory=bool(row.get("unified_memory")),
+        memory_label_mib=row.get("memory_label_mib"),
+    )
+
+
+def all_products() -> tuple[Gpu, ...]:
+    """Every product of the table, in its order."""
+    return tuple(product(name) for name in products())
+
+
+def slice_of(gpu: Gpu, profile: str) -> Gpu | None:
+    """The MIG slice `profile` ("1g.10gb", "1g.10gb.me") of a card, None where the card has no such slice."""
+    wanted = profile.lower().replace("+", ".")
+    for one in products().get(gpu.name, {}).get("mig", ()):
+        if one["profile"] == wanted:
+            return replace(
+                gpu,
+                name=f"{gpu.name} MIG {wanted}",
+                memory_likely=None,
+                memory=one["memory"],
+                memory_high=one["memory_high"],
+                labels=tuple(f"{label}-MIG-{wanted}" for label in gpu.labels),
+                mig=wanted,
+            )
+    return None
+
+
+def slices(profile: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    return tuple(found for gpu in gpus if gpu.mig is None and (found := slice_of(gpu, profile)))
+
+
+def partition_of(gpu: Gpu, mode: str, memory_mode: str = "nps1") -> Gpu | None:
+    """An MI300-class card in compute-partition `mode`: with NPS1 each part still sees the whole memory."""
+    size = products().get(gpu.name, {}).get("partitions", {}).get(mode)
+    if size is None or mode == "spx":
+        return gpu if size is not None else None
+    high = gpu.memory_high if memory_mode == "nps1" else size
+    return replace(gpu, name=f"{gpu.name} {mode.upper()}").with_memory(min(size, gpu.memory), high)

@@ -1,0 +1,102 @@
+"""The Pods that serve one model together, and the GPUs that they have.
+
+LeaderWorkerSet: one leader and `size` - 1 workers; without a leaderTemplate the leader is a worker too. KubeRay: the
+head and every worker group's `replicas` × `numOfHosts`. KServe: a predictor and the workers of its `workerSpec`.
+StormService, Dynamo: so many equal Pods. Kthena: a role's entry Pod and its workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from webhook.kube import workload as workloads
+from webhook.kube.path import FieldPath
+from webhook.kube.workload import Container, Workload
+from webhook.vllm import gpu
+
+
+@dataclass(frozen=True)
+class Group:
+    """One replica."""
+
+    pods: int
+    gpus: int
+    """All that its Pods request of `resource`."""
+    resource: str
+    closed: bool
+    """No other Pod can be one of them: what the object says of its size is all that there is."""
+
+
+def of(workload: Workload, container: Container) -> Group | None:
+    """The group of a container that leads it; None where its size or its GPUs can't be known, or another Pod leads."""
+    parts = workload.path.parts
+    if "headGroupSpec" in parts or "workerGroupSpecs" in parts:
+        return _ray(workload)
+    asked, size = gpu.requested(workload, container), workload.pods_per_replica
+    resource, own = asked or ("", None)
+    if size is None or own is None:
+        return None
+    sized = "leaderWorkerTemplate" in parts or "workloadTemplate" in parts
+    if size == 1:
+        return Group(1, own, resource, closed=sized)
+    others = [one for one in workloads.find(workload.object) if one.path != _within(workload)]
+    if parts[-2:] == ("workerTemplate", "spec"):
+        return None if any({"leaderTemplate", "entryTemplate"} & {*one.path.parts} for one in others) else Group(
+            size, own * size, resource, closed=True
+        )  # fmt: skip
+    if parts[-1] in ("workerSpec", "worker"):
+        return None
+    worker = next((one for one in others if _works_for(one.path, workload)), None)
+    each = own if worker is None else _count(worker, resource)
+    return None if each is None else Group(size, own + (size - 1) * each, resource, closed=sized)
+
+
+def _within(workload: Workload) -> FieldPath:
+    """The workload's path in its own object: in a List it continues the item's."""
+    parts = workload.path.parts
+    for start in range(len(parts)):
+        if parts[start] == "spec" and FieldPath(parts[start:]).get(workload.object) is not None:
+            return FieldPath(parts[start:])
+    return workload.path
+
+
+def _works_for(worker: FieldPath, leader: Workload) -> bool:
+    parts, own = worker.parts, _within(leader).parts
+    if own[-2:] in (("leaderTemplate", "spec"), ("entryTemplate", "spec")):
+        return parts == (*own[:-2], "workerTemplate", "spec")
+    if own[-1] == "template":  # LLMInferenceService
+        return parts == (*own[:-1], "worker")
+    return parts == (*own, "workerSpec")
+
+
+def _count(workload: Workload, resource: str) -> int | None:
+    """What the Pod's containers request of the resource together; None where that can't be known."""
+    asked = [gpu.requested(workload, one) for one in workload.containers if not one.init]
+    counts = [one[1] for one in asked if one is not None and one[0] == resource]
+    return None if any(count is None for count in counts) else sum(count or 0 for count in counts)
+
+
+def _ray(workload: Workload) -> Group | None:
+    """A Ray cluster at its largest: Ray places an engine's ranks wherever there are GPUs."""
+    pods = gpus = 0
+    resource = None
+    for one in workloads.find(workload.object):
+        group = FieldPath(one.path.parts[:-2]).get(workload.object)
+        asked = next((found for c in one.containers if (found := gpu.requested(one, c)) is not None), None)
+        many = _hosts(group) if isinstance(group, Mapping) and "workerGroupSpecs" in one.path.parts else 1
+        said = FieldPath(("rayStartParams", "num-gpus")).get(group)
+        each = int(said) if str(said or "").isdigit() else asked[1] if asked else 0
+        if many is None or each is None:
+            return None
+        resource = resource or (asked[0] if asked else None)
+        pods, gpus = pods + many, gpus + many * each
+    return Group(pods, gpus, resource, closed=False) if resource and gpus else None
+
+
+def _hosts(group: Mapping[str, object]) -> int | None:
+    """Pods of a worker group: the most that an autoscaler may make, where it says so."""
+    numbers = [workloads.number(group.get(name)) for name in ("replicas", "maxReplicas")]
+    most = max((count for count in numbers if count is not None), default=None)
+    hosts = workloads.number(group.get("numOfHosts")) if group.get("numOfHosts") is not None else 1
+    return None if most is None or hosts is None else most * hosts

@@ -1,0 +1,62 @@
+"""What vLLM may use of a GPU: `--gpu-memory-utilization` × the total that the process sees."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from webhook.kube.quantity import GI, human
+from webhook.vllm.gpu import Gpu
+from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.settings import Settings
+from webhook.vllm.release import Release
+
+SOURCE = "vLLM 0.33 v1/worker/gpu_worker.py, request_memory"
+
+
+def total(gpu: Gpu | None, measured: int | None) -> Line | None:
+    """Memory of one GPU. `high` is the largest total ever seen for the product: what a denial must reckon with."""
+    if measured:
+        return Line(measured, measured, measured, measured, "as given")
+    if gpu is None or gpu.memory <= 0:
+        return None
+    return _total(gpu.name, gpu.memory, gpu.memory_likely or gpu.memory, max(gpu.memory, gpu.memory_high))
+
+
+@lru_cache(256)
+def _total(name: str, low: int, likely: int, high: int) -> Line:
+    return Line(low, low, likely, high, f"{name}, as CUDA reports it")
+
+
+def line(whole: Line, settings: Settings) -> Line:
+    """total × utilisation."""
+    return _share(whole, settings.utilization)
+
+
+@lru_cache(256)
+def _share(whole: Line, share: float) -> Line:
+    floor, low, likely, high = (int(size * share) for size in (whole.floor, whole.low, whole.likely, whole.high))
+    return Line(floor, low, likely, high, f"{share:g} × {human(whole.likely)}", SOURCE)
+
+
+CHECKED = Release(0, 9, 1)
+"""From here free memory is compared with the budget at the start (v1/worker/gpu_worker.py)."""
+
+
+def checked(settings: Settings) -> bool:
+    """Whether this engine refuses to start where less is free than the budget. Unified memory is counted otherwise."""
+    return settings.v1 and settings.release >= CHECKED and settings.vendor == "nvidia" and not settings.unified_memory
+
+
+ALONE = Line(int(0.15 * GI), int(0.3 * GI), GI // 2, GI)
+WITH_OTHERS = Line(int(0.15 * GI), int(0.3 * GI), GI, 3 * GI)
+"""The context of one rank, and of one of several."""
+
+
+def context(settings: Settings) -> Line:
+    """What the CUDA context and (from 0.11) NCCL take of the card outside the budget.
+
+    From 0.9.1 vLLM compares free memory with the budget after both were made, and refuses to start where it is less.
+    Least context seen: 0.3 GiB (T4), half of it is the floor; on an H100 0.5 … 0.7 GiB, NCCL 0.2 … 2 GiB with several
+    ranks.
+    """
+    return ALONE if settings.parallel.world_size == 1 else WITH_OTHERS

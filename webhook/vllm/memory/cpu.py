@@ -1,0 +1,108 @@
+"""vLLM's CPU backend: the weights and the KV cache are host memory, and there is no GPU to plan.
+
+vLLM 0.33 platforms/cpu.py, v1/worker/cpu_worker.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from webhook.kube.quantity import GI
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.memory import settings, weights
+from webhook.vllm.memory.ledger import NOTHING, HostLedger, Line
+from webhook.vllm.model import Model
+from webhook.vllm.release import Release
+
+SOURCE = "vLLM 0.33 platforms/cpu.py, v1/worker/cpu_worker.py"
+SPACE = "VLLM_CPU_KVCACHE_SPACE"
+"""GiB of KV cache for each rank."""
+SHARE_SINCE = Release(0, 11, 1)
+"""Not given, newer releases take a share of a NUMA node's memory; 4 GiB up to 0.11.0 (platforms/cpu.py; half of the
+node in 0.13.0)."""
+UTILIZATION_SINCE = Release(0, 20)
+"""From here the share is `--gpu-memory-utilization` of the node's memory, less what the process has taken by then, and
+`--kv-cache-memory-bytes` gives the size, too (v1/worker/cpu_worker.py)."""
+LIMITED_SINCE = Release(0, 24)
+"""By here what is taken for the node's memory is the container's limit where that is less (utils/cpu_resource_utils.py;
+not yet in 0.20.2)."""
+KEPT = ("processes", "requests", "compilers", "weights in a memory volume", "caches")
+"""Lines of the host ledger that hold on a processor, too."""
+
+
+def exceeds_limits(args: EngineArgs, env: Mapping[str, str], release: Release) -> bool:
+    """Whether the KV cache is sized by the node's memory, so that it may grow beyond any limit of the container."""
+    return SHARE_SINCE <= release < LIMITED_SINCE and not kv_cache(args, env, 1, release).likely
+
+
+def ledger(
+    hosted: HostLedger,
+    args: EngineArgs,
+    model: Model | None,
+    release: Release | None,
+    env: Mapping[str, str],
+    *,
+    certain: bool,
+) -> HostLedger | None:
+    """The host ledger of an engine on processors; None where the model's size is not known.
+
+    Only the weights are certain, and those only where the model is (`certain`): the KV cache is zeroed memory, which
+    the kernel gives as it is written to.
+    """
+    number = release or Release(0, 33)
+    if model is None:
+        return None
+    resolved = settings.resolve(args, model, None, 0, number, env)
+    found = weights.checkpoint(model, resolved)
+    if found is None:
+        return None
+    ranks = max(1, resolved.parallel.tp * resolved.parallel.pp)
+    size, spread = found.total, found.doubt.spread * found.total
+    low = int(size - spread)
+    loaded = Line(
+        floor=min(low, int(found.doubt.least * (size - found.vision))) if certain else 0,
+        low=low,
+        likely=int(size),
+        high=int(size + spread + 0.1 * size),  # kernels repack a part of them
+        note=f"over {ranks} ranks, in host memory" if ranks > 1 else "in host memory",
+        source=SOURCE,
+    )
+    lines = [(name, line) for name, line in hosted.lines if name in KEPT]
+    lines += [("weights", loaded), ("KV cache", kv_cache(args, env, ranks, release))]
+    steady = _sum([line for name, line in lines if name != "compilers"], "while serving")
+    loading = _sum([line for name, line in lines if name not in ("KV cache", "requests")], "while loading")
+    peak = loading if loading.likely > steady.likely else steady
+    if release is None:  # which processes there are hangs on the release
+        steady, peak = steady._replace(floor=loaded.floor), peak._replace(floor=loaded.floor)
+    floor, low, likely, high = map(max, peak[:4], steady[:4])
+    need = Line(floor, low, likely, high)
+    unknown = Line(0, 0, 0, 0)  # what its ranks share in /dev/shm, and how many cores they need, is not NCCL's
+    return hosted._replace(
+        lines=tuple((name, line) for name, line in lines if line.high), steady=steady, peak=peak, need=need,
+        shm=unknown, in_shm=0, busy=0, offloaded=NOTHING,
+    )  # fmt: skip
+
+
+def kv_cache(args: EngineArgs, env: Mapping[str, str], ranks: int, release: Release | None) -> Line:
+    """The KV cache of all ranks, full: what is given, else this release's default where that does not hang on the
+    node."""
+    given = env.get(SPACE, "").strip()
+    space = float(given) if given.isdecimal() and int(given) < 1 << 20 else 0.0
+    said = args.given.get("kv_cache_memory_bytes")
+    if not space and isinstance(said, int) and said > 0 and (release is None or release >= UTILIZATION_SINCE):
+        return Line(0, 0, said * ranks, said * ranks, "--kv-cache-memory-bytes", SOURCE)
+    if not space and (release is None or release >= SHARE_SINCE):
+        share = "half" if release and release < UTILIZATION_SINCE else "--gpu-memory-utilization"
+        whole = "a NUMA node's memory, whatever the container's limit"
+        if release is None or release >= LIMITED_SINCE:
+            whole = "the container's limit or a NUMA node's memory"
+        return Line(0, 0, 0, 0, f"{SPACE} is not set: {share} of {whole}", SOURCE)
+    size = int((space or 4) * GI) * ranks
+    return Line(0, 0, size, size, f"{SPACE}={given}" if space else f"{SPACE} is not set: 4 GiB", SOURCE)
+
+
+def _sum(lines: list[Line], note: str) -> Line:
+    floor, low, likely, high = (
+        sum(getattr(line, part) for line in lines) for part in ("floor", "low", "likely", "high")
+    )
+    return Line(floor, low, likely, high, note, SOURCE)

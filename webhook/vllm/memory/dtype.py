@@ -1,0 +1,35 @@
+"""Which dtype `--dtype auto` becomes, where that is not one of 16 bits."""
+
+from __future__ import annotations
+
+from webhook.vllm.gpu import Gpu
+from webhook.vllm.model import Model
+from webhook.vllm.release import Release
+
+NO_HALF = ("gemma2", "gemma3", "gemma3_text", "glm4")
+"""Model types whose activations overflow float16: _FLOAT16_NOT_SUPPORTED_MODELS of vLLM 0.10.2 config/__init__.py, and
+of 0.11 … 0.33 config/model.py."""
+PLAMO2_UNTIL = Release(0, 24)
+"""The last release read whose table has `plamo2` too; 0.27.1 has it no more."""
+READ_SINCE = Release(0, 10, 2)
+"""The oldest release whose table of such models was read."""
+
+
+def lacks_half(model: Model, release: Release | None) -> bool:
+    """Whether this release refuses the model in float16; for an unknown one, whether all do that were read."""
+    if model.model_type == "plamo2":
+        return release is not None and release <= PLAMO2_UNTIL
+    return model.model_type in NO_HALF
+
+
+def is_widened(given: object, model: Model, gpu: Gpu | None, release: Release) -> bool:
+    """Whether `auto` becomes float32: the GPU has no bfloat16, and the model no float16 (vLLM 0.33 config/model.py,
+    _resolve_auto_dtype: the first dtype that both can)."""
+    return (
+        gpu is not None
+        and gpu.supports_bf16 is False
+        and gpu.vendor.lower() == "nvidia"
+        and given in (None, "auto")
+        and lacks_half(model, release)
+        and release >= READ_SINCE
+    )

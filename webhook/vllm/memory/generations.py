@@ -1,0 +1,66 @@
+"""What an unknown release is planned as: one release of each way to account for memory, if it can serve the model."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.memory import parallel
+from webhook.vllm.model import Model, architectures
+from webhook.vllm.release import Release
+
+OLDEST = Release(0, 4)
+"""Before, nothing is known well enough to be certain."""
+GENERATIONS = tuple(
+    Release(*numbers)
+    for numbers in (
+        (0, 6, 3), (0, 7, 3), (0, 8, 5), (0, 10, 2), (0, 13), (0, 16), (0, 18), (0, 19), (0, 25), (0, 33),
+    )
+)  # fmt: skip
+"""V0 with its three accountings, V1 with and without NCCL in the budget, the samplers of 0.11.1, 0.17 and 0.21, CUDA
+graphs in the budget from 0.20, batches of 0.28; and 0.13 and 0.18 for their checks of one request (`kv_cache`)."""
+OF_STAGES, OF_GROUPS = Release(0, 13), Release(0, 18)
+"""They differ from the generation after them where there are pipeline stages, and where layers differ in kind."""
+SINCE = {
+    "gemma3n": Release(0, 9),
+    "gemma4_text": Release(0, 18),
+    "glm4v_moe": Release(0, 10),
+    "kimi_linear": Release(0, 11),
+    "mistral3": Release(0, 8),
+}
+"""model_type → the first release that serves it, or an earlier one, where the architecture does not tell (vLLM's
+release notes)."""
+
+
+def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...]:
+    """The generations that may serve this model, oldest first; the newest always may.
+
+    With `args`, also without those whose parser knows none of their flags: each generation stands for the releases
+    after the one before it, up to itself. Where none is left, the flags tell nothing. One that accounts for this engine
+    as the one after it is left out.
+    """
+    staged = args is not None and parallel.size(args, "pipeline_parallel_size") != 1
+    return _possible(model, staged, args.releases if args else ())
+
+
+@lru_cache(256)
+def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tuple[Release, ...]:
+    """`staged`: there are pipeline stages; `accepting`: the releases that know all flags, () where none is known."""
+    since = SINCE.get(model.model_type or "", OLDEST)
+    architecture = architectures.known(model)
+    missing = architecture.missing if architecture else Release(0, 0)
+    alike = set() if staged else {OF_STAGES}
+    if len(set(model.layer_types)) < 2:
+        alike.add(OF_GROUPS)
+    apart = tuple(one for one in GENERATIONS if one not in alike)
+    found = tuple(one for one in apart if one >= since and one > missing) or GENERATIONS[-1:]
+    after = (OLDEST, *apart)
+    read = tuple(
+        release for release in found if any(after[apart.index(release)] <= one <= _last(release) for one in accepting)
+    )
+    return read or found
+
+
+def _last(generation: Release) -> Release:
+    """The last release that a generation stands for: every patch of its minor, and the newest for all that follow."""
+    return Release(generation.major, generation.minor, 99, 99) if generation != GENERATIONS[-1] else Release(9, 0)

@@ -1,0 +1,71 @@
+"""What the KV cache of one rank holds: requests, tokens, the longest context, as vLLM logs them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from webhook.vllm.memory import kv_cache
+from webhook.vllm.memory.kv_cache import Layout
+from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.settings import Settings
+from webhook.vllm.model import Model, longest_max_model_len
+
+
+class Held(NamedTuple):
+    """A KV cache as it is laid out. What nobody asks for is not computed."""
+
+    model: Model
+    settings: Settings
+    layout: Layout | None
+    checked: Layout | None
+    """What this release's check of one request counts with."""
+    length: int | None
+    """max_model_len; what fits, where vLLM is to find that."""
+    blocks: int
+    """Of one request of that length; 0 where that is not known."""
+
+    def needed(self, checked: Layout, length: int) -> int:
+        """Bytes that one request of `length` tokens takes as `checked` counts."""
+        if checked is self.layout and length == self.length:
+            return self.blocks * checked.bytes_per_block
+        return checked.bytes(length, self.settings)
+
+    @property
+    def bytes_per_request(self) -> int | None:
+        """What one request of max_model_len takes."""
+        return self.blocks * self.layout.bytes_per_block if self.layout and self.length else None
+
+    @property
+    def model_length(self) -> int | None:
+        """The longest that the model's config allows; None where that is not known."""
+        return longest_max_model_len(self.model, self.settings.release)
+
+    def tokens(self, left: Line) -> tuple[int, int, int] | None:
+        """low, likely, high: "GPU KV cache size: N tokens"."""
+        if self.layout is None:
+            return None
+        low, likely, high = [
+            kv_cache.tokens(size, self.layout, self.length or 4096, self.settings)
+            for size in (left.low, left.likely, left.high)
+        ]
+        return low, likely, high
+
+    def estimated(self, left: Line) -> int | None:
+        """The longest single request that fits (likely), up to max_model_len."""
+        return self._longest(left, self.length) if self.length else None
+
+    def longest(self, left: Line) -> int | None:
+        """The same up to the model's own length."""
+        estimated, own = self.estimated(left), self.model_length
+        if estimated is not None and estimated == self.length and own and own > estimated:
+            return self._longest(left, own)
+        return estimated
+
+    def _longest(self, left: Line, ceiling: int) -> int | None:
+        return kv_cache.longest(left.likely, self.checked, ceiling, self.settings) if self.checked else None
+
+    def concurrency(self, left: Line) -> float | None:
+        """ "Maximum concurrency for N tokens per request" (likely)."""
+        if self.layout is None or not self.length:
+            return None
+        return round(max(0, left.likely) // self.layout.bytes_per_block / self.blocks, 2)

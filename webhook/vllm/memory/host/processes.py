@@ -1,0 +1,104 @@
+"""The processes of a container and what they hold by themselves."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from webhook.base.frozen import frozen
+from webhook.kube.quantity import GI
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.parallel import Parallel
+from webhook.vllm.release import Release
+
+IMPORTED = int(0.39 * GI)
+"""Anonymous memory of a Python process that imported vLLM 0.33's server (0.50 GiB resident), measured."""
+IMPORTED_BEFORE = int(0.2 * GI)
+"""The same for releases before 0.9, which import less: torch alone is 0.22 GiB resident, measured."""
+
+
+@frozen
+class Processes:
+    """Processes of one container."""
+
+    servers: int
+    """API servers, and what stands before them: the launcher of several, a data-parallel coordinator or supervisor."""
+    engines: int
+    workers: int
+    """GPU workers in processes of their own."""
+    ranks: int
+    """GPUs they work on together."""
+    fronts: int = 1
+    """API servers alone."""
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self.servers + self.engines + self.workers
+
+    @property
+    def busy(self) -> int:
+        """Those that may each keep a core busy: an engine's loop, and workers that poll their ring."""
+        return self.engines + self.workers
+
+
+def processes(args: EngineArgs, cut: Parallel, release: Release, *, v1: bool) -> Processes:
+    """Who runs (vLLM 0.33 v1/engine/utils.py, v1/executor; 0.7 executor/multiproc_gpu_executor.py)."""
+    ranks = max(1, cut.world_size // cut.nnodes)
+    if not v1:
+        merged = bool(args.given.get("disable_frontend_multiprocessing"))
+        return Processes(0 if merged else 1, 1, ranks - 1, ranks)
+    engines = 1 if args.given.get("data_parallel_rank") is not None else cut.dp_local
+    ports = bool(args.given.get("data_parallel_multi_port_external_lb"))
+    if args.given.get("headless"):
+        servers = 0
+    elif ports:
+        servers = engines  # one a rank, on ports of their own; the launcher is their supervisor
+    else:
+        usual = engines if release >= Release(0, 15) else 1
+        servers = cut.api_servers if cut.api_servers else usual
+    own = ranks > 1 or (cut.dp > 1 and release >= Release(0, 11))
+    coordinator = 1 if cut.dp > 1 and not ports else 0
+    launcher = 1 if servers > 1 else 0
+    workers = engines * ranks if own else 0
+    return Processes(servers + launcher + coordinator, engines, workers, engines * ranks, servers)
+
+
+@lru_cache(256)  # few kinds of Pods
+def memory(running: Processes, release: Release) -> Line:
+    """Anonymous memory; shared library pages are file-backed.
+
+    Estimates: an API server 0.8 … 1.5 GiB, an engine 0.8 … 2 GiB, a worker 2 … 4 GiB with CUDA, NCCL and compiled code
+    (anon-rss 3.1 GB in the kernel's report of vllm#57469).
+    """
+    together = running.engines if not running.workers else 0
+    low = 0.6 * running.servers + (1.6 if together else 0.6) * running.engines + 1.6 * running.workers
+    likely = 1.2 * running.servers + (3.5 if together else 1.2) * running.engines + 3.0 * running.workers
+    high = 2.0 * running.servers + (6.0 if together else 2.5) * running.engines + 4.5 * running.workers
+    parts = [
+        f"{count} {what}{'s' if count > 1 else ''}"
+        for count, what in ((running.servers, "API server"), (running.engines, "engine"), (running.workers, "worker"))
+        if count
+    ]
+    return Line(
+        running.count * (IMPORTED if release >= Release(0, 9) else IMPORTED_BEFORE),
+        int(low * GI),
+        int(likely * GI),
+        int(high * GI),
+        ", ".join(parts),
+        "measured: 0.39 GiB anonymous after imports; estimates for CUDA, NCCL and compiled code",
+    )
+
+
+def requests(running: Processes, *, vision: bool) -> Line:
+    """Tokenizer state, queues, and what is decoded for requests in flight; images and videos are hundreds of MB."""
+    each = 4 * GI if vision else GI // 2
+    return Line(0, 0, each // 8 * running.servers, each * running.servers, "tokenizer and request buffers, under load")
+
+
+def compilers(release: Release, *, eager: bool) -> Line:
+    """nvcc, ptxas and ninja of kernels that are built at start (FlashInfer, DeepGEMM): 1 … 3 GiB a job, for a while.
+
+    Inductor's own pool has one thread (TORCHINDUCTOR_COMPILE_THREADS=1, vLLM 0.33 env_override.py).
+    """
+    return Line(0, 0, 0, 0 if eager or release < Release(0, 9) else 3 * GI, "kernels compiled at start")

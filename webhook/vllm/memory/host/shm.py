@@ -1,0 +1,70 @@
+"""/dev/shm: what must be free there, and what is really used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from webhook.kube.quantity import GI, MI, gib
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.memory.host.processes import Processes
+from webhook.vllm.memory.ledger import NOTHING, Line
+from webhook.vllm.memory.parallel import Parallel
+from webhook.vllm.release import Release
+
+CHECKED = Release(0, 27)
+"""From here vLLM refuses a ring that /dev/shm can't hold (check_shm_free_space; seen in 0.27.1, not in 0.26)."""
+ARENA = 2 * GI
+"""`--enable-shm-tensor-arena` (0.32): 8 × 256 MiB a queue."""
+
+
+def needed(
+    args: EngineArgs, cut: Parallel, running: Processes, release: Release, env: Mapping[str, str], kv_in_shm: int
+) -> Line:
+    """What must be free. `floor` is what this release refuses to start without.
+
+    Rings between an engine and its workers: 10 chunks of VLLM_MQ_MAX_CHUNK_BYTES_MB (16) to them, 240 MiB back from
+    each, both sparse. 0.33 checks each for free space when it makes it: with 64 MiB it refuses the first, with 200 MiB
+    the second, with 256 MiB it starts (measured). What KV offload takes is filled at start, after the rings.
+    """
+    ranks = cut.world_size
+    several = ranks > 1 or (cut.dp > 1 and (running.workers > 0 or cut.dp_local > 1))
+    backend = args.given.get("distributed_executor_backend")
+    beside = _cache(args) + (ARENA * running.engines if args.given.get("enable_shm_tensor_arena") else 0)
+    known = args.release is not None
+    if not several:
+        need = kv_in_shm + beside
+        return Line(kv_in_shm if known else 0, need, need, max(need, 64 * MI), "one process a GPU: no rings")
+    chunk = env.get("VLLM_MQ_MAX_CHUNK_BYTES_MB", "")
+    ring = 10 * (int(chunk) if chunk.isascii() and chunk.isdigit() and len(chunk) < 6 else 16) * MI
+    rings = (
+        max(ring, 240 * MI)
+        if release >= CHECKED and backend not in ("ray", "external_launcher", "uni") and known
+        else 0
+    )
+    gpus = ranks * cut.dp_local
+    wide = 8 * GI if cut.dp > 1 and cut.expert and gpus >= 8 else 0
+    likely = max(2 * GI, GI + gpus * GI // 2, wide) + kv_in_shm + beside
+    low = 256 * MI + kv_in_shm + beside
+    return Line(
+        max(rings, kv_in_shm if known else 0),
+        low,
+        likely,
+        max(2 * likely, 8 * GI),
+        f"rings of {gpus} GPUs and NCCL",
+        "vLLM 0.33 distributed/device_communicators/shm_broadcast.py",
+    )
+
+
+def _cache(args: EngineArgs) -> int:
+    """`--mm-processor-cache-type shm`: one segment of mm-processor-cache-gb (4 GiB)."""
+    if args.given.get("mm_processor_cache_type") != "shm":
+        return 0
+    return gib(args.given.get("mm_processor_cache_gb"), 4)
+
+
+def used(running: Processes) -> Line:
+    """What is really in use there, offloaded KV aside: rings are sparse, NCCL takes some."""
+    if not running.workers:
+        return NOTHING
+    each = running.workers
+    return Line(0, 10 * MI * each, 100 * MI * each, 600 * MI * each, "pages of rings and NCCL")

@@ -1,0 +1,180 @@
+"""The parts that every ledger is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from webhook.base.frozen import frozen
+from webhook.kube.quantity import human
+
+if TYPE_CHECKING:
+    from webhook.vllm.memory.held import Held
+
+Verdict = Literal["fits", "unsure", "does-not-fit"]
+Cause = Literal["free-memory", "weights", "loading", "blocks", "request", "graphs"]
+"""What fails first, in vLLM's order (`webhook.vllm.memory.verdict`)."""
+
+IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fit": "does not fit"}
+"""A verdict as people read it."""
+
+
+class Line(NamedTuple):
+    """A quantity in bytes with its uncertainty: `floor ≤ low ≤ likely ≤ high`.
+
+    `low … high` is the 95 % interval for people, `floor` the certain minimum: the only one a denial may rest on.
+    For what is *available* (total, budget, KV memory) the roles turn round where a docstring says so.
+    """
+
+    floor: int
+    low: int
+    likely: int
+    high: int
+    note: str = ""
+    """The arithmetic, for people: "131.4 GiB / 4"."""
+    source: str = ""
+    """Where the formula or the measurement stands (`vLLM 0.33 v1/worker/gpu_worker.py`)."""
+
+    def json(self) -> dict[str, int]:
+        """The four numbers, in bytes."""
+        return {"floor": self.floor, "low": self.low, "likely": self.likely, "high": self.high}
+
+
+NOTHING = Line(0, 0, 0, 0)
+"""What is not there at all."""
+
+
+def plus(one: Line, other: Line) -> Line:
+    """Both together."""
+    if not other.high:
+        return one
+    return Line(
+        one.floor + other.floor, one.low + other.low, one.likely + other.likely, one.high + other.high,
+        ", ".join(note for note in (one.note, other.note) if note), one.source,
+    )  # fmt: skip
+
+
+class GpuLedger(NamedTuple):
+    """One GPU's memory at start-up: the rank with the least room."""
+
+    total: Line
+    budget: Line
+    weights: Line
+    activations: Line
+    cuda_graphs: Line
+    non_torch: Line
+    kv_cache: Line
+    """What is left for the KV cache; negative where nothing is. `floor` is here the certain *maximum* (what would be
+    left if every line took its floor of the largest total ever seen): below zero, vLLM can't start."""
+    graphs_charged: bool
+    """The budget pays for the CUDA graphs; else they come out of what it leaves of the GPU."""
+    loading: Line | None
+    """The weights while they load, where that is more than what stays: held against the total, not the budget."""
+    held: Held
+    """How the KV cache is laid out."""
+
+    @property
+    def left(self) -> str:
+        """The arithmetic of `kv_cache`, for people."""
+        budget, rest = self.budget.likely, self.kv_cache.likely
+        return self.kv_cache.note or f"{human(budget)} − {human(budget - rest)}"
+
+    @property
+    def kv_cache_bytes_per_token(self) -> int | None:
+        """Of a long request: what each further token takes."""
+        return self.held.layout.bytes_per_token if self.held.layout else None
+
+    @property
+    def kv_cache_bytes_per_request(self) -> int | None:
+        """What one request of max_model_len takes of the KV cache."""
+        return self.held.bytes_per_request
+
+    @property
+    def kv_cache_tokens(self) -> tuple[int, int, int] | None:
+        """low, likely, high: "GPU KV cache size: N tokens"."""
+        return self.held.tokens(self.kv_cache)
+
+    @property
+    def max_model_len(self) -> int | None:
+        """Tokens of the longest request that the engine takes."""
+        return self.held.length
+
+    @property
+    def estimated_max_model_len(self) -> int | None:
+        """The longest single request that fits (likely), up to max_model_len: what vLLM prints where one does not
+        fit."""
+        return self.held.estimated(self.kv_cache)
+
+    @property
+    def longest_request(self) -> int | None:
+        """The same up to the model's own length."""
+        return self.held.longest(self.kv_cache)
+
+    @property
+    def model_length(self) -> int | None:
+        """The longest that the model's config allows; None where that is not known."""
+        return self.held.model_length
+
+    @property
+    def max_concurrency(self) -> float | None:
+        """ "Maximum concurrency for N tokens per request" (likely)."""
+        return self.held.concurrency(self.kv_cache)
+
+
+class HostLedger(NamedTuple):
+    """The container's host memory."""
+
+    lines: tuple[tuple[str, Line], ...]
+    """Name → line, e.g. ("processes", …), ("staged weights", …), ("/dev/shm", …), ("offload", …)."""
+    steady: Line
+    """Unreclaimable memory while serving."""
+    peak: Line
+    """Unreclaimable memory at its highest, usually while loading."""
+    need: Line
+    """The larger of both: on GPUs the peak."""
+    shm: Line
+    """What must be free in /dev/shm: `floor` is what this release refuses to start without."""
+    processes: int = 0
+    """How many there are."""
+    busy: int = 0
+    """Those that may each keep a core busy."""
+    in_shm: int = 0
+    """Bytes that are likely in use in /dev/shm; they are in both totals."""
+    ranks: int = 1
+    """GPUs of the container's engines."""
+    offloaded: Line = NOTHING
+    """What arguments move from the GPU to the host."""
+
+
+class Startup(NamedTuple):
+    """Seconds from the container's start to the first answer on /health."""
+
+    floor: float
+    low: float
+    likely: float
+    high: float
+    parts: tuple[tuple[str, float], ...] = ()
+    """What takes how long (likely): ("download", 95.0) …"""
+
+
+@frozen
+class MemoryPlan:
+    """Will it start?"""
+
+    verdict: Verdict
+    """The arithmetic of GPU memory at start-up alone."""
+    tell: Callable[[], str] = field(compare=False)
+    """Writes `why`: most plans that fit are told to nobody."""
+    gpu: GpuLedger | None
+    host: HostLedger | None
+    startup: Startup | None
+    checkpoint: int | None = None
+    """Bytes of all weights, as the files hold them; None where that is not known."""
+    cause: Cause | None = None
+    """What fails, or may fail, first; None where it fits or nothing is known."""
+
+    @property
+    def why(self) -> str:
+        """One line for people: the arithmetic behind the verdict, or what is missing for one."""
+        return self.tell()

@@ -1,0 +1,168 @@
+"""What serves so many users with so long a context: on each product the fewest GPUs, and what has to change for them.
+
+The planner judges every offer, pessimistically: an offer's verdict is `fits`, and it holds as many requests of the full
+length as the low end of the KV cache does. No price is known here; GPU memory stands in for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from webhook.kube.snapshot import Node
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.gpu import Accelerator, Gpu, by_name
+from webhook.vllm.memory import plan, quantisation, solve
+from webhook.vllm.memory.division import divisible
+from webhook.vllm.memory.ledger import GpuLedger
+from webhook.vllm.memory.search import with_changes
+from webhook.vllm.memory.solve import NODE, PRODUCTS
+from webhook.vllm.model import Model
+
+PRODUCT = "nvidia.com/gpu.product"
+RESOURCE = "nvidia.com/gpu"
+FP8_CACHE = (8, 9)
+"""Compute capability from which on an 8-bit KV cache goes with every attention backend (as in `solve`)."""
+
+
+SIZES = (1, 2, 4, NODE)
+"""GPUs of a replica that are tried."""
+
+
+@dataclass(frozen=True)
+class Stock:
+    """A product that can be had."""
+
+    product: str
+    """The label nvidia.com/gpu.product."""
+    per_node: int = NODE
+    """GPUs of the largest node."""
+    nodes: int | None = None
+    """How many nodes have it; None where no cluster was looked at."""
+    gpus: int | None = None
+    """GPUs of all nodes."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One way to serve them."""
+
+    stock: Stock
+    gpus: int
+    """GPUs of one replica: its tensor-parallel size."""
+    replicas: int
+    held: int
+    """Requests of the full length that all replicas hold at once."""
+    ledger: GpuLedger
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """What has to change beside context, sequences and tensor parallelism: argument → value; "model" → another one."""
+
+    @property
+    def all_gpus(self) -> int:
+        """GPUs of all replicas."""
+        return self.gpus * self.replicas
+
+    @property
+    def memory(self) -> int:
+        """Bytes of GPU memory of all replicas: what stands in for a price."""
+        return self.all_gpus * self.ledger.total.likely
+
+    @property
+    def there(self) -> bool:
+        """The cluster has as many; true where no cluster was looked at."""
+        return self.stock.gpus is None or self.all_gpus <= self.stock.gpus
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, int]:
+        """Less is better: what is there, what keeps the model's answers, what is cheap."""
+        return not self.there, bool(self.changes), self.memory, self.gpus
+
+
+CATALOGUE = tuple(Stock(label) for label in PRODUCTS)
+"""What clusters usually have."""
+
+
+def stocks(nodes: Iterable[Node]) -> list[Stock]:
+    """The whole NVIDIA GPUs of live nodes, by the label nvidia.com/gpu.product."""
+    counts: dict[str, list[int]] = {}
+    for node in nodes:
+        label, count = node.labels.get(PRODUCT, ""), node.allocatable.get(RESOURCE, 0)
+        if count and not label.endswith("-SHARED") and any(not gpu.mig for gpu in by_name(label) if label):
+            counts.setdefault(label, []).append(int(count))
+    return [Stock(label, max(found), len(found), sum(found)) for label, found in sorted(counts.items())]
+
+
+def offers(
+    args: EngineArgs,
+    model: Model,
+    *,
+    context: int,
+    users: int,
+    having: Sequence[Stock] = CATALOGUE,
+    gpus: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[Offer]:
+    """For each product the cheapest way to hold `users` requests of `context` tokens at once, and one that changes the
+    model's answers where that takes less; best first. `gpus`: of one replica, where that is settled."""
+    found: list[Offer] = []
+    for stock in having:
+        where = by_name(stock.product)
+        least: list[Offer] = []
+        for changes, other in _variants(args, model, where):
+            ways = list(_ways(args, other, stock, where, changes, context=context, users=users, gpus=gpus, env=env))
+            best = min(ways, key=lambda one: one.rank, default=None)
+            if best is not None and all(best.memory < one.memory for one in least):
+                least.append(best)
+        found += least[:1] + sorted(least[1:], key=lambda one: one.memory)[:1]
+    return sorted(found, key=lambda one: one.rank)
+
+
+def _variants(args: EngineArgs, model: Model, where: Sequence[Gpu]) -> Iterator[tuple[Mapping[str, Any], Model]]:
+    """As it is; with an 8-bit KV cache; as a quantised copy."""
+    yield {}, model
+    capability = min((gpu.compute_capability or (0, 0) for gpu in where), default=(0, 0))
+    if capability >= FP8_CACHE and args.given.get("kv_cache_dtype") in (None, "auto"):
+        yield {"kv_cache_dtype": "fp8"}, model
+    if not args.given.get("quantization"):
+        sizes: set[float] = set()
+        for copy in solve.copies(model, where):
+            scheme = quantisation.scheme(copy, None)
+            if scheme is not None and round(scheme.bytes, 1) not in sizes:
+                sizes.add(round(scheme.bytes, 1))
+                yield {"model": copy.id}, copy
+
+
+def _ways(
+    args: EngineArgs,
+    model: Model,
+    stock: Stock,
+    where: tuple[Gpu, ...],
+    changes: Mapping[str, Any],
+    *,
+    context: int,
+    users: int,
+    gpus: int | None,
+    env: Mapping[str, str] | None,
+) -> Iterator[Offer]:
+    own = {dest: value for dest, value in changes.items() if dest != "model"}
+    asked = {**own, "max_model_len": context, "max_num_seqs": users}
+    for size in (gpus,) if gpus else SIZES:
+        if not where or size > stock.per_node or not (size == 1 or divisible(model, size, args)):
+            continue
+        changed = with_changes(args, {**asked, "tensor_parallel_size": size})
+        judged = plan.judge(changed, model, Accelerator(where, size), env=env)
+        if judged.verdict != "fits" or judged.ledger is None:
+            continue
+        holds = capacity(judged.ledger)
+        replicas = 1 if holds is None else math.ceil(users / holds)
+        yield Offer(stock, size, replicas, replicas * (holds or users), judged.ledger, changes)
+
+
+def capacity(ledger: GpuLedger) -> int | None:
+    """Requests of the full length that the low end of the KV cache surely holds, at least one where it fits; None where
+    none is kept (an encoder)."""
+    if ledger.max_concurrency is None or ledger.kv_cache.likely <= 0:
+        return None
+    return max(1, math.floor(ledger.max_concurrency * ledger.kv_cache.low / ledger.kv_cache.likely))

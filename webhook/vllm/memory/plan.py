@@ -1,0 +1,281 @@
+"""EngineArgs + Model + Accelerator → MemoryPlan: both ledgers, the start-up time, and the verdict.
+
+The verdict is about GPU memory while vLLM starts, and about nothing else: `does-not-fit` where even the certain
+minimum of every line leaves too little of the largest total ever seen for the product, `fits` where the pessimistic
+end of the interval still holds one request, else `unsure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.gpu import Accelerator, Gpu
+from webhook.vllm.measured import Measured
+from webhook.vllm.memory import budget, doubt, host, kv_cache, printed, ranks, said, settings, startup, verdict, weights
+from webhook.vllm.memory.generations import GENERATIONS, OLDEST, possible
+from webhook.vllm.memory.held import Held
+from webhook.vllm.memory.ledger import NOTHING, GpuLedger, Line, MemoryPlan, Verdict
+from webhook.vllm.memory.ranks import Rank, Ranks
+from webhook.vllm.memory.said import Said
+from webhook.vllm.memory.settings import Settings
+from webhook.vllm.memory.verdict import Judged
+from webhook.vllm.model import Model
+from webhook.vllm.release import Release
+from webhook.vllm.volumes import Files
+
+OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
+"""Vendors whose vLLM plugin accounts for memory in ways of its own."""
+
+
+class Loaded(NamedTuple):
+    """One engine on one product under one release, whose weights are known."""
+
+    model: Model
+    whole: Line
+    """The GPU's memory."""
+    budget: Line
+    settings: Settings
+    ranks: Ranks
+
+    def is_full(self, share: float | None = None) -> bool:
+        """Whether the weights alone take the budget, or this share of the GPU, or all of it while they load: then
+        `fits` is False, whatever the context, the batches and the dtype of the KV cache are."""
+        if self.ranks.loading > self.whole.high:
+            return True
+        allowed = self.budget.likely if share is None else int(self.whole.likely * share)
+        return not self.settings.kv_cache_memory and self.ranks.heaviest >= allowed
+
+    def are_alike_elsewhere(self, width: int) -> bool:
+        """Whether the weights take as much on every other product, where an element has `width` bytes, and cut over
+        more ranks at least as much as they are cut oftener."""
+        held = self.settings
+        hang_on_gpu = held.dtype != width or (held.scheme is not None and held.scheme.name == "MXFP4")
+        return not hang_on_gpu and not held.cpu_offload and held.lora is None and not held.kv_cache_memory
+
+
+def plan(
+    args: EngineArgs,
+    model: Model | None,
+    accelerator: Accelerator | None,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+    files: Files | None = None,
+    vendor: str = "nvidia",
+    known: Sequence[Measured] = (),
+) -> MemoryPlan:
+    """The plan of one engine.
+
+    `gpu_memory`: bytes the process sees on each GPU, where measured; wins over the product's. `env`: the process's
+    environment. `files`: where the checkpoint comes from, None where that is not known. `vendor`: who makes the GPU,
+    where the product is not known. `known`: what logs printed of starts, believed where one was exactly this.
+    Never raises; what can't be known is None in the plan, and `why` says what is missing.
+    """
+    env = env or {}
+    judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known)
+    resolved, found = judged.settings, judged.checkpoint
+    release = resolved.release if resolved else args.release or GENERATIONS[-1]
+    if model and not resolved:
+        smallest = min(gpus_of(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
+        memory = gpu_memory or (smallest.memory if smallest else 0)
+        resolved = settings.resolve(args, model, smallest, memory, release, env)
+        found = weights.checkpoint(model, resolved)
+    makers = [gpu.vendor.lower() for gpu in accelerator.gpus] if accelerator else [vendor]
+    amd = "amd" in makers and makers.count("amd") == len(makers)
+    hosted = host.ledger(args, model, resolved, release, env, found, files, amd=amd)
+    form = str(args.given.get("load_format") or "auto")
+    starting = None
+    if model and resolved:
+        filled = dict(hosted.lines).get("KV offload", NOTHING).likely if hosted.offloaded.likely else 0
+        starting = startup.estimate(model, resolved, found, load_format=form, files=files, kv_in_memory=filled)
+    size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
+    return MemoryPlan(judged.verdict, judged.tell, judged.ledger, hosted, starting, size, judged.cause)
+
+
+def judge(
+    args: EngineArgs,
+    model: Model | None,
+    accelerator: Accelerator | None,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+    known: Sequence[Measured] = (),
+) -> Judged:
+    """The GPU's part of the plan: does it fit on every product that this may be, with every release that it may be?"""
+    gpus = gpus_of(accelerator, gpu_memory)
+    if model is None or not gpus:
+        missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
+        missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
+        return Judged("unsure", lambda: missed, None)
+    asked = said.read(args, model, env or {})
+    planned = [one for gpu in gpus if (one := _on_gpu(asked, gpu, gpu_memory, env or {}, known)) is not None]
+    if not planned:
+        return Judged("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
+    shown = planned[0]
+    if len(gpus) > 1:
+        shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
+        if len({one.verdict for one in planned}) > 1 or len(planned) < len(gpus):
+            shown = _unsure(shown, lambda own: f"it depends on which GPU it is: {own}")
+    if accelerator and accelerator.shared and shown.verdict == "fits":
+        shown = _unsure(shown, lambda own: f"{own}; other processes may use the same GPU")
+    if shown.verdict == "does-not-fit":
+        why = doubt.of(args, model, env or {})
+        if why is None and shown.cause == "request":
+            why = doubt.of_default_length(args, model)
+        if why is None and shown.cause == "loading":
+            why = doubt.of_loader(args)
+        if why is not None:
+            shown = _unsure(shown, lambda own: f"{why}; {own}")
+    return shown
+
+
+def _unsure(one: Judged, told: Callable[[str], str]) -> Judged:
+    """The verdict taken back; `told` writes why, of what it was."""
+    return one._replace(verdict="unsure", tell=lambda: told(one.why))
+
+
+def fits(
+    args: EngineArgs,
+    model: Model,
+    accelerator: Accelerator,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> bool:
+    """Whether the verdict is `fits`: as `judge`, but it stops at the first product or release that does not."""
+    asked, gpus = said.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
+    return not accelerator.shared and all(fit(asked, gpus, gpu_memory, release) for release in releases_of(args, model))
+
+
+def fit(asked: Said, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
+    """Whether it fits on each of the products under one release; on none, where there is none. Weights without room are
+    refuted first."""
+    if release < OLDEST:
+        return False
+    for gpu in gpus:
+        begun = load(asked, gpu, measured, release)
+        if begun is None or begun.is_full():
+            return False
+        for rank in begun.ranks.ranks:
+            if not verdict.fits(asked.args, begun.settings, _ledger(begun, rank)):
+                return False
+    return bool(gpus)
+
+
+def longest(asked: Said, gpus: Sequence[Gpu | None], measured: int | None, releases: Iterable[Release]) -> int:
+    """Tokens of the longest request, up to max_model_len, that the low end of the KV cache holds on every product under
+    every release: the longest for which `fits` may be True, if batches are as large then."""
+    found = []
+    for gpu, release in product(gpus, releases):
+        if (begun := load(asked, gpu, measured, release)) is None:
+            return 0
+        found.append(_longest(begun))
+    return min(found, default=0)
+
+
+def _longest(begun: Loaded) -> int:
+    """Of one product and release."""
+    resolved = begun.settings
+    least = resolved.max_model_len or 0
+    for rank in begun.ranks.ranks:
+        if rank.checked is not None:
+            left = _left(begun.budget, resolved, rank)
+            null = rank.checked.bytes_per_block if resolved.release >= verdict.NULL_BLOCK else 0
+            least = min(least, kv_cache.longest(left.low - null, rank.checked, least, resolved))
+    return least
+
+
+def releases_of(args: EngineArgs, model: Model) -> Sequence[Release]:
+    """The release, or every generation that it may be, the newest last."""
+    return (args.release,) if args.release else possible(model, args)
+
+
+def gpus_of(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu | None]:
+    """Every product that it may be; None is one that was measured and is not known."""
+    if accelerator and accelerator.gpus:
+        return accelerator.gpus
+    return (None,) if measured else ()
+
+
+def _on_gpu(
+    asked: Said, gpu: Gpu | None, measured: int | None, env: Mapping[str, str], known: Sequence[Measured]
+) -> Judged | None:
+    """One GPU: the release's plan, or every generation's where it is not known."""
+    if (release := asked.args.release) is not None:
+        one = _judge(asked, gpu, measured, release, env, known)
+        if one is not None and release < OLDEST:
+            return _unsure(one, lambda _: f"vLLM {release} is older than what is known here")
+        return one
+    several = possible(asked.model, asked.args)
+    judged = [one for release in several if (one := _judge(asked, gpu, measured, release, env))]
+    if not judged:
+        return None
+    newest = judged[-1]
+    if len({one.verdict for one in judged}) == 1:
+        return newest
+    return _unsure(newest, lambda own: f"it depends on vLLM's release, which is not known: {own}")
+
+
+def _judge(
+    asked: Said,
+    gpu: Gpu | None,
+    measured: int | None,
+    release: Release,
+    env: Mapping[str, str],
+    known: Sequence[Measured] = (),
+) -> Judged | None:
+    """The worst of the pipeline's stages."""
+    begun = load(asked, gpu, measured, release)
+    if begun is None:
+        return None
+    seen = printed.of(known, asked.args, asked.model, gpu, begun.whole, release, env) if known else None
+    judged = [
+        verdict.of_rank(asked.args, begun.settings, begun.ranks.checkpoint, _ledger(begun, rank, seen))
+        for rank in begun.ranks.ranks
+    ]
+    if len(judged) == 1:
+        return judged[0]
+    return min(judged, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
+
+
+RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
+
+
+def load(asked: Said, gpu: Gpu | None, measured: int | None, release: Release) -> Loaded | None:
+    """The engine with its weights; None where the memory, the runtime or the checkpoint's size can't be known."""
+    whole = budget.total(gpu, measured)
+    if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
+        return None
+    resolved = settings.of(asked, gpu, whole.likely, release)
+    found = ranks.of(asked.model, resolved)
+    return None if found is None else Loaded(asked.model, whole, budget.line(whole, resolved), resolved, found)
+
+
+def _ledger(begun: Loaded, rank: Rank, seen: Measured | None = None) -> GpuLedger:
+    """The lines of one rank, what they leave, and what that holds."""
+    model, whole, allowed, resolved, _ = begun
+    if seen is not None:
+        rank = printed.rank(seen, rank)  # without what stands there while it loads: it did load
+    left = _left(allowed, resolved, rank)
+    if seen is not None:
+        left = printed.kv_cache(seen, left, whole)
+    length, layout = resolved.max_model_len, rank.layout
+    if resolved.auto_len and rank.checked and length:
+        length = kv_cache.longest(left.likely, rank.checked, length, resolved)
+    blocks = layout.blocks(length, resolved) if layout and length else 0
+    held = Held(model, resolved, layout, rank.checked, length, blocks)
+    loaded, peak, graphs, other, charged = rank[:5]
+    return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, charged, rank.loading, held)
+
+
+def _left(allowed: Line, resolved: Settings, rank: Rank) -> Line:
+    """What the budget leaves to the KV cache, or what is given."""
+    if fixed := resolved.kv_cache_memory:
+        return Line(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
+    likely = allowed.likely - rank.taken
+    most = max(likely, allowed.high - rank.least)
+    low = likely - (allowed.likely - allowed.low) - rank.more
+    return Line(most, low, likely, min(most, likely + rank.less), "", kv_cache.SOURCE)

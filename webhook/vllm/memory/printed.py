@@ -1,0 +1,66 @@
+"""The ledger's lines as vLLM printed them, where a start was exactly this one (`webhook.vllm.measured`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from webhook.kube.quantity import MI
+from webhook.vllm import measured
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.gpu import Gpu
+from webhook.vllm.measured import Measured
+from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.ranks import Rank, added
+from webhook.vllm.model import Model
+from webhook.vllm.model.given import key
+from webhook.vllm.release import Release
+
+ROUNDED = 0.01, 16 * MI
+"""A log prints two decimals of a GiB; two starts differ by less than a hundredth of a line."""
+APART = 0.005
+"""Of the card: how far the KV cache of two equal starts may be apart (public logs of one setting: 0.1 … 0.3 %)."""
+
+
+def of(
+    known: Sequence[Measured],
+    args: EngineArgs,
+    model: Model,
+    gpu: Gpu | None,
+    whole: Line,
+    release: Release,
+    env: Mapping[str, str],
+) -> Measured | None:
+    """The start that was exactly this; None also where an argument can't be known, or ranks differ (PP)."""
+    if gpu is None or args.release != release or args.unresolved or args.open:
+        return None
+    if (args.given.get("pipeline_parallel_size") or 1) != 1:
+        return None
+    names = (model.id, key(args.model or ""))
+    return measured.matching(
+        known, names, gpu.name, whole.likely, release, measured.canonical(args.given, args.defaults, env)
+    )
+
+
+def rank(seen: Measured, own: Rank) -> Rank:
+    """Weights, activations, CUDA graphs and non-torch memory."""
+    names = ("weights", "activations", "cuda_graphs", "non_torch")
+    one, two, three, four = (_line(line, seen.lines.get(name), seen) for name, line in zip(names, own[:4], strict=True))
+    return added((one, two, three, four), own.graphs_charged, own.layout, own.checked)
+
+
+def _line(own: Line, size: int | None, seen: Measured) -> Line:
+    """The floor may sink, and never rises: a denial rests on what is certain of every start, not on one."""
+    if size is None:
+        return own
+    slack = int(max(ROUNDED[0] * size, ROUNDED[1]))
+    low = max(0, size - slack)
+    return Line(min(own.floor, low), low, size, size + slack, "measured", seen.source)
+
+
+def kv_cache(seen: Measured, own: Line, whole: Line) -> Line:
+    """What was left. `floor` is the certain maximum: it may rise, and never sinks."""
+    size = seen.lines.get("kv_cache")
+    if size is None:
+        return own
+    slack = int(APART * whole.likely)
+    return Line(max(own.floor, size + slack), size - slack, size, size + slack, "measured", seen.source)

@@ -1,0 +1,105 @@
+"""What stands on one rank, whatever the budget and the length of a request are: its lines, and how its KV cache is laid
+out. Plans of one model mostly differ in these two alone, so the rest is remembered by what else there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from webhook.vllm.memory import activations, cuda_graphs, draft, kv_cache, loading, non_torch, weights
+from webhook.vllm.memory.kv_cache import Layout
+from webhook.vllm.memory.ledger import Line, plus
+from webhook.vllm.memory.settings import OF_THE_BUDGET, Settings
+from webhook.vllm.memory.weights import Checkpoint
+from webhook.vllm.model import Model
+
+
+class Rank(NamedTuple):
+    """The lines of one rank, and what those that the budget pays for are together."""
+
+    weights: Line
+    activations: Line
+    cuda_graphs: Line
+    non_torch: Line
+    graphs_charged: bool
+    """The budget pays for the CUDA graphs."""
+    layout: Layout | None
+    checked: Layout | None
+    """What this release's check of one request counts with."""
+    least: int
+    """Bytes that are certainly taken of the budget."""
+    taken: int
+    """Bytes that are likely taken of it."""
+    less: int
+    more: int
+    """By how many bytes it may be less or more than that."""
+    loading: Line | None = None
+    """The weights while they load, where that is more than what stays."""
+
+
+class Ranks(NamedTuple):
+    """The ranks of an engine that may have the least room."""
+
+    checkpoint: Checkpoint
+    ranks: tuple[Rank, ...]
+    heaviest: int
+    """Likely bytes of the model's weights, where they are most."""
+    loading: int
+    """Bytes that certainly stand on a rank while they load, where that is more than what stays; else 0."""
+
+
+def of(model: Model, settings: Settings) -> Ranks | None:
+    """The ranks of an engine; None where the checkpoint's size can't be known."""
+    return remembered(model, settings[OF_THE_BUDGET:])
+
+
+@lru_cache(512)
+def remembered(model: Model, beside: tuple[Any, ...]) -> Ranks | None:
+    """The same, by the settings without those of the budget."""
+    settings = Settings(0.0, None, False, None, *beside)
+    found = weights.checkpoint(model, settings)
+    if found is None:
+        return None
+    stages = weights.heaviest(found, settings)
+    own = [weights.line(found, model, settings, stage) for stage in stages]
+    ranks = [_rank(model, settings, found, stage, line) for stage, line in zip(stages, own, strict=True)]
+    most = max((rank.loading.floor for rank in ranks if rank.loading), default=0)
+    return Ranks(found, tuple(ranks), max(line.likely for line in own), most)
+
+
+def _rank(model: Model, settings: Settings, found: Checkpoint, stage: int, own: Line) -> Rank:
+    first, last = settings.parallel.stage(stage, found.layers)
+    layout = kv_cache.layout(model, settings, first, last)
+    lines = (
+        plus(own, draft.line(model, settings, stage)),
+        activations.line(model, settings, stage),
+        cuda_graphs.line(model, settings),
+        non_torch.line(settings),
+    )
+    rank = added(lines, cuda_graphs.charged(settings), layout, kv_cache.of_check(model, settings, layout))
+    whole = loading.line(model, settings, stage)
+    return rank if whole is None else rank._replace(loading=whole)
+
+
+def added(
+    lines: tuple[Line, Line, Line, Line], graphs_charged: bool, layout: Layout | None, checked: Layout | None
+) -> Rank:
+    """A rank of these lines: weights, activations, CUDA graphs and non-torch memory."""
+    loaded, peak, graphs, other = lines
+    inside = (loaded, peak, other, graphs) if graphs_charged else (loaded, peak, other)
+    return Rank(
+        *lines,
+        graphs_charged,
+        layout,
+        checked,
+        least=sum([one.floor for one in inside]),
+        taken=sum([one.likely for one in inside]),
+        less=_doubt([one.likely - one.low for one in inside]),
+        more=_doubt([one.high - one.likely for one in inside]),
+    )
+
+
+def _doubt(deviations: Sequence[float]) -> int:
+    """Independent doubts add in squares."""
+    return int(sum([one * one for one in deviations if one > 0]) ** 0.5)

@@ -1,0 +1,126 @@
+"""One engine, and what a search for changes asks of the planner: does it fit with this changed? What does not change is
+carried over from one question to the next, and what the weights alone refuse is told by a ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.gpu import Accelerator, Gpu
+from webhook.vllm.memory import plan, said
+from webhook.vllm.memory.plan import Loaded
+from webhook.vllm.memory.said import Said
+from webhook.vllm.model import Model
+from webhook.vllm.release import Release
+
+
+class SpentError(Exception):
+    """The search has cost what it may cost."""
+
+
+@dataclass
+class Search:
+    """One engine, and what is asked of the planner."""
+
+    args: EngineArgs
+    model: Model
+    accelerator: Accelerator
+    gpu_memory: int | None
+    env: Mapping[str, str] | None
+    steps: int
+    """Plans that are left."""
+
+    def __post_init__(self) -> None:
+        self._releases = list(plan.releases_of(self.args, self.model))
+        self._gpus = plan.gpus_of(self.accelerator, self.gpu_memory)
+        self._as_it_is = said.read(self.args, self.model, self.env or {})
+        self.cut = self._as_it_is.parallel
+        self._loaded: dict[tuple[int, Release], Loaded | None] = {}
+        self._weights: dict[Release, tuple[int, float]] = {}
+        """Likely bytes on the heaviest rank, and the share of the GPU that it may use; 0 where they hang on the GPU."""
+
+    def fits(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None, model: Model | None = None) -> bool:
+        """Whether the engine fits with these arguments changed, on these products, with this checkpoint."""
+        where, memory = self._where(gpus)
+        more = self._times(changes) if model is None else 0.0
+        room = _room(where, memory) if more else 0
+        asked: Said | None = None
+        for index, release in enumerate(self._releases):
+            if self.steps <= 0:
+                raise SpentError
+            self.steps -= 1
+            if index or not room or not self._is_too_heavy(release, more, room):
+                asked = asked or self._asked(changes, model)
+                if plan.fit(asked, where, memory, release):
+                    continue
+            self._releases.insert(0, self._releases.pop(index))  # the likeliest to fail again: asked first
+            return False
+        return True
+
+    def _where(self, gpus: Sequence[Gpu] | None) -> tuple[Sequence[Gpu | None], int | None]:
+        """The products, and the memory of each where it was measured: on another product, what was measured on this
+        one says nothing."""
+        return (gpus, None) if gpus else (self._gpus, self.gpu_memory)
+
+    def _asked(self, changes: Mapping[str, Any], model: Model | None = None) -> Said:
+        """What is said then."""
+        if not changes and model is None:
+            return self._as_it_is
+        return said.read(with_changes(self.args, changes), model or self.model, self.env or {})
+
+    def _times(self, changes: Mapping[str, Any]) -> float:
+        """Over how many times as many GPUs the weights are cut; 0 where more than that changes."""
+        if not changes:
+            return 1.0
+        return changes["tensor_parallel_size"] / self.cut.tp if changes.keys() == {"tensor_parallel_size"} else 0.0
+
+    def _is_too_heavy(self, release: Release, more: float, room: int) -> bool:
+        """Whether the weights take the budget of a GPU of `room` bytes even where each of them is cut `more` times as
+        often: a ratio tells it of most that a search asks about, and spares the plan."""
+        if (found := self._weights.get(release)) is None:
+            begun = self._begun(0, release) if self._gpus else None
+            alike = begun is not None and begun.are_alike_elsewhere(self._as_it_is.width)
+            found = (begun.ranks.heaviest, begun.settings.utilization) if begun and alike else (0, 0.0)
+            self._weights[release] = found
+        heaviest, share = found
+        return heaviest > 0 and heaviest / more >= int(room * share)
+
+    def is_full(self, share: float | None = None) -> bool:
+        """Whether the weights alone take the budget, or this share of the GPU: then they take a smaller one, too."""
+        begun = (self._begun(index, release) for index in range(len(self._gpus)) for release in self._releases)
+        return any(one is None or one.is_full(share) for one in begun)
+
+    def _begun(self, index: int, release: Release) -> Loaded | None:
+        """The engine as it is, on one of its products."""
+        if (index, release) not in self._loaded:
+            found = plan.load(self._as_it_is, self._gpus[index], self.gpu_memory, release)
+            self._loaded[index, release] = found
+        return self._loaded[index, release]
+
+    def longest(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int:
+        """Tokens of the longest context that may fit with these arguments changed: by arithmetic, not planned."""
+        where, memory = self._where(gpus)
+        return plan.longest(self._asked(changes), where, memory, self._releases)
+
+    def given(self, dest: str) -> int | None:
+        """A whole number above 0 from the command line."""
+        value = self.args.given.get(dest)
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _room(gpus: Sequence[Gpu | None], measured: int | None) -> int:
+    """Likely bytes of the smallest of the products; 0 where they are not known."""
+    if measured:
+        return measured
+    return min([gpu.memory_likely or gpu.memory for gpu in gpus if gpu is not None], default=0)
+
+
+def with_changes(args: EngineArgs, changes: Mapping[str, Any]) -> EngineArgs:
+    """The command line with some arguments changed."""
+    if not changes:
+        return args
+    own = {dest: value for dest, value in changes.items() if dest not in ("gpus", "product", "model")}
+    unresolved = {dest: why for dest, why in args.unresolved.items() if dest not in own}
+    return args.saying({**args.given, **own}, unresolved)

@@ -1,0 +1,228 @@
+"""What this release makes of the arguments: its defaults for everything that costs memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from webhook.kube.quantity import GI
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.gpu import Gpu
+from webhook.vllm.memory import media, said
+from webhook.vllm.memory.dtype import is_widened
+from webhook.vllm.memory.parallel import Parallel
+from webhook.vllm.memory.quantisation import Scheme
+from webhook.vllm.memory.said import Lora, Said, Speculative
+from webhook.vllm.model import Model, derived_max_model_len
+from webhook.vllm.release import Release
+
+BACKEND_UNREAD = Release(0, 15)
+"""From then on nobody reads VLLM_ATTENTION_BACKEND (the last to do so is vLLM 0.14.1 config/attention.py)."""
+
+
+class Settings(NamedTuple):
+    """The arguments of one engine, resolved for one release and one GPU."""
+
+    utilization: float
+    max_model_len: int | None
+    """Tokens; None where it can't be known."""
+    auto_len: bool
+    """`--max-model-len auto`: vLLM takes what fits."""
+    kv_cache_memory: int | None
+    """`--kv-cache-memory-bytes`: then the utilisation is not used."""
+    release: Release
+    v1: bool
+    """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, alone from 0.11.0)."""
+    parallel: Parallel
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    eager: bool
+    dtype: int
+    """Bytes of an activation and of an unquantised weight."""
+    scheme: Scheme | None
+    kv_cache_dtype: str
+    pooling: bool
+    """No logits, no sampler, no LM head."""
+    windows: bool
+    """Layers with a sliding window keep only that much: the hybrid KV cache manager is on."""
+    vision: bool
+    """The vision tower is loaded, and profiled."""
+    vision_profiled: bool
+    flashinfer: bool
+    """FlashInfer's attention, with its workspace."""
+    capability: tuple[int, int] | None
+    all2all: str | None
+    """`--all2all-backend` or VLLM_ALL2ALL_BACKEND: how tokens reach other data-parallel ranks' experts."""
+    vendor: str
+    unified_memory: bool
+    """The GPU's memory is the host's (GB10, Jetson)."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Those of VARIABLES that the environment holds."""
+    other_kernels: bool = False
+    """A variable chooses another kernel for the experts."""
+    block_size: int | None = None
+    cpu_offload: int = 0
+    prefix_caching: bool | None = None
+    speculative: Speculative | None = None
+    lora: Lora | None = None
+    no_video: bool = False
+    """Videos are not accepted, so none is profiled."""
+    vision_replicated: bool = False
+    """`--mm-encoder-tp-mode data`: every tensor-parallel rank holds the whole tower."""
+    state_dtypes: tuple[str | None, str | None] = (None, None)
+    """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None where they are left to the model."""
+    skipped_layers: bool = False
+    """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
+
+    def variable(self, name: str) -> str | None:
+        """What the environment says; None where it says nothing of it."""
+        return dict(self.variables).get(name) if self.variables else None
+
+
+OF_THE_BUDGET = 4
+"""The first fields say how much KV cache there is and how long a request may get: what stands on a rank beside it
+hangs on the others alone."""
+
+
+def resolve(
+    args: EngineArgs, model: Model, gpu: Gpu | None, memory: int, release: Release, env: Mapping[str, str]
+) -> Settings:
+    """The settings of `release` on a GPU of `memory` bytes."""
+    return of(said.read(args, model, env), gpu, memory, release)
+
+
+def of(asked: Said, gpu: Gpu | None, memory: int, release: Release) -> Settings:
+    """The same of what is said."""
+    model = asked.model
+    capability = gpu.compute_capability if gpu else None
+    v1 = release >= (0, 11) or is_v1(release, capability, asked.v1)
+    auto = asked.auto and release >= (0, 14)
+    length = asked.length
+    if length is None and asked.own_length and auto is asked.auto:
+        length = _own_length(asked, release)
+    seqs, tokens = asked.max_num_seqs, asked.max_num_batched_tokens
+    if seqs is None or tokens is None:
+        usual = tokens or default_max_num_batched_tokens(release, v1, gpu, memory, asked, length)
+        if seqs is None:
+            seqs = default_max_num_seqs(release, v1, gpu, memory)
+            if asked.throughput:
+                seqs, usual = 2 * seqs, 2 * usual
+            if release >= (0, 11, 1):
+                seqs = min(seqs, tokens or usual)
+        if tokens is None:
+            tokens = max(usual, media.least_default(model, release))
+            if v1 and length and not auto and release >= (0, 11, 1):
+                tokens = min(tokens, seqs * length)
+    dropped = not asked.images and (
+        asked.text_only or ((model.model_type or "").startswith("qwen") and release >= (0, 11))
+    )
+    flashinfer = asked.flashinfer
+    if flashinfer is None and release < BACKEND_UNREAD:
+        flashinfer = asked.flashinfer_by_variable
+    if flashinfer is None:
+        flashinfer = capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
+    return Settings(  # by position, as what is said
+        default_utilization(release) if asked.utilization is None else asked.utilization,
+        length,
+        auto,
+        asked.kv_cache_memory,
+        release,
+        v1,
+        asked.parallel,
+        seqs,
+        tokens,
+        asked.eager,
+        4 if is_widened(asked.dtype, model, gpu, release) else asked.width,
+        asked.scheme,
+        asked.kv_cache_dtype,
+        asked.pooling,
+        v1 and asked.hybrid,
+        not dropped,
+        asked.images and asked.profiled,
+        flashinfer,
+        capability,
+        asked.all2all,
+        gpu.vendor.lower() if gpu else "nvidia",
+        gpu is not None and gpu.unified_memory,
+        asked.variables,
+        asked.other_kernels,
+        *asked.seldom,
+    )
+
+
+def is_v1(release: Release, capability: tuple[int, int] | None, wish: str | None) -> bool:
+    """Whether the V1 engine runs: opt-in 0.6.6–0.7, default from 0.8.0 (V0 on GPUs before Ampere), alone from 0.11.
+    `wish`: VLLM_USE_V1."""
+    if release >= (0, 11):
+        return True
+    if release < (0, 8):
+        return wish == "1" and release >= (0, 6, 6)
+    if wish == "0":
+        return False
+    return capability is None or capability >= (8, 0) or wish == "1"
+
+
+def default_utilization(release: Release) -> float:
+    """`--gpu-memory-utilization`: 0.9, from 0.20.0 0.92."""
+    return 0.92 if release >= (0, 20) else 0.9
+
+
+def default_max_num_seqs(release: Release, v1: bool, gpu: Gpu | None, memory: int) -> int:
+    """The API server's default: 256; V1 on a GPU of 70 GiB and more 1024, from 0.9 not on an A100."""
+    if not v1:
+        return 256
+    if release < (0, 8, 5):
+        return 1024
+    return 1024 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 256
+
+
+def default_max_num_batched_tokens(
+    release: Release, v1: bool, gpu: Gpu | None, memory: int, asked: Said, length: int | None
+) -> int:
+    """The API server's default (vLLM engine/arg_utils.py of each release)."""
+    chunked = _chunked(asked, release, v1, length)
+    length = length or 2048
+    if not v1:
+        if chunked:
+            return 512 if release < (0, 6, 6) else 2048
+        return max(length, 4096 if asked.model.vision_config else 2048)
+    if release < (0, 8, 5):
+        name = gpu.name.lower() if gpu else ""
+        usual = 8192 if "h100" in name or "h200" in name else 2048
+    elif release >= (0, 28) and memory >= 160 * GI:
+        usual = 16384
+    else:
+        usual = 8192 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 2048
+        if gpu is not None and gpu.unified_memory and release >= (0, 33):
+            usual = 2048
+    return usual if chunked else max(length, usual)
+
+
+def _is_a100(gpu: Gpu | None) -> bool:
+    return gpu is not None and "a100" in gpu.name.lower()
+
+
+def _own_length(asked: Said, release: Release) -> int | None:
+    """The model's own length; None where that is not known."""
+    derived = derived_max_model_len(asked.model, release)
+    if derived and asked.model.sliding_window and asked.args.given.get("disable_sliding_window"):
+        return min(derived, asked.model.sliding_window)
+    return derived
+
+
+def _chunked(asked: Said, release: Release, v1: bool, length: int | None) -> bool:
+    """V1: on where text is generated. V0: off, except for contexts above 32,768 without a vision tower or LoRA."""
+    if asked.chunked is not None:
+        return asked.chunked
+    if v1:
+        return not asked.pooling or release >= (0, 11)
+    given, model = asked.args.given, asked.model
+    return (
+        release >= (0, 5, 4)
+        and (length or 0) > 32768
+        and not given.get("enable_lora")
+        and not model.vision_config
+        and not model.sliding_window
+        and not model.kv_lora_rank
+        and not given.get("speculative_model")
+    )

@@ -1,0 +1,398 @@
+"""Changes that would fit, computed by the planner that refused: least first, each enough by itself.
+
+Nothing here estimates: a change is applied to the arguments, the model or the accelerator, and `plan.fits` says
+whether the result fits. Ranked by what it changes (the answers of the model last), by the number of edits, and by what
+is given up: context and sequences before GPUs.
+
+A search costs a number of plans, not a time: the same manifest gets the same advice on every machine, and the
+benchmark holds the number against 15 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import lru_cache
+from typing import Any
+
+from webhook.base.frozen import frozen
+from webhook.kube.quantity import GI
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.gpu import Accelerator, Gpu, by_name
+from webhook.vllm.memory import division, parallel, plan, quantisation
+from webhook.vllm.memory.division import divisible
+from webhook.vllm.memory.generations import GENERATIONS
+from webhook.vllm.memory.search import Search, SpentError, with_changes
+from webhook.vllm.memory.settings import default_utilization
+from webhook.vllm.model import Model, derived_max_model_len, quantised_copies
+
+MOST = 3
+"""Suggestions of a refusal."""
+STEPS = 75
+"""Plans that a refusal may cost: 99 of 100 searches end before (median 14, 25 where the release is not known)."""
+LEAST_CONTEXT = 2048
+"""A shorter context than this is no answer worth giving."""
+SAFE_UTILIZATION = 0.95
+SHARES = (0.9, 0.92, 0.93, 0.94, SAFE_UTILIZATION)
+"""Before 0.20 the graphs come on top of it, so that more of it may fit less."""
+NODE = 8
+"""GPUs of one node."""
+PRODUCTS = (
+    "NVIDIA-L4", "NVIDIA-A10G", "NVIDIA-A100-SXM4-40GB", "NVIDIA-L40S", "NVIDIA-A100-SXM4-80GB",
+    "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200", "NVIDIA-B200",
+)  # fmt: skip
+"""What clusters have, by memory and price: values of the label nvidia.com/gpu.product."""
+OTHER = "(changes the model's output)"
+Rank = tuple[bool, int, float]
+"""Whether it changes the model's output, edits, loss."""
+
+
+@frozen
+class Alternative:
+    """One change."""
+
+    text: str
+    """For people."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Argument (vLLM's dest) → value; "gpus" → how many the container needs, "product" → the label's value."""
+    edits: int = 1
+    """How many things are edited."""
+    loss: float = 0.0
+    """What is given up, below 1 of context, sequences or speed; from 1 on it costs other hardware."""
+    changes_output: bool = False
+    """The model answers otherwise: an 8-bit KV cache, another checkpoint."""
+    stands_for: Mapping[str, Any] = field(default_factory=dict)
+    """What was planned in place of a change that is no argument (a checkpoint that is not in the catalogue)."""
+
+    @property
+    def rank(self) -> Rank:
+        """Less is better."""
+        return self.changes_output, self.edits, self.loss
+
+
+def alternatives(
+    args: EngineArgs,
+    model: Model,
+    accelerator: Accelerator,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+    products: Sequence[str] = PRODUCTS,
+    most: int = MOST,
+    steps: int = STEPS,
+) -> list[Alternative]:
+    """At most `most` changes after which the plan's verdict is `fits`, best first; none where nothing simple helps.
+
+    `products`: labels of the accelerators that there are. `steps`: plans that the search may cost; where they are
+    spent, what was found until then is the answer.
+    """
+    if accelerator.shared:
+        return []  # whatever is changed, others may use the same GPU
+    search = Search(args, model, accelerator, gpu_memory, env, steps)
+    found: list[Alternative] = []
+    full = search.is_full()  # then nothing helps but more memory or smaller weights
+    finders: Sequence[tuple[Rank, Callable[[], Iterator[Alternative]]]] = (
+        ((False, 1, 0), lambda: _utilization(search)),
+        ((False, 1, 0), lambda: _cache_memory(search)),
+        ((False, 1, 0), lambda: iter(()) if full else _length(search)),
+        ((False, 1, 0), lambda: iter(()) if full else _batch(search)),
+        ((False, 1, 1), lambda: _product(search, products)),
+        ((False, 2, 1), lambda: _more_gpus(search)),
+        ((False, 2, 0), lambda: _both(search, found)),
+        ((False, 3, 2), lambda: _product_and_gpus(search, products, found)),
+        ((True, 1, 0), lambda: iter(()) if full else _cache_dtype(search)),
+        ((True, 1, 0), lambda: _checkpoint(search)),
+    )
+    try:
+        for best, finder in finders:
+            better = [one for one in _choices(found) if one.rank < best] if len(found) >= most else ()
+            if len(better) < most:  # else what it finds is not told
+                found.extend(finder())
+    except SpentError:
+        pass
+    return sorted(_choices(found), key=lambda one: one.rank)[:most]
+
+
+def _choices(found: Sequence[Alternative]) -> Sequence[Alternative]:
+    """Where a little more of the GPU is enough, what gives up more is no choice."""
+    if {"gpu_memory_utilization"} not in [one.changes.keys() for one in found]:
+        return found
+    return [one for one in found if one.edits == 1 or ("gpus" in one.changes and one.edits == 2)]
+
+
+def fewer_ranks(
+    args: EngineArgs, model: Model, accelerator: Accelerator, *, env: Mapping[str, str] | None = None, requests: float
+) -> int | None:
+    """The least tensor-parallel size, below the one now, with which this engine still fits with the same context and at
+    least `requests` of it at once; None where it needs them all."""
+    now = parallel.read(args, env)
+    if now.pp * now.pcp * now.dcp > 1:
+        return None
+    for size in (1, 2, 4):
+        if size < now.tp and divisible(model, size, args):
+            fewer = with_changes(args, {"tensor_parallel_size": size})
+            judged = plan.judge(fewer, model, accelerator, env=env)
+            if judged.verdict == "fits" and judged.ledger and (judged.ledger.max_concurrency or 0) >= requests:
+                return size
+    return None
+
+
+def _utilization(search: Search) -> Iterator[Alternative]:
+    """The least share of the GPU that fits, up to what leaves room for the context; a smaller one where vLLM would
+    find too little free."""
+    given = search.args.given.get("gpu_memory_utilization")
+    usual = default_utilization(search.args.release or GENERATIONS[-1])
+    now = given if isinstance(given, int | float) and not isinstance(given, bool) else usual
+    if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
+        return
+    shares = (SAFE_UTILIZATION, 0.92, 0.9) if now > SAFE_UTILIZATION else tuple(one for one in SHARES if one > now)
+    if not shares or search.is_full(max(shares)):
+        return
+    for share in shares:
+        if search.fits({"gpu_memory_utilization": share}):
+            yield Alternative(
+                f"--gpu-memory-utilization {share:g}", {"gpu_memory_utilization": share}, loss=abs(share - now)
+            )
+            return
+
+
+def _cache_memory(search: Search) -> Iterator[Alternative]:
+    """Where the KV cache's bytes are given: the least whole GiB that hold one request, if the GPU has so much."""
+    now = search.given("kv_cache_memory_bytes")
+    if now is None:
+        return
+    judged = plan.judge(search.args, search.model, search.accelerator, gpu_memory=search.gpu_memory, env=search.env)
+    needed = judged.ledger.kv_cache_bytes_per_request if judged.ledger else None
+    room = {"kv_cache_memory_bytes": None, "gpu_memory_utilization": SAFE_UTILIZATION}
+    if not needed or needed <= now or not search.fits(room):
+        return
+    least = -(-needed // GI)
+    for size in (least, least + 1):  # from 0.28 a block more than the request
+        if search.fits({"kv_cache_memory_bytes": size * GI}):  # vLLM's G is 2**30
+            yield Alternative(f"--kv-cache-memory-bytes {size}G", {"kv_cache_memory_bytes": size * GI})
+            return
+
+
+def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int | None:
+    """The longest context that fits with `also`, in steps of 1,024 tokens; None where none worth giving does.
+
+    Bisected, and what the KV cache holds by arithmetic is asked about first: mostly that is it, and the next is not.
+    """
+    longest = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release)
+    if longest is None:
+        return None
+    low, high = 0, (longest - 1) // 1024
+    if high * 1024 < LEAST_CONTEXT or not search.fits({**also, "max_model_len": LEAST_CONTEXT}, gpus):
+        return None
+    low = LEAST_CONTEXT // 1024
+    likely = search.longest({**also, "max_model_len": high * 1024}, gpus) // 1024
+    while low < high:
+        middle = next((one for one in (likely, likely + 1) if low < one <= high), (low + high + 1) // 2)
+        if search.fits({**also, "max_model_len": middle * 1024}, gpus):
+            low = middle
+        else:
+            high = middle - 1
+    return low * 1024
+
+
+def _lost(search: Search, tokens: int) -> float:
+    whole = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release) or tokens
+    return 1 - tokens / whole
+
+
+def _length(search: Search) -> Iterator[Alternative]:
+    if tokens := _longest(search, {}):
+        yield Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}, loss=_lost(search, tokens))
+
+
+def _batch(search: Search) -> Iterator[Alternative]:
+    """At the edge: fewer sequences at once, smaller batches, or no CUDA graphs."""
+    seqs = search.given("max_num_seqs") or 1024
+    for fewer in (256, 128, 64, 16):
+        if fewer < seqs and search.fits({"max_num_seqs": fewer}):
+            yield Alternative(f"--max-num-seqs {fewer}", {"max_num_seqs": fewer}, loss=0.5 * (1 - fewer / seqs))
+            break
+    tokens = search.given("max_num_batched_tokens")
+    for smaller in (8192, 2048):
+        if tokens and smaller < tokens and search.fits({"max_num_batched_tokens": smaller}):
+            yield Alternative(f"--max-num-batched-tokens {smaller}", {"max_num_batched_tokens": smaller}, loss=0.3)
+            break
+    if not search.args.given.get("enforce_eager") and search.fits({"enforce_eager": True}):
+        yield Alternative("--enforce-eager (slower)", {"enforce_eager": True}, loss=0.6)
+
+
+def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any], str]]:
+    """Ways to cut the engine over more GPUs of one node: (GPUs of the container, arguments, how it is written).
+
+    Tensor parallelism first; where no size divides the heads, pipeline stages.
+    """
+    now = search.cut
+    if any(gpu.mig for gpu in search.accelerator.gpus):
+        return  # one process can't use two slices
+    sizes = [size for size in (2, 4, NODE) if size > now.tp and divisible(search.model, size, search.args)]
+    for size in sizes:
+        count = size * now.pp * now.dp_local
+        if count <= NODE * max(1, now.nnodes) or now.pp * now.dp_local > 1:
+            yield count, {"tensor_parallel_size": size}, f"--tensor-parallel-size {size}"
+    if not sizes and now.pp == 1:
+        for stages in (2, 4, NODE):
+            if stages <= (search.model.num_hidden_layers or 0) and now.tp * stages <= NODE:
+                count = now.tp * stages * now.dp_local
+                yield count, {"pipeline_parallel_size": stages}, f"--pipeline-parallel-size {stages}"
+
+
+def _more_gpus(search: Search) -> Iterator[Alternative]:
+    """The fewest GPUs of this product over which it fits, or the most with a shorter context."""
+    now = search.cut.world_size * search.cut.dp_local
+    last: tuple[int, Mapping[str, Any], str] | None = None
+    for count, changes, how in _cuts(search):
+        if search.fits(changes):
+            yield Alternative(
+                f"{count} GPUs with {how}", {**changes, "gpus": count}, edits=2, loss=1 + (1 - now / count)
+            )
+            return
+        last = count, changes, how
+    if last:
+        count, changes, how = last
+        if tokens := _longest(search, changes):
+            yield Alternative(
+                f"{count} GPUs with {how} and --max-model-len {tokens}",
+                {**changes, "gpus": count, "max_model_len": tokens},
+                edits=3,
+                loss=1 + (1 - now / count) + _lost(search, tokens),
+            )
+
+
+@lru_cache(64)
+def _named(label: str) -> tuple[tuple[Gpu, ...], int]:
+    """What a label of a product may be, and the least memory of these."""
+    gpus = by_name(label)
+    return gpus, min((gpu.memory for gpu in gpus), default=0)
+
+
+def _larger(search: Search, products: Sequence[str]) -> Iterator[tuple[str, tuple[Gpu, ...], float]]:
+    """Products with more memory than the least that it may be now: (label, what it may be, how much of it is new)."""
+    now = search.accelerator.gpus
+    if [gpu for gpu in now if gpu.vendor != "nvidia"]:
+        return
+    enough = min([gpu.memory for gpu in now], default=0)
+    for label in products:
+        gpus, least = _named(label)
+        if least > 1.05 * enough:
+            yield label, gpus, 1 - enough / least
+
+
+def _product(search: Search, products: Sequence[str]) -> Iterator[Alternative]:
+    """The smallest single product that fits with nothing else changed."""
+    for label, gpus, more in _larger(search, products):
+        if search.fits({}, gpus):
+            yield Alternative(f"nodeSelector nvidia.com/gpu.product: {label}", {"product": label}, loss=1 + more)
+            return
+
+
+def _product_and_gpus(search: Search, products: Sequence[str], found: Sequence[Alternative]) -> Iterator[Alternative]:
+    """Where neither more GPUs nor a larger one is enough: both."""
+    if any("gpus" in one.changes or "product" in one.changes for one in found):
+        return
+    now = search.cut.world_size * search.cut.dp_local
+    cuts = list(_cuts(search))
+    for label, gpus, more in _larger(search, products):
+        for count, changes, how in cuts:
+            if search.fits(changes, gpus):
+                yield Alternative(
+                    f"{count} GPUs with {how} and nodeSelector nvidia.com/gpu.product: {label}",
+                    {**changes, "gpus": count, "product": label},
+                    edits=3,
+                    loss=2 + more + (1 - now / count),
+                )
+                return
+
+
+def _both(search: Search, found: Sequence[Alternative]) -> Iterator[Alternative]:
+    """A larger share of the GPU and a shorter context, where neither alone keeps half of it and both keep much more."""
+    alone = max((one.changes.get("max_model_len", 0) for one in found), default=0)
+    kept = [one for one in found if not one.changes_output and one.loss < 0.5]
+    given = search.args.given.get("gpu_memory_utilization")
+    high = isinstance(given, int | float) and given >= SAFE_UTILIZATION
+    if kept or high or search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
+        return
+    if search.is_full(SAFE_UTILIZATION):
+        return
+    for share in (SAFE_UTILIZATION, SHARES[1]):
+        also = {"gpu_memory_utilization": share}
+        if (tokens := _longest(search, also)) and tokens >= 1.5 * alone:
+            yield Alternative(
+                f"--gpu-memory-utilization {share:g} and --max-model-len {tokens}",
+                {**also, "max_model_len": tokens},
+                edits=2,
+                loss=_lost(search, tokens) + 0.05,
+            )
+            return
+
+
+def _least_capability(search: Search) -> tuple[int, int]:
+    return min((gpu.compute_capability or (0, 0) for gpu in search.accelerator.gpus), default=(0, 0))
+
+
+def _cache_dtype(search: Search) -> Iterator[Alternative]:
+    """An 8-bit KV cache: Ada and newer everywhere, Ampere only with some backends; of latents before 0.18 Hopper and
+    B200 alone (rule no-attention-backend)."""
+    changes = {"kv_cache_dtype": "fp8"}
+    has, running = _least_capability(search), search.args.release
+    wanted = has >= (8, 9) and search.args.given.get("kv_cache_dtype") in (None, "auto")
+    wanted = wanted and not (search.model.kv_lora_rank and running and running < (0, 18) and has[0] not in (9, 10))
+    if wanted and search.fits(changes):
+        yield Alternative(f"{OTHER} --kv-cache-dtype fp8", changes, changes_output=True)
+
+
+CAPABLE = {"FP8": (8, 0), "INT8": (8, 0), "INT4": (8, 0), "NVFP4": (10, 0), "bitsandbytes": (7, 5)}
+"""Scheme → the least compute capability that serves it well (vLLM 0.33 docs, features/quantization)."""
+OLDER = ("awq", "gptq")
+"""Formats with kernels for Turing (7.5) too."""
+
+
+def copies(model: Model, gpus: Sequence[Gpu]) -> Sequence[Model]:
+    """Quantised copies of the model from the catalogue that these GPUs serve well, those with the most bits first and
+    slow formats last."""
+    return _copies(model, min((gpu.compute_capability or (0, 0) for gpu in gpus), default=(0, 0)))
+
+
+@lru_cache(64)
+def _copies(model: Model, capability: tuple[int, int]) -> Sequence[Model]:
+    rated: list[tuple[bool, float, Model]] = []
+    for copy in () if model.quantization_config else quantised_copies(model):
+        scheme = quantisation.scheme(copy, None)
+        if scheme and _is_capable(capability, copy, scheme):
+            rated.append((scheme.name == "bitsandbytes", -scheme.bytes, copy))
+    return tuple(copy for _, _, copy in sorted(rated, key=lambda one: one[:2]))
+
+
+def _is_capable(capability: tuple[int, int], copy: Model, scheme: quantisation.Scheme) -> bool:
+    method = str((copy.quantization_config or {}).get("quant_method"))
+    least = (7, 5) if method in OLDER and scheme.name == "INT4" else CAPABLE.get(scheme.name, (99, 0))
+    return capability >= least
+
+
+def _checkpoint(search: Search) -> Iterator[Alternative]:
+    """A quantised copy of the model from the catalogue, with as many bits as fit; else one that the user must find."""
+    if search.model.quantization_config or search.args.given.get("quantization"):
+        return
+    known, tried = False, set[float]()
+    for copy in copies(search.model, search.accelerator.gpus):
+        if (cut := division.blocks(search.args, copy)) is not None and not cut.hold(search.cut.tp):
+            continue
+        known, scheme = True, quantisation.scheme(copy, None)
+        if scheme is None or round(scheme.bytes, 1) in tried:
+            continue
+        tried.add(round(scheme.bytes, 1))
+        if search.fits({}, model=copy):
+            loss = 1 - scheme.bytes / 2 + (scheme.name == "bitsandbytes")
+            yield Alternative(f"{OTHER} {copy.id}", {"model": copy.id}, loss=loss, changes_output=True)
+            return
+    if not known and _least_capability(search) >= (8, 0):
+        if search.fits({"quantization": "fp8"}):
+            changes = {"quantization": "fp8"}
+            yield Alternative(f"{OTHER} --quantization fp8", changes, loss=0.5, changes_output=True)
+        elif search.fits({"quantization": "awq"}):
+            text = f"{OTHER} a checkpoint in 4 bits (AWQ or GPTQ)"
+            yield Alternative(text, loss=0.75, changes_output=True, stands_for={"quantization": "awq"})

@@ -1,0 +1,81 @@
+"""One engine on many accelerators: how many requests of which length fit at once on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.gpu import Accelerator, by_name
+from webhook.vllm.memory import parallel, plan
+from webhook.vllm.memory.division import divisible
+from webhook.vllm.memory.ledger import Verdict
+from webhook.vllm.memory.search import with_changes
+from webhook.vllm.memory.solve import NODE, PRODUCTS
+from webhook.vllm.model import Model, longest_max_model_len
+
+LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
+"""Contexts that are asked about, in tokens; those beyond the model's own are left out."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One accelerator, one context length."""
+
+    verdict: Verdict
+    concurrency: float | None
+    """Requests of that length at once (likely): "Maximum concurrency"; None where the KV cache is not known."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One accelerator and tensor-parallel size."""
+
+    product: str
+    """The label nvidia.com/gpu.product."""
+    gpus: int
+    """GPUs of one engine."""
+    cells: Mapping[int, Cell]
+    """Context length → what fits."""
+
+    @property
+    def longest(self) -> int | None:
+        """The longest of the lengths that surely fits."""
+        return max((length for length, cell in self.cells.items() if cell.verdict == "fits"), default=None)
+
+
+def lengths(model: Model) -> tuple[int, ...]:
+    """The lengths to ask about."""
+    longest = longest_max_model_len(model, None) or LENGTHS[-1]
+    return tuple(length for length in LENGTHS if length <= longest) or (longest,)
+
+
+def sweep(
+    args: EngineArgs,
+    model: Model,
+    *,
+    env: Mapping[str, str] | None = None,
+    products: Iterable[str] = PRODUCTS,
+    asked: Sequence[int] | None = None,
+) -> Iterator[Row]:
+    """A row for each product and each tensor-parallel size of one node that divides the heads, in the order of
+    `products`. `asked`: context lengths, by default `lengths(model)`."""
+    asked = asked or lengths(model)
+    now = parallel.read(args, env)
+    others = now.pp * now.pcp * now.dp_local
+    for label in products:
+        where = Accelerator(by_name(label), None)
+        for size in (1, 2, 4, NODE):
+            if not where.gpus or size * others > max(NODE, others) or not (size == 1 or divisible(model, size, args)):
+                continue
+            changed = with_changes(args, {"tensor_parallel_size": size})
+            cells = {}
+            for length in asked:
+                one = plan.judge(
+                    with_changes(changed, {"max_model_len": length}),
+                    model,
+                    replace(where, count=size * others),
+                    env=env,
+                )
+                cells[length] = Cell(one.verdict, one.ledger.max_concurrency if one.ledger else None)
+            yield Row(label, size * others, cells)

@@ -1,0 +1,251 @@
+"""The ledger of one rank → will it start? Asked in the order in which vLLM would fail, so that the first is named.
+
+1. free memory: from 0.9.1 vLLM compares what is free with the budget before it loads anything (gpu_worker.py
+   request_memory: "Free memory on device … is less than desired GPU memory utilization"). A card that is busy is
+   transient and no ground for a denial; a budget that leaves nothing to the process's own CUDA context is.
+2. weights: what must be on the card is more than the card has; or (loading) was so until it was quantised.
+3. blocks: the budget is spent before the KV cache ("No available memory for the cache blocks").
+4. one request: the KV cache is smaller than one request of max_model_len ("To serve at least one request …").
+5. graphs: before 0.20 they, the context and NCCL take what the budget leaves of the card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from webhook.kube.quantity import human
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.memory import budget
+from webhook.vllm.memory.kv_cache import Layout
+from webhook.vllm.memory.ledger import Cause, GpuLedger, Line, Verdict
+from webhook.vllm.memory.settings import Settings
+from webhook.vllm.memory.weights import Checkpoint
+from webhook.vllm.release import Release
+
+SIZES = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "quantization",
+    "dtype",
+    "kv_cache_dtype",
+    "gpu_memory_utilization",
+    "cpu_offload_gb",
+    "kv_cache_memory_bytes",
+    "enable_expert_parallel",
+    "load_format",
+    "speculative_config",
+    "hf_overrides",
+    "model",
+)
+"""Arguments that decide the sizes: where one can't be known, nothing about them is certain."""
+
+PEAKS = ("max_num_batched_tokens", "max_num_seqs", "all2all_backend")
+"""Arguments that decide the activation peak: where one can't be known, only the weights are certain."""
+NULL_BLOCK = Release(0, 28)
+"""From here the check of one request leaves out block 0, which stands for "no block" (v1/core/kv_cache_utils.py)."""
+
+
+class Judged(NamedTuple):
+    """One GPU and one release."""
+
+    verdict: Verdict
+    tell: Callable[[], str]
+    """Writes `why`: a search judges many times and tells nobody."""
+    ledger: GpuLedger | None
+    cause: Cause | None = None
+    """What fails, or may fail; None where it fits."""
+    settings: Settings | None = None
+    """What the release makes of the arguments, on that GPU."""
+    checkpoint: Checkpoint | None = None
+    """The checkpoint as it is loaded."""
+
+    @property
+    def why(self) -> str:
+        """One line for people: the arithmetic behind the verdict, or what is missing for one."""
+        return self.tell()
+
+
+_Found = tuple[Verdict, Callable[[], str], Cause | None]
+"""The verdict, who writes why, and what fails or may fail first."""
+
+
+def of_rank(args: EngineArgs, resolved: Settings, found: Checkpoint, ledger: GpuLedger) -> Judged:
+    """The verdict of one rank, and the arithmetic behind it."""
+    verdict, tell, cause = _of_rank(args, resolved, ledger)
+    return Judged(verdict, tell, ledger, cause, resolved, found)
+
+
+def fits(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> bool:
+    """Whether that is `fits`."""
+    return _of_rank(args, resolved, ledger)[0] == "fits"
+
+
+def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
+    layout = ledger.held.checked
+
+    def why() -> str:
+        told = arithmetic(ledger, resolved)
+        if layout is not ledger.held.layout:  # but the whole model's
+            told += f"; vLLM {resolved.release} holds it against the layers of all {resolved.parallel.pp} stages"
+        return told
+
+    left, loaded, share = ledger.kv_cache, ledger.weights, resolved.utilization
+    if not 0 < share <= 1:
+        return "unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range", None
+    if args.unresolved and (doubts := _unresolved(args, SIZES)):
+        return "unsure", lambda: f"{doubts} can't be known here; {arithmetic(ledger, resolved)}", None
+    beside = ledger.total.high - ledger.budget.high
+    outside = budget.context(resolved)
+    if beside < outside.floor and not resolved.kv_cache_memory and budget.checked(resolved):
+        return (
+            "does-not-fit",
+            lambda: (
+                f"--gpu-memory-utilization {share:g} asks for {human(ledger.budget.likely)} of "
+                f"{human(ledger.total.likely)}: the process's own CUDA context takes more than what is left, and vLLM "
+                f"{resolved.release} compares before it loads"
+            ),
+            "free-memory",
+        )
+    if loaded.floor > ledger.total.high:
+        return (
+            "does-not-fit",
+            lambda: (
+                f"weights {human(loaded.likely)} (at least {human(loaded.floor)}) exceed the GPU's "
+                f"{human(ledger.total.likely)} (at most {human(ledger.total.high)})"
+            ),
+            "weights",
+        )
+    if (whole := ledger.loading) is not None and whole.floor > ledger.total.high:
+        return "does-not-fit", lambda: _too_much_to_load(resolved, ledger, whole), "loading"
+    if args.unresolved and (peaks := _unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
+        return "unsure", lambda: f"{peaks} can't be known here; {arithmetic(ledger, resolved)}", None
+    overridden = args.given.get("num_gpu_blocks_override")
+    if overridden and not resolved.v1:  # V0 takes it before it checks (vLLM 0.6 engine/llm_engine.py)
+        return (
+            "unsure",
+            lambda: (
+                f"--num-gpu-blocks-override {overridden} takes the place of what is left; "
+                f"{arithmetic(ledger, resolved)}"
+            ),
+            None,
+        )
+    if left.floor <= 0:
+        wide = " in float32" if resolved.dtype == 4 and resolved.scheme is None else ""
+        return (
+            "does-not-fit",
+            lambda: (
+                f"weights take {human(loaded.likely)}{wide} (at least {human(loaded.floor)}) of the "
+                f"{human(ledger.budget.likely)} that vLLM may use: nothing is left for the KV cache"
+            ),
+            "blocks",
+        )
+    if layout is None and resolved.pooling and left.low > 0:
+        return (
+            "fits",
+            lambda: f"{arithmetic(ledger, resolved).replace('of KV cache', 'free')}; an encoder stores no KV cache",
+            None,
+        )
+    if overridden:
+        return (
+            "unsure",
+            lambda: (
+                f"--num-gpu-blocks-override {overridden} says how many blocks the KV cache has, whatever is left; "
+                f"{arithmetic(ledger, resolved)}"
+            ),
+            "blocks",
+        )
+    if layout is None:
+        return (
+            "unsure",
+            lambda: f"how this model's KV cache is laid out is not known here; {arithmetic(ledger, resolved)}",
+            "blocks",
+        )
+    return _with_cache(resolved, ledger, layout, outside.likely, why)
+
+
+def _too_much_to_load(resolved: Settings, ledger: GpuLedger, whole: Line) -> str:
+    """The weights are larger than the GPU until they are quantised."""
+    streamed = resolved.scheme.streamed if resolved.scheme else None
+    later = f" from v{streamed.major}.{streamed.minor} on each layer is quantised as it is filled," if streamed else ""
+    return (
+        f"vLLM {resolved.release} loads all weights in 16 bits before it quantises them: {human(whole.likely)} (at "
+        f"least {human(whole.floor)}) exceed the GPU's {human(ledger.total.likely)} (at most "
+        f"{human(ledger.total.high)}); quantised they take {human(ledger.weights.likely)};{later} and a checkpoint "
+        "that is stored in FP8 takes 8 bits a weight from the start"
+    )
+
+
+def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
+    """Those of the arguments that can't be known, as flags."""
+    return " and ".join(f"--{dest.replace('_', '-')}" for dest in which if dest in args.unresolved)
+
+
+def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, outside: int, why: Callable[[], str]) -> _Found:
+    """The rank's KV cache is described: does one request fit, and what stands beside the budget?
+
+    `outside`: likely bytes of the CUDA context and NCCL.
+    """
+    left, length = ledger.kv_cache, ledger.held.length
+    least = 1 if resolved.auto_len or length is None else length
+    needed = ledger.held.needed(layout, least)
+    certain = layout.checked(least, resolved, needed) if layout.known else layout.bytes_per_block
+    if left.floor < certain * 0.999:
+
+        def short() -> str:
+            estimate = ledger.estimated_max_model_len
+            told = f"{why()}; one request of {least:,} tokens needs {human(certain)}"
+            return f"{told}; the estimated maximum model length is {estimate:,}" if estimate else told
+
+        return "does-not-fit", short, "request"
+    if not ledger.graphs_charged:
+        outside += ledger.cuda_graphs.likely
+    beside = ledger.total.likely - ledger.budget.likely
+    if not resolved.kv_cache_memory and beside < outside:
+        return (
+            "unsure",
+            lambda: (
+                f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU to the CUDA "
+                f"context, NCCL and graphs, which may take {human(outside)}; {why()}"
+            ),
+            "graphs",
+        )
+    if length is None:
+        return "unsure", lambda: f"{why()}; the context length is not known", "request"
+    if not layout.known:
+        return (
+            "unsure",
+            lambda: f"how this model's KV cache is laid out is only partly known here; {why()}",
+            "request",
+        )
+
+    def request() -> str:
+        if resolved.auto_len:
+            return f"{why()}; --max-model-len auto takes the longest that fits, about {length:,} tokens"
+        return f"{why()}; one request of {length:,} tokens needs {human(needed)}"
+
+    if left.low >= needed + (layout.bytes_per_block if resolved.release >= NULL_BLOCK else 0):
+        return "fits", request, None
+    cause: Cause = "request" if left.likely > 0 else "blocks"
+    return "unsure", (lambda: f"{request()}: it is close") if left.likely >= needed else request, cause
+
+
+def arithmetic(ledger: GpuLedger, resolved: Settings) -> str:
+    """The ledger in one line."""
+    if resolved.kv_cache_memory:
+        return f"--kv-cache-memory-bytes gives {human(resolved.kv_cache_memory)} of KV cache"
+    return subtraction(ledger)
+
+
+def subtraction(ledger: GpuLedger) -> str:
+    """What is taken of the budget and what that leaves, likely: the parts that `podfit explain` draws, and no other."""
+    parts = [(ledger.weights, "weights"), (ledger.activations, "activations")]
+    parts += [(ledger.cuda_graphs, "CUDA graphs")] if ledger.graphs_charged else []
+    parts += [(ledger.non_torch, "non-torch")]
+    told = "".join(f" − {human(line.likely)} {name}" for line, name in parts if line.likely)
+    left = ledger.kv_cache.likely
+    if more := ledger.budget.likely - sum([line.likely for line, _ in parts]) - left:  # a log's lines are rounded
+        told += f" {'−' if more > 0 else '+'} {human(abs(more))} otherwise measured"
+    rest = f"{human(left)} of KV cache" if left > 0 else f"nothing, {human(-left)} are missing"
+    return f"{human(ledger.budget.likely)} budget{told} leave {rest}"

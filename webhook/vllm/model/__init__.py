@@ -1,0 +1,261 @@
+"""EngineArgs + facts → Model: which model is served, and its shape in config.json's words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from webhook.kube.workload.kserve import hub_name
+from webhook.vllm.facts import Counted, Fact, Facts, GivenModel
+from webhook.vllm.model.catalogue import aliases_of, by_id, nearest, source
+from webhook.vllm.model.config import flat, from_config
+from webhook.vllm.model.copies import quantised_copies
+from webhook.vllm.model.given import NAMES, key
+from webhook.vllm.model.length import derived_max_model_len, longest_max_model_len
+from webhook.vllm.model.name import last_part, named, shape, size_of, tells_quantisation
+from webhook.vllm.model.shape import Model
+from webhook.vllm.release import is_official
+
+if TYPE_CHECKING:
+    from webhook.kube.workload import Container, Workload
+    from webhook.vllm.args import EngineArgs
+
+__all__ = [
+    "ANNOTATION", "Model", "aliases_of", "annotated", "by_id", "derived_max_model_len", "find", "from_config",
+    "given_model", "is_default", "longest_max_model_len", "named", "nearest", "quantised_copies", "recognise", "source",
+]  # fmt: skip
+
+ANNOTATION = NAMES
+"""On a workload or its Pod: the id of a published model of the same shape."""
+
+MOUNTS = re.compile(
+    r"(/(mnt|data|opt|opt/ml|var|root|workspace|home/\w+))*"
+    r"/(models?|model[-_]?(cache|store|dir|repo)|weights|checkpoints?|huggingface|data|mnt|pvc|repository|llm)/?(\d+/?)?"
+)
+"""Paths where an operator or an image puts whatever model it was told elsewhere (KServe: /mnt/models)."""
+ENVIRONMENT = ("HF_MODEL_ID", "MODEL_ID", "MODEL_NAME", "HF_MODEL", "MODEL", "VLLM_MODEL", "MODEL_REPO", "HF_REPO_ID",
+               "STORAGE_URI", "MODEL_URI")  # fmt: skip
+"""Variables in which images and operators are told the model."""
+HOLE = re.compile(r"[$`<>]|\{\{")
+"""What is filled in later: a shell's variable, a template's field, a placeholder."""
+DEFAULT = "vLLM's default model"
+URI_FIELDS = (
+    ("spec", "predictor", "model", "storageUri"),
+    ("spec", "predictor", "storageUri"),
+    ("spec", "predictor", "model", "storage", "path"),
+    ("spec", "model", "uri"),
+    ("spec", "model", "name"),
+    ("spec", "modelUri"),
+)
+"""Where KServe's InferenceService and LLMInferenceService name the model."""
+
+
+def find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
+    """The served model, by the order in `webhook.vllm.facts`; None where nothing names one that is known."""
+    found = _find(args, workload, container, facts)
+    if found is None:
+        return None
+    changed = _overridden(found.value, args)
+    if changed is None:
+        return replace(found, source=f"{found.source}; --hf-overrides is too long to be read", may_deny=False)
+    if facts.weights_bytes is not None:
+        changed = replace(changed, weights_bytes=facts.weights_bytes)
+    return found if changed is found.value else replace(found, value=changed)
+
+
+def _find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
+    annotation = annotated(workload)
+    if annotation and (row := _known(annotation, facts)):
+        # the annotation tells the shape; a served name that tells a quantisation has other bytes
+        copy = tells_quantisation(args.model or "") and not row.value.quantization_config
+        return replace(row, source=f"annotation {ANNOTATION}: {row.source}", may_deny=row.may_deny and not copy)
+    name = args.model or ""
+    if facts.models:
+        if found := _given(name or "*", facts) or _given("*", facts):
+            return found
+    elif name and (found := by_id(name)):  # as most models are named
+        return found
+    if name and not _elsewhere(name) and ((found := _named(name, facts)) or not _is_path(name)):
+        return found or size_of(name)
+    if not name and "model" not in args.unresolved and "args" not in workload.completes:
+        return _default(args, workload, container)
+    if (uri := workload.model_uri) and (hub := _hub_id(uri)) and (found := _known(hub, facts)):
+        return replace(found, source=f"{found.source}, from {uri!r}")
+    written = args.written.get("model", args.written.get("model_tag"))
+    if (
+        "model" in args.unresolved
+        and isinstance(written, str)
+        and not HOLE.search(written.rstrip("/").rpartition("/")[2])
+    ):
+        name = written  # "s3://$BUCKET/models/Qwen3-8B": what can't be known is not what names it
+        if found := _named(name, facts):
+            return Fact(found.value, f"path: {found.source.removeprefix('path: ')}", may_deny=False)
+    for hint in _hints(args, workload, container):
+        if found := _given(hint, facts) or _named(hint, facts):
+            return Fact(found.value, f"path: {found.source.removeprefix('path: ')}, from {hint!r}", may_deny=False)
+    return size_of(name) if name else None
+
+
+def _default(args: EngineArgs, workload: Workload, container: Container) -> Fact[Model] | None:
+    """The model that vLLM serves where the command names none; not where an operator, or somebody's image that the
+    manifest gives no command, may add one."""
+    default, image = args.defaults.get("model"), container.spec.get("image")
+    whole = bool(container.spec.get("command")) or (isinstance(image, str) and is_official(image))
+    if args.release is None or args.open or not whole or "model" in workload.completes or not isinstance(default, str):
+        return None
+    found = by_id(default)
+    return found and replace(found, source=f"{DEFAULT}: {found.source}", may_deny=False)
+
+
+def is_default(found: Fact[Model] | None) -> bool:
+    """The command names no model, and this is the one that vLLM serves then: mostly not what is meant."""
+    return found is not None and found.source.startswith(DEFAULT)
+
+
+def annotated(workload: Workload) -> str | None:
+    """What the annotation `podfit.dev/model` says, None where there is none."""
+    said = workload.annotations.get(ANNOTATION)
+    return said.strip() or None if isinstance(said, str) else None
+
+
+def _known(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model of exactly that name: an admin's files, then the catalogue."""
+    return _given(name, facts) or by_id(name)
+
+
+def _given(name: str, facts: Facts) -> Fact[Model] | None:
+    found = facts.models.get(key(name)) if facts.models else None
+    return Fact(given_model(name, found), found.source, True) if found else None
+
+
+def _named(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model that a name tells, exactly or by its last part."""
+    if found := _known(_hub_id(name) or name, facts):
+        return found
+    wanted = last_part(name)
+    alike = {id(given): (one, given) for one, given in facts.models.items() if wanted and last_part(one) == wanted}
+    if len(alike) == 1:
+        ((one, given),) = alike.values()
+        return Fact(given_model(one, given), f"path: its last part names {one} ({given.source})", may_deny=False)
+    return named(name)
+
+
+def _hub_id(uri: str) -> str | None:
+    """The id in KServe's `hf://ORG/NAME[:REVISION]`."""
+    if "://" not in uri:
+        return None
+    found = hub_name(re.sub("^huggingface://", "hf://", uri.strip()))
+    return found if found and re.fullmatch(r"[\w.-]+/[\w.-]+", found) else None
+
+
+def _elsewhere(name: str) -> bool:
+    """The name is a mount point or a template's hole: something else says which model is there."""
+    return MOUNTS.fullmatch(name) is not None or "{{" in name
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(("/", ".", "~")) or "://" in name
+
+
+def _hints(args: EngineArgs, workload: Workload, container: Container) -> Iterator[str]:
+    """What else of the object names a model, the most telling first."""
+    if workload.model_uri:
+        yield workload.model_uri
+    for parts in URI_FIELDS:
+        value: object = workload.object
+        for part in parts:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, str):
+            yield value
+    served = args.given.get("served_model_name")
+    yield from (one for one in (served if isinstance(served, list) else [served]) if isinstance(one, str))
+    env = container.spec.get("env")
+    told = {
+        str(one.get("name")): one.get("value")
+        for one in (env if isinstance(env, list) else ())
+        if isinstance(one, Mapping)
+    }
+    yield from (value for name in ENVIRONMENT if isinstance(value := told.get(name), str))
+    yield workload.name
+
+
+def recognise(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model that a name alone tells, by the order in `webhook.vllm.facts`; None where it tells none."""
+    return _given(name, facts) or _named(name, facts) or size_of(name)
+
+
+def given_model(name: str, given: GivenModel) -> Model:
+    """The model of a config.json, with what was counted in it; else with the parameters of its row in the catalogue,
+    where the shapes agree."""
+    model = from_config(name if name != "*" else "model", given.config)
+    found = given.counted
+    if found == Counted() and (row := by_id(name)) is not None and shape(row.value) == shape(model):
+        known = row.value
+        return replace(
+            model, parameters=known.parameters, weights_bytes=known.weights_bytes, gated=known.gated,
+            dtype_parameters=known.dtype_parameters, expert_bytes=known.expert_bytes,
+            replicated_bytes=known.replicated_bytes,
+        )  # fmt: skip
+    return replace(
+        model, parameters=found.parameters, weights_bytes=found.weights_bytes,
+        dtype_parameters=found.dtype_parameters, expert_bytes=found.expert_bytes, files=found.files,
+    )  # fmt: skip
+
+
+MOST_OVERRIDES = 16 << 10
+"""Characters of overrides that are read, and EACH for every item of theirs: what is computed of a model is remembered,
+and its config with it. A list of 126 layers' types has 10,000."""
+EACH = 50
+_OVERRIDES = frozenset({"hf_overrides", "rope_scaling"})
+
+
+def _overridden(model: Model, args: EngineArgs) -> Model | None:
+    """The model with what --hf-overrides (and, before 0.14, --rope-scaling) changes of its config; None: too much."""
+    if _OVERRIDES.isdisjoint(args.given):
+        return model
+    overrides = {**_json(args.given.get("hf_overrides"))}
+    if "rope_scaling" not in overrides and (scaling := _json(args.given.get("rope_scaling"))):
+        overrides["rope_scaling"] = scaling
+    if not overrides:
+        return model
+    if _weight(overrides) > MOST_OVERRIDES:
+        return None
+    whole = {"model_type": model.model_type, "architectures": list(model.architectures)}
+    changed = from_config(model.id, {**model.config, **whole, **flat(overrides)}, complete=False)
+    same_shape = shape(changed)[:-1] == shape(model)[:-1]
+    return replace(
+        changed,
+        torch_dtype=changed.torch_dtype or model.torch_dtype,
+        tie_word_embeddings=model.tie_word_embeddings if same_shape else changed.tie_word_embeddings,
+        quantization_config=changed.quantization_config or model.quantization_config,
+        scheme_guessed=model.scheme_guessed and not changed.quantization_config,
+        vision_config=changed.vision_config or model.vision_config,
+        parameters=model.parameters if same_shape else None,
+        weights_bytes=model.weights_bytes if same_shape else None,
+        gated=model.gated,
+        config={**changed.config, "model_type": model.config.get("model_type")},
+        dtype_parameters=model.dtype_parameters if same_shape else {},
+        expert_bytes=model.expert_bytes if same_shape else None,
+        replicated_bytes=model.replicated_bytes if same_shape else None,
+    )
+
+
+def _weight(overrides: Mapping[str, Any]) -> int:
+    try:
+        text = json.dumps(overrides)
+    except RecursionError:
+        return MOST_OVERRIDES + 1
+    return len(text) + EACH * sum(text.count(begin) for begin in "[{,")
+
+
+def _json(value: object) -> Mapping[str, Any]:
+    """An option's JSON object, parsed or not; empty for anything else (a Python function's name, say)."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, Mapping) else {}

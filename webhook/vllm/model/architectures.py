@@ -1,0 +1,108 @@
+"""Which releases of vLLM know a model's architecture (data/architectures.json, scripts/build_architectures.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from webhook.base import data
+from webhook.vllm.model.shape import Model
+from webhook.vllm.release import Release, parse
+
+SUFFIXES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+"""Architectures that are looked up by their own name: others (…ForSequenceClassification, …Model) may be served by the
+language model under them (vLLM 0.33 models/registry.py, _normalize_arch)."""
+OTHER_FORMATS = ("mistral", "ministral", "pixtral", "voxtral")
+"""Families whose repositories hold a params.json beside config.json: vLLM may name their architecture itself."""
+FALLBACK = Release(0, 7)
+"""From here Transformers serves what vLLM does not name."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """When an architecture came."""
+
+    name: str
+    missing: Release
+    """The last release, of those whose sources were read, that does not know it."""
+    first: Release
+    """The first that does."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """When an architecture went."""
+
+    name: str
+    last: Release
+    """The last release, of those whose sources were read, that serves it."""
+    gone: Release
+    """The first that does not."""
+
+
+def known(model: Model) -> Known | None:
+    """The model's architecture, where a release is known that does not know it; None also where that is not sure."""
+    return _known(model.architectures, (model.model_type or "").lower())
+
+
+@lru_cache(256)
+def _known(architectures: tuple[str, ...], kind: str) -> Known | None:
+    found = [one for name in architectures if (one := _architecture(name)) is not None]
+    if not found or len(found) < len(architectures) or kind.startswith(OTHER_FORMATS):
+        return None
+    oldest = min(found, key=lambda one: one.missing)
+    return oldest if oldest.name.endswith(SUFFIXES) else None
+
+
+def removed(model: Model, release: Release) -> Removed | None:
+    """The model's architecture, where this release serves it no more; None also where that is not sure."""
+    rows = [_table()["removed"].get(name) for name in model.architectures]
+    if not rows or not all(rows) or (model.model_type or "").lower().startswith(OTHER_FORMATS):
+        return None
+    name, spans = model.architectures[0], [(_release(last), _release(gone)) for last, gone in rows]
+    if not name.endswith(SUFFIXES) or any(gone is None or release < gone for _, gone in spans):
+        return None
+    last, gone = spans[0]
+    return Removed(name, last, gone) if last and gone else None
+
+
+def is_removed(model: Model, release: Release, *, remote_code: bool) -> bool:
+    """Whether neither vLLM serves the model's architecture any more, nor the Transformers of its image."""
+    return removed(model, release) is not None and not (remote_code or _transformers_may_know(model, release))
+
+
+def is_unserved(model: Model, release: Release, *, remote_code: bool) -> bool:
+    """Whether neither vLLM nor the Transformers of its image can know the model's architecture.
+
+    `remote_code`: the checkpoint's own code is trusted, and may bring what they lack.
+    """
+    found = known(model)
+    if found is None or release > found.missing:
+        return False
+    return release < FALLBACK or not (remote_code or _transformers_may_know(model, release))
+
+
+def _transformers_may_know(model: Model, release: Release) -> bool:
+    types = _table()["model_types"]
+    kind = model.model_type
+    if kind is None:
+        return True
+    missing = _release(types[kind]) if kind in types else _release(_table()["releases"][-1])
+    return missing is None or release > missing
+
+
+def _architecture(name: str) -> Known | None:
+    row = _table()["architectures"].get(name)
+    missing, first = (_release(one) for one in row) if row else (None, None)
+    return Known(name, missing, first) if missing and first else None
+
+
+@cache
+def _table() -> dict[str, Any]:
+    found: dict[str, Any] = data.load("architectures")
+    return found
+
+
+def _release(text: str | None) -> Release | None:
+    return parse(text) if text else None

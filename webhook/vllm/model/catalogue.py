@@ -1,0 +1,171 @@
+"""The built-in catalogue: published models by id, each row with its source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import Any
+
+from webhook.base import data
+from webhook.vllm.facts import Fact
+from webhook.vllm.model.config import from_config
+from webhook.vllm.model.schemes import SCHEMES
+from webhook.vllm.model.shape import Model
+
+OTHERS = ("aliases", "last_parts", "relatives", "sources", "models")
+"""Lines of the table that are no rows."""
+
+
+@cache
+def ids() -> Mapping[str, str]:
+    """Lower-case id → the id as its owner writes it."""
+    return {name.lower(): name for name in data.rows("models") if name not in OTHERS}
+
+
+@cache
+def aliases() -> Mapping[str, str]:
+    found: dict[str, str] = json.loads(data.rows("models")["aliases"])
+    return found
+
+
+@cache
+def last_parts() -> Mapping[str, list[str]]:
+    """The last part of an id or alias, spelled as `webhook.vllm.model.name` does → the rows that it may mean."""
+    found: dict[str, list[str]] = json.loads(data.rows("models")["last_parts"])
+    return found
+
+
+@cache
+def _sources() -> list[str]:
+    found: list[str] = json.loads(data.rows("models")["sources"])
+    return found
+
+
+@cache
+def row_of(name: str) -> Mapping[str, Any]:
+    found: dict[str, Any] = json.loads(data.rows("models")[name])
+    return found
+
+
+@cache
+def catalogued(name: str) -> Model:
+    row = row_of(name)
+    model = from_config(name, row["config"], complete=row["confidence"] == "file")
+    return replace(
+        model,
+        length_read=model.length_read and not row.get("length_corrected", False),
+        length_scaled=row.get("length_scaled", False),
+        dtype_inherited=row.get("dtype_inherited", False),
+        parameters=row.get("parameters"),
+        weights_bytes=row.get("weights_bytes"),
+        gated=row.get("gated", False),
+        scheme_guessed=row.get("scheme_guessed", False),
+        dtype_parameters=row.get("dtype_parameters", {}),
+        expert_bytes=row.get("expert_bytes"),
+        replicated_bytes=row.get("replicated_bytes"),
+    )
+
+
+WORDS = {"file": "config.json", "table": "a library's table", "documented": "its documentation", "memory": "unverified"}
+
+
+RENAMED = {"thudm": "zai-org", "cohereforai": "CohereLabs", "neuralmagic": "RedHatAI", "nm-testing": "RedHatAI"}
+"""Owners that the hub redirects: old name → new."""
+MIRRORS = frozenset({"unsloth", "redhatai", "nousresearch", "lmstudio-community", "mlabonne", "alpindale"})
+"""Owners that publish unchanged copies under the original's own name."""
+
+
+def by_id(name: str) -> Fact[Model] | None:
+    """The catalogue's model for `name`, an id or an alias in any case; None where there is none.
+
+    Rows and their aliases come first; then ids under an owner's older name, fine-tunes and copies whose cards name the
+    model they were made of, and mirrors: ids of an owner who copies, under the name of exactly one original.
+    """
+    return _by_id(name.strip()) if len(name) <= _LONGEST else None
+
+
+_LONGEST = 256
+"""A hub's names have at most 96 characters a part."""
+
+
+@lru_cache(512)  # a cluster serves a few models
+def _by_id(name: str) -> Fact[Model] | None:
+    key = name.lower()
+    owner, _, last = key.partition("/")
+    renamed = f"{RENAMED[owner]}/{last}".lower() if owner in RENAMED else key
+    found = next((row for one in (key, renamed) if (row := ids().get(one) or aliases().get(one))), None)
+    if found is not None:
+        return _row(found)
+    if (line := relatives().get(key) or relatives().get(renamed)) is not None:
+        return _relative(*line)
+    return _mirrored(name, last) if owner in MIRRORS else None
+
+
+def _row(name: str) -> Fact[Model]:
+    row = row_of(name)
+    source = f"built-in catalogue ({WORDS.get(row['confidence'], row['confidence'])})"
+    if not row["trusted"]:
+        source += f"; doubtful: {row.get('doubts', 'unchecked')}"
+    return Fact(catalogued(name), source, bool(row["trusted"]))
+
+
+@cache
+def relatives() -> Mapping[str, tuple[str, str, str | None]]:
+    """Lower-case id → (the id, the row it was made of, its scheme); scripts/relatives.py."""
+    found: dict[str, list[Any]] = json.loads(data.rows("models")["relatives"])
+    return {name: (line[0], line[1], line[2]) for name, line in found.items()}
+
+
+def _relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
+    model = replace(catalogued(base), id=name, gated=False, length_read=False)
+    if scheme is not None:
+        model = replace(
+            model, quantization_config=SCHEMES[scheme], scheme_guessed=True, weights_bytes=None, dtype_parameters={},
+            expert_bytes=None, replicated_bytes=None,
+        )  # fmt: skip
+    return Fact(model, f"built-in catalogue (the architecture of {base}: a fine-tune or copy of it)", may_deny=False)
+
+
+@cache
+def _by_last_part() -> Mapping[str, Sequence[str]]:
+    """The ids behind their owners' names, in lower case."""
+    found: dict[str, list[str]] = {}
+    for one in ids().values():
+        if last := one.lower().partition("/")[2]:
+            found.setdefault(last, []).append(one)
+    return found
+
+
+def _mirrored(name: str, last: str) -> Fact[Model] | None:
+    alike = _by_last_part().get(last, ())
+    originals = [one for one in alike if "base" not in row_of(one)] or alike
+    if len(originals) != 1:
+        return None
+    found = _row(originals[0])
+    model = replace(found.value, id=name, gated=False, length_read=False)
+    return Fact(model, f"{found.source}, as a copy of {originals[0]}", found.may_deny)
+
+
+def source(name: str) -> str | None:
+    """Where the catalogue has a row from: a file of a repository at a revision, a table of a library's release."""
+    found = ids().get(name.lower()) or aliases().get(name.lower())
+    return _sources()[row_of(found)["source"]] if found else None
+
+
+def nearest(name: str) -> list[str]:
+    """Ids that look like `name`, the likeliest first; for "did you mean"."""
+    import difflib  # here: only a mistake needs it
+
+    wanted = name.strip().lower()
+    close = difflib.get_close_matches(wanted, ids(), 3, 0.75)
+    if not close and "/" not in wanted:
+        tails = {one.rpartition("/")[2]: one for one in ids()}
+        close = [tails[one] for one in difflib.get_close_matches(wanted, tails, 3, 0.75)]
+    return [ids()[one] for one in close]
+
+
+def aliases_of(name: str) -> list[str]:
+    """The other ids of a row's model, in lower case."""
+    return [alias for alias, row in aliases().items() if row == name]

@@ -1,0 +1,94 @@
+"""How long a context a model takes: what vLLM derives from config.json where --max-model-len is not given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from webhook.vllm.model.read import integer
+from webhook.vllm.model.shape import Model
+from webhook.vllm.release import Release
+
+LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
+           "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len")  # fmt: skip
+NOT_SCALED = {"su", "longrope", "llama3"}
+"""Rope types whose max_position_embeddings already is the extended length."""
+NOT_SCALED_SINCE_0_30 = {"yarn", "deepseek_yarn", "deepseek_llama_scaling"}
+
+
+def context(text: Mapping[str, Any]) -> int | None:
+    if text.get("model_type") in ("cohere", "cohere2") and (longest := integer(text.get("model_max_length"))):
+        return longest
+    return min((length for key in LENGTHS if (length := integer(text.get(key)))), default=None)
+
+
+@lru_cache(256)
+def derived_max_model_len(model: Model, release: Release | None) -> int | None:
+    """The context length, in tokens, that vLLM takes where --max-model-len is not given (0.33 config/model.py,
+    _get_and_verify_max_len); None where config.json's lengths are not known, or where the release is not and the
+    releases disagree."""
+    return _agreed(_default_length, model, release)
+
+
+@lru_cache(256)
+def longest_max_model_len(model: Model, release: Release | None) -> int | None:
+    """The longest --max-model-len, in tokens, that vLLM takes from this config without VLLM_ALLOW_LONG_MAX_MODEL_LEN:
+    more than the default for LongRoPE models, and where config.json has a `model_max_length`."""
+    return _agreed(_longest_length, model, release)
+
+
+GENERATIONS = (Release(0, 10), Release(0, 29), Release(0, 33))
+"""One release of each generation of the rules below."""
+
+
+def _agreed(rule: Callable[[Model, Release], int | None], model: Model, release: Release | None) -> int | None:
+    lengths = {rule(model, one) for one in ((release,) if release else GENERATIONS)}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _default_length(model: Model, release: Release) -> int | None:
+    kinds = {_rope_type(scaling) for scaling in _rope_scalings(model.config)}
+    if release >= Release(0, 11) and "longrope" in kinds:  # short prompts get worse answers beyond it
+        original = integer(model.config.get("original_max_position_embeddings"))
+        return original or _scaled_length(model, release)
+    return _scaled_length(model, release)
+
+
+def _longest_length(model: Model, release: Release) -> int | None:
+    scaled = _scaled_length(model, release)
+    stated = integer(model.config.get("model_max_length"))
+    return max(scaled, stated) if scaled and stated else scaled
+
+
+def _scaled_length(model: Model, release: Release) -> int | None:
+    length = model.max_position_embeddings
+    if length is None or "gemma3" in (model.model_type or ""):
+        return length
+    factor = 1.0
+    for scaling in _rope_scalings(model.config):
+        kind = _rope_type(scaling)
+        if kind in NOT_SCALED or (kind in NOT_SCALED_SINCE_0_30 and release >= Release(0, 30)):
+            continue
+        if kind in ("yarn", "deepseek_yarn") and (original := integer(scaling.get("original_max_position_embeddings"))):
+            length = original
+        this = scaling.get("factor")
+        if isinstance(this, int | float) and not isinstance(this, bool) and 0 < this < 1e6:
+            factor = max(factor, float(this))
+    return int(length * factor)
+
+
+def _rope_type(scaling: Mapping[str, Any]) -> str:
+    """`rope_type`, in older files `type`."""
+    return str(scaling.get("rope_type") or scaling.get("type") or "default")
+
+
+def _rope_scalings(text: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """`rope_parameters` since transformers 5 (one for each kind of layer where they differ), `rope_scaling` before."""
+    for key in ("rope_parameters", "rope_scaling"):
+        found = text.get(key)
+        if not isinstance(found, dict) or not found:
+            continue
+        inner = [one for one in found.values() if isinstance(one, dict)]
+        yield from inner or [found]
+        return

@@ -1,0 +1,181 @@
+"""What is mounted where in a container, and where vLLM keeps the files that it downloads."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from webhook.base.frozen import frozen
+from webhook.kube.path import FieldPath, is_object, mapping
+from webhook.kube.workload import JSON, Container, Workload, listing
+from webhook.vllm.args import EngineArgs
+from webhook.vllm.model import by_id
+from webhook.vllm.release import is_official
+
+HUB = "/root/.cache/huggingface"
+"""Where huggingface_hub keeps its files where root is the user, as in vLLM's image (huggingface_hub constants.py)."""
+
+
+class Files(NamedTuple):
+    """Where the checkpoint comes from."""
+
+    download: bool | None = None
+    """It is fetched first (True), it is there (False), or that is not known (None)."""
+    in_memory: bool = False
+    """It lies in a memory-backed volume: vLLM downloads it there, or somebody has put it there."""
+    rate: int | None = None
+    """Bytes a second that a download reaches here, where somebody says so."""
+    disk_rate: int | None = None
+    """Bytes a second at which weights are read here, where somebody says so."""
+
+
+@frozen
+class Mount:
+    """One of a container's volumeMounts, with the volume behind it."""
+
+    path: str
+    """mountPath, without a slash at its end."""
+    index: int
+    """Of the mount, in the container's list."""
+    name: str
+    """The volume's."""
+    volume: JSON
+    """The volume; empty where the Pod declares none of that name (a StatefulSet's volumeClaimTemplates do)."""
+    at: FieldPath
+    """Where the volume stands, or its claim's template, or the list where it would."""
+    read_only: bool
+
+    @property
+    def empty_dir(self) -> JSON | None:
+        """The emptyDir behind it, None where it is another sort of volume."""
+        found = self.volume.get("emptyDir")
+        return found if is_object(found) else {} if "emptyDir" in self.volume else None
+
+    @property
+    def memory(self) -> bool:
+        """A tmpfs: what is written there is host memory."""
+        return (self.empty_dir or {}).get("medium") == "Memory"
+
+
+def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
+    """A container's mounts; what is no mount is left out."""
+    listed = listing(container.spec.get("volumeMounts"))
+    if not listed:
+        return ()
+    volumes = listing(workload.spec.get("volumes"))
+    declared: dict[str, int] = {}
+    for index, volume in enumerate(volumes):
+        if isinstance(name := mapping(volume).get("name"), str):
+            declared.setdefault(name, index)
+    at = workload.path / "volumes"
+    claims = _claim_templates(workload)
+    found = []
+    for index, mount in enumerate(listed):
+        if not is_object(mount) or not isinstance(path := mount.get("mountPath"), str):
+            continue
+        name = str(mount.get("name"))
+        where = None if name in claims else declared.get(name)
+        volume = {} if where is None else volumes[where]
+        place = claims.get(name, at) if where is None else at / where
+        found.append(Mount(posixpath.normpath(path), index, name, volume, place, mount.get("readOnly") is True))
+    return tuple(found)
+
+
+def _claim_templates(workload: Workload) -> Mapping[str, FieldPath]:
+    """A StatefulSet's volumeClaimTemplates: a claim takes precedence over the template's volume of the same name."""
+    if workload.path.parts[-2:] != ("template", "spec"):
+        return {}
+    listed = mapping(workload.object.get("spec")).get("volumeClaimTemplates")
+    if not isinstance(listed, list):
+        return {}
+    place = FieldPath(workload.path.parts[:-2]) / "volumeClaimTemplates"
+    return {str(mapping(mapping(one).get("metadata")).get("name")): place / index for index, one in enumerate(listed)}
+
+
+def holding(mounted: Iterable[Mount], path: str) -> Mount | None:
+    """The mount that `path` lies in: the deepest one."""
+    within = f"{posixpath.normpath(path)}/"
+    inside = [one for one in mounted if one.path == "/" or within.startswith(f"{one.path}/")]
+    if len(inside) < 2:
+        return inside[0] if inside else None
+    return max(inside, key=lambda one: len(one.path))
+
+
+def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
+    """Where vLLM keeps what it downloads: `--download-dir`, else the hub's cache.
+
+    huggingface_hub constants.py: HF_HUB_CACHE (HUGGINGFACE_HUB_CACHE before), else `hub` in HF_HOME, else `huggingface`
+    in XDG_CACHE_HOME or ~/.cache.
+    """
+    given = args.given.get("download_dir")
+    if isinstance(given, str) and given:
+        return given
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if env.get(name):
+            return env[name]
+    if env.get("HF_HOME"):
+        return posixpath.join(env["HF_HOME"], "hub")
+    cache = env.get("XDG_CACHE_HOME") or (posixpath.join(env["HOME"], ".cache") if env.get("HOME") else "")
+    return posixpath.join(cache, "huggingface", "hub") if cache else f"{HUB}/hub"
+
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_FOLDERS = ("models", "model", "data", "weights")
+"""Directories of people's own images, rather than organisations of a hub."""
+
+
+def is_hub_id(name: str | None) -> bool:
+    """A model that the catalogue knows, or `org/name`: what vLLM downloads from a hub, unlike a path or a URI."""
+    known = name is not None and by_id(name) is not None
+    return known or bool(name and _HUB_ID.fullmatch(name) and name.partition("/")[0] not in _FOLDERS)
+
+
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+MODELSCOPE = "VLLM_USE_MODELSCOPE"
+
+
+def offline(env: Mapping[str, str]) -> bool:
+    """No hub is asked: the first of the two variables that says something says so (huggingface_hub constants.py
+    `HF_HUB_OFFLINE`, `_is_true`)."""
+    hub, transformers = OFFLINE
+    said = env.get(hub) or env.get(transformers) or ""
+    return said.lower() in ("1", "on", "yes", "true")
+
+
+def modelscope(env: Mapping[str, str]) -> bool:
+    """ModelScope is asked instead of Hugging Face (vLLM 0.33 envs.py)."""
+    return env.get(MODELSCOPE, "").lower() == "true"
+
+
+def files(
+    workload: Workload,
+    container: Container,
+    args: EngineArgs,
+    env: Mapping[str, str],
+    rate: int | None = None,
+    mounted: Sequence[Mount] | None = None,
+) -> Files:
+    """Where the checkpoint comes from: fetched at each start, there already, or not known.
+
+    `mounted`: the container's `mounts`, for who has read them already.
+
+    A path is there when vLLM starts, whoever filled it. An id of a hub is downloaded where nothing keeps the cache (no
+    volume in vLLM's own image, which holds no models; an emptyDir that no init container fills), and may be there in
+    a volume that outlives the Pod.
+    """
+    mounted, name = mounts(workload, container) if mounted is None else mounted, args.model
+    if not is_hub_id(name) or offline(env):
+        there = holding(mounted, name) if name and name.startswith("/") else None
+        return Files(False if name else None, in_memory=there is not None and there.memory, rate=rate)
+    mount = holding(mounted, download_directory(args, env))
+    if mount is None:
+        image = container.spec.get("image")
+        bare = isinstance(image, str) and is_official(image) and args.open is None
+        return Files(True if bare else None, rate=rate)
+    if "image" in mount.volume:
+        return Files(False, rate=rate)
+    filled = any(other.init for other in workload.containers)
+    fresh = mount.empty_dir is not None or "ephemeral" in mount.volume
+    return Files(True if fresh and not filled else None, in_memory=mount.memory and not filled, rate=rate)
