@@ -16,7 +16,7 @@ from benchmarks.mutations import JSONDict, corpus, mutated, review
 from webhook.evaluation import review as reviews
 from webhook.evaluation.policy import Layer, Policy, builtin, of_layers
 from webhook.evaluation.review import BadReview, Request, Webhook
-from webhook.server.verdicts import Verdicts
+from webhook.server.decision_cache import DecisionCache
 from webhook.vllm.facts import Facts
 
 PAIRS = 100_000
@@ -61,7 +61,7 @@ def request(random: Random, obj: JSONDict, old: JSONDict | None) -> Request | No
 
 def differences(pairs: int, seed: int) -> tuple[int, int, list[str]]:
     """Decisions that were compared, those that came from memory, and the objects whose answers differed."""
-    random, memory, facts, both = Random(seed), Verdicts(), Facts(), policies()  # noqa: S311 - no secret
+    random, memory, facts, both = Random(seed), DecisionCache(), Facts(), policies()  # noqa: S311 - no secret
     compared = remembered = 0
     wrong: list[str] = []
     for _ in range(pairs):
@@ -78,7 +78,7 @@ def differences(pairs: int, seed: int) -> tuple[int, int, list[str]]:
                 continue  # computed just now, as the other one would be
             compared += 1
             remembered += kept.remembered
-            if kept.answer != Verdicts().decide(webhook, asked, policy, facts).answer:
+            if kept.answer != DecisionCache().decide(webhook, asked, policy, facts).answer:
                 wrong.append(json.dumps(obj))
             elif not (obj.get("metadata") or {}).get("generateName"):
                 computed = reviews.decide(webhook, asked, policy, facts)

@@ -22,8 +22,8 @@ from webhook.cluster.scanning import BESIDE
 from webhook.evaluation.policy import builtin, load
 from webhook.evaluation.policy.crd import definition
 from webhook.evaluation.scan import BETWEEN
-from webhook.kube.snapshot import DEFAULT, KINDS
-from webhook.kube.workload.table import TABLE
+from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
+from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.report.policy_report import APIS
 from webhook.server import certs, registration
 from webhook.server.app import create_app
@@ -128,7 +128,7 @@ VARIANTS: dict[str, JSONDict] = {
         "podDisruptionBudget": {"enabled": False},
         "networkPolicy": {"enabled": False},
         "webhooks": {"mutating": False},
-        "watch": dict.fromkeys((kind.name for kind in KINDS), False),
+        "watch": dict.fromkeys((kind.name for kind in WATCHED_KINDS), False),
     },
     "models on a volume": {"modelsVolume": {"configMap": {"name": "our-models"}}},
     "all that is optional": {
@@ -345,7 +345,7 @@ def test_every_kind_that_podfit_reads_is_sent(chart: list[JSONDict]) -> None:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    read = {(group, f"{kind.lower()}s") for group, kind in TABLE if group != "extensions"}  # gone since 1.16
+    read = {(group, f"{kind.lower()}s") for group, kind in WORKLOAD_KINDS if group != "extensions"}  # gone since 1.16
 
     assert read - UNSENT | {("", "pods/resize"), ("podfit.dev", "policies")} == sent
 
@@ -389,7 +389,7 @@ def rights(objects: list[JSONDict], kind: str) -> dict[tuple[str, str], list[str
 
 
 def test_the_rights_are_those_of_what_is_watched_by_default(chart: list[JSONDict]) -> None:
-    wanted = {(kind.group, kind.name): kind for kind in KINDS if kind.name in DEFAULT}
+    wanted = {(kind.group, kind.name): kind for kind in WATCHED_KINDS if kind.name in WATCHED_BY_DEFAULT}
     whole, own = rights(chart, "ClusterRole"), rights(chart, "Role")
 
     assert whole.pop(("podfit.dev", "policies/status")) == ["get", "patch"]
@@ -398,7 +398,7 @@ def test_the_rights_are_those_of_what_is_watched_by_default(chart: list[JSONDict
     assert all(verbs == ["list", "watch"] for verbs in (*whole.values(), *own.values()))
     assert pod(chart)["automountServiceAccountToken"] is True
     (watched,) = [word for word in container(chart)["args"] if word.startswith("--watch=")]
-    assert set(watched.removeprefix("--watch=").split(",")) == set(DEFAULT)
+    assert set(watched.removeprefix("--watch=").split(",")) == set(WATCHED_BY_DEFAULT)
 
 
 def test_the_table_in_the_documentation_is_what_the_chart_grants() -> None:
@@ -408,16 +408,18 @@ def test_the_table_in_the_documentation_is_what_the_chart_grants() -> None:
         line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")
     )}  # fmt: skip
 
-    assert rows.keys() == {kind.name for kind in KINDS}
-    for kind in KINDS:
-        assert rows[kind.name][2:4] == ["on" if kind.name in DEFAULT else "off", "list, watch"]
+    assert rows.keys() == {kind.name for kind in WATCHED_KINDS}
+    for kind in WATCHED_KINDS:
+        assert rows[kind.name][2:4] == ["on" if kind.name in WATCHED_BY_DEFAULT else "off", "list, watch"]
         assert (rows[kind.name][4] == "the release's namespace") is kind.own_namespace
 
 
-@pytest.mark.parametrize("name", [kind.name for kind in KINDS])
+@pytest.mark.parametrize("name", [kind.name for kind in WATCHED_KINDS])
 def test_each_kind_has_its_own_switch(name: str) -> None:
-    objects = render(watch={kind.name: kind.name == name for kind in KINDS}, certificates={"mode": "cert-manager"})
-    (kind,) = [kind for kind in KINDS if kind.name == name]
+    objects = render(
+        watch={kind.name: kind.name == name for kind in WATCHED_KINDS}, certificates={"mode": "cert-manager"}
+    )
+    (kind,) = [kind for kind in WATCHED_KINDS if kind.name == name]
 
     granted = {**rights(objects, "ClusterRole"), **rights(objects, "Role")}
     granted.pop(("podfit.dev", "policies/status"), None)
@@ -428,7 +430,7 @@ def test_each_kind_has_its_own_switch(name: str) -> None:
 
 
 def test_a_server_that_watches_nothing_has_no_rights_and_no_token() -> None:
-    objects = render(watch={kind.name: False for kind in KINDS}, certificates={"mode": "cert-manager"})
+    objects = render(watch={kind.name: False for kind in WATCHED_KINDS}, certificates={"mode": "cert-manager"})
 
     assert pod(objects)["automountServiceAccountToken"] is False
     assert not [obj for obj in objects if "Role" in obj["kind"]]
@@ -603,8 +605,8 @@ def test_the_scanner_may_list_what_a_scan_lists_and_write_reports_alone() -> Non
         (group, resource): rule["verbs"]
         for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
     }  # fmt: skip
-    wanted = {(group, kind) for group, kind in (*TABLE, *BESIDE, *BETWEEN) if group != "extensions"}
-    wanted |= {(kind.group, kind.kind) for kind in KINDS if not (kind.own_namespace or kind.aside)}
+    wanted = {(group, kind) for group, kind in (*WORKLOAD_KINDS, *BESIDE, *BETWEEN) if group != "extensions"}
+    wanted |= {(kind.group, kind.kind) for kind in WATCHED_KINDS if not (kind.own_namespace or kind.aside)}
     lists = {(group, resource) for (group, resource), verbs in granted.items() if verbs == ["list"]}
     writes = {group for (group, _), verbs in granted.items() if verbs != ["list"]}
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from webhook.cluster.access import Client, StatusError
 from webhook.cluster.watch import State, Watch
-from webhook.kube.snapshot import KINDS, Kind
+from webhook.kube.snapshot import WATCHED_KINDS, Kind
 
-NODES, CLAIM_TEMPLATES = (next(kind for kind in KINDS if kind.name == name) for name in (
+NODES, CLAIM_TEMPLATES = (next(kind for kind in WATCHED_KINDS if kind.name == name) for name in (
     "nodes", "resourceclaimtemplates",
 ))  # fmt: skip
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.cluster.script import Clock, node
 from webhook.cluster import STALE, Access, Cluster
 from webhook.cluster.watch import State
-from webhook.kube.snapshot import DEFAULT, JSON, KINDS, MODEL_CONFIG, Key, Snapshot, key, of
+from webhook.kube.snapshot import JSON, MODEL_CONFIG, WATCHED_BY_DEFAULT, WATCHED_KINDS, Key, Snapshot, key, of
 from webhook.vllm.facts import Facts, GivenModel
 
 
 def kept(kind: str, *objects: dict[str, Any]) -> dict[Key, JSON]:
     """Objects as a watch keeps them."""
-    keep = next(one.keep for one in KINDS if one.name == kind)
+    keep = next(one.keep for one in WATCHED_KINDS if one.name == kind)
     return {key(obj): keep(obj) for obj in objects}
 
 
@@ -147,15 +147,15 @@ WORDS = st.sampled_from(["metadata", "spec", "status", "data", "labels", "taints
 
 @given(st.dictionaries(WORDS, st.dictionaries(WORDS, ODD, max_size=4) | ODD, max_size=5))
 def test_no_odd_object_raises(obj: dict[str, Any]) -> None:
-    for kind in KINDS:
+    for kind in WATCHED_KINDS:
         kind.keep(obj)
         key(obj)
 
 
 def test_every_kind_has_a_path_and_most_are_watched() -> None:
-    paths = {kind.name: kind.path(kind.versions[0], "ns" if kind.own_namespace else "") for kind in KINDS}
+    paths = {kind.name: kind.path(kind.versions[0], "ns" if kind.own_namespace else "") for kind in WATCHED_KINDS}
 
     assert paths["nodes"] == "/api/v1/nodes"
     assert paths["configmaps"] == "/api/v1/namespaces/ns/configmaps"
     assert paths["deviceclasses"] == "/apis/resource.k8s.io/v1/deviceclasses"
-    assert set(paths) - set(DEFAULT) == {"resourceclaims"}
+    assert set(paths) - set(WATCHED_BY_DEFAULT) == {"resourceclaims"}

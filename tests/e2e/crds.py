@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 
 JSONDict = dict[str, Any]
 CLUSTER_WIDE = frozenset({"ClusterServingRuntime"})
-KINDS = [(group, kind) for (group, kind), row in TABLE.items() if "." in group and group != "extensions" and row.pods]
+KINDS = [
+    (group, kind)
+    for (group, kind), row in WORKLOAD_KINDS.items()
+    if "." in group and group != "extensions" and row.pods
+]
 """Argo's Workflows hold no PodSpec; what they are read as, `tests/kube/test_workload.py` has."""
 NOT_OURS = [("keda.sh", "ScaledObject")]
 """What belongs to serving and makes no Pods."""
@@ -42,6 +46,6 @@ def definitions() -> Iterator[JSONDict]:
 def around(group: str, kind: str, pod: JSONDict) -> JSONDict:
     """An object of the kind whose first Pod template is the Pod's."""
     value: Any = pod["spec"]
-    for part in reversed(TABLE[group, kind].pods[0].path.split(".")):
+    for part in reversed(WORKLOAD_KINDS[group, kind].pods[0].path.split(".")):
         value = [value] if part == "*" else {part: value}
     return {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": kind.lower()}, **value}

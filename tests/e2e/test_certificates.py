@@ -24,8 +24,8 @@ from tests.e2e.user import User
 from tests.reviews import deployment, doomed
 from webhook.cluster import from_kubeconfig
 from webhook.server import certs
-from webhook.server.certs.custody import Terms
 from webhook.server.certs.keeper import Keeper
+from webhook.server.certs.renewal import RenewalPolicy
 
 JSONDict = dict[str, Any]
 Install = Callable[..., Podfit]
@@ -191,7 +191,7 @@ def test_replicas_that_race_from_an_empty_cluster_make_one_ca(cluster: Cluster) 
     access = from_kubeconfig(cluster.kubeconfig(OWN, READER))
 
     for number in range(5):
-        keepers = [Keeper(access, f"race-{number}", "race", Terms(("a.svc",))) for _ in range(4)]
+        keepers = [Keeper(access, f"race-{number}", "race", RenewalPolicy(("a.svc",))) for _ in range(4)]
         together = Barrier(4)
 
         def look(keeper: Keeper, together: Barrier = together) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from webhook.kube.manifest.parameters import variable
 from webhook.kube.path import FieldPath
 from webhook.kube.workload import Workload, find
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -629,7 +629,7 @@ def test_a_kaito_workspace_runs_its_template_on_its_instance_type() -> None:
 # ── Objects of strangers ─────────────────────────────────────────────────────────────────────────────────────────────
 
 WORDS = sorted(
-    {part for row in TABLE.values() for pods in row.pods for part in pods.path.split(".") if part != "*"}
+    {part for row in WORKLOAD_KINDS.values() for pods in row.pods for part in pods.path.split(".") if part != "*"}
     | {
         "metadata", "name", "annotations", "labels", "ownerReferences", "containers", "initContainers", "env", "args",
         "command", "resources", "limits", "model", "uri", "storageUri", "modelFormat", "parallelism", "data",
@@ -646,7 +646,7 @@ ODD = st.recursive(
 
 
 @PROPERTY
-@given(st.sampled_from(sorted(TABLE)), ODD, ODD, ODD, ODD)
+@given(st.sampled_from(sorted(WORKLOAD_KINDS)), ODD, ODD, ODD, ODD)
 def test_odd_shapes_never_raise(kind: tuple[str, str], spec: Any, inference: Any, metadata: Any, template: Any) -> None:
     obj = {
         "apiVersion": f"{kind[0]}/v1" if kind[0] else "v1",
@@ -664,10 +664,13 @@ def test_odd_shapes_never_raise(kind: tuple[str, str], spec: Any, inference: Any
 
 
 @PROPERTY
-@given(st.sampled_from(sorted(TABLE)), st.data())
+@given(st.sampled_from(sorted(WORKLOAD_KINDS)), st.data())
 def test_a_template_with_odd_fields_in_it_never_raises(kind: tuple[str, str], data: st.DataObject) -> None:
     """The odd value stands where the table looks."""
-    paths = [pods.path for pods in TABLE[kind].pods] or ["spec.templates.*.container", "spec.workflowSpec.templates.*"]
+    paths = [pods.path for pods in WORKLOAD_KINDS[kind].pods] or [
+        "spec.templates.*.container",
+        "spec.workflowSpec.templates.*",
+    ]
     parts = data.draw(st.sampled_from(paths)).split(".")
     value: Any = data.draw(ODD)
     for part in reversed(parts[: len(parts) - data.draw(st.integers(0, len(parts) - 1))]):

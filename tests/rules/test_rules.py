@@ -21,7 +21,7 @@ from webhook.evaluation.policy import builtin, load
 from webhook.kube import manifest
 from webhook.kube.patch import apply, json_patch
 from webhook.kube.workload import kserve, others
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.report import rule_page
 from webhook.rules import all_rules
 from webhook.rules.rule import FACTS, Fix, Mode, Place, Plane, Threat
@@ -131,7 +131,7 @@ def test_what_rests_on_a_fact_that_only_informs_denies_nothing(
 @pytest.mark.parametrize("rule_id", list(all_rules()))
 def test_a_rule_is_declared_in_words_that_are_known(rule_id: str) -> None:
     rule = all_rules()[rule_id]
-    words = {word for row in TABLE.values() for word in row.completes} | kserve.EVERYTHING | others.DYNAMO
+    words = {word for row in WORKLOAD_KINDS.values() for word in row.completes} | kserve.EVERYTHING | others.DYNAMO
 
     assert rule.plane in get_args(Plane)
     assert rule.threatens in get_args(Threat)

@@ -25,7 +25,7 @@ JSONDict = dict[str, Any]
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 CA = certs.issue_ca(NOW)
 LEAF = certs.issue_leaf(CA, ["podfit.podfit-system.svc"], NOW, timedelta(days=90))
-VALIDATING, MUTATING = registration.KINDS
+VALIDATING, MUTATING = registration.WEBHOOK_CONFIGURATIONS
 DENIED = '403: admission webhook "pods.podfit.dev" denied the request: vLLM would not start'
 
 
@@ -60,7 +60,7 @@ def policy(name: str, status: str | None, message: str = "it holds") -> JSONDict
     return {"metadata": {"name": name}, "status": {"conditions": conditions}}
 
 
-BOTH = {kind: configuration(CA.certificate) for kind in registration.KINDS}
+BOTH = {kind: configuration(CA.certificate) for kind in registration.WEBHOOK_CONFIGURATIONS}
 WELL = Observed(
     now=NOW,
     configurations=BOTH,
@@ -98,7 +98,7 @@ OTHER = certs.issue_ca(NOW).certificate
 OFF = [dict(registration.CONDITION)]
 UNSEEN = Unseen("403: forbidden")
 CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
-    ("nothing is installed", {"configurations": dict.fromkeys(registration.KINDS)},
+    ("nothing is installed", {"configurations": dict.fromkeys(registration.WEBHOOK_CONFIGURATIONS)},
      "fail", "validating", "there is none: nothing is judged"),
     ("nothing is patched", {"configurations": {**BOTH, MUTATING: None}},
      "ok", "mutating", "there is none: nothing is patched (webhooks.mutating: false)"),
@@ -113,7 +113,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
      "warn", "caBundle", f"{MUTATING}, pods.podfit.dev: something in it is no certificate"),
     ("the bundles hold the same in another order", {"configurations": {
         VALIDATING: configuration(OTHER, CA.certificate), MUTATING: configuration(CA.certificate, OTHER)}},
-     "ok", "caBundle", f"2 CAs, the last one until {NOW + certs.CA_LIFETIME:%Y-%m-%d}"),
+     "ok", "caBundle", f"2 CAs, the last one until {NOW + certs.FILE_CA_LIFETIME:%Y-%m-%d}"),
     ("every CA has ended", {"now": NOW + timedelta(days=4000)},
      "fail", "caBundle", f"{VALIDATING}, pods.podfit.dev: every CA in it has ended"),
     ("the bundles differ", {"configurations": {**BOTH, MUTATING: configuration(CA.certificate, OTHER)}},
@@ -205,7 +205,7 @@ def test_a_call_that_fails_is_no_question_of_ports_where_the_cause_is_told() -> 
 
 
 def test_who_may_not_see_the_configurations_still_learns_whether_podfit_answers() -> None:
-    hidden: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.KINDS, UNSEEN)
+    hidden: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.WEBHOOK_CONFIGURATIONS, UNSEEN)
     told = lines(replace(WELL, configurations=hidden))
 
     assert [(line.state, line.said) for line in told[:2]] == [("warn", "can't be seen: 403: forbidden")] * 2
@@ -263,8 +263,10 @@ def test_whoever_may_see_nothing_gets_warnings_and_no_failure() -> None:
 def test_podfit_s_own_configurations_are_found_by_their_webhooks_names_whatever_the_release_is_called() -> None:
     client = cast("Client", Releases("judge"))
 
-    assert find(client, None) == [f"{registration.ROOT}/{kind}/judge" for kind in registration.KINDS]
-    assert find(client, "sidecars") == [f"{registration.ROOT}/{kind}/sidecars" for kind in registration.KINDS]
+    assert find(client, None) == [f"{registration.ROOT}/{kind}/judge" for kind in registration.WEBHOOK_CONFIGURATIONS]
+    assert find(client, "sidecars") == [
+        f"{registration.ROOT}/{kind}/sidecars" for kind in registration.WEBHOOK_CONFIGURATIONS
+    ]
     with pytest.raises(UnusableError, match="there are several: a, b; say which with --name"):
         find(cast("Client", Releases("a", "b")), None)
 

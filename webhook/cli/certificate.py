@@ -93,10 +93,10 @@ def _kept(args: argparse.Namespace, access: Access | None) -> Serving:
         raise UnusableError("--certificate-secret: --host is needed, such as podfit.podfit-system.svc")
     if args.certificate_lifetime >= args.ca_lifetime:
         raise UnusableError("--certificate-lifetime must be shorter than --ca-lifetime")
-    from webhook.server.certs.custody import Terms
     from webhook.server.certs.keeper import Keeper
+    from webhook.server.certs.renewal import RenewalPolicy
 
-    terms = Terms(tuple(dict.fromkeys(args.host)), args.ca_lifetime, args.certificate_lifetime, args.ca_pause)
+    terms = RenewalPolicy(tuple(dict.fromkeys(args.host)), args.ca_lifetime, args.certificate_lifetime, args.ca_pause)
     try:
         return Keeper(access, args.certificate_secret, args.webhook_configurations, terms, args.client_ca)
     except ValueError as error:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from webhook.cli import edge, kubectl, rendered
-from webhook.cli.outputs import Formats, Output
+from webhook.cli.format_option import FormatOption, Output
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
 from webhook.kube.manifest import Document
@@ -21,7 +21,7 @@ from webhook.report import checked, text
 from webhook.report.checked import Checked, Container, Problem
 from webhook.rules import all_rules
 
-FORMATS = Formats(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
+FORMATS = FormatOption(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
 """Each is a module of webhook.report with `render`, but the first two."""
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from webhook.cli.outputs import Formats
+from webhook.cli.format_option import FormatOption
 from webhook.rules import all_rules
 
 SHELLS = ("bash", "zsh", "fish")
@@ -56,7 +56,7 @@ def _words(action: argparse.Action) -> Sequence[str]:
     metavar = str(action.metavar or "")
     if "RULE" in metavar.split("|"):
         return tuple(all_rules())
-    return action.type.names if isinstance(action.type, Formats) else ()
+    return action.type.names if isinstance(action.type, FormatOption) else ()
 
 
 def _offering(words: Sequence[str]) -> dict[str, Any]:

@@ -146,7 +146,9 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
     return doctor.Observed(
         now=datetime.now(UTC),
         configurations=own,
-        mutators=_seen(lambda: tuple(client.whole(f"{registration.ROOT}/{registration.KINDS[1]}")["items"])),
+        mutators=_seen(
+            lambda: tuple(client.whole(f"{registration.ROOT}/{registration.WEBHOOK_CONFIGURATIONS[1]}")["items"])
+        ),
         deployment=deployment,
         pods=pods,
         ready=_ready(client, namespace, pods) if not isinstance(pods, doctor.Unseen) else {},
@@ -169,8 +171,8 @@ def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
     from webhook.server.doctor import Unseen
 
     paths: list[str] = []
-    own: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.KINDS)
-    for kind in registration.KINDS:
+    own: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.WEBHOOK_CONFIGURATIONS)
+    for kind in registration.WEBHOOK_CONFIGURATIONS:
         try:
             paths += off.listed(client, kind, name)
         except StatusError as error:
@@ -256,7 +258,7 @@ def _served(hooks: list[JSON]) -> tuple[Served, ...]:
     """Handshakes with every address that this machine can reach; a Service's name resolves in the cluster alone."""
     import socket
 
-    from webhook.server.certs import custody
+    from webhook.server.certs import renewal
 
     found: dict[tuple[str, int, frozenset[bytes]], Served] = {}
     for hook in hooks:
@@ -271,7 +273,7 @@ def _served(hooks: list[JSON]) -> tuple[Served, ...]:
                 socket.getaddrinfo(host, port)
             except OSError:
                 continue
-        cas = frozenset(custody.bundle_of(hook)) - {custody.BROKEN}
+        cas = frozenset(renewal.bundle_of(hook)) - {renewal.BROKEN}
         if cas and (host, port, cas) not in found:
             found[host, port, cas] = _greet(host, port, cas)
     return tuple(found.values())

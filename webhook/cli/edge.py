@@ -15,7 +15,7 @@ from pathlib import Path
 from webhook.evaluation.policy import Policy, PolicyError, builtin, is_schema, load
 from webhook.kube import companions, manifest, workload
 from webhook.kube.companions import Companions
-from webhook.kube.everywhere import Everywhere, Held
+from webhook.kube.everywhere import Everywhere, PlacedObject
 from webhook.kube.manifest import encoding
 from webhook.kube.workload import JSON
 from webhook.vllm import gpu
@@ -274,7 +274,7 @@ def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] =
         directories.setdefault(Path(name).parent, []).extend(document.object for document in manifests.documents)
     releases = {path: Companions(tuple(held)) for path, held in directories.items() if companions.together(held)}
     beyond = Everywhere(
-        [Held(name, _folder(name), one.object) for name, manifests in found for one in manifests.documents]
+        [PlacedObject(name, _folder(name), one.object) for name, manifests in found for one in manifests.documents]
     )
     sources = []
     for name, manifests in found:

@@ -25,7 +25,7 @@ from webhook.vllm.args import settings
 from webhook.vllm.facts import Fact, Facts
 from webhook.vllm.gpu import Accelerator
 from webhook.vllm.memory import kv_cache, needs
-from webhook.vllm.memory.generations import GENERATIONS
+from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.memory.needs import Offer, Stock
 from webhook.vllm.model import Model, longest_max_model_len
 from webhook.vllm.model.name import last_part
@@ -34,7 +34,7 @@ from webhook.vllm.model.name import last_part
 def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     """Prints the ways to serve them, best first, or the best one as a manifest; 0 also where there is none."""
     policy = edge.policy(args.policy)
-    version = args.vllm_version or str(GENERATIONS[-1])
+    version = args.vllm_version or str(NEWEST)
     facts, having, notes = _having(args, facts)
     given = [
         word

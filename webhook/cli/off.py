@@ -80,7 +80,7 @@ def find(client: Client, name: str | None) -> list[str]:
     from webhook.cluster.access import StatusError
 
     found = []
-    for kind in registration.KINDS:
+    for kind in registration.WEBHOOK_CONFIGURATIONS:
         try:
             found += listed(client, kind, name)
         except (StatusError, HTTPError, OSError) as error:

@@ -238,9 +238,9 @@ _NEEDED = "--on-audit-log: level Request is needed, RequestResponse for patches"
 
 def _plurals() -> set[tuple[str, str]]:
     """(API group, resource) of the table's kinds, as events name them."""
-    from webhook.kube.workload.table import TABLE
+    from webhook.kube.workload.table import WORKLOAD_KINDS
 
-    return {(group, f"{kind.lower()}s") for group, kind in TABLE}
+    return {(group, f"{kind.lower()}s") for group, kind in WORKLOAD_KINDS}
 
 
 def _named(obj: Mapping[str, Any], reference: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -261,19 +261,19 @@ def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
     from webhook.evaluation.rehearsal import Asked
     from webhook.evaluation.scan import order
     from webhook.kube.snapshot import Snapshot
-    from webhook.kube.workload.table import TABLE
+    from webhook.kube.workload.table import WORKLOAD_KINDS
     from webhook.vllm.facts import Facts
 
     try:
         with reach.client(argparse.Namespace(context=None)) as client:
-            kinds, _ = served(client, {group for group, _ in TABLE})
+            kinds, _ = served(client, {group for group, _ in WORKLOAD_KINDS})
             labels = {
                 ("", one["metadata"]["name"]): {"labels": one["metadata"].get("labels") or {}}
                 for page in pages(client, "/api/v1/namespaces")
                 for one in page
             }
             facts = Facts(cluster=Snapshot({"namespaces": labels}, version="now"))
-            for resource in (kinds[name] for name in order(TABLE) if name in kinds):
+            for resource in (kinds[name] for name in order(WORKLOAD_KINDS) if name in kinds):
                 try:
                     for one in (one for page in pages(client, resource.path()) for one in page):
                         owners = one["metadata"].get("ownerReferences") or []

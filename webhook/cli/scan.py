@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
-from webhook.cli.outputs import Formats, Output
+from webhook.cli.format_option import FormatOption, Output
 from webhook.kube import selector
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.report import policy_report, text
 from webhook.rules import all_rules
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.evaluation.scan import Key, Scan
     from webhook.evaluation.scan.drift import Drift
 
-FORMATS = Formats(("text", "json", "html", "policyreport"))
+FORMATS = FormatOption(("text", "json", "html", "policyreport"))
 MODES = ("deny", "warn", "audit", "ignore")
 
 
@@ -114,12 +114,12 @@ def _kinds(value: str) -> frozenset[Key]:
     for word in filter(None, (one.strip() for one in value.split(","))):
         name, _, group = word.lower().partition(".")
         found = {
-            (its, kind) for its, kind in TABLE
+            (its, kind) for its, kind in WORKLOAD_KINDS
             if name in (kind.lower(), f"{kind.lower()}s", f"{kind.lower().removesuffix('y')}ies")
             and (not group or group == its)
         }  # fmt: skip
         if not found:
-            known = ", ".join(sorted({kind for _, kind in TABLE}))
+            known = ", ".join(sorted({kind for _, kind in WORKLOAD_KINDS}))
             raise argparse.ArgumentTypeError(f"{word!r} is no kind that makes Pods: {known}")
         chosen |= found
     return frozenset(chosen)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from webhook import __version__
 from webhook.cli import certificate, edge
 from webhook.cli.edge import UnusableError
-from webhook.kube.snapshot import DEFAULT, KINDS
+from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -63,7 +63,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--watch",
         type=_kinds,
         metavar="KIND,…",
-        help=f"what is read of the cluster, in the background (default: {','.join(DEFAULT)}; none: nothing). In a Pod "
+        help=f"what is read of the cluster, in the background "
+        f"(default: {','.join(WATCHED_BY_DEFAULT)}; none: nothing). In a Pod "
         "without a token of its account there is no cluster",
     )
     parser.add_argument(
@@ -74,7 +75,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _kinds(text: str) -> tuple[str, ...]:
-    known = [kind.name for kind in KINDS]
+    known = [kind.name for kind in WATCHED_KINDS]
     names = () if text in ("none", "") else tuple(text.split(","))
     if wrong := [name for name in names if name not in known]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(known)}, none")
@@ -159,7 +160,7 @@ def _cluster(names: tuple[str, ...] | None, access: Access | None) -> Cluster | 
     """What is to be watched; None where there is no cluster, or nothing is wanted of it."""
     from webhook import cluster
 
-    wanted = DEFAULT if names is None else names
+    wanted = WATCHED_BY_DEFAULT if names is None else names
     return cluster.Cluster(access, wanted) if access is not None and wanted else None
 
 

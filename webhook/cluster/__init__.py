@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 
 from webhook.cluster.access import Access, AccessError, Client, from_kubeconfig, in_cluster
 from webhook.cluster.watch import State, Watch
-from webhook.kube.snapshot import DEFAULT, KINDS, Snapshot
+from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS, Snapshot
 from webhook.vllm.facts import Facts, GivenModel
 from webhook.vllm.model import given
 
@@ -24,7 +24,7 @@ __all__ = ["STALE", "Access", "AccessError", "Cluster", "Status", "from_kubeconf
 STALE = 240.0
 """Seconds of silence after which a kind counts as stale: a quiet one has a bookmark a minute."""
 
-_ASIDE = frozenset(kind.name for kind in KINDS if kind.aside)
+_ASIDE = frozenset(kind.name for kind in WATCHED_KINDS if kind.aside)
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Cluster:
     """What is known of the cluster now. Safe for threads; `start` it once."""
 
     def __init__(
-        self, access: Access, names: Iterable[str] = DEFAULT, clock: Callable[[], float] = time.monotonic
+        self, access: Access, names: Iterable[str] = WATCHED_BY_DEFAULT, clock: Callable[[], float] = time.monotonic
     ) -> None:
         chosen = set(names)
         self.access = access
@@ -41,12 +41,14 @@ class Cluster:
         self._clock = clock
         self._stop = Event()
         self._lock = Lock()
-        self._states = {kind.name: State(kind.name) for kind in KINDS if kind.name in chosen}
+        self._states = {kind.name: State(kind.name) for kind in WATCHED_KINDS if kind.name in chosen}
         self._snapshot = Snapshot()
         self._models: dict[str, GivenModel] = {}
         self._facts: tuple[Facts, Snapshot, Facts] | None = None
         self._watches = [
-            Watch(kind, Client(access), self._publish, clock, self._stop) for kind in KINDS if kind.name in chosen
+            Watch(kind, Client(access), self._publish, clock, self._stop)
+            for kind in WATCHED_KINDS
+            if kind.name in chosen
         ]
         self._threads: list[Thread] = []
 

@@ -17,9 +17,9 @@ from webhook.kube import workload
 from webhook.kube.companions import Companions, mentioned
 from webhook.kube.path import mapping
 from webhook.kube.selector import Selector
-from webhook.kube.snapshot import KINDS, Snapshot, key
+from webhook.kube.snapshot import WATCHED_KINDS, Snapshot, key
 from webhook.kube.workload import JSON
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.vllm.facts import Facts, GivenModel
 from webhook.vllm.model import given
 
@@ -83,7 +83,7 @@ class Scanner:
         self._client.whole("/version")  # before anything is asked twice: who is away is told at once
         policy = self._policy_of(self._policies())
         extra = {_parsed(name) for name in policy.kinds}
-        self._discover({*TABLE, *scan.BETWEEN, *extra})
+        self._discover({*WORKLOAD_KINDS, *scan.BETWEEN, *extra})
         self._found.policy = policy.version
         other = self._wanted.what_if(policy) if self._wanted.what_if else None
         self._found.what_if = None if other is None else []
@@ -98,7 +98,7 @@ class Scanner:
 
     def _policies(self) -> Mapping[str, JSON] | None:
         """The Policy objects, reduced; None where there is no such kind, or they may not be read."""
-        kind = next(one for one in KINDS if one.name == "policies")
+        kind = next(one for one in WATCHED_KINDS if one.name == "policies")
         found: dict[str, JSON] = {}
         try:
             for page in pages(self._client, kind.path(kind.versions[0])):
@@ -111,7 +111,7 @@ class Scanner:
 
     def _discover(self, workloads: set[Key]) -> None:
         """Which kinds there are. Those of a group that does not say what it has may be there all the same."""
-        groups = {kind.group for kind in KINDS} | {group for group, _ in (*workloads, *BESIDE)}
+        groups = {kind.group for kind in WATCHED_KINDS} | {group for group, _ in (*workloads, *BESIDE)}
         self._kinds, silent = served(self._client, groups)
         for version, error in silent.items():
             group = version.rpartition("/")[0]
@@ -121,7 +121,7 @@ class Scanner:
 
     def _resources(self, extra: set[Key]) -> list[Resource]:
         """The kinds to read, owners first; nothing below the last one that is wanted."""
-        here = [one for one in scan.order({*TABLE, *scan.BETWEEN, *extra}) if one in self._kinds]
+        here = [one for one in scan.order({*WORKLOAD_KINDS, *scan.BETWEEN, *extra}) if one in self._kinds]
         if self._wanted.kinds is not None:
             last = max((place for place, one in enumerate(here) if one in self._wanted.kinds), default=-1)
             here = [one for place, one in enumerate(here) if place <= last or (self._wanted.pods and one[1] == "Pod")]
@@ -152,7 +152,7 @@ class Scanner:
         """What is known besides workloads: nodes, claims, classes, namespaces' labels, and taught models."""
         objects: dict[str, dict[tuple[str, str], JSON]] = {}
         models: dict[str, GivenModel] = {}
-        for kind in KINDS:
+        for kind in WATCHED_KINDS:
             resource = self._kinds.get((kind.group, kind.kind))
             if resource is None or kind.name == "policies" or kind.aside:  # what earlier revisions were is no matter
                 continue
@@ -238,7 +238,7 @@ class Scanner:
             self._owners.add(obj, top)
             self._up(obj, ref, top)
             return
-        if scan.over(obj) or (_parsed_of(obj) not in TABLE and not workload.find(obj, policy.kinds)):
+        if scan.over(obj) or (_parsed_of(obj) not in WORKLOAD_KINDS and not workload.find(obj, policy.kinds)):
             return
         here = replace(facts, companions=beside(ref.namespace))
         report = lint(obj, policy, here, where="scan")

@@ -11,7 +11,7 @@ from typing import Literal
 from webhook.base import secret
 from webhook.base.frozen import frozen, kept
 from webhook.evaluation.policy import Policy, Setting, Subject, Terms
-from webhook.kube import limits, revisions, workload
+from webhook.kube import namespace_limits, revisions, workload
 from webhook.kube.patch import Edit, apply, fits, json_patch
 from webhook.kube.path import mapping
 from webhook.kube.workload import JSON, Workload
@@ -19,7 +19,7 @@ from webhook.kube.workload.template import listing
 from webhook.rules import engine, glance
 from webhook.rules.engine import Engine
 from webhook.rules.rule import FACTS, IGNORE, Finding, Mode, Place, Rule
-from webhook.vllm.command import ALL_WORK, Budget
+from webhook.vllm.command import ALL_WORK, WorkLimit
 from webhook.vllm.facts import Assumed, Fact, Facts
 
 
@@ -210,7 +210,7 @@ class _Judge:
             if any("resources" in edit.path.parts for edit in edits):
                 after = apply(self.obj, json_patch(self.obj, edits))
                 namespace = self.subject.namespace
-                if why := limits.broken(self.obj, after, namespace, self.facts.snapshot, self.policy.kinds):
+                if why := namespace_limits.refusal(self.obj, after, namespace, self.facts.snapshot, self.policy.kinds):
                     spared[judged.rule] = why
         return spared
 
@@ -266,7 +266,7 @@ def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -
     except Exception as error:
         errors.append(_error("workload", error))
         return
-    budget = Budget(ALL_WORK)
+    budget = WorkLimit(ALL_WORK)
     for one in workloads:
         siblings: list[engine.Sibling] = []
         for container in one.containers:

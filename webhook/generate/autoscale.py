@@ -15,7 +15,7 @@ import yaml
 from webhook.generate import workload
 from webhook.generate.workload import Object
 from webhook.rules.engine import Engine
-from webhook.vllm.memory.generations import GENERATIONS
+from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.release import Release
 
 WAITING = "vllm:num_requests_waiting"
@@ -67,7 +67,7 @@ def targets(engine: Engine) -> Targets:
     return Targets(
         waiting=max(1, min(MOST_WAITING, int(requests / 4))),
         usage=max(EMPTIEST, min(FULLEST, math.floor((1 - 1 / many) * 20) / 20)),
-        usage_metric=usage_metric(engine.release or GENERATIONS[-1]),
+        usage_metric=usage_metric(engine.release or NEWEST),
         requests=requests,
         length=ledger.max_model_len,
         window=max(DOWN_WINDOW, math.ceil(startup.high / 60) * 60),

@@ -22,7 +22,7 @@ from webhook.rules import engine as engines
 from webhook.rules.engine import SHM, Engine
 from webhook.rules.host_memory import _shm
 from webhook.rules.operations.termination_grace_too_short import DRAINS
-from webhook.vllm.memory.generations import GENERATIONS
+from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.release import Release
 from webhook.vllm.volumes import is_hub_id
 
@@ -58,7 +58,7 @@ def objects(engine: Engine) -> Iterator[Object]:
     yield _claim(engine, name, replicas, size)
     yield _service(engine, name)
     if replicas > 1:
-        yield budget(engine, name)
+        yield disruption_budget(engine, name)
     yield _with_numbers(draft, read)
 
 
@@ -148,7 +148,7 @@ def _where(engine: Engine) -> Object:
 
 
 def _container(engine: Engine) -> Object:
-    release = engine.release or GENERATIONS[-1]
+    release = engine.release or NEWEST
     count = str(engine.world_size * max(1, int(engine.args.get("data_parallel_size") or 1)))
     env: list[Object] = [{"name": "HF_HOME", "value": MODELS}]
     if engine.model is not None and engine.model.value.gated:
@@ -255,7 +255,7 @@ def _service(engine: Engine, name: str) -> Object:
     }
 
 
-def budget(engine: Engine, name: str) -> Object:
+def disruption_budget(engine: Engine, name: str) -> Object:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

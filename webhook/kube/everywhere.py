@@ -19,7 +19,7 @@ from webhook.kube.snapshot import Snapshot
 from webhook.kube.workload import JSON
 
 
-class Held(NamedTuple):
+class PlacedObject(NamedTuple):
     """An object, and the file and the folder that it stands in."""
 
     file: str
@@ -31,7 +31,7 @@ class Held(NamedTuple):
 class Everywhere:
     """All objects of the input."""
 
-    held: Sequence[Held]
+    held: Sequence[PlacedObject]
 
     @property
     def snapshot(self) -> Snapshot:
@@ -64,9 +64,9 @@ class Everywhere:
         return snapshot.of(obj for kind, obj in kept if kind != "nodes" or kind not in lost), tuple(said)
 
     @cached_property
-    def _config_maps(self) -> Mapping[str, Sequence[Held]]:
+    def _config_maps(self) -> Mapping[str, Sequence[PlacedObject]]:
         """Name → the ConfigMaps of that name."""
-        found: dict[str, list[Held]] = {}
+        found: dict[str, list[PlacedObject]] = {}
         for one in self.held:
             if one.object.get("kind") == "ConfigMap" and one.object.get("apiVersion") == "v1":
                 found.setdefault(snapshot.key(one.object)[1], []).append(one)

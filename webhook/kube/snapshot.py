@@ -246,7 +246,7 @@ def _quota(obj: JSON) -> JSON:
 _RESOURCE_API = ("v1", "v1beta2", "v1beta1")
 """resource.k8s.io: v1 since Kubernetes 1.34, v1beta2 1.33, v1beta1 1.32."""
 
-KINDS: tuple[Kind, ...] = (
+WATCHED_KINDS: tuple[Kind, ...] = (
     Kind("nodes", "Node", "", ("v1",), _node, namespaced=False),
     Kind("namespaces", "Namespace", "", ("v1",), _labels, namespaced=False),
     Kind("policies", "Policy", "podfit.dev", ("v1alpha1",), _policy, namespaced=False),
@@ -263,7 +263,7 @@ KINDS: tuple[Kind, ...] = (
 )
 """What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/production.md."""
 
-DEFAULT = tuple(kind.name for kind in KINDS if kind.name != "resourceclaims")
+WATCHED_BY_DEFAULT = tuple(kind.name for kind in WATCHED_KINDS if kind.name != "resourceclaims")
 """Kinds that are watched unless somebody says otherwise. Claims are not: every Pod with a template makes one."""
 
-_BY_KIND = {(kind.group, kind.kind): kind for kind in KINDS}
+_BY_KIND = {(kind.group, kind.kind): kind for kind in WATCHED_KINDS}

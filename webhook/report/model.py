@@ -8,7 +8,7 @@ from webhook.kube.quantity import human
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.facts import Fact
 from webhook.vllm.memory import kv_cache, settings, shape, tower, weights
-from webhook.vllm.memory.generations import GENERATIONS
+from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.model import Model, aliases_of, derived_max_model_len, source
 
 _SIZES = (
@@ -21,7 +21,7 @@ _SIZES = (
 def tree(fact: Fact[Model]) -> dict[str, Any]:
     """The model's facts and what follows from them, as plain JSON values; what is not known is null."""
     model = fact.value
-    resolved = settings.resolve(EngineArgs(release=None, given={}), model, None, 0, GENERATIONS[-1], {})
+    resolved = settings.resolve(EngineArgs(release=None, given={}), model, None, 0, NEWEST, {})
     counted = shape.of(model)
     loaded = weights.checkpoint(model, resolved)
     layout = kv_cache.layout(model, resolved)

@@ -108,14 +108,14 @@ def _broken(one: Broken) -> dict[str, Any]:
 
 def text(scan: Scan, limit: int = 10, paint: Paint = plain) -> str:
     """The summary, then each rule with its workloads, at most `limit` of one (0: all)."""
-    blocks = [[headline(scan)], _namespaces(scan), _summary(scan, paint)]
+    blocks = [[scan_headline(scan)], _namespaces(scan), _summary(scan, paint)]
     blocks += list(_grouped(scan, limit, paint))
     if scan.what_if is not None:
         blocks.append(list(_what_if(scan.what_if, limit, paint)))
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
 
-def headline(scan: Scan) -> str:
+def scan_headline(scan: Scan) -> str:
     """One line: how many workloads, and how they are."""
     count = len(scan.states)
     where = len(scan.namespaces())

@@ -31,7 +31,7 @@ WARNINGS = 4096 // WARNING_LENGTH
 (k8s.io/apiserver pkg/endpoints/filters/warning.go)."""
 _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B|B|s|%)\b|%)| (?=·$)")
 """The space between a number and its unit, and before what parts two suggestions, where no line ends."""
-HEADLINE = 200
+REFUSAL_HEADLINE_LENGTH = 200
 """What Argo CD, Flux and Events show of a refusal without folding it."""
 
 _THREATS = {
@@ -60,7 +60,7 @@ def place(engine: Engine) -> str:
     return f'{template}container "{engine.container.name}"'
 
 
-def headline(report: Report) -> str:
+def refusal_headline(report: Report) -> str:
     """The refusal's first line, which stands alone in Events and GitOps tools: at most HEADLINE characters."""
     denied = [(result, judged) for result in report.results for judged in result.findings if judged.mode == "deny"]
     threat = next(threat for threat in _THREATS if any(judged.threatens == threat for _, judged in denied))
@@ -69,7 +69,7 @@ def headline(report: Report) -> str:
     where = f"in container{'s' if len(containers) > 1 else ''} {_few(containers, 1)} of {_whose(report)}"
     start = f"{_THREATS[threat]}: {many(len(denied), 'problem')}"
     line = one_line(f"{start} ({rules}) {where}")
-    return line if len(line) <= HEADLINE else one_line(f"{start} {where}")
+    return line if len(line) <= REFUSAL_HEADLINE_LENGTH else one_line(f"{start} {where}")
 
 
 def _whose(report: Report) -> str:
@@ -104,7 +104,7 @@ def refusal(report: Report) -> str:
     The first line stands alone; the last one, what to do next, stays on screen after kubectl's dump of a patch.
     """
     denied = [judged for judged in report.findings if judged.mode == "deny"]
-    blocks = [headline(report), *(block(judged) for judged in denied)]
+    blocks = [refusal_headline(report), *(block(judged) for judged in denied)]
     return "\n\n".join(blocks) + "\n\nnext: " + " · ".join(f"podfit explain {rule}" for rule in _rules(*denied))
 
 

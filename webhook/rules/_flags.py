@@ -137,19 +137,19 @@ def spellings(engine: Engine) -> Container[str]:
     return known.spellings if known else ()
 
 
-def told(engine: Engine) -> str:
+def command_text(engine: Engine) -> str:
     """All words of the command in one text, for a quick look at them: what is odd in one of them is mostly in none."""
     return "\0".join([word.text for word in engine.command.words])
 
 
 def has_a_blank(engine: Engine) -> bool:
     """A word of the command has white space within."""
-    return len(engine.once(told).split(maxsplit=1)) > 1
+    return len(engine.once(command_text).split(maxsplit=1)) > 1
 
 
 def has_a_sign(engine: Engine) -> bool:
     """A word of the command has an equals sign, or ends with a colon."""
-    text = engine.once(told)
+    text = engine.once(command_text)
     return "=" in text or ":\0" in text or text[-1:] == ":"
 
 

@@ -76,12 +76,14 @@ def joins_ray(engine: Engine) -> bool:
     """A script makes a Ray cluster of Pods that this object does not tell of."""
     if refuses(engine) or not engine.command.shell or (engine.group is not None and engine.group.closed):
         return False
-    return _RAY_SCRIPT.search(engine.said) is not None
+    return _RAY_SCRIPT.search(engine.raw_command) is not None
 
 
 def makes_ray(engine: Engine) -> bool:
     """The container starts or joins a Ray cluster."""
-    return "RAY_ADDRESS" in engine.command.env or (engine.command.shell and _RAY_SCRIPT.search(engine.said) is not None)
+    return "RAY_ADDRESS" in engine.command.env or (
+        engine.command.shell and _RAY_SCRIPT.search(engine.raw_command) is not None
+    )
 
 
 def short_of_own(engine: Engine) -> tuple[str, int] | None:
@@ -98,7 +100,7 @@ def short_of_own(engine: Engine) -> tuple[str, int] | None:
         return None
     if not _TOLD.isdisjoint((*args.given, *args.written)) or not (_TOLD | PARALLEL).isdisjoint(args.unresolved):
         return None
-    if engine.command.shell and _TOLD_ELSEWHERE.search(engine.said):
+    if engine.command.shell and _TOLD_ELSEWHERE.search(engine.raw_command):
         return None
     if engine.container.synthetic or (engine.workload.completes and not _ray(engine)):
         return None
@@ -111,7 +113,7 @@ def own_count_is_certain(engine: Engine) -> bool:
     packages as any program may; one that the command itself installs may bring a platform of its own."""
     if "leaderWorkerTemplate" not in engine.workload.path.parts or sees_more(engine):
         return False
-    added = engine.command.changes - {"packages"} or _INSTALLS.search(engine.said)
+    added = engine.command.changes - {"packages"} or _INSTALLS.search(engine.raw_command)
     return not added and not names_plugins(engine) and certainty(engine) == "certain" and _is_read(engine)
 
 

@@ -164,7 +164,7 @@ def others_listen(engine: Engine, port: int | None) -> bool:
         for key, value in said.items() if isinstance(said, Mapping) else ():
             if _INJECTED.search(str(key)) and str(value).lower() not in ("false", "disabled", "no", ""):
                 return True
-    return any(word in engine.said for word in _SECOND_LISTENERS)
+    return any(word in engine.raw_command for word in _SECOND_LISTENERS)
 
 
 def is_vllm(engine: Engine) -> bool:

@@ -14,7 +14,7 @@ from webhook.kube.workload import Container, Workload
 from webhook.kube.workload.template import listing
 from webhook.vllm import args, command, gpu, group, model, release, volumes
 from webhook.vllm.args import EngineArgs, Releases
-from webhook.vllm.command import Budget, Command
+from webhook.vllm.command import Command, WorkLimit
 from webhook.vllm.facts import Fact, Facts
 from webhook.vllm.gpu import Accelerator, Placement
 from webhook.vllm.group import Group
@@ -120,7 +120,7 @@ class Engine:
         return found
 
     @kept
-    def said(self) -> str:
+    def raw_command(self) -> str:
         """`command` and `args` as one text, for rules that look for a word wherever it stands."""
         return f"{self.field('command')} {self.field('args')}"
 
@@ -273,9 +273,9 @@ class Engine:
     @kept
     def alternatives(self) -> tuple[str, ...]:
         """Changes that would fit the GPU, computed by the planner that refused: best first."""
-        return self.told(self.changes())
+        return self.describe(self.changes())
 
-    def told(self, changes: Iterable[solve.Alternative]) -> tuple[str, ...]:
+    def describe(self, changes: Iterable[solve.Alternative]) -> tuple[str, ...]:
         """Changes for people: in the words of this Pod, and with what must change besides."""
         return tuple(text + self._also(one) for one in changes if (text := self._written(one)) is not None)
 
@@ -374,7 +374,7 @@ def read(
     container: Container,
     facts: Facts,
     releases: Releases | None = None,
-    budget: Budget | None = None,
+    budget: WorkLimit | None = None,
     siblings: list[Sibling] | None = None,
 ) -> Engine | None:
     """Reads one container; None where it does not run vLLM.
@@ -396,7 +396,7 @@ def _read(
     container: Container,
     facts: Facts,
     releases: Releases | None,
-    budget: Budget | None,
+    budget: WorkLimit | None,
     siblings: list[Sibling],
 ) -> Engine | None:
     found = command.resolve(workload, container, facts.config_maps, budget)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from prometheus_client.parser import text_string_to_metric_families
 
 from webhook.server import certs, registration
-from webhook.server.certs import custody
+from webhook.server.certs import renewal
 
 SOON = timedelta(days=14)
 """So long before its end a certificate is told."""
@@ -150,7 +150,7 @@ def _switch(found: Mapping[str, JSON]) -> Iterator[Line]:
 
 def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[Line]:
     bundles = {
-        f"{kind}, {hook['name']}": custody.bundle_of(hook) for kind, one in found.items() for hook in hooks({kind: one})
+        f"{kind}, {hook['name']}": renewal.bundle_of(hook) for kind, one in found.items() for hook in hooks({kind: one})
     }
     advice = (
         "podfit writes it within seconds: look at the log of its Pods; with cert-manager at its cainjector's; "
@@ -159,15 +159,15 @@ def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[Line]:
     for where, cas in bundles.items():
         if not cas:
             yield Line("fail", "caBundle", f"{where}: empty, so that the API server trusts nobody", advice)
-        elif cas == (custody.BROKEN,):
+        elif cas == (renewal.BROKEN,):
             said = f"{where}: nothing in it is a certificate, so that the API server trusts nobody"
             yield Line("fail", "caBundle", said, advice)
-        elif all(certs.not_after(ca) <= now for ca in cas if ca != custody.BROKEN):
+        elif all(certs.not_after(ca) <= now for ca in cas if ca != renewal.BROKEN):
             yield Line("fail", "caBundle", f"{where}: every CA in it has ended", advice)
-        elif custody.BROKEN in cas:
+        elif renewal.BROKEN in cas:
             yield Line("warn", "caBundle", f"{where}: something in it is no certificate", advice)
     # In which order does not matter: what is appended to one that was edited stands elsewhere in the others.
-    good = [frozenset(cas) for cas in bundles.values() if cas and custody.BROKEN not in cas]
+    good = [frozenset(cas) for cas in bundles.values() if cas and renewal.BROKEN not in cas]
     if len(good) == len(bundles) and good:
         several = sorted({len(cas) for cas in good})
         last = max(certs.not_after(ca) for cas in good for ca in cas)

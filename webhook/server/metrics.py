@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from webhook.cluster import Status
 from webhook.evaluation.review import Decision, Webhook
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.server.accesslog import AccessLog
 from webhook.server.lines import Lines
 from webhook.server.live import Live
@@ -27,7 +27,7 @@ k8s.io/apiserver v0.37 pkg/admission/metrics), and some between: the two can be 
 ROWS = 1024
 """Of a metric, that are found at once; there are fewer."""
 
-KINDS = frozenset(kind for _, kind in TABLE)
+LABELLED_KINDS = frozenset(kind for _, kind in WORKLOAD_KINDS)
 """Kinds that get a label value of their own; all others are "other"."""
 
 
@@ -184,7 +184,7 @@ class Metrics:
     def observe(self, webhook: Webhook, decision: Decision, seconds: float, waited: float = 0.0) -> None:
         """Counts one answered review, which took so long after it had waited for a thread."""
         request = decision.request
-        kind = request.kind if request.kind in KINDS else "other"
+        kind = request.kind if request.kind in LABELLED_KINDS else "other"
         dry_run = "true" if request.dry_run else "false"
         self._review_row(webhook, request.operation, kind, decision.outcome, dry_run).inc()
         self._seconds_row(webhook).observe(seconds)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 ROOT = "/apis/admissionregistration.k8s.io/v1"
-KINDS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+WEBHOOK_CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 OFF = "podfit.dev/off"
 """The annotation."""
 DOMAIN = ".podfit.dev"

@@ -41,8 +41,8 @@ from webhook.rules import all_rules
 from webhook.server import deadline
 from webhook.server.accesslog import AccessLog
 from webhook.server.deadline import OutOfTime, Watch
+from webhook.server.decision_cache import DecisionCache
 from webhook.server.metrics import Metrics
-from webhook.server.verdicts import Verdicts
 from webhook.vllm.facts import Facts
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Reviews:
         self._holding = holding
         self._metrics = metrics
         self._access = access
-        self._verdicts = Verdicts()
+        self._remembered = DecisionCache()
         self._watch = Watch(failed=lambda: metrics.rule_error("deadline"))
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -127,7 +127,7 @@ class Reviews:
             body = _body(environ, head)
             asked = review.parse(body)
             left = deadline.patience(environ.get("QUERY_STRING", "")) - waited
-            decision = self._decide(webhook, asked, left, self._verdicts if len(body) <= LARGE else None)
+            decision = self._decide(webhook, asked, left, self._remembered if len(body) <= LARGE else None)
             answer = json.dumps(decision.answer).encode()
         except MemoryError as error:
             if (uid := _UID.search(head)) is None:
@@ -143,7 +143,7 @@ class Reviews:
             log.error("what was decided could not be told", exc_info=error)
         return answer
 
-    def _decide(self, webhook: Webhook, asked: Request, left: float, verdicts: Verdicts | None) -> Decision:
+    def _decide(self, webhook: Webhook, asked: Request, left: float, remembered: DecisionCache | None) -> Decision:
         """The decision, or that there was no time for one: in whatever mode the API server asks, who does not answer
         it in time stops it, and a cluster that can't create Pods is worse than one vLLM Pod that was not checked."""
         if left <= 0:
@@ -155,7 +155,7 @@ class Reviews:
             return self._watch.within(left, lambda: review.decide(webhook, request, policy, facts))
 
         try:
-            return verdicts.decide(webhook, asked, policy, facts, judged) if verdicts is not None else judged(asked)
+            return remembered.decide(webhook, asked, policy, facts, judged) if remembered is not None else judged(asked)
         except OutOfTime as ended:
             rule = _where(ended)
             self._metrics.rule_error(rule)

@@ -21,7 +21,7 @@ from webhook.evaluation import scan
 from webhook.evaluation.policy import Policy, builtin, load
 from webhook.evaluation.scan import Ref, Scan
 from webhook.kube.selector import parse
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.report import scan as shown
 from webhook.vllm.facts import Facts
 
@@ -123,7 +123,7 @@ def test_kinds_that_a_policy_adds_are_read() -> None:
 
 
 def test_every_kind_of_the_table_is_read_before_what_it_makes() -> None:
-    places = {key: place for place, key in enumerate(scan.order({*TABLE, *scan.BETWEEN}))}
+    places = {key: place for place, key in enumerate(scan.order({*WORKLOAD_KINDS, *scan.BETWEEN}))}
     makes = [
         (("apps", "Deployment"), ("apps", "ReplicaSet")), (("apps", "ReplicaSet"), ("", "Pod")),
         (("batch", "CronJob"), ("batch", "Job")), (("ray.io", "RayService"), ("ray.io", "RayCluster")),
@@ -134,7 +134,7 @@ def test_every_kind_of_the_table_is_read_before_what_it_makes() -> None:
     ]  # fmt: skip
 
     assert all(places[owner] < places[owned] for owner, owned in makes)
-    assert places.keys() == {*TABLE, *scan.BETWEEN} - scan.OLD
+    assert places.keys() == {*WORKLOAD_KINDS, *scan.BETWEEN} - scan.OLD
 
 
 # ── Which ones ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -23,8 +23,8 @@ from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
 from webhook.cluster import Access
 from webhook.server import certs
-from webhook.server.certs.custody import Terms
 from webhook.server.certs.keeper import Keeper
+from webhook.server.certs.renewal import RenewalPolicy
 from webhook.server.certs.serving import Files
 
 NOW = datetime.now(UTC)
@@ -120,7 +120,7 @@ def test_another_ca_of_clients_serves_without_a_restart_and_a_bad_one_never(tmp_
     file, access = tmp_path / "clients.crt", Access("https://localhost", "podfit-system")
     certs.write(tmp_path, ["localhost"])
     file.write_bytes(first.certificate)
-    kept = Keeper(access, "s", "podfit", Terms(("localhost",)), file)
+    kept = Keeper(access, "s", "podfit", RenewalPolicy(("localhost",)), file)
     for serving in (Files(tmp_path / "tls.crt", tmp_path / "tls.key", file), kept):
         for holds, known in (
             (first.certificate, "first"),

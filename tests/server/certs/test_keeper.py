@@ -15,14 +15,14 @@ import pytest
 from webhook.cluster import Access
 from webhook.cluster.access import StatusError
 from webhook.server import certs, registration
-from webhook.server.certs import custody
-from webhook.server.certs.custody import Terms
+from webhook.server.certs import renewal
 from webhook.server.certs.keeper import Keeper
+from webhook.server.certs.renewal import RenewalPolicy
 
 JSONDict = dict[str, Any]
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SECRET = "/api/v1/namespaces/podfit-system/secrets/podfit-certificates"
-PATHS = tuple(f"{registration.ROOT}/{kind}/podfit" for kind in registration.KINDS)
+PATHS = tuple(f"{registration.ROOT}/{kind}/podfit" for kind in registration.WEBHOOK_CONFIGURATIONS)
 AWAY = ConnectionRefusedError("connection refused")
 FORBIDDEN = StatusError(403, 'validatingwebhookconfigurations "podfit" is forbidden')
 
@@ -84,7 +84,7 @@ def _keeper(server: APIServer, seconds: list[float], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("webhook.server.certs.keeper.Client", lambda access: server)
     access = Access("https://localhost", "podfit-system")
     clock, today = lambda: seconds[-1], lambda: NOW
-    return Keeper(access, "podfit-certificates", "podfit", Terms(("a.svc",)), clock=clock, today=today)
+    return Keeper(access, "podfit-certificates", "podfit", RenewalPolicy(("a.svc",)), clock=clock, today=today)
 
 
 def bundle(server: APIServer, path: str) -> bytes:
@@ -174,7 +174,9 @@ def test_who_comes_second_takes_what_the_first_has_written(keeper: Keeper, serve
         assert path == SECRET
         other.look()
 
-    other = Keeper(Access("https://localhost", "podfit-system"), "podfit-certificates", "podfit", Terms(("a.svc",)))
+    other = Keeper(
+        Access("https://localhost", "podfit-system"), "podfit-certificates", "podfit", RenewalPolicy(("a.svc",))
+    )
     server.before_write = faster
     keeper.look()
 
@@ -224,7 +226,13 @@ def test_a_fresh_replica_serves_and_is_ready_while_the_secret_can_t_be_written(
     issued = NOW - timedelta(days=250)
     ca = certs.issue_ca(issued, lifetime=timedelta(days=365))
     leaf = certs.issue_leaf(ca, ["a.svc"], NOW - timedelta(days=10), timedelta(days=90))
-    server.put(SECRET, {"metadata": {"name": "s"}, "data": custody.write(custody.Held((ca.certificate,), ca, leaf))})
+    server.put(
+        SECRET,
+        {
+            "metadata": {"name": "s"},
+            "data": renewal.secret_data(renewal.StoredCertificates((ca.certificate,), ca, leaf)),
+        },
+    )
 
     def no_writes(path: str) -> None:
         if path == SECRET:
@@ -260,7 +268,7 @@ def test_an_error_of_ours_is_told_without_its_text(
     def broken(*_: object) -> None:
         raise KeyError("-----BEGIN PRIVATE KEY-----")
 
-    monkeypatch.setattr("webhook.server.certs.keeper.custody.step", broken)
+    monkeypatch.setattr("webhook.server.certs.keeper.renewal.next_step", broken)
 
     keeper.look()
 

@@ -13,7 +13,7 @@ import pytest
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin
 from webhook.kube import workload
-from webhook.vllm.command import ALL_WORK, Budget, Command, resolve
+from webhook.vllm.command import ALL_WORK, Command, WorkLimit, resolve
 from webhook.vllm.command.tree import OPERATORS, SIZE, WORK
 from webhook.vllm.facts import Facts
 
@@ -91,7 +91,7 @@ SCRIPTS = {
 }
 
 
-def container(spec: dict[str, Any], budget: Budget) -> Command | None:
+def container(spec: dict[str, Any], budget: WorkLimit) -> Command | None:
     """How a container starts vLLM, at the cost of `budget`."""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [spec]}}
     (found,) = workload.find(pod)
@@ -101,7 +101,7 @@ def container(spec: dict[str, Any], budget: Budget) -> Command | None:
 @pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS.keys())
 def test_a_hostile_script_ends_within_bounds(text: str) -> None:
     """It is followed so far and no further, and what it leaves is no larger than what a process can be given."""
-    budget = Budget(ALL_WORK)
+    budget = WorkLimit(ALL_WORK)
     command = container({"name": "vllm", "image": "i", "command": ["sh", "-c", text]}, budget)
     assert budget.spent < 1.5 * WORK
     if command is not None:
@@ -110,7 +110,7 @@ def test_a_hostile_script_ends_within_bounds(text: str) -> None:
 
 def test_all_scripts_of_an_object_cost_no_more_than_a_few() -> None:
     """Two hundred containers cost what two of the worst do."""
-    budget = Budget(ALL_WORK)
+    budget = WorkLimit(ALL_WORK)
     for _ in range(200):
         container({"name": "a", "image": "i", "command": ["sh", "-c", SCRIPTS["eval of eval"]]}, budget)
     assert budget.spent < ALL_WORK + 200 * (SIZE + OPERATORS**2 // 100)
@@ -119,7 +119,7 @@ def test_all_scripts_of_an_object_cost_no_more_than_a_few() -> None:
 
 def test_two_hundred_ordinary_scripts_are_all_read() -> None:
     """The bound is far above what anybody writes."""
-    budget = Budget(ALL_WORK)
+    budget = WorkLimit(ALL_WORK)
     text = 'set -euo pipefail\nB="--port 8000"; ulimit -n 65536 || true\nexec vllm serve m $B'
     for _ in range(200):
         command = container({"name": "v", "image": "i", "command": ["sh", "-c", text]}, budget)
@@ -169,7 +169,7 @@ def test_hostile_arguments_are_read_within_bounds(spec: dict[str, Any]) -> None:
 def test_what_is_cut_off_is_held_against_nobody() -> None:
     """The missing flag may stand behind what is read."""
     args = ["m", "--enable-auto-tool-choice", *["--middleware=a.b"] * 2_000, "--tool-call-parser", "hermes"]
-    command = container({"name": "v", "image": "vllm/vllm-openai:v0.27.1", "args": args}, Budget(ALL_WORK))
+    command = container({"name": "v", "image": "vllm/vllm-openai:v0.27.1", "args": args}, WorkLimit(ALL_WORK))
     assert command is not None
     assert not command.complete
 
@@ -184,5 +184,5 @@ touch {made}
 EOF
     . ./s.sh; bash s.sh; vllm serve "$(touch {made})" < <(touch {made})
     """
-    assert container({"name": "v", "image": "i", "command": ["sh", "-c", text]}, Budget(ALL_WORK)) is not None
+    assert container({"name": "v", "image": "i", "command": ["sh", "-c", text]}, WorkLimit(ALL_WORK)) is not None
     assert not made.exists()

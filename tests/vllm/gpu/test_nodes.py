@@ -12,13 +12,13 @@ from tests.vllm.gpu.pods import ONE, demand, find, place, pod, required
 from webhook.evaluation.lint import Report, lint
 from webhook.evaluation.policy import builtin, load
 from webhook.kube import workload
-from webhook.kube.snapshot import KINDS, Snapshot, key
+from webhook.kube.snapshot import WATCHED_KINDS, Snapshot, key
 from webhook.vllm import gpu
 from webhook.vllm.facts import Assumed, Facts
 
 JSONDict = dict[str, Any]
 PRODUCT = "nvidia.com/gpu.product"
-KEEP = next(kind.keep for kind in KINDS if kind.name == "nodes")
+KEEP = next(kind.keep for kind in WATCHED_KINDS if kind.name == "nodes")
 
 
 def node(

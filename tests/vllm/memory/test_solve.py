@@ -25,7 +25,7 @@ from tests.vllm.memory.engines import (
 )
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Accelerator, Gpu, by_name
-from webhook.vllm.memory import said
+from webhook.vllm.memory import arguments
 from webhook.vllm.memory.division import divisible
 from webhook.vllm.memory.plan import load, plan
 from webhook.vllm.memory.search import Search
@@ -209,7 +209,7 @@ def test_a_ratio_of_the_weights_says_what_a_plan_says(
 def test_weights_that_are_other_elsewhere_are_planned(
     config: Mapping[str, Any], given_: Mapping[str, Any], alike: bool
 ) -> None:
-    asked = said.read(engine("0.33.0", **given_), model(**config), {})
+    asked = arguments.read(engine("0.33.0", **given_), model(**config), {})
     begun = load(asked, TURING, None, Release(0, 33))
     assert begun is not None
     assert begun.are_alike_elsewhere(asked.width) is alike

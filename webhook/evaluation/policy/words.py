@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from webhook.evaluation.policy.expiry import ends
 from webhook.kube import quantity, selector
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.rules import all_rules
 from webhook.rules.rule import Fix
 from webhook.vllm import gpu, release
@@ -60,8 +60,8 @@ def _kind_problem(word: str) -> str | None:
     if not _KIND.fullmatch(word):
         return f"{word!r} is no kind: Deployment, or with the API group LeaderWorkerSet.leaderworkerset.x-k8s.io"
     kind, _, group = word.partition(".")
-    known = {kind for _, kind in TABLE}
-    if kind in known or (group and group not in {group for group, _ in TABLE}):
+    known = {kind for _, kind in WORKLOAD_KINDS}
+    if kind in known or (group and group not in {group for group, _ in WORKLOAD_KINDS}):
         return None
     return f"podfit judges no kind {word!r}{nearest(kind, known)}"
 
@@ -70,7 +70,7 @@ def _own_kind_problem(word: str) -> str | None:
     kind, _, group = word.partition(".")
     if not group or not _KIND.fullmatch(word):
         return f"{word!r} is no kind with its API group, such as Model.serving.example.com"
-    return f"podfit knows {word} already" if (group, kind) in TABLE else None
+    return f"podfit knows {word} already" if (group, kind) in WORKLOAD_KINDS else None
 
 
 def _repository_problem(word: str) -> str | None:

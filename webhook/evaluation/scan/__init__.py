@@ -14,7 +14,7 @@ from webhook.evaluation.lint import Judged, Report, Result
 from webhook.evaluation.scan.planned import Planned, Span, planned
 from webhook.kube.path import mapping
 from webhook.kube.workload import JSON
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Mode
 from webhook.vllm.memory.ledger import Verdict
@@ -64,7 +64,7 @@ BELOW: tuple[Key, ...] = (
 )
 """Kinds that make others, each before those that it makes; kinds that are not here make none, and come first."""
 
-BETWEEN: frozenset[Key] = frozenset(BELOW) - TABLE.keys()
+BETWEEN: frozenset[Key] = frozenset(BELOW) - WORKLOAD_KINDS.keys()
 """Kinds that are only looked at for who owns them: a workload's Pods are found through them."""
 
 OLD = frozenset((("extensions", "Deployment"), ("extensions", "ReplicaSet"), ("extensions", "DaemonSet")))

@@ -15,7 +15,7 @@ from typing import Any
 from webhook.kube import manifest
 from webhook.kube.manifest.parameters import Filled
 from webhook.kube.path import FieldPath, inside, is_object, mapping
-from webhook.kube.workload.table import TABLE, Pods, Row
+from webhook.kube.workload.table import WORKLOAD_KINDS, Pods, Row
 from webhook.kube.workload.template import JSON, Container, Workload, containers_of, listing, number
 
 __all__ = ["JSON", "Container", "Workload", "find", "listing", "number"]
@@ -30,7 +30,7 @@ def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Wo
     found = []
     for root, item in _objects(obj, _ROOT, 0):
         group, kind = str(item.get("apiVersion") or "").rpartition("/")[0], str(item.get("kind") or "")
-        row = TABLE.get((group, kind))
+        row = WORKLOAD_KINDS.get((group, kind))
         if row is None and kinds is not None:
             paths = kinds.get(f"{kind}.{group}" if group else kind) or ()
             row = Row(tuple(Pods(path) for path in ([paths] if isinstance(paths, str) else paths)))

@@ -70,7 +70,7 @@ _SERVING_RUNTIME = Row((Pods("spec"), Pods("spec.workerSpec")), kserve.OF_SERVIC
 _WORKFLOW_TEMPLATE = Row((), refine=argo.workflow(FieldPath.parse("spec")))
 _RAY_FLEET = _ray_row("spec.template.spec", "spec.replicas")
 
-TABLE: Mapping[tuple[str, str], Row] = {
+WORKLOAD_KINDS: Mapping[tuple[str, str], Row] = {
     ("", "Pod"): Row((Pods("spec"),)),
     ("", "PodTemplate"): Row((Pods("template.spec"),)),
     ("", "ReplicationController"): _TEMPLATE,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.kube.path import FieldPath, is_object
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.kube.workload.template import JSON
 
 _DEEPEST = 16
@@ -18,7 +18,12 @@ def pod_spec(obj: JSON, known: Mapping[str, object]) -> FieldPath | None:
     """Where the first PodSpec with a container of vLLM's stands in an object of a kind that nothing reads; None where
     there is none. `known`: kinds that a policy adds, as in `workload.find`."""
     group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
-    if (group, kind) in TABLE or (f"{kind}.{group}" if group else kind) in known or kind in _DEFINES or not kind:
+    if (
+        (group, kind) in WORKLOAD_KINDS
+        or (f"{kind}.{group}" if group else kind) in known
+        or kind in _DEFINES
+        or not kind
+    ):
         return None
     queue: list[tuple[FieldPath, Any]] = [(FieldPath(), obj)]
     for path, value in queue:  # grows while it is walked

@@ -148,7 +148,7 @@ def _choices(engine: Engine) -> Iterator[Finding]:
         switch = found.bounds == settings.SWITCH
         near = SWITCHES.get(given.strip().lower()) if switch else _meant.name(given, found.allowed)
         replaced = name == METHOD and (
-            engine.on_processors or engine.spans_pods or engine.vendor != "nvidia" or "numa" in engine.said
+            engine.on_processors or engine.spans_pods or engine.vendor != "nvidia" or "numa" in engine.raw_command
         )
         at_once = release is not None and release >= READ_AT_ONCE and "RAY" not in name and _has_an_engine(engine)
         read = (at_once or name in (METHOD, LOGGING)) and not replaced

@@ -41,6 +41,6 @@ def _shared_out(engine: Engine) -> bool:
     GPUs, a program around vLLM (vllm-omni's stages)."""
     if engine.args.open or not engine.command.complete:
         return True
-    words = f"{engine.said} {list(engine.command.env)}"
+    words = f"{engine.raw_command} {list(engine.command.env)}"
     around = engine.command.own_flags or engine.args.unknown or "omni" in str(engine.field("image"))
     return bool(around) or "CUDA_VISIBLE_DEVICES" in words

@@ -33,7 +33,7 @@ def too_long(engine: Engine) -> int | None:
 def is_short(engine: Engine) -> bool:
     """The KV cache is there, and likely too small for one request."""
     ledger = engine.plan.gpu
-    return ledger is not None and 0 < ledger.kv_cache.likely < (ledger.held.bytes_per_request or 0)
+    return ledger is not None and 0 < ledger.kv_cache.likely < (ledger.kv_capacity.bytes_per_request or 0)
 
 
 def within(engine: Engine) -> tuple[Alternative, ...]:
@@ -59,6 +59,6 @@ _WRITTEN = re.compile(r"(?<![\w-])--max[-_]model[-_]len\b")
 
 def not_given(engine: Engine) -> str:
     """That no length is given; where one is written beside a script, or in another command of it, that it is lost."""
-    if engine.command.shell and _WRITTEN.search(engine.said):
+    if engine.command.shell and _WRITTEN.search(engine.raw_command):
         return "--max-model-len stands in the command, but does not reach this vLLM"
     return "--max-model-len is not given"

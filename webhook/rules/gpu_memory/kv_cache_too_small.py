@@ -51,6 +51,6 @@ class KvCacheTooSmall(Rule):
                 "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
             ),
             certainty="certain" if certain else "likely",
-            suggestions=engine.alternatives if too_long(engine) is None else engine.told(engine.once(within)),
+            suggestions=engine.alternatives if too_long(engine) is None else engine.describe(engine.once(within)),
             computed=True,
         )

@@ -9,7 +9,7 @@ from webhook.rules.engine import Engine
 from webhook.rules.gpu_memory import _length
 from webhook.rules.gpu_memory._length import ALLOWS
 from webhook.rules.rule import Finding, Rule
-from webhook.vllm.memory.said import embeds
+from webhook.vllm.memory.arguments import embeds
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 

@@ -11,13 +11,13 @@ from webhook.kube.workload import JSON
 from webhook.rules._parallel import joins_ray
 from webhook.rules.engine import Engine
 
-KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "Rollout", "DeploymentConfig", "LeaderWorkerSet")
+REPLICATED_KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "Rollout", "DeploymentConfig", "LeaderWorkerSet")
 """Kinds whose `spec.replicas` are copies that serve alike."""
 
 
 def leads(engine: Engine) -> bool:
     """The container serves, in a kind with replicas that are alike (not the nodes of one engine)."""
-    if not engine.served or engine.container.init or engine.workload.kind not in KINDS:
+    if not engine.served or engine.container.init or engine.workload.kind not in REPLICATED_KINDS:
         return False
     return engine.workload.kind == "LeaderWorkerSet" or not (engine.spans_pods or joins_ray(engine))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from webhook.base import secret
-from webhook.rules._flags import told
+from webhook.rules._flags import command_text
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
@@ -27,7 +27,7 @@ class TokenInPlainEnv(Rule):
         """Certain where the text has a known token's form."""
         env = engine.variables
         texts = [value for _, _, value in env if isinstance(value, str)]
-        formed = secret.has_form("\0".join([*texts, engine.once(told)]))
+        formed = secret.has_form("\0".join([*texts, engine.once(command_text)]))
         for index, name, value in env if formed or not engine.declared.isdisjoint(NAMES) else ():
             if not isinstance(value, str):
                 continue

@@ -122,9 +122,9 @@ def _whole(engine: Engine) -> bool:
 
 def _by_another_server(engine: Engine, port: int) -> bool:
     """The script starts several servers, and another one listens there."""
-    if len(_SERVER.findall(engine.said)) < 2:
+    if len(_SERVER.findall(engine.raw_command)) < 2:
         return False
-    return port == 8000 or re.search(rf"(?<!\d){port}(?!\d)", engine.said) is not None
+    return port == 8000 or re.search(rf"(?<!\d){port}(?!\d)", engine.raw_command) is not None
 
 
 _SERVER = re.compile(r"vllm\s+serve\b|vllm\.entrypoints\.[\w.]*api_server")

@@ -1,6 +1,6 @@
 """A certificate authority and a serving certificate: X.509, and the files of a machine of one's own.
 
-`custody` says which there must be in a cluster, `keeper` sees to it, `serving` is what the server hands out.
+`renewal` decides what is issued, distributed and served in a cluster; `keeper` does it; `serving` is for handshakes.
 
 ECDSA P-256, which every API server accepts, FIPS builds included. A leaf never outlives its CA.
 """
@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-CA_LIFETIME = timedelta(days=3650)
-LEAF_LIFETIME = timedelta(days=365)
+FILE_CA_LIFETIME, FILE_LEAF_LIFETIME = timedelta(days=3650), timedelta(days=365)
+"""Of certificates that `podfit certs` writes to files, which nothing renews (`renewal` has those in a Secret)."""
 CA_NAME = "podfit CA"
 SKEW = timedelta(minutes=5)
 """How far the clock of whoever verifies may be behind ours."""
@@ -49,7 +49,7 @@ def _loaded(certificate: bytes) -> x509.Certificate:
     return x509.load_pem_x509_certificate(certificate)
 
 
-def issue_ca(now: datetime, name: str = CA_NAME, lifetime: timedelta = CA_LIFETIME) -> Pair:
+def issue_ca(now: datetime, name: str = CA_NAME, lifetime: timedelta = FILE_CA_LIFETIME) -> Pair:
     """A new certificate authority, which may sign leaves and nothing else."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -62,7 +62,7 @@ def issue_ca(now: datetime, name: str = CA_NAME, lifetime: timedelta = CA_LIFETI
     return _pair(certificate, key)
 
 
-def issue_leaf(ca: Pair, hosts: Iterable[str], now: datetime, lifetime: timedelta = LEAF_LIFETIME) -> Pair:
+def issue_leaf(ca: Pair, hosts: Iterable[str], now: datetime, lifetime: timedelta = FILE_LEAF_LIFETIME) -> Pair:
     """A serving certificate for `hosts` (DNS names, IP addresses), signed by `ca`; raises ValueError on a bad host."""
     names = list(dict.fromkeys(hosts))
     issuer, signer = _loaded(ca.certificate), load_pem_private_key(ca.key, password=None)

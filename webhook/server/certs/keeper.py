@@ -1,6 +1,6 @@
 """Sees to it that there is a certificate and that the API server trusts it: the Secret, and our own configurations.
 
-Every replica does, each as `custody` says: no leader, so that none is missed. What is written carries the version that
+Every replica does, each as `renewal` says: no leader, so that none is missed. What is written carries the version that
 was read; whoever comes second reads again.
 """
 
@@ -22,8 +22,8 @@ from urllib3.exceptions import HTTPError
 
 from webhook.cluster.access import Access, Client, StatusError
 from webhook.server import certs, registration
-from webhook.server.certs import custody
-from webhook.server.certs.custody import Clocks, Held, Replica, Terms
+from webhook.server.certs import renewal
+from webhook.server.certs.renewal import Clocks, RenewalPolicy, Replica, StoredCertificates
 from webhook.server.certs.serving import Contexts
 
 LOOK = 10.0
@@ -50,9 +50,9 @@ class Seen:
     now: datetime
 
     @property
-    def held(self) -> Held:
+    def stored(self) -> StoredCertificates:
         """What the Secret holds."""
-        return custody.read((self.secret or {}).get("data") or {})
+        return renewal.read_secret((self.secret or {}).get("data") or {})
 
     @property
     def bundles(self) -> dict[str, tuple[bytes, ...]] | None:
@@ -60,7 +60,7 @@ class Seen:
         if self.unreadable:
             return None
         return {
-            f"{path} {number}": custody.bundle_of(hook)
+            f"{path} {number}": renewal.bundle_of(hook)
             for path, configuration in self.configurations.items()
             for number, hook in enumerate(configuration.get("webhooks") or ())
         }
@@ -93,7 +93,7 @@ class Keeper:
         access: Access,
         secret: str,
         configurations: str,
-        terms: Terms,
+        terms: RenewalPolicy,
         client_ca: Path | None = None,
         clock: Clock = time.monotonic,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -102,7 +102,9 @@ class Keeper:
         self._client = Client(access)
         self._secrets = f"/api/v1/namespaces/{access.namespace}/secrets"
         self._secret = secret
-        self._paths = tuple(f"{registration.ROOT}/{kind}/{configurations}" for kind in registration.KINDS)
+        self._paths = tuple(
+            f"{registration.ROOT}/{kind}/{configurations}" for kind in registration.WEBHOOK_CONFIGURATIONS
+        )
         self._terms = terms
         self._contexts = Contexts(client_ca)
         self._clock, self._today = clock, today
@@ -173,7 +175,7 @@ class Keeper:
         for _ in range(ROUNDS):
             seen = self._see()
             clocks = Clocks(seen.now, self._today(), self._clock())
-            done = custody.step(self._replica, seen.held, seen.bundles, self._terms, clocks)
+            done = renewal.next_step(self._replica, seen.stored, seen.bundles, self._terms, clocks)
             self._take(done.replica)
             self._judge(seen)
             if done.secret is not None:
@@ -222,10 +224,10 @@ class Keeper:
 
     def _judge(self, seen: Seen) -> None:
         self.state.rights = seen.unreadable
-        self.state.trusted = seen.bundles is not None and custody.trusted(self._replica, seen.bundles)
+        self.state.trusted = seen.bundles is not None and renewal.trusted(self._replica, seen.bundles)
 
-    def _store(self, seen: Seen, held: Held) -> None:
-        data, before = custody.write(held), seen.secret
+    def _store(self, seen: Seen, held: StoredCertificates) -> None:
+        data, before = renewal.secret_data(held), seen.secret
         if before is None:
             metadata = {"name": self._secret, "labels": seen.labels}
             new = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
@@ -233,7 +235,7 @@ class Keeper:
         else:
             self._write("PUT", f"{self._secrets}/{self._secret}", {**before, "data": data})
 
-    def _announce(self, configurations: Mapping[str, JSONDict], bundles: custody.Bundles) -> None:
+    def _announce(self, configurations: Mapping[str, JSONDict], bundles: renewal.Bundles) -> None:
         for path, configuration in configurations.items():
             hooks = [
                 _with_bundle(hook, bundles[place]) if (place := f"{path} {number}") in bundles else hook

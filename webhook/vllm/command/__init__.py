@@ -8,7 +8,7 @@ hands arguments over, and `start` walks through them. `edit` writes other words 
 """
 
 from webhook.vllm.command.start import resolve
-from webhook.vllm.command.tree import ALL_WORK, Budget
+from webhook.vllm.command.tree import ALL_WORK, WorkLimit
 from webhook.vllm.command.word import Command, Word
 
-__all__ = ["ALL_WORK", "Budget", "Command", "Word", "resolve"]
+__all__ = ["ALL_WORK", "Command", "Word", "WorkLimit", "resolve"]

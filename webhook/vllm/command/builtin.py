@@ -134,7 +134,7 @@ def _break(shell: Shell, argv: list[Value]) -> Status:
     raise Break
 
 
-TABLE: Mapping[str, Callable[[Shell, list[Value]], Status]] = {
+BUILTINS: Mapping[str, Callable[[Shell, list[Value]], Status]] = {
     ":": lambda shell, argv: "yes",
     "true": lambda shell, argv: "yes",
     "false": lambda shell, argv: "no",

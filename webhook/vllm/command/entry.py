@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from webhook.base.frozen import frozen
-from webhook.vllm.command import apart
+from webhook.vllm.command import multiplexers
 from webhook.vllm.command.word import Change, Slip, Value, known, literal, mystery, text_of, texts_of
 
 Argv = Sequence[Value]
@@ -170,8 +170,8 @@ def _plain(argv: Argv) -> Start | None:
         return _dynamo_serve(argv)
     if name in ("su", "runuser", "script", "flock"):
         return _login(argv)
-    if name in apart.TABLE:
-        inner = apart.TABLE[name](argv) if len(argv) <= 2 * _NEAR else None  # which may hold another one
+    if name in multiplexers.MULTIPLEXERS:
+        inner = multiplexers.MULTIPLEXERS[name](argv) if len(argv) <= 2 * _NEAR else None  # which may hold another one
         return start(inner) if inner else None
     if name == "xargs":
         return _xargs(argv)

@@ -23,7 +23,7 @@ class Image:
     """Where that is written."""
 
 
-TABLE = (
+KNOWN_IMAGES = (
     # What only talks to vLLM, stands in for it, or is another engine.
     Image(
         r"(^|[/_.-])(router|routing|gateway|epp|scheduler|sidecar|proxy|bench|benchmark|benchmarks|benchmarker|"
@@ -110,7 +110,7 @@ def runs(image: str) -> str | None:
 
 @lru_cache(256)
 def _runs(name: str) -> str | None:
-    return next((row.runs for row in TABLE if re.search(row.pattern, name)), None)
+    return next((row.runs for row in KNOWN_IMAGES if re.search(row.pattern, name)), None)
 
 
 def named_vllm(image: str) -> bool:

@@ -11,7 +11,7 @@ from webhook.kube.workload import JSON, Container, Workload, listing
 from webhook.vllm.command import images, kserve, python
 from webhook.vllm.command.entry import Serve
 from webhook.vllm.command.expand import Environment, environment, expanded, items, mounts, string
-from webhook.vllm.command.tree import Budget
+from webhook.vllm.command.tree import WorkLimit
 from webhook.vllm.command.word import (
     UNEXPANDED,
     Change,
@@ -38,7 +38,7 @@ class Reading:
     """One container: its image, `command`, `args`, environment and files."""
 
     def __init__(
-        self, workload: Workload, container: Container, config_maps: Mapping[str, JSON], budget: Budget | None
+        self, workload: Workload, container: Container, config_maps: Mapping[str, JSON], budget: WorkLimit | None
     ) -> None:
         self.workload = workload
         self.budget = budget

@@ -20,7 +20,7 @@ from webhook.vllm.command.expand import Environment
 from webhook.vllm.command.flow import Break, Exit, Return, Status, negate
 from webhook.vllm.command.parameter import Words
 from webhook.vllm.command.state import Array, State, merge
-from webhook.vllm.command.tree import Budget, GiveUp, only_command, source
+from webhook.vllm.command.tree import GiveUp, WorkLimit, only_command, source
 from webhook.vllm.command.word import Change, Piece, Value, literal, text_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Shell:
         self._tail: tree.Tail | None = None
         self._node: Node | None = None
         self.depth: int = parent.depth + 1 if parent else 0
-        self.budget: Budget = parent.budget if parent else Budget()
+        self.budget: WorkLimit = parent.budget if parent else WorkLimit()
         """What the script may still cost; one for the shell and its children."""
         self.detached = 0
         """In the background, a pipe, or a subshell."""
@@ -291,9 +291,9 @@ class Shell:
         name = text_of(argv[0])
         if name in self.state.functions:
             return self._call(self.state.functions[name], argv)
-        if name in builtin.TABLE:
+        if name in builtin.BUILTINS:
             with self._given(prefix):
-                return builtin.TABLE[name](self, argv[1:])
+                return builtin.BUILTINS[name](self, argv[1:])
         if name in _IGNORED:
             return "likely"
         if name == "exec":
@@ -393,7 +393,7 @@ def shell(
     environment: Environment,
     files: dict[str, str],
     visit: Callable[[list[Value], Shell], None],
-    whole: Budget | None = None,
+    whole: WorkLimit | None = None,
 ) -> Shell:
     """A shell in a container, before it has run anything. `whole`: what all scripts of the object may cost."""
     values: dict[str, Value | Array] = dict(environment)

@@ -13,7 +13,7 @@ from webhook.kube.workload import JSON, Container, Workload
 from webhook.vllm.command import changes, entry, images, kserve, telling
 from webhook.vllm.command.entry import Join, Script, Serve, Unknown
 from webhook.vllm.command.reading import Reading
-from webhook.vllm.command.tree import Budget, GiveUp, unclosed
+from webhook.vllm.command.tree import GiveUp, WorkLimit, unclosed
 from webhook.vllm.command.word import Command, Piece, Slip, Value, known, literal, origin_of, text_of, words_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def resolve(
     workload: Workload,
     container: Container,
     config_maps: Mapping[str, JSON] | None = None,
-    budget: Budget | None = None,
+    budget: WorkLimit | None = None,
 ) -> Command | None:
     """How `container` starts vLLM, or None where it does not run vLLM.
 

@@ -35,10 +35,10 @@ class GiveUp(Exception):  # noqa: N818
     """The script is too large to be followed."""
 
 
-class Budget:
+class WorkLimit:
     """The work that one script may cost, whatever shells it starts, or all scripts of an object."""
 
-    def __init__(self, most: int = WORK, whole: Budget | None = None) -> None:
+    def __init__(self, most: int = WORK, whole: WorkLimit | None = None) -> None:
         self.most = most
         self.spent = 0
         self.whole = whole
@@ -70,7 +70,7 @@ def _parser() -> Parser:
     return tree_sitter.Parser(_grammar())
 
 
-def _tree(text: bytes, budget: Budget) -> Node:
+def _tree(text: bytes, budget: WorkLimit) -> Node:
     """The tree of a text; the parser's work is part of the script's."""
 
     def stop(offset: int, error: bool) -> bool:
@@ -86,7 +86,7 @@ _ASIDE = re.compile(rb"(?<=\s)`#[^`\n'\"]{0,200}`(?=\s)")
 """A comment between two lines of one command, which the grammar does not see the end of."""
 
 
-def parse(script: str, budget: Budget) -> tuple[Node, dict[str, Value]]:
+def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
     """The tree of a script, without what something else fills in before a shell sees it.
 
     Such a blank becomes a variable of its own in the tree; these come along with why they are not known.

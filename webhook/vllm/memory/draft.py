@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from webhook.kube.quantity import GI, human
 from webhook.vllm.memory import quantisation, shape, weights
+from webhook.vllm.memory.arguments import Speculative
 from webhook.vllm.memory.ledger import Line
-from webhook.vllm.memory.said import Speculative
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model
 

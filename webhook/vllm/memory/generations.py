@@ -11,7 +11,7 @@ from webhook.vllm.release import Release
 
 OLDEST = Release(0, 4)
 """Before, nothing is known well enough to be certain."""
-GENERATIONS = tuple(
+MEMORY_GENERATIONS = tuple(
     Release(*numbers)
     for numbers in (
         (0, 6, 3), (0, 7, 3), (0, 8, 5), (0, 10, 2), (0, 13), (0, 16), (0, 18), (0, 19), (0, 25), (0, 33),
@@ -19,6 +19,8 @@ GENERATIONS = tuple(
 )  # fmt: skip
 """V0 with its three accountings, V1 with and without NCCL in the budget, the samplers of 0.11.1, 0.17 and 0.21, CUDA
 graphs in the budget from 0.20, batches of 0.28; and 0.13 and 0.18 for their checks of one request (`kv_cache`)."""
+NEWEST = MEMORY_GENERATIONS[-1]
+"""The newest release that the arithmetic describes: what generated manifests and `podfit plan` take by default."""
 OF_STAGES, OF_GROUPS = Release(0, 13), Release(0, 18)
 """They differ from the generation after them where there are pipeline stages, and where layers differ in kind."""
 SINCE = {
@@ -52,8 +54,8 @@ def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tup
     alike = set() if staged else {OF_STAGES}
     if len(set(model.layer_types)) < 2:
         alike.add(OF_GROUPS)
-    apart = tuple(one for one in GENERATIONS if one not in alike)
-    found = tuple(one for one in apart if one >= since and one > missing) or GENERATIONS[-1:]
+    apart = tuple(one for one in MEMORY_GENERATIONS if one not in alike)
+    found = tuple(one for one in apart if one >= since and one > missing) or (NEWEST,)
     after = (OLDEST, *apart)
     read = tuple(
         release for release in found if any(after[apart.index(release)] <= one <= _last(release) for one in accepting)
@@ -63,4 +65,4 @@ def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tup
 
 def _last(generation: Release) -> Release:
     """The last release that a generation stands for: every patch of its minor, and the newest for all that follow."""
-    return Release(generation.major, generation.minor, 99, 99) if generation != GENERATIONS[-1] else Release(9, 0)
+    return Release(generation.major, generation.minor, 99, 99) if generation != NEWEST else Release(9, 0)

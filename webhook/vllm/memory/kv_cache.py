@@ -14,7 +14,7 @@ from math import ceil
 from typing import NamedTuple
 
 from webhook.vllm.memory import parallel, parts, shape, weights
-from webhook.vllm.memory.said import Speculative
+from webhook.vllm.memory.arguments import Speculative
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release

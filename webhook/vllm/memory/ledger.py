@@ -10,7 +10,7 @@ from webhook.base.frozen import frozen
 from webhook.kube.quantity import human
 
 if TYPE_CHECKING:
-    from webhook.vllm.memory.held import Held
+    from webhook.vllm.memory.kv_capacity import KvCapacity
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "loading", "blocks", "request", "graphs"]
@@ -71,7 +71,7 @@ class GpuLedger(NamedTuple):
     """The budget pays for the CUDA graphs; else they come out of what it leaves of the GPU."""
     loading: Line | None
     """The weights while they load, where that is more than what stays: held against the total, not the budget."""
-    held: Held
+    kv_capacity: KvCapacity
     """How the KV cache is laid out."""
 
     @property
@@ -83,43 +83,43 @@ class GpuLedger(NamedTuple):
     @property
     def kv_cache_bytes_per_token(self) -> int | None:
         """Of a long request: what each further token takes."""
-        return self.held.layout.bytes_per_token if self.held.layout else None
+        return self.kv_capacity.layout.bytes_per_token if self.kv_capacity.layout else None
 
     @property
     def kv_cache_bytes_per_request(self) -> int | None:
         """What one request of max_model_len takes of the KV cache."""
-        return self.held.bytes_per_request
+        return self.kv_capacity.bytes_per_request
 
     @property
     def kv_cache_tokens(self) -> tuple[int, int, int] | None:
         """low, likely, high: "GPU KV cache size: N tokens"."""
-        return self.held.tokens(self.kv_cache)
+        return self.kv_capacity.tokens(self.kv_cache)
 
     @property
     def max_model_len(self) -> int | None:
         """Tokens of the longest request that the engine takes."""
-        return self.held.length
+        return self.kv_capacity.length
 
     @property
     def estimated_max_model_len(self) -> int | None:
         """The longest single request that fits (likely), up to max_model_len: what vLLM prints where one does not
         fit."""
-        return self.held.estimated(self.kv_cache)
+        return self.kv_capacity.estimated(self.kv_cache)
 
     @property
     def longest_request(self) -> int | None:
         """The same up to the model's own length."""
-        return self.held.longest(self.kv_cache)
+        return self.kv_capacity.longest(self.kv_cache)
 
     @property
     def model_length(self) -> int | None:
         """The longest that the model's config allows; None where that is not known."""
-        return self.held.model_length
+        return self.kv_capacity.model_length
 
     @property
     def max_concurrency(self) -> float | None:
         """ "Maximum concurrency for N tokens per request" (likely)."""
-        return self.held.concurrency(self.kv_cache)
+        return self.kv_capacity.concurrency(self.kv_cache)
 
 
 class HostLedger(NamedTuple):

@@ -14,12 +14,24 @@ from typing import NamedTuple
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Accelerator, Gpu
 from webhook.vllm.measured import Measured
-from webhook.vllm.memory import budget, doubt, host, kv_cache, printed, ranks, said, settings, startup, verdict, weights
-from webhook.vllm.memory.generations import GENERATIONS, OLDEST, possible
-from webhook.vllm.memory.held import Held
+from webhook.vllm.memory import (
+    arguments,
+    budget,
+    doubt,
+    host,
+    kv_cache,
+    printed,
+    ranks,
+    settings,
+    startup,
+    verdict,
+    weights,
+)
+from webhook.vllm.memory.arguments import MemoryArguments
+from webhook.vllm.memory.generations import NEWEST, OLDEST, possible
+from webhook.vllm.memory.kv_capacity import KvCapacity
 from webhook.vllm.memory.ledger import NOTHING, GpuLedger, Line, MemoryPlan, Verdict
 from webhook.vllm.memory.ranks import Rank, Ranks
-from webhook.vllm.memory.said import Said
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.verdict import Judged
 from webhook.vllm.model import Model
@@ -77,7 +89,7 @@ def plan(
     env = env or {}
     judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known)
     resolved, found = judged.settings, judged.checkpoint
-    release = resolved.release if resolved else args.release or GENERATIONS[-1]
+    release = resolved.release if resolved else args.release or NEWEST
     if model and not resolved:
         smallest = min(gpus_of(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
         memory = gpu_memory or (smallest.memory if smallest else 0)
@@ -110,7 +122,7 @@ def judge(
         missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
         missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
         return Judged("unsure", lambda: missed, None)
-    asked = said.read(args, model, env or {})
+    asked = arguments.read(args, model, env or {})
     planned = [one for gpu in gpus if (one := _on_gpu(asked, gpu, gpu_memory, env or {}, known)) is not None]
     if not planned:
         return Judged("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
@@ -146,11 +158,11 @@ def fits(
     env: Mapping[str, str] | None = None,
 ) -> bool:
     """Whether the verdict is `fits`: as `judge`, but it stops at the first product or release that does not."""
-    asked, gpus = said.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
+    asked, gpus = arguments.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
     return not accelerator.shared and all(fit(asked, gpus, gpu_memory, release) for release in releases_of(args, model))
 
 
-def fit(asked: Said, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
+def fit(asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
     """Whether it fits on each of the products under one release; on none, where there is none. Weights without room are
     refuted first."""
     if release < OLDEST:
@@ -165,7 +177,9 @@ def fit(asked: Said, gpus: Sequence[Gpu | None], measured: int | None, release: 
     return bool(gpus)
 
 
-def longest(asked: Said, gpus: Sequence[Gpu | None], measured: int | None, releases: Iterable[Release]) -> int:
+def longest(
+    asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, releases: Iterable[Release]
+) -> int:
     """Tokens of the longest request, up to max_model_len, that the low end of the KV cache holds on every product under
     every release: the longest for which `fits` may be True, if batches are as large then."""
     found = []
@@ -201,7 +215,7 @@ def gpus_of(accelerator: Accelerator | None, measured: int | None) -> Sequence[G
 
 
 def _on_gpu(
-    asked: Said, gpu: Gpu | None, measured: int | None, env: Mapping[str, str], known: Sequence[Measured]
+    asked: MemoryArguments, gpu: Gpu | None, measured: int | None, env: Mapping[str, str], known: Sequence[Measured]
 ) -> Judged | None:
     """One GPU: the release's plan, or every generation's where it is not known."""
     if (release := asked.args.release) is not None:
@@ -220,7 +234,7 @@ def _on_gpu(
 
 
 def _judge(
-    asked: Said,
+    asked: MemoryArguments,
     gpu: Gpu | None,
     measured: int | None,
     release: Release,
@@ -244,7 +258,7 @@ def _judge(
 RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
 
 
-def load(asked: Said, gpu: Gpu | None, measured: int | None, release: Release) -> Loaded | None:
+def load(asked: MemoryArguments, gpu: Gpu | None, measured: int | None, release: Release) -> Loaded | None:
     """The engine with its weights; None where the memory, the runtime or the checkpoint's size can't be known."""
     whole = budget.total(gpu, measured)
     if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
@@ -266,7 +280,7 @@ def _ledger(begun: Loaded, rank: Rank, seen: Measured | None = None) -> GpuLedge
     if resolved.auto_len and rank.checked and length:
         length = kv_cache.longest(left.likely, rank.checked, length, resolved)
     blocks = layout.blocks(length, resolved) if layout and length else 0
-    held = Held(model, resolved, layout, rank.checked, length, blocks)
+    held = KvCapacity(model, resolved, layout, rank.checked, length, blocks)
     loaded, peak, graphs, other, charged = rank[:5]
     return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, charged, rank.loading, held)
 

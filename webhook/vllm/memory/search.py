@@ -9,9 +9,9 @@ from typing import Any
 
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Accelerator, Gpu
-from webhook.vllm.memory import plan, said
+from webhook.vllm.memory import arguments, plan
+from webhook.vllm.memory.arguments import MemoryArguments
 from webhook.vllm.memory.plan import Loaded
-from webhook.vllm.memory.said import Said
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 
@@ -35,7 +35,7 @@ class Search:
     def __post_init__(self) -> None:
         self._releases = list(plan.releases_of(self.args, self.model))
         self._gpus = plan.gpus_of(self.accelerator, self.gpu_memory)
-        self._as_it_is = said.read(self.args, self.model, self.env or {})
+        self._as_it_is = arguments.read(self.args, self.model, self.env or {})
         self.cut = self._as_it_is.parallel
         self._loaded: dict[tuple[int, Release], Loaded | None] = {}
         self._weights: dict[Release, tuple[int, float]] = {}
@@ -46,7 +46,7 @@ class Search:
         where, memory = self._where(gpus)
         more = self._times(changes) if model is None else 0.0
         room = _room(where, memory) if more else 0
-        asked: Said | None = None
+        asked: MemoryArguments | None = None
         for index, release in enumerate(self._releases):
             if self.steps <= 0:
                 raise SpentError
@@ -64,11 +64,11 @@ class Search:
         one says nothing."""
         return (gpus, None) if gpus else (self._gpus, self.gpu_memory)
 
-    def _asked(self, changes: Mapping[str, Any], model: Model | None = None) -> Said:
+    def _asked(self, changes: Mapping[str, Any], model: Model | None = None) -> MemoryArguments:
         """What is said then."""
         if not changes and model is None:
             return self._as_it_is
-        return said.read(with_changes(self.args, changes), model or self.model, self.env or {})
+        return arguments.read(with_changes(self.args, changes), model or self.model, self.env or {})
 
     def _times(self, changes: Mapping[str, Any]) -> float:
         """Over how many times as many GPUs the weights are cut; 0 where more than that changes."""

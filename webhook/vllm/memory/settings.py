@@ -8,11 +8,11 @@ from typing import NamedTuple
 from webhook.kube.quantity import GI
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Gpu
-from webhook.vllm.memory import media, said
+from webhook.vllm.memory import arguments, media
+from webhook.vllm.memory.arguments import Lora, MemoryArguments, Speculative
 from webhook.vllm.memory.dtype import is_widened
 from webhook.vllm.memory.parallel import Parallel
 from webhook.vllm.memory.quantisation import Scheme
-from webhook.vllm.memory.said import Lora, Said, Speculative
 from webhook.vllm.model import Model, derived_max_model_len
 from webhook.vllm.release import Release
 
@@ -88,10 +88,10 @@ def resolve(
     args: EngineArgs, model: Model, gpu: Gpu | None, memory: int, release: Release, env: Mapping[str, str]
 ) -> Settings:
     """The settings of `release` on a GPU of `memory` bytes."""
-    return of(said.read(args, model, env), gpu, memory, release)
+    return of(arguments.read(args, model, env), gpu, memory, release)
 
 
-def of(asked: Said, gpu: Gpu | None, memory: int, release: Release) -> Settings:
+def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -> Settings:
     """The same of what is said."""
     model = asked.model
     capability = gpu.compute_capability if gpu else None
@@ -177,7 +177,7 @@ def default_max_num_seqs(release: Release, v1: bool, gpu: Gpu | None, memory: in
 
 
 def default_max_num_batched_tokens(
-    release: Release, v1: bool, gpu: Gpu | None, memory: int, asked: Said, length: int | None
+    release: Release, v1: bool, gpu: Gpu | None, memory: int, asked: MemoryArguments, length: int | None
 ) -> int:
     """The API server's default (vLLM engine/arg_utils.py of each release)."""
     chunked = _chunked(asked, release, v1, length)
@@ -202,7 +202,7 @@ def _is_a100(gpu: Gpu | None) -> bool:
     return gpu is not None and "a100" in gpu.name.lower()
 
 
-def _own_length(asked: Said, release: Release) -> int | None:
+def _own_length(asked: MemoryArguments, release: Release) -> int | None:
     """The model's own length; None where that is not known."""
     derived = derived_max_model_len(asked.model, release)
     if derived and asked.model.sliding_window and asked.args.given.get("disable_sliding_window"):
@@ -210,7 +210,7 @@ def _own_length(asked: Said, release: Release) -> int | None:
     return derived
 
 
-def _chunked(asked: Said, release: Release, v1: bool, length: int | None) -> bool:
+def _chunked(asked: MemoryArguments, release: Release, v1: bool, length: int | None) -> bool:
     """V1: on where text is generated. V0: off, except for contexts above 32,768 without a vision tower or LoRA."""
     if asked.chunked is not None:
         return asked.chunked

@@ -21,7 +21,7 @@ from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Accelerator, Gpu, by_name
 from webhook.vllm.memory import division, parallel, plan, quantisation
 from webhook.vllm.memory.division import divisible
-from webhook.vllm.memory.generations import GENERATIONS
+from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.memory.search import Search, SpentError, with_changes
 from webhook.vllm.memory.settings import default_utilization
 from webhook.vllm.model import Model, derived_max_model_len, quantised_copies
@@ -141,7 +141,7 @@ def _utilization(search: Search) -> Iterator[Alternative]:
     """The least share of the GPU that fits, up to what leaves room for the context; a smaller one where vLLM would
     find too little free."""
     given = search.args.given.get("gpu_memory_utilization")
-    usual = default_utilization(search.args.release or GENERATIONS[-1])
+    usual = default_utilization(search.args.release or NEWEST)
     now = given if isinstance(given, int | float) and not isinstance(given, bool) else usual
     if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return

@@ -83,11 +83,11 @@ def fits(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> bool:
 
 
 def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
-    layout = ledger.held.checked
+    layout = ledger.kv_capacity.checked
 
     def why() -> str:
         told = arithmetic(ledger, resolved)
-        if layout is not ledger.held.layout:  # but the whole model's
+        if layout is not ledger.kv_capacity.layout:  # but the whole model's
             told += f"; vLLM {resolved.release} holds it against the layers of all {resolved.parallel.pp} stages"
         return told
 
@@ -187,9 +187,9 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, outside: 
 
     `outside`: likely bytes of the CUDA context and NCCL.
     """
-    left, length = ledger.kv_cache, ledger.held.length
+    left, length = ledger.kv_cache, ledger.kv_capacity.length
     least = 1 if resolved.auto_len or length is None else length
-    needed = ledger.held.needed(layout, least)
+    needed = ledger.kv_capacity.needed(layout, least)
     certain = layout.checked(least, resolved, needed) if layout.known else layout.bytes_per_block
     if left.floor < certain * 0.999:
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from webhook.kube.quantity import human
 from webhook.vllm.memory import shape, tower
+from webhook.vllm.memory.arguments import Lora
 from webhook.vllm.memory.ledger import Line
 from webhook.vllm.memory.parallel import Parallel
 from webhook.vllm.memory.parts import Cut, Group, Part
 from webhook.vllm.memory.quantisation import DTYPE_BYTES, STORED_BYTES, Scheme
-from webhook.vllm.memory.said import Lora
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.shape import Shape
 from webhook.vllm.model import Model

@@ -38,12 +38,12 @@ def longest_max_model_len(model: Model, release: Release | None) -> int | None:
     return _agreed(_longest_length, model, release)
 
 
-GENERATIONS = (Release(0, 10), Release(0, 29), Release(0, 33))
-"""One release of each generation of the rules below."""
+LENGTH_GENERATIONS = (Release(0, 10), Release(0, 29), Release(0, 33))
+"""One release for each generation of vLLM's rules for the context length, below."""
 
 
 def _agreed(rule: Callable[[Model, Release], int | None], model: Model, release: Release | None) -> int | None:
-    lengths = {rule(model, one) for one in ((release,) if release else GENERATIONS)}
+    lengths = {rule(model, one) for one in ((release,) if release else LENGTH_GENERATIONS)}
     return lengths.pop() if len(lengths) == 1 else None
 
 

@@ -12,19 +12,29 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from webhook.server import certs
-from webhook.server.certs import Pair, custody
-from webhook.server.certs.custody import BROKEN, KEPT, Clocks, Held, Replica, Step, Terms, step, trusted
+from webhook.server.certs import Pair, renewal
+from webhook.server.certs.renewal import (
+    BROKEN,
+    MAX_CAS,
+    Clocks,
+    NextStep,
+    RenewalPolicy,
+    Replica,
+    StoredCertificates,
+    next_step,
+    trusted,
+)
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-TERMS = Terms(("podfit.podfit-system.svc",))
+TERMS = RenewalPolicy(("podfit.podfit-system.svc",))
 CONFIGURATIONS = ("validating 0", "validating 1", "mutating 0")
 MINUTE = 60.0
 
 
-def stored(now: datetime = NOW) -> Held:
+def stored(now: datetime = NOW) -> StoredCertificates:
     """A Secret as the first replica writes it."""
-    made = step(Replica(), Held(), {}, TERMS, Clocks(now, now, 0)).secret
+    made = next_step(Replica(), StoredCertificates(), {}, TERMS, Clocks(now, now, 0)).secret
     assert made is not None
     return made
 
@@ -43,26 +53,26 @@ def live(*bundle: bytes) -> dict[str, tuple[bytes, ...]]:
     return dict.fromkeys(CONFIGURATIONS, bundle)
 
 
-def serving(held: Held, since: float = 0.0) -> Replica:
+def serving(held: StoredCertificates, since: float = 0.0) -> Replica:
     """A replica that has served this for long."""
     return Replica(held.leaf, held.cas[0], dict.fromkeys(held.cas, since))
 
 
 def look(
     replica: Replica,
-    held: Held,
-    bundles: custody.Bundles | None,
+    held: StoredCertificates,
+    bundles: renewal.Bundles | None,
     now: datetime = NOW,
     clock: float = 0,
     own: datetime | None = None,
-) -> Step:
+) -> NextStep:
     """A step of who remembers nothing of clocks but, like all of these tests, what it serves."""
-    done = step(replica, held, bundles, TERMS, Clocks(now, own or now, clock))
-    return replace(done, replica=replace(done.replica, kept_to=replica.kept_to))
+    done = next_step(replica, held, bundles, TERMS, Clocks(now, own or now, clock))
+    return replace(done, replica=replace(done.replica, steady_offset=replica.steady_offset))
 
 
 def test_the_first_replica_issues_both_then_announces_then_serves() -> None:
-    first = look(Replica(), Held(), live())
+    first = look(Replica(), StoredCertificates(), live())
     assert first.secret is not None
     assert first.replica.leaf is None
     assert not first.bundles
@@ -73,42 +83,42 @@ def test_the_first_replica_issues_both_then_announces_then_serves() -> None:
     assert not trusted(second.replica, live())
 
     third = look(second.replica, first.secret, second.bundles)
-    assert third == Step(third.replica)
+    assert third == NextStep(third.replica)
     assert trusted(third.replica, second.bundles)
 
 
 def test_what_is_good_is_left_alone() -> None:
-    assert look(serving(GOOD), GOOD, live(CA), NOW + DAY, MINUTE) == Step(serving(GOOD))
+    assert look(serving(GOOD), GOOD, live(CA), NOW + DAY, MINUTE) == NextStep(serving(GOOD))
 
 
 def test_nothing_of_a_key_is_printed() -> None:
-    assert b"PRIVATE" not in repr((GOOD, look(Replica(), Held(), live()))).encode()
+    assert b"PRIVATE" not in repr((GOOD, look(Replica(), StoredCertificates(), live()))).encode()
     assert "key" not in repr(GOOD)
 
 
 def test_the_secret_is_read_as_it_was_written() -> None:
-    assert custody.read(custody.write(GOOD)) == GOOD
-    assert custody.read(custody.write(OLD)) == OLD
+    assert renewal.read_secret(renewal.secret_data(GOOD)) == GOOD
+    assert renewal.read_secret(renewal.secret_data(OLD)) == OLD
 
 
-UNREADABLE: list[tuple[str, Callable[[dict[str, str]], object], Held]] = [
+UNREADABLE: list[tuple[str, Callable[[dict[str, str]], object], StoredCertificates]] = [
     ("no key of the CA", lambda data: data.pop("ca.key"), replace(GOOD, ca=None)),
     ("a key of another", lambda data: data.update({"ca.key": data["tls.key"]}), replace(GOOD, ca=None)),
     ("no leaf", lambda data: data.pop("tls.crt"), replace(GOOD, leaf=None)),
     ("not base64", lambda data: data.update({"tls.key": "?"}), replace(GOOD, leaf=None)),
-    ("not PEM", lambda data: data.update({"ca.crt": "Zm9v"}), Held(leaf=GOOD.leaf)),
-    ("nothing", lambda data: data.clear(), Held()),
+    ("not PEM", lambda data: data.update({"ca.crt": "Zm9v"}), StoredCertificates(leaf=GOOD.leaf)),
+    ("nothing", lambda data: data.clear(), StoredCertificates()),
 ]
 
 
 @pytest.mark.parametrize(("change", "expected"), [row[1:] for row in UNREADABLE], ids=[row[0] for row in UNREADABLE])
 def test_what_can_t_be_read_of_the_secret_is_not_there(
-    change: Callable[[dict[str, str]], object], expected: Held
+    change: Callable[[dict[str, str]], object], expected: StoredCertificates
 ) -> None:
-    data = custody.write(GOOD)
+    data = renewal.secret_data(GOOD)
     change(data)
 
-    assert custody.read(data) == expected
+    assert renewal.read_secret(data) == expected
 
 
 def test_a_ca_past_two_thirds_gets_a_successor_and_the_leaf_stays_until_all_trust_that() -> None:
@@ -123,7 +133,7 @@ def test_a_ca_past_two_thirds_gets_a_successor_and_the_leaf_stays_until_all_trus
     assert told == live(fresh.cas[0], announced.cas[0])
 
     seen = look(serving(fresh), announced, told, at, 100).replica
-    assert look(seen, announced, told, at, 100 + MINUTE - 1) == Step(seen)
+    assert look(seen, announced, told, at, 100 + MINUTE - 1) == NextStep(seen)
     switched = look(seen, announced, told, at, 100 + MINUTE).secret
     assert switched is not None
     assert switched.leaf is not None
@@ -132,7 +142,7 @@ def test_a_ca_past_two_thirds_gets_a_successor_and_the_leaf_stays_until_all_trus
 
 
 def test_a_configuration_that_loses_the_new_ca_begins_the_minute_anew() -> None:
-    both = Held((ANOTHER, *GOOD.cas), GOOD.ca, GOOD.leaf)
+    both = StoredCertificates((ANOTHER, *GOOD.cas), GOOD.ca, GOOD.leaf)
     seen = look(serving(GOOD), both, live(*both.cas), NOW, 100).replica
     lost = look(seen, both, {**live(*both.cas), "mutating 0": (CA,)}, NOW, 150)
 
@@ -154,7 +164,7 @@ def test_a_leaf_past_two_thirds_is_renewed_by_the_same_ca() -> None:
 def test_other_hosts_get_another_leaf() -> None:
     other = replace(TERMS, hosts=("other.svc",))
 
-    renewed = step(serving(GOOD), GOOD, live(CA), other, Clocks(NOW, NOW, MINUTE)).secret
+    renewed = next_step(serving(GOOD), GOOD, live(CA), other, Clocks(NOW, NOW, MINUTE)).secret
 
     assert renewed is not None
     assert renewed.leaf is not None
@@ -162,7 +172,7 @@ def test_other_hosts_get_another_leaf() -> None:
 
 
 def test_a_lost_secret_gets_another_ca_and_the_leaf_that_is_served() -> None:
-    again = look(serving(GOOD), Held(), live(CA), NOW, MINUTE).secret
+    again = look(serving(GOOD), StoredCertificates(), live(CA), NOW, MINUTE).secret
 
     assert again is not None
     assert again.leaf == GOOD.leaf
@@ -184,13 +194,13 @@ def test_a_leaf_of_a_ca_that_is_not_announced_is_not_taken_over_by_who_serves_an
 def test_an_edited_bundle_is_added_to_never_replaced() -> None:
     assert look(serving(GOOD), GOOD, {**live(CA), "mutating 0": (ANOTHER,)}).bundles == {"mutating 0": (ANOTHER, CA)}
     assert look(serving(GOOD), GOOD, {**live(CA), "mutating 0": (BROKEN,)}).bundles == {"mutating 0": (CA,)}
-    assert look(serving(GOOD), GOOD, live(CA, ANOTHER)) == Step(serving(GOOD))
+    assert look(serving(GOOD), GOOD, live(CA, ANOTHER)) == NextStep(serving(GOOD))
 
 
 def test_what_has_ended_leaves_the_secret_and_the_bundles() -> None:
     ended = certs.issue_ca(NOW - 400 * DAY, lifetime=365 * DAY).certificate
 
-    assert look(serving(GOOD), Held((*GOOD.cas, ended), GOOD.ca, GOOD.leaf), live(CA)).secret == GOOD
+    assert look(serving(GOOD), StoredCertificates((*GOOD.cas, ended), GOOD.ca, GOOD.leaf), live(CA)).secret == GOOD
     assert look(serving(GOOD), GOOD, live(ended, CA)).bundles == live(CA)
 
 
@@ -229,7 +239,7 @@ def test_an_api_server_that_keeps_to_its_clock_for_an_hour_is_believed_against_o
     issued = []
     for clock in range(0, 4000, 600):
         now = at + timedelta(seconds=clock)
-        done = step(replica, held, live(CA), TERMS, Clocks(now, NOW, clock))
+        done = next_step(replica, held, live(CA), TERMS, Clocks(now, NOW, clock))
         replica, held = done.replica, done.secret or held
         issued += [clock] * (done.secret is not None)
 
@@ -239,11 +249,11 @@ def test_an_api_server_that_keeps_to_its_clock_for_an_hour_is_believed_against_o
 @pytest.mark.parametrize("days", [-400, 400])
 def test_a_fresh_replica_whose_own_clock_is_wrong_serves_at_once(days: int) -> None:
     assert look(Replica(), GOOD, live(CA), NOW, own=NOW + days * DAY).replica.leaf == GOOD.leaf
-    assert look(Replica(), Held(), live(), NOW, own=NOW + days * DAY).secret is not None
+    assert look(Replica(), StoredCertificates(), live(), NOW, own=NOW + days * DAY).secret is not None
 
 
 @pytest.mark.parametrize("held", [replace(GOOD, cas=(), ca=None), stored(NOW - 200 * DAY)], ids=["no CA", "ended"])
-def test_what_nobody_can_serve_by_any_clock_is_replaced_whatever_the_date(held: Held) -> None:
+def test_what_nobody_can_serve_by_any_clock_is_replaced_whatever_the_date(held: StoredCertificates) -> None:
     told = look(Replica(), held, live(), NOW, own=NOW + 2 * DAY)
 
     assert told.secret is not None
@@ -280,8 +290,8 @@ def test_a_ca_of_which_somebody_serves_a_leaf_never_goes() -> None:
 
 def test_a_secret_that_is_lost_all_the_time_leaves_a_bundle_of_bounded_size() -> None:
     replica, held, bundles, now, clock = serving(GOOD), GOOD, live(CA), NOW, 100.0
-    for _ in range(2 * KEPT):
-        held = Held()
+    for _ in range(2 * MAX_CAS):
+        held = StoredCertificates()
         for _ in range(5):
             done = look(replica, held, bundles, now, clock)
             replica, held, bundles = done.replica, done.secret or held, {**bundles, **done.bundles}
@@ -289,7 +299,7 @@ def test_a_secret_that_is_lost_all_the_time_leaves_a_bundle_of_bounded_size() ->
         now, clock = now + timedelta(hours=1), clock + 3600
     done = look(replica, held, bundles, now, clock)
 
-    assert {len(bundle) for bundle in {**bundles, **done.bundles}.values()} == {KEPT}
+    assert {len(bundle) for bundle in {**bundles, **done.bundles}.values()} == {MAX_CAS}
     assert trusted(replica, {**bundles, **done.bundles})
 
 
@@ -305,10 +315,10 @@ def test_a_certificate_that_is_not_valid_yet_is_replaced_at_once() -> None:
 def test_who_can_t_read_a_configuration_changes_nothing_that_others_must_trust() -> None:
     at = NOW + 61 * DAY
 
-    assert look(serving(GOOD), GOOD, None, at, MINUTE) == Step(replace(serving(GOOD), since={}))
+    assert look(serving(GOOD), GOOD, None, at, MINUTE) == NextStep(replace(serving(GOOD), since={}))
 
 
-def _ca(held: Held) -> Pair:
+def _ca(held: StoredCertificates) -> Pair:
     assert held.ca is not None
     return held.ca
 
@@ -326,7 +336,7 @@ class World(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now, self.clock = NOW, 1000.0
-        self.held: Held = GOOD
+        self.held: StoredCertificates = GOOD
         self.live: dict[str, tuple[bytes, ...]] = live(ENDING, CA)
         self.locked = False
         self.wrong = [timedelta()] * 4
@@ -334,7 +344,7 @@ class World(RuleBasedStateMachine):
         self.past: list[tuple[float, str, tuple[bytes, ...]]] = []
         self.versions = {"secret": 0, **dict.fromkeys(CONFIGURATIONS, 0)}
         self.replicas = [serving(GOOD), serving(GOOD), Replica(), Replica()]
-        self.views: list[tuple[Held, dict[str, tuple[bytes, ...]], dict[str, int]] | None] = [None] * 4
+        self.views: list[tuple[StoredCertificates, dict[str, tuple[bytes, ...]], dict[str, int]] | None] = [None] * 4
 
     @rule(number=st.integers(0, 3))
     def read(self, number: int) -> None:
@@ -348,10 +358,10 @@ class World(RuleBasedStateMachine):
         held, bundles, versions = view
         before = self.trusted()
         clocks = Clocks(self.now + days * DAY, self.now + self.wrong[number], self.clock)
-        done = step(self.replicas[number], held, bundles, TERMS, clocks)
+        done = next_step(self.replicas[number], held, bundles, TERMS, clocks)
         if done.secret is not None and not self.locked:
             if versions["secret"] == self.versions["secret"]:
-                self.held = custody.read(custody.write(done.secret))
+                self.held = renewal.read_secret(renewal.secret_data(done.secret))
                 self.versions["secret"] += 1
         else:
             for name, bundle in done.bundles.items():
@@ -408,7 +418,9 @@ class World(RuleBasedStateMachine):
     )
     def lose(self, left: set[str], first: int, fresh: bool) -> None:
         """And somebody finds it, who may know nothing of before."""
-        self.held = custody.read({name: text for name, text in custody.write(self.held).items() if name in left})
+        self.held = renewal.read_secret(
+            {name: text for name, text in renewal.secret_data(self.held).items() if name in left}
+        )
         self.versions["secret"] += 1
         if fresh:
             self.restart(first)
@@ -427,7 +439,7 @@ class World(RuleBasedStateMachine):
             self.clock, self.now = self.clock + MINUTE, self.now + timedelta(seconds=MINUTE)
         good = self.held.leaf and any(certs.problem(self.held.leaf, self.now, ca) is None for ca in self.held.cas)
         assert self.trusted() == {0, 1, 2, 3} or (self.locked and not good)
-        assert custody.read(custody.write(self.held)) == self.held
+        assert renewal.read_secret(renewal.secret_data(self.held)) == self.held
         if not any(self.wrong):
             ended = {ca for bundle in self.live.values() for ca in bundle if certs.not_after(ca) < self.now}
             assert not ended
@@ -456,7 +468,7 @@ class World(RuleBasedStateMachine):
     @invariant()
     def nothing_grows(self) -> None:
         """But for losses within minutes of each other: a test of its own says what is left of them."""
-        assert all(len(bundle) <= 2 * KEPT for bundle in self.live.values())
+        assert all(len(bundle) <= 2 * MAX_CAS for bundle in self.live.values())
 
 
 TestWorld = World.TestCase
@@ -467,7 +479,7 @@ TestWorld.settings = settings(max_examples=12, stateful_step_count=12, deadline=
 def test_replicas_that_race_from_an_empty_cluster_make_one_ca(order: tuple[int, ...]) -> None:
     """Both have read the empty Secret before either writes."""
     world = World()
-    world.held, world.live = Held(), live()
+    world.held, world.live = StoredCertificates(), live()
     world.replicas = [Replica()] * 4
     for number in (0, 1):
         world.read(number)

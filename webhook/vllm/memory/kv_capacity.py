@@ -11,7 +11,7 @@ from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model, longest_max_model_len
 
 
-class Held(NamedTuple):
+class KvCapacity(NamedTuple):
     """A KV cache as it is laid out. What nobody asks for is not computed."""
 
     model: Model

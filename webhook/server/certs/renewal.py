@@ -1,4 +1,4 @@
-"""Which certificates there must be in a cluster: a pure step from what a replica sees to what it has to do.
+"""When certificates are issued, distributed and served: a pure step from what a replica sees to what it does.
 
 The Secret is the one truth: the CAs (the newest first), the newest's key, and the leaf that all replicas serve. Every
 replica takes the same steps; whoever writes the Secret first wins, and the others read what it wrote.
@@ -9,7 +9,7 @@ replica takes the same steps; whoever writes the Secret first wins, and the othe
 | no leaf that can serve                                      | a leaf of the newest CA, at once                       |
 | a leaf past two thirds, for other hosts, or of an older CA  | a leaf of the newest CA, once that CA has been in      |
 |                                                             | every live configuration for a minute                  |
-| a caBundle without one of the Secret's CAs, or without the  | appended; nothing is taken out but what is `_spent`    |
+| a caBundle without one of the Secret's CAs, or without the  | appended; nothing is taken out but `_unused_cas`       |
 | CA of what is being served                                  |                                                        |
 | the Secret's leaf is another than the served one            | taken over, once its CA has been in every live         |
 |                                                             | configuration for a minute; at once if nothing serves  |
@@ -39,12 +39,13 @@ from webhook.server.certs import Pair
 
 PAUSE = timedelta(minutes=1)
 """So long every live configuration must have held a CA before a leaf of it serves: API servers follow in seconds."""
-CA_LIFETIME, LEAF_LIFETIME = timedelta(days=365), timedelta(days=90)
-APART = timedelta(hours=1)
+RENEWED_CA_LIFETIME, RENEWED_LEAF_LIFETIME = timedelta(days=365), timedelta(days=90)
+"""Of certificates in a Secret, which are renewed at two thirds (`certs.FILE_CA_LIFETIME` has those in files)."""
+MAX_CLOCK_DIFFERENCE = timedelta(hours=1)
 """So far apart two clocks are two opinions; so long an API server keeps to its own to be believed against ours."""
-KEPT = 16
+MAX_CAS = 16
 """So many of our own CAs a bundle holds at most, but for those that were followed by another just now."""
-JUST_NOW = 10
+PAUSES_TO_FOLLOW = 10
 """In PAUSEs: after that everybody who reads the Secret serves a leaf of a later CA."""
 
 BROKEN = b""
@@ -54,18 +55,18 @@ Bundles = Mapping[str, tuple[bytes, ...]]
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What is wanted."""
+class RenewalPolicy:
+    """Hosts, lifetimes and pause of the certificates that a deployment asks for."""
 
     hosts: tuple[str, ...]
-    ca_lifetime: timedelta = CA_LIFETIME
-    leaf_lifetime: timedelta = LEAF_LIFETIME
+    ca_lifetime: timedelta = RENEWED_CA_LIFETIME
+    leaf_lifetime: timedelta = RENEWED_LEAF_LIFETIME
     pause: timedelta = PAUSE
 
 
 @dataclass(frozen=True)
-class Held:
-    """What the Secret holds, as far as it is readable."""
+class StoredCertificates:
+    """The certificates in the Secret, as far as they are readable."""
 
     cas: tuple[bytes, ...] = ()
     """PEM each, the newest first."""
@@ -76,7 +77,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Clocks:
-    """What time it is."""
+    """The time, by three clocks."""
 
     now: datetime
     """The API server's answer."""
@@ -101,16 +102,16 @@ class Replica:
     """The CA of that."""
     since: Mapping[bytes, float] = field(default_factory=dict)
     """CA → since when (`Clocks.steady`) it has seen it in every live configuration."""
-    kept_to: tuple[float, float] | None = None
-    """By how many seconds the API server's clock is before `Clocks.steady`, and since when it is."""
+    steady_offset: tuple[float, float] | None = None
+    """Seconds by which the API server's clock is ahead of `Clocks.steady`, and since when it is."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """What is to be done, the Secret first: what is not stored is announced nowhere."""
+class NextStep:
+    """What a replica does next, the Secret first: a CA is announced nowhere before it is stored."""
 
     replica: Replica
-    secret: Held | None = None
+    secret: StoredCertificates | None = None
     """To be stored, unless somebody else was faster; then nothing else is done before the next look."""
     bundles: Bundles = field(default_factory=dict)
     """The caBundles that must change, whole, by what is stored already: where a `secret` can't be, they still can."""
@@ -118,18 +119,26 @@ class Step:
     """Why nothing is issued though it may be time; empty where the API server's clock is believed."""
 
 
-def step(replica: Replica, held: Held, bundles: Bundles | None, terms: Terms, clocks: Clocks) -> Step:
+def next_step(
+    replica: Replica, stored: StoredCertificates, bundles: Bundles | None, policy: RenewalPolicy, clocks: Clocks
+) -> NextStep:
     """The next step; `bundles` None: a configuration can't be read, so that nothing changes that needs them."""
     replica = replace(
-        replica, since=_since(replica, held, bundles, clocks.steady), kept_to=_kept_to(replica.kept_to, clocks)
+        replica,
+        since=_distributed_since(replica, stored, bundles, clocks.steady),
+        steady_offset=_steady_offset(replica.steady_offset, clocks),
     )
-    doubt = _doubt(replica, clocks) if _stands(replica, clocks) or _stands(_offered(held), clocks) else ""
-    wanted = held if doubt else _secret(replica, held, terms, clocks)
-    before, must = bundles or {}, [*held.cas, *([replica.issuer] if replica.issuer else [])]
-    after = {name: _left((*bundle, *must), replica, held, terms, clocks) for name, bundle in before.items()}
+    doubt = (
+        _clock_doubt(replica, clocks)
+        if _serves_by_either_clock(replica, clocks) or _serves_by_either_clock(_replica_of_stored(stored), clocks)
+        else ""
+    )
+    wanted = stored if doubt else _wanted_secret(replica, stored, policy, clocks)
+    before, must = bundles or {}, [*stored.cas, *([replica.issuer] if replica.issuer else [])]
+    after = {name: _cas_to_keep((*bundle, *must), replica, stored, policy, clocks) for name, bundle in before.items()}
     changed = {name: bundle for name, bundle in after.items() if bundle != before[name]}
-    replica = _serve(replica, held, terms, clocks, bool(doubt))
-    return Step(replica, wanted if wanted != held else None, changed, doubt)
+    replica = _take_stored_leaf(replica, stored, policy, clocks, bool(doubt))
+    return NextStep(replica, wanted if wanted != stored else None, changed, doubt)
 
 
 def trusted(replica: Replica, bundles: Bundles) -> bool:
@@ -137,49 +146,60 @@ def trusted(replica: Replica, bundles: Bundles) -> bool:
     return replica.issuer is not None and all(replica.issuer in bundle for bundle in bundles.values())
 
 
-def _since(replica: Replica, held: Held, bundles: Bundles | None, clock: float) -> Mapping[bytes, float]:
-    """Goes on for the CAs that every configuration holds, begins anew for those that one has lost."""
+def _distributed_since(
+    replica: Replica, stored: StoredCertificates, bundles: Bundles | None, clock: float
+) -> Mapping[bytes, float]:
+    """CA → since when every configuration holds it; starts again for a CA that one has lost."""
     if bundles is None:
         return {}
-    return {ca: replica.since.get(ca, clock) for ca in held.cas if all(ca in bundle for bundle in bundles.values())}
+    return {ca: replica.since.get(ca, clock) for ca in stored.cas if all(ca in bundle for bundle in bundles.values())}
 
 
-def _kept_to(before: tuple[float, float] | None, clocks: Clocks) -> tuple[float, float]:
+def _steady_offset(before: tuple[float, float] | None, clocks: Clocks) -> tuple[float, float]:
+    """`Replica.steady_offset` after this look: a new one where the API server's clock has jumped."""
     ahead = clocks.now.timestamp() - clocks.steady
-    if before is not None and abs(ahead - before[0]) <= APART.total_seconds():
+    if before is not None and abs(ahead - before[0]) <= MAX_CLOCK_DIFFERENCE.total_seconds():
         return before
     return ahead, clocks.steady
 
 
-def _doubt(replica: Replica, clocks: Clocks) -> str:
-    """Why the API server's answer is not taken for the time: nobody else says so, and it said otherwise lately."""
-    _, since = replica.kept_to or (0.0, clocks.steady)
-    if abs(clocks.now - clocks.own) <= APART or clocks.steady - since >= APART.total_seconds():
+def _clock_doubt(replica: Replica, clocks: Clocks) -> str:
+    """Why the API server's date is not believed: this machine's differs, and the API server's changed lately."""
+    _, since = replica.steady_offset or (0.0, clocks.steady)
+    if (
+        abs(clocks.now - clocks.own) <= MAX_CLOCK_DIFFERENCE
+        or clocks.steady - since >= MAX_CLOCK_DIFFERENCE.total_seconds()
+    ):
         return ""
     return f"the API server's clock says {clocks.now:%Y-%m-%d %H:%M} UTC, this machine's {clocks.own:%Y-%m-%d %H:%M}"
 
 
-def _settled(replica: Replica, ca: bytes, terms: Terms, clocks: Clocks) -> bool:
-    return ca in replica.since and clocks.steady - replica.since[ca] >= terms.pause.total_seconds()
+def _is_distributed(replica: Replica, ca: bytes, policy: RenewalPolicy, clocks: Clocks) -> bool:
+    return ca in replica.since and clocks.steady - replica.since[ca] >= policy.pause.total_seconds()
 
 
-def _secret(replica: Replica, held: Held, terms: Terms, clocks: Clocks) -> Held:
+def _wanted_secret(
+    replica: Replica, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks
+) -> StoredCertificates:
     """The Secret as it must be; equal to `held` where that is good."""
-    now, ca, cas = clocks.now, held.ca, _left(held.cas, replica, held, terms, clocks)
+    now, ca, cas = clocks.now, stored.ca, _cas_to_keep(stored.cas, replica, stored, policy, clocks)
     if ca is None or certs.problem(ca, now) or certs.renew_at(ca.certificate) <= now:
-        ca = certs.issue_ca(now, lifetime=terms.ca_lifetime)
+        ca = certs.issue_ca(now, lifetime=policy.ca_lifetime)
         cas = (ca.certificate, *cas)
-    leaf = held.leaf if _serves(held.leaf, cas, now) else None
-    if leaf is None and replica.issuer and _serves(replica.leaf, (replica.issuer,), now):  # the Secret was lost
+    leaf = stored.leaf if _can_serve(stored.leaf, cas, now) else None
+    if leaf is None and replica.issuer and _can_serve(replica.leaf, (replica.issuer,), now):  # the Secret was lost
         leaf, cas = replica.leaf, tuple(dict.fromkeys((*cas, replica.issuer)))
-    if leaf is None or (_settled(replica, ca.certificate, terms, clocks) and _due(leaf, ca, terms, now)):
-        leaf = certs.issue_leaf(ca, terms.hosts, now, terms.leaf_lifetime)
-    return Held(cas, ca, leaf)
+    if leaf is None or (
+        _is_distributed(replica, ca.certificate, policy, clocks) and _must_replace_leaf(leaf, ca, policy, now)
+    ):
+        leaf = certs.issue_leaf(ca, policy.hosts, now, policy.leaf_lifetime)
+    return StoredCertificates(cas, ca, leaf)
 
 
-def _due(leaf: Pair, ca: Pair, terms: Terms, now: datetime) -> bool:
+def _must_replace_leaf(leaf: Pair, ca: Pair, policy: RenewalPolicy, now: datetime) -> bool:
+    """Whether `ca` must issue a new leaf: for other hosts, for a leaf of another CA, or past two thirds of its life."""
     return (
-        certs.hosts_of(leaf.certificate) != frozenset(terms.hosts)
+        certs.hosts_of(leaf.certificate) != frozenset(policy.hosts)
         or not certs.signed_by(leaf.certificate, ca.certificate)
         # A leaf that ends with its CA can't be renewed by it for longer: the next CA comes first.
         or (
@@ -189,58 +209,62 @@ def _due(leaf: Pair, ca: Pair, terms: Terms, now: datetime) -> bool:
     )
 
 
-def _serve(replica: Replica, held: Held, terms: Terms, clocks: Clocks, doubt: bool) -> Replica:
-    """Takes the Secret's leaf over where it may; whoever doubts the date, only for nothing."""
-    offered = _offered(held)
+def _take_stored_leaf(
+    replica: Replica, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks, doubt: bool
+) -> Replica:
+    """The replica, serving the Secret's leaf where it may; with the date in doubt, only in place of no valid leaf."""
+    offered = _replica_of_stored(stored)
     if offered.issuer is None or offered.leaf == replica.leaf:
         return replica
     if doubt:
-        may = _stands(offered, clocks) and not _stands(replica, clocks)
+        may = _serves_by_either_clock(offered, clocks) and not _serves_by_either_clock(replica, clocks)
     else:
-        nothing = replica.issuer is None or not _serves(replica.leaf, (replica.issuer,), clocks.now)
-        good = _serves(offered.leaf, (offered.issuer,), clocks.now)
-        may = good and (nothing or _settled(replica, offered.issuer, terms, clocks))
+        nothing = replica.issuer is None or not _can_serve(replica.leaf, (replica.issuer,), clocks.now)
+        good = _can_serve(offered.leaf, (offered.issuer,), clocks.now)
+        may = good and (nothing or _is_distributed(replica, offered.issuer, policy, clocks))
     return replace(replica, leaf=offered.leaf, issuer=offered.issuer) if may else replica
 
 
-def _offered(held: Held) -> Replica:
-    """Who serves what the Secret holds."""
-    return Replica(held.leaf, _issuer(held))
+def _replica_of_stored(stored: StoredCertificates) -> Replica:
+    """A replica that serves the leaf of the Secret."""
+    return Replica(stored.leaf, _issuer_of_leaf(stored))
 
 
-def _stands(replica: Replica, clocks: Clocks) -> bool:
-    """Whether what it serves is good by one clock at least."""
+def _serves_by_either_clock(replica: Replica, clocks: Clocks) -> bool:
+    """Whether the leaf that it serves is valid by one clock at least."""
     issuer = (replica.issuer,) if replica.issuer else ()
-    return any(_serves(replica.leaf, issuer, at) for at in (clocks.now, clocks.own))
+    return any(_can_serve(replica.leaf, issuer, at) for at in (clocks.now, clocks.own))
 
 
-def _issuer(held: Held) -> bytes | None:
+def _issuer_of_leaf(stored: StoredCertificates) -> bytes | None:
     """The CA of the Secret's leaf."""
-    leaf = held.leaf
-    return next((ca for ca in held.cas if leaf and certs.signed_by(leaf.certificate, ca)), None)
+    leaf = stored.leaf
+    return next((ca for ca in stored.cas if leaf and certs.signed_by(leaf.certificate, ca)), None)
 
 
-def _serves(leaf: Pair | None, cas: Iterable[bytes], now: datetime) -> bool:
-    return leaf is not None and any(certs.problem(leaf, now, ca) is None and not _ended(ca, now) for ca in cas)
+def _can_serve(leaf: Pair | None, cas: Iterable[bytes], now: datetime) -> bool:
+    return leaf is not None and any(certs.problem(leaf, now, ca) is None and not _has_expired(ca, now) for ca in cas)
 
 
-def _ended(certificate: bytes, now: datetime) -> bool:
+def _has_expired(certificate: bytes, now: datetime) -> bool:
     return certs.not_after(certificate) < now
 
 
 # ── what is taken out ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _left(cas: Iterable[bytes], replica: Replica, held: Held, terms: Terms, clocks: Clocks) -> tuple[bytes, ...]:
+def _cas_to_keep(
+    cas: Iterable[bytes], replica: Replica, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks
+) -> tuple[bytes, ...]:
     """Each CA once, without those that have ended and those that are spent."""
-    used = {replica.issuer, _issuer(held), held.ca.certificate if held.ca else None}
-    live = [ca for ca in dict.fromkeys(cas) if ca != BROKEN and not _ended(ca, clocks.gone)]
-    spent = _spent(live, terms, clocks) - used
+    used = {replica.issuer, _issuer_of_leaf(stored), stored.ca.certificate if stored.ca else None}
+    live = [ca for ca in dict.fromkeys(cas) if ca != BROKEN and not _has_expired(ca, clocks.gone)]
+    spent = _unused_cas(live, policy, clocks) - used
     return tuple(ca for ca in live if ca not in spent)
 
 
-def _spent(cas: Iterable[bytes], terms: Terms, clocks: Clocks) -> set[bytes]:
-    """Our own CAs of which nobody serves a leaf any more.
+def _unused_cas(cas: Iterable[bytes], policy: RenewalPolicy, clocks: Clocks) -> set[bytes]:
+    """Our own CAs of which no replica serves a leaf any more.
 
     The newest CA alone signs, so that the last leaf of one is older than the CA after it. A loss of the Secret makes
     a CA each time: where it is lost all the time, the KEPT newest stay and those are given up that a replica could only
@@ -249,8 +273,8 @@ def _spent(cas: Iterable[bytes], terms: Terms, clocks: Clocks) -> set[bytes]:
     ours = sorted((ca for ca in cas if certs.common_name(ca) == certs.CA_NAME), key=certs.issued_at, reverse=True)
     found = set[bytes]()
     for number, (later, ca) in enumerate(pairwise(ours), 2):
-        age = clocks.gone - certs.issued_at(later) - terms.pause * JUST_NOW
-        if age > terms.leaf_lifetime or (number > KEPT and age > timedelta()):
+        age = clocks.gone - certs.issued_at(later) - policy.pause * PAUSES_TO_FOLLOW
+        if age > policy.leaf_lifetime or (number > MAX_CAS and age > timedelta()):
             found.add(ca)
     return found
 
@@ -271,18 +295,18 @@ def bundle_of(hook: Mapping[str, Any]) -> tuple[bytes, ...]:
 # ── the Secret's form ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read(data: Mapping[str, str]) -> Held:
+def read_secret(data: Mapping[str, str]) -> StoredCertificates:
     """A Secret's `data` (base64); what can't be read is not there."""
     ca_crt, ca_key, tls_crt, tls_key = (_decoded(data.get(name)) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key"))
     cas = certs.split(ca_crt)
     leaf = certs.split(tls_crt)[:1]
-    return Held(cas, _pair(cas[:1], ca_key), _pair(leaf, tls_key))
+    return StoredCertificates(cas, _pair(cas[:1], ca_key), _pair(leaf, tls_key))
 
 
-def write(held: Held) -> dict[str, str]:
+def secret_data(stored: StoredCertificates) -> dict[str, str]:
     """The Secret's `data`."""
-    ca, leaf = held.ca, held.leaf
-    found = {"ca.crt": b"".join(held.cas)}
+    ca, leaf = stored.ca, stored.leaf
+    found = {"ca.crt": b"".join(stored.cas)}
     if ca is not None:
         found["ca.key"] = ca.key
     if leaf is not None:

@@ -27,7 +27,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Formats:
+class FormatOption:
     """What a command can write; an argument's type."""
 
     names: Sequence[str]

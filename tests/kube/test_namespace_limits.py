@@ -11,8 +11,8 @@ import pytest
 from tests.reviews import deployment
 from webhook.evaluation.lint import Report
 from webhook.evaluation.policy import Policy, load
-from webhook.kube import limits
-from webhook.kube.limits import broken
+from webhook.kube import namespace_limits
+from webhook.kube.namespace_limits import refusal
 from webhook.kube.patch import apply, json_patch
 from webhook.kube.snapshot import of
 from webhook.vllm.facts import Facts
@@ -91,10 +91,10 @@ def test_a_change_that_the_namespace_may_refuse_is_told(
     obj, before, after, why = CASES[case]
     seen = of([obj])
 
-    said = broken(wrap(with_memory(pod, *before)), wrap(with_memory(pod, *after)), "chat", seen)
+    said = refusal(wrap(with_memory(pod, *before)), wrap(with_memory(pod, *after)), "chat", seen)
 
     assert said == why
-    assert broken(wrap(with_memory(pod, *before)), wrap(with_memory(pod, *after)), "other", seen) is None
+    assert refusal(wrap(with_memory(pod, *before)), wrap(with_memory(pod, *after)), "other", seen) is None
 
 
 def test_a_pod_that_leaves_the_best_effort_ones_is_counted_elsewhere(pod: JSONDict) -> None:
@@ -102,10 +102,10 @@ def test_a_pod_that_leaves_the_best_effort_ones_is_counted_elsewhere(pod: JSONDi
     bare["spec"]["containers"][0]["resources"] = {}
     seen = of([quota("pods", scopes=["NotBestEffort"])])
 
-    assert broken(bare, with_memory(pod, "4Gi"), "chat", seen) == (
+    assert refusal(bare, with_memory(pod, "4Gi"), "chat", seen) == (
         "ResourceQuota all: a Pod that requests something is counted by another quota"
     )
-    assert broken(with_memory(pod, "2Gi"), with_memory(pod, "4Gi"), "chat", seen) is None
+    assert refusal(with_memory(pod, "2Gi"), with_memory(pod, "4Gi"), "chat", seen) is None
 
 
 def raising() -> Policy:
@@ -123,7 +123,7 @@ def test_a_repair_that_the_namespace_would_refuse_is_not_made_and_says_why(pod: 
 
     assert made.edits
     assert not made.denied, "the mutating webhook repairs it"
-    assert broken(low, apply(low, json_patch(low, made.edits)), "chat", of([limit_range(max={"memory": "1Gi"})]))
+    assert refusal(low, apply(low, json_patch(low, made.edits)), "chat", of([limit_range(max={"memory": "1Gi"})]))
     assert not spared.edits
     assert spared.denied, "nobody repairs it"
     assert finding.finding.details[-1] == "not repaired: LimitRange team: max memory 1Gi for a container"
@@ -135,7 +135,7 @@ def test_an_error_of_ours_repairs_nothing_and_is_told(
     def broken(*_: object) -> str:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(limits, "broken", broken)
+    monkeypatch.setattr(namespace_limits, "refusal", broken)
     report = judge(with_memory(pod, "512Mi"), policy=raising())
 
     assert not report.edits

@@ -44,7 +44,7 @@ _ALL = attrgetter(*(one.name for one in fields(Request)))
 _Key = tuple[str, str, str, bytes]
 
 
-class Verdicts:
+class DecisionCache:
     """Remembers the last decisions, each with its weight; safe for threads."""
 
     def __init__(self, size: int = SIZE) -> None:

@@ -18,7 +18,7 @@ LONGEST_NAME = 64
 """Characters of a value that names something: none is longer, and what is remembered by it stays small."""
 
 
-class Said(NamedTuple):
+class MemoryArguments(NamedTuple):
     """What decides the settings; None where nothing is said."""
 
     args: EngineArgs
@@ -112,7 +112,7 @@ class Lora(NamedTuple):
     sharded: bool
 
 
-def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> Said:
+def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> MemoryArguments:
     """What is said. `env`: the process's environment."""
     given = args.given
     utilization = given.get("gpu_memory_utilization")
@@ -124,7 +124,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> Said:
     dtype, kv_dtype = given.get("dtype"), given.get("kv_cache_dtype")
     backend, variable = given.get("attention_backend"), env.get("VLLM_ATTENTION_BACKEND")
     usual = SELDOM.isdisjoint(given)
-    return Said(  # by position, which takes half as long: a search for what would fit asks some ten times
+    return MemoryArguments(  # by position, which takes half as long: a search for what would fit asks some ten times
         args,
         model,
         None if utilization is None else float(utilization),

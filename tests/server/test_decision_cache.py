@@ -18,8 +18,8 @@ from tests.reviews import admission_review, deployment, doomed, without_shm
 from webhook.evaluation import review
 from webhook.evaluation.policy import Layer, builtin, of_layers
 from webhook.evaluation.review import Request, Webhook
-from webhook.server import verdicts as verdicts_
-from webhook.server.verdicts import Verdicts
+from webhook.server import decision_cache as verdicts_
+from webhook.server.decision_cache import DecisionCache
 from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
@@ -49,11 +49,11 @@ def generated(pod: JSONDict, letters: str) -> JSONDict:
 
 
 def test_the_pods_of_one_template_are_one_computation() -> None:
-    verdicts = Verdicts()
+    cache = DecisionCache()
     one, two = (asked(generated(doomed(GOOD_POD), letters), uid=letters) for letters in ("abcde", "x2x9z"))
 
-    first = verdicts.decide("validate", one, POLICY, FACTS)
-    second = verdicts.decide("validate", two, POLICY, FACTS)
+    first = cache.decide("validate", one, POLICY, FACTS)
+    second = cache.decide("validate", two, POLICY, FACTS)
 
     assert (first.remembered, second.remembered) == (False, True)
     assert (first.outcome, first.request, second.request) == ("denied", one, two)
@@ -63,26 +63,26 @@ def test_the_pods_of_one_template_are_one_computation() -> None:
 
 @pytest.mark.parametrize("webhook", ["validate", "mutate"])
 def test_each_webhook_has_its_own_memory(webhook: Webhook) -> None:
-    verdicts = Verdicts()
+    cache = DecisionCache()
     request = asked(without_shm(GOOD_POD))
-    verdicts.decide("mutate" if webhook == "validate" else "validate", request, POLICY, FACTS)
+    cache.decide("mutate" if webhook == "validate" else "validate", request, POLICY, FACTS)
 
-    decision = verdicts.decide(webhook, request, POLICY, FACTS)
+    decision = cache.decide(webhook, request, POLICY, FACTS)
 
     assert not decision.remembered
     assert decision.answer == review.decide(webhook, request, POLICY, FACTS).answer
 
 
 def test_another_policy_and_other_facts_are_another_question() -> None:
-    verdicts = Verdicts()
+    cache = DecisionCache()
     request = asked(without_shm(GOOD_POD))
-    verdicts.decide("validate", request, POLICY, FACTS)
+    cache.decide("validate", request, POLICY, FACTS)
 
     other_policy = of_layers([Layer("other", trust_mutation=True)])
     other_facts = replace(FACTS, gpu_memory=8 << 30)
 
-    assert not verdicts.decide("validate", request, other_policy, FACTS).remembered
-    assert not verdicts.decide("validate", request, POLICY, other_facts).remembered
+    assert not cache.decide("validate", request, other_policy, FACTS).remembered
+    assert not cache.decide("validate", request, POLICY, other_facts).remembered
 
 
 def _others() -> Iterator[tuple[str, Request, Request]]:
@@ -112,41 +112,41 @@ def _others() -> Iterator[tuple[str, Request, Request]]:
 
 @pytest.mark.parametrize(("what", "one", "other"), list(_others()), ids=[case[0] for case in _others()])
 def test_what_makes_a_difference_is_judged_anew(what: str, one: Request, other: Request) -> None:
-    verdicts = Verdicts()
-    verdicts.decide("validate", one, POLICY, FACTS)
+    cache = DecisionCache()
+    cache.decide("validate", one, POLICY, FACTS)
 
-    assert not verdicts.decide("validate", other, POLICY, FACTS).remembered, what
+    assert not cache.decide("validate", other, POLICY, FACTS).remembered, what
 
 
 def test_what_makes_no_difference_is_remembered() -> None:
-    verdicts = Verdicts()
-    verdicts.decide("validate", asked(GOOD_POD), POLICY, FACTS)
+    cache = DecisionCache()
+    cache.decide("validate", asked(GOOD_POD), POLICY, FACTS)
 
     again = asked(GOOD_POD, uid="another", dryRun=True, userInfo={"username": "somebody-else"})
-    decision = verdicts.decide("validate", again, POLICY, FACTS)
+    decision = cache.decide("validate", again, POLICY, FACTS)
 
     assert decision.remembered
     assert (decision.request.uid, decision.request.dry_run) == ("another", True)
 
 
 def test_an_error_of_ours_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    verdicts = Verdicts()
+    cache = DecisionCache()
     request = asked(GOOD_POD)
     with monkeypatch.context() as patch:
         patch.setattr(review, "lint", lambda *_, **__: 1 / 0)
-        assert verdicts.decide("validate", request, POLICY, FACTS).outcome == "failed"
+        assert cache.decide("validate", request, POLICY, FACTS).outcome == "failed"
 
-    assert verdicts.decide("validate", request, POLICY, FACTS).outcome == "allowed"
+    assert cache.decide("validate", request, POLICY, FACTS).outcome == "allowed"
 
 
 def test_memory_is_bounded_by_bytes_and_keeps_what_was_asked_last() -> None:
-    verdicts = Verdicts(size=1 << 18)
+    cache = DecisionCache(size=1 << 18)
     pods = [{**GOOD_POD, "metadata": {"name": f"pod-{number}", "namespace": "chat"}} for number in range(300)]
     for pod in pods:
-        verdicts.decide("validate", asked(pod), POLICY, FACTS)
+        cache.decide("validate", asked(pod), POLICY, FACTS)
 
-    assert verdicts.decide("validate", asked(pods[-1]), POLICY, FACTS).remembered
-    assert not verdicts.decide("validate", asked(pods[0]), POLICY, FACTS).remembered
+    assert cache.decide("validate", asked(pods[-1]), POLICY, FACTS).remembered
+    assert not cache.decide("validate", asked(pods[0]), POLICY, FACTS).remembered
 
 
 def test_an_object_deeper_than_memory_goes_is_judged_all_the_same() -> None:
@@ -155,12 +155,12 @@ def test_an_object_deeper_than_memory_goes_is_judged_all_the_same() -> None:
         deep = {"a": deep}
     request = replace(asked(GOOD_POD), object={**GOOD_POD, "spec": {**GOOD_POD["spec"], "deep": deep}})
 
-    decision = Verdicts().decide("validate", request, POLICY, FACTS)
+    decision = DecisionCache().decide("validate", request, POLICY, FACTS)
 
     assert decision.outcome == "allowed"
 
 
-SHARED = Verdicts()
+SHARED = DecisionCache()
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 200_000), st.sampled_from(["", "8", "64Gi", "vllm", "--max-model-len"])
 )
@@ -197,7 +197,7 @@ def test_remembered_and_computed_decisions_are_the_same(pod: JSONDict, webhook: 
 
     remembered = SHARED.decide(webhook, request, POLICY, FACTS)
 
-    assert remembered.answer == Verdicts().decide(webhook, request, POLICY, FACTS).answer
+    assert remembered.answer == DecisionCache().decide(webhook, request, POLICY, FACTS).answer
     if not pod["metadata"].get("generateName"):
         assert remembered.answer == review.decide(webhook, request, POLICY, FACTS).answer
 

@@ -55,5 +55,5 @@ def _behind_options(argv: Argv, takes: str) -> Argv:
     return argv[index:]
 
 
-TABLE: Mapping[str, Callable[[Argv], Argv | None]] = {"tmux": _tmux, "screen": _screen, "parallel": _parallel}
+MULTIPLEXERS: Mapping[str, Callable[[Argv], Argv | None]] = {"tmux": _tmux, "screen": _screen, "parallel": _parallel}
 """Program → what its words say is run."""

@@ -21,7 +21,7 @@ _EXTENT = ("BestEffort", "NotBestEffort")
 """Scopes of a quota that a Pod enters or leaves with its first request."""
 
 
-def broken(
+def refusal(
     before: JSON,
     after: JSON,
     namespace: str | None,
