@@ -42,7 +42,7 @@ from webhook.vllm import measured
 from webhook.vllm.measured import Measured
 
 if TYPE_CHECKING:
-    from webhook.vllm.gpu import Accelerator
+    from webhook.vllm.gpu.product import Accelerator
 
 T = TypeVar("T", covariant=True)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from webhook.base.frozen import frozen
 from webhook.kube import quantity
 from webhook.kube.workload import Container, Workload
 from webhook.vllm.facts import Fact, Facts
@@ -13,7 +12,7 @@ from webhook.vllm.gpu import advice, labels, maker
 from webhook.vllm.gpu.labels import Named
 from webhook.vllm.gpu.name import by_name, nearest
 from webhook.vllm.gpu.nodes import Kind, Placement, place
-from webhook.vllm.gpu.product import Gpu, all_products
+from webhook.vllm.gpu.product import Accelerator, Gpu, all_products
 from webhook.vllm.gpu.resource import (
     CLAIM,
     Asked,
@@ -31,27 +30,6 @@ __all__ = [
     "CLAIM", "Accelerator", "Asked", "Gpu", "Kind", "Placement", "advice", "all_products", "asked", "by_name", "find",
     "is_one", "maker", "may_be_one", "misspelt", "nearest", "on_nodes", "parse", "place", "requested",
 ]  # fmt: skip
-
-
-@frozen
-class Accelerator:
-    """What a container gets."""
-
-    gpus: tuple[Gpu, ...]
-    """The product; several where the name is ambiguous (an `a100` has 40 or 80 GB): each is planned."""
-    count: int | None
-    """GPUs that the container requests; None where that can't be known (a DRA claim, an operator decides)."""
-    resource: str | None = None
-    """The resource asked for ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")."""
-    shared: bool = False
-    """Time-sliced, MPS or a fraction: other processes may use the same card."""
-
-    @property
-    def name(self) -> str:
-        """All names, for people."""
-        if len(self.gpus) > 1 and len(slices := {gpu.mig for gpu in self.gpus}) == 1 and (profile := slices.pop()):
-            return f"MIG {profile} of one of {len(self.gpus)} cards"
-        return " or ".join(gpu.name for gpu in self.gpus)
 
 
 def find(

@@ -1,4 +1,4 @@
-"""The table of products, and their slices."""
+"""The table of GPU products and their slices, and what a container gets of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from webhook.base import data
+from webhook.base.frozen import frozen
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,27 @@ class Gpu:
     def with_memory(self, memory: int, high: int | None = None) -> Gpu:
         """A part of this card, or this card as it was measured."""
         return replace(self, memory=memory, memory_high=memory if high is None else high, memory_likely=None)
+
+
+@frozen
+class Accelerator:
+    """The GPUs that a container gets."""
+
+    gpus: tuple[Gpu, ...]
+    """The product; several where the name is ambiguous (an `a100` has 40 or 80 GB): each is planned."""
+    count: int | None
+    """GPUs that the container requests; None where that can't be known (a DRA claim, an operator decides)."""
+    resource: str | None = None
+    """The resource asked for ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")."""
+    shared: bool = False
+    """Time-sliced, MPS or a fraction: other processes may use the same card."""
+
+    @property
+    def name(self) -> str:
+        """All names, for people."""
+        if len(self.gpus) > 1 and len(slices := {gpu.mig for gpu in self.gpus}) == 1 and (profile := slices.pop()):
+            return f"MIG {profile} of one of {len(self.gpus)} cards"
+        return " or ".join(gpu.name for gpu in self.gpus)
 
 
 @cache

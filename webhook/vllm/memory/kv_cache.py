@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from math import ceil
 from typing import NamedTuple
 
-from webhook.vllm.memory import parallel, parts, shape, weights
+from webhook.vllm.memory import parallel, parts, shape
 from webhook.vllm.memory.arguments import Speculative
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model
@@ -137,7 +137,7 @@ def stored(settings: Settings) -> Stored:
     return Stored(
         settings.release, settings.v1, settings.parallel.tp, settings.dtype, settings.kv_cache_dtype,
         settings.block_size, settings.prefix_caching, settings.windows, settings.speculative, settings.state_dtypes,
-        settings.skipped_layers, weights.uses_mla(settings),
+        settings.skipped_layers, settings.uses_mla,
     )  # fmt: skip
 
 

@@ -74,6 +74,11 @@ class Settings(NamedTuple):
     skipped_layers: bool = False
     """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
 
+    @property
+    def uses_mla(self) -> bool:
+        """Multi-head latent attention stores latents from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
+        return self.release >= (0, 7, 1) and self.variable("VLLM_MLA_DISABLE") != "1"
+
     def variable(self, name: str) -> str | None:
         """What the environment says; None where it says nothing of it."""
         return dict(self.variables).get(name) if self.variables else None

@@ -106,7 +106,7 @@ pinned host memory unless told otherwise (vLLM 0.33 config/engram.py), and how l
 
 def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
     """The checkpoint as this engine loads it. None where its size can't be known."""
-    how = Loaded(settings.scheme, settings.dtype, not settings.pooling, uses_mla(settings), padding(model, settings))
+    how = Loaded(settings.scheme, settings.dtype, not settings.pooling, settings.uses_mla, padding(model, settings))
     return _checkpoint(model, how)
 
 
@@ -292,11 +292,6 @@ def padding(model: Model, settings: Settings) -> float:
     if settings.capability and settings.capability < (9, 0) and not settings.parallel.expert and each > 1:
         factor *= -(-each // 128) * 128 / each
     return factor
-
-
-def uses_mla(settings: Settings) -> bool:
-    """Multi-head latent attention stores latents from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
-    return settings.release >= (0, 7, 1) and settings.variable("VLLM_MLA_DISABLE") != "1"
 
 
 def _absorbed(model: Model, how: Loaded) -> float:
