@@ -16,7 +16,7 @@ from webhook.cli.edge import UnusableError
 from webhook.cli.off import find
 from webhook.cluster.access import StatusError
 from webhook.server import certs, registration
-from webhook.server.doctor import FAIL_OPEN, JSON, Line, Observed, Served, Unseen, examine
+from webhook.server.doctor import FAIL_OPEN, JSON, CheckResult, Observed, Served, Unseen, examine
 
 if TYPE_CHECKING:
     from webhook.cluster.access import Client
@@ -77,7 +77,7 @@ WELL = Observed(
 )
 
 
-def lines(seen: Observed) -> list[Line]:
+def lines(seen: Observed) -> list[CheckResult]:
     return examine(seen, "0.1.0")
 
 
@@ -213,7 +213,7 @@ def test_who_may_not_see_the_configurations_still_learns_whether_podfit_answers(
     assert {line.about for line in told} == {line.about for line in lines(WELL)} - {
         "switch", "caBundle", "certificate", "failurePolicy",
     }  # fmt: skip
-    assert Line("ok", "API server", "it asked podfit about a doomed Pod (a dry run), and refused it") in told
+    assert CheckResult("ok", "API server", "it asked podfit about a doomed Pod (a dry run), and refused it") in told
     assert not replace(WELL, configurations=hidden).nothing
     assert replace(WELL, configurations=hidden, asked=UNSEEN).nothing
     assert not replace(WELL, configurations={**BOTH, MUTATING: UNSEEN}, asked=UNSEEN).nothing
@@ -290,7 +290,10 @@ def test_on_a_terminal_it_is_told_what_is_being_looked_at(
 
 
 def test_the_lines_are_told_as_text_and_as_json() -> None:
-    told = [Line("ok", "switch", "on"), Line("fail", "API server", "it can't reach\npodfit", "podfit off")]
+    told = [
+        CheckResult("ok", "switch", "on"),
+        CheckResult("fail", "API server", "it can't reach\npodfit", "podfit off"),
+    ]
 
     assert command._text(told, colour=False) == (
         "ok    switch      on\n"

@@ -21,7 +21,7 @@ from webhook.server import registration
 
 if TYPE_CHECKING:
     from webhook.cluster.access import Client
-    from webhook.server.doctor import Line, Observed, Served, Unseen
+    from webhook.server.doctor import CheckResult, Observed, Served, Unseen
 
 T = TypeVar("T")
 JSON = Mapping[str, Any]
@@ -93,7 +93,7 @@ def _progress(at: str) -> None:
         print(f"\r\033[Klooking at {at} …" if at else "\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _text(lines: list[Line], colour: bool) -> str:
+def _text(lines: list[CheckResult], colour: bool) -> str:
     width = max(len(line.about) for line in lines)
     shown = []
     for line in lines:
@@ -110,7 +110,7 @@ def _text(lines: list[Line], colour: bool) -> str:
     return "\n".join(shown) + "\n"
 
 
-def _json(lines: list[Line], ok: bool) -> str:
+def _json(lines: list[CheckResult], ok: bool) -> str:
     return json.dumps({"ok": ok, "checks": [asdict(line) for line in lines]}, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from webhook.diagnose.line import Line
+from webhook.diagnose.line import LogLine
 from webhook.diagnose.sighting import Sighting, matching
 
 
@@ -60,7 +60,7 @@ _GOOD = _STARTED | {
 _IMAGE = re.compile(r"image \"([^\"]+)\"")
 
 
-def from_lines(lines: Sequence[Line]) -> tuple[list[Event], set[int]]:
+def from_lines(lines: Sequence[LogLine]) -> tuple[list[Event], set[int]]:
     """The rows of event tables, and which lines (by index) they are."""
     events, taken = [], set()
     for index, line in enumerate(lines):

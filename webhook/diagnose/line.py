@@ -18,7 +18,7 @@ MAX_LINE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """One line of a log."""
 
     number: int
@@ -73,16 +73,16 @@ _LOGGER_KEYS = {"levelname", "logger", "logger_name", "name", "funcName", "modul
 _TRACE_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "traceback", "stack_info", "error")
 
 
-def read(text: str) -> list[Line]:
+def read(text: str) -> list[LogLine]:
     """The lines of `text`. One of JSON is as many lines as its message has."""
-    lines: list[Line] = []
+    lines: list[LogLine] = []
     for number, raw in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         if raw:
             lines += _read(number, raw[:MAX_LINE])
     return lines
 
 
-def _read(number: int, raw: str) -> Iterator[Line]:
+def _read(number: int, raw: str) -> Iterator[LogLine]:
     raw = _COLOUR.sub("", raw)
     unwrapped = _unwrapped(raw)
     if unwrapped.startswith("{") and (record := _json(unwrapped)) is not None:
@@ -101,7 +101,7 @@ def _unwrapped(text: str) -> str:
     return text
 
 
-def _plain(number: int, raw: str, text: str, outer: Level | None) -> Line:
+def _plain(number: int, raw: str, text: str, outer: Level | None) -> LogLine:
     """A line of text; its own level wins over that of the record it came in (collectors call all of stderr errors)."""
     source = ""
     while match := _SOURCE.match(text):
@@ -113,7 +113,7 @@ def _plain(number: int, raw: str, text: str, outer: Level | None) -> Line:
         text = text[word.end() + place.end() :]
     if not source and (match := _SOURCE.search(text[:80])):
         source = match[1] or match[2]
-    return Line(number, raw, text, level, source)
+    return LogLine(number, raw, text, level, source)
 
 
 def level_of(text: str) -> Level | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webhook.diagnose.line import Line
+from webhook.diagnose.line import LogLine
 from webhook.diagnose.sighting import Compiled, Sighting, quiet_signatures, signatures
 
 _ALIVE = re.compile(
@@ -60,19 +60,19 @@ class LogReading:
 
     sightings: tuple[Sighting, ...]
     """Strong ones in their order, then the weak."""
-    unexplained: Line | None
+    unexplained: LogLine | None
     """The first error, where no cause is known for it."""
 
 
-def read(lines: Sequence[Line]) -> LogReading:
+def read(lines: Sequence[LogLine]) -> LogReading:
     """Looks for what the log's program died of."""
     alive = [index for index, line in enumerate(lines) if _ALIVE.search(line.text) and line.level in (None, "info")]
     dead = [index for index, line in enumerate(lines) if _ends(line)]
     loaded = [index for index, line in enumerate(lines) if line.level == "info" and _LOADED.search(line.text)]
     stopped = _stopped(lines, alive, dead)
     found: list[tuple[int, Compiled]] = []
-    error: Line | None = None
-    cascade: Line | None = None
+    error: LogLine | None = None
+    cascade: LogLine | None = None
     for index, line in enumerate(lines):
         hit = _hit(lines, index)
         if index > stopped and (hit is None or hit.signature.weak):
@@ -96,7 +96,7 @@ def read(lines: Sequence[Line]) -> LogReading:
     return LogReading((*strong, *weak), None if found else error or cascade)
 
 
-def _stopped(lines: Sequence[Line], alive: Sequence[int], dead: Sequence[int]) -> int:
+def _stopped(lines: Sequence[LogLine], alive: Sequence[int], dead: Sequence[int]) -> int:
     """Where vLLM, well until then, was told to end; past the last line where it was not."""
     for index, line in enumerate(lines):
         if alive and index > alive[0] and line.level in (None, "info") and _TOLD.search(line.text):
@@ -105,13 +105,13 @@ def _stopped(lines: Sequence[Line], alive: Sequence[int], dead: Sequence[int]) -
     return len(lines)
 
 
-def _ends(line: Line) -> bool:
+def _ends(line: LogLine) -> bool:
     if line.level in ("debug", "info", "warning") and "hutting down" not in line.text:
         return False
     return _DEAD.search(line.text) is not None
 
 
-def _hit(lines: Sequence[Line], index: int) -> Compiled | None:
+def _hit(lines: Sequence[LogLine], index: int) -> Compiled | None:
     """The signature that a line fits, the first of the table; None for what is no error, or is tried again."""
     line = lines[index]
     quiet = line.level in ("debug", "info", "warning")
@@ -136,7 +136,7 @@ def _hit(lines: Sequence[Line], index: int) -> Compiled | None:
     return symptom
 
 
-def _traceback(lines: Sequence[Line], index: int) -> str:
+def _traceback(lines: Sequence[LogLine], index: int) -> str:
     """The line and what stands above it of the same process, up to the head of its traceback; two lines below, where a
     message goes on."""
     source = lines[index].source
@@ -159,7 +159,12 @@ def _traceback(lines: Sequence[Line], index: int) -> str:
 
 
 def _survived(
-    hit: Compiled, index: int, lines: Sequence[Line], alive: Sequence[int], dead: Sequence[int], loaded: Sequence[int]
+    hit: Compiled,
+    index: int,
+    lines: Sequence[LogLine],
+    alive: Sequence[int],
+    dead: Sequence[int],
+    loaded: Sequence[int],
 ) -> bool:
     """vLLM went on after it."""
     near = any(index - CONTEXT <= at <= index + _AFTER and _same_block(lines, at, index) for at in dead)
@@ -169,13 +174,13 @@ def _survived(
     return early and not near and any(at > index for at in loaded)
 
 
-def _same_block(lines: Sequence[Line], at: int, index: int) -> bool:
+def _same_block(lines: Sequence[LogLine], at: int, index: int) -> bool:
     """Nothing between the two says that vLLM is well."""
     first, last = sorted((at, index))
     return not any(_ALIVE.search(line.text) and "200" not in line.text for line in lines[first + 1 : last])
 
 
-def _unexplained(line: Line) -> bool:
+def _unexplained(line: LogLine) -> bool:
     if _AGAIN.search(line.text) or _QUOTED.search(line.text):
         return False
     if _PLAIN_ERROR.match(line.text):
@@ -183,5 +188,5 @@ def _unexplained(line: Line) -> bool:
     return False
 
 
-def _sighting(lines: Sequence[Line], index: int, one: Compiled) -> Sighting:
+def _sighting(lines: Sequence[LogLine], index: int, one: Compiled) -> Sighting:
     return Sighting(one.cause, one.signature, (lines[index].raw.strip(),), lines[index].number)

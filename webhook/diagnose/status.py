@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.diagnose.line import Line
+from webhook.diagnose.line import LogLine
 from webhook.diagnose.sighting import Sighting, matching
 from webhook.kube.path import FieldPath
 
@@ -83,10 +83,10 @@ _TABLE = re.compile(r"^\s*(?:\S+\s+)?[a-z0-9][\w.-]*\s+\d+/\d+\s+(?P<status>[A-Z
 """`kubectl get pods`: NAME, READY, STATUS, RESTARTS, AGE."""
 
 
-def from_lines(lines: Sequence[Line]) -> list[Word]:
+def from_lines(lines: Sequence[LogLine]) -> list[Word]:
     """The words of `kubectl describe pod`, and of `kubectl get pods`."""
     words: list[Word] = []
-    block: list[tuple[str, str, Line]] = []
+    block: list[tuple[str, str, LogLine]] = []
     for line in lines:
         if (row := _TABLE.match(line.raw)) is not None:
             words.append(Word(row["status"].removeprefix("Init:"), "", (line.raw.strip(),), line=line.number))
@@ -106,7 +106,7 @@ def from_lines(lines: Sequence[Line]) -> list[Word]:
     return words + list(_block(block))
 
 
-def _block(block: Sequence[tuple[str, str, Line]]) -> Iterable[Word]:
+def _block(block: Sequence[tuple[str, str, LogLine]]) -> Iterable[Word]:
     fields = {name: value for name, value, _ in block}
     if not fields.get("Reason"):
         return []

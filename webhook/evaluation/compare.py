@@ -14,7 +14,8 @@ from typing import Any, Literal
 from webhook.evaluation.lint import Judged, Report, Result
 from webhook.rules.engine import Engine
 from webhook.vllm.memory import cuda_graphs, plan
-from webhook.vllm.memory.ledger import Line, MemoryPlan
+from webhook.vllm.memory.estimate import Estimate
+from webhook.vllm.memory.ledger import MemoryPlan
 
 State = Literal["changed", "unchanged", "added", "removed"]
 Key = tuple[str, str, str, str]
@@ -71,8 +72,8 @@ class Amount:
     """A ledger's line, before and after."""
 
     name: str
-    before: Line | None
-    after: Line | None
+    before: Estimate | None
+    after: Estimate | None
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,7 @@ def _written(engine: Engine) -> dict[str, Any]:
     return {name: value for name, value in {**engine.args.given, **engine.args.written}.items() if name != "model"}
 
 
-def _host(planned: MemoryPlan) -> dict[str, Line]:
+def _host(planned: MemoryPlan) -> dict[str, Estimate]:
     if planned.host is None:
         return {}
     host = planned.host

@@ -12,7 +12,8 @@ from webhook.evaluation.compare import Amount, Change, Difference, Side
 from webhook.evaluation.lint import Judged, secrets
 from webhook.kube.quantity import human
 from webhook.report.text import PLANES, clean, many, one_line
-from webhook.vllm.memory.ledger import IN_WORDS, Line, Verdict
+from webhook.vllm.memory.estimate import Estimate
+from webhook.vllm.memory.ledger import IN_WORDS, Verdict
 
 ABSENT = "–"
 NAMES = {
@@ -64,7 +65,7 @@ def _pair(before: Any, after: Any) -> dict[str, Any]:
     return {"before": before, "after": after}
 
 
-def _bytes(line: Line | None) -> dict[str, int] | None:
+def _bytes(line: Estimate | None) -> dict[str, int] | None:
     return line.json() if line else None
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from webhook.kube.quantity import human
 from webhook.report.text import verdict
 from webhook.rules.engine import Engine
-from webhook.vllm.memory.ledger import GpuLedger, HostLedger, Line, Verdict
+from webhook.vllm.memory.estimate import Estimate
+from webhook.vllm.memory.ledger import GpuLedger, HostLedger, Verdict
 from webhook.vllm.memory.solve import Alternative
 
 GPU_LINES = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
@@ -153,12 +154,12 @@ def fit(verdict: Verdict, changes: Sequence[Alternative], *, unknown: Sequence[s
 HEAD = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic"
 
 
-def _row(name: str, line: Line, sign: str = " ") -> str:
+def _row(name: str, line: Estimate, sign: str = " ") -> str:
     interval = "exact" if line.low == line.high else f"{human(line.low)} … {human(line.high)}"
     return f"{sign} {name:<20}{human(line.likely):>11}  {interval:<23}  {line.note}"
 
 
-def _sources(lines: Iterable[tuple[str, Line]]) -> list[str]:
+def _sources(lines: Iterable[tuple[str, Estimate]]) -> list[str]:
     """Where each line's formula or measurement stands."""
     return [f"  {name:<20} {line.source}" for name, line in lines if line.source]
 

@@ -7,8 +7,9 @@ from webhook.kube.path import FieldPath
 from webhook.kube.quantity import GI, MI, human, quantity, try_parse
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.host import KEPT, MODEL_FREE
-from webhook.vllm.memory.ledger import HostLedger, Line
+from webhook.vllm.memory.ledger import HostLedger
 
 LEAST = MI
 """No container, cache or volume of a vLLM Pod is meant to be smaller."""
@@ -31,7 +32,7 @@ def offload_is_to_blame(engine: Engine) -> bool:
     return moved > 0 and limit < host.need.likely <= limit + moved
 
 
-def certainty(engine: Engine, needed: Line) -> Certainty:
+def certainty(engine: Engine, needed: Estimate) -> Certainty:
     """Certain below the floor, but for devices that share their memory with the host: which pool is charged is not;
     possible in the upper half between what little and what is likely needed."""
     limit, host = engine.memory_limit or 0, engine.plan.host

@@ -25,7 +25,7 @@ State = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True)
-class Line:
+class CheckResult:
     """One answer."""
 
     state: State
@@ -98,7 +98,7 @@ class _Names:
         return name in self.known or (not self.all_known and name.endswith(registration.DOMAIN))
 
 
-def examine(seen: Observed, mine: str) -> list[Line]:
+def examine(seen: Observed, mine: str) -> list[CheckResult]:
     """All lines, in the order in which one would look; `mine` is this program's version."""
     found = {kind: one for kind, one in seen.configurations.items() if isinstance(one, Mapping)}
     unseen = any(isinstance(one, Unseen) for one in seen.configurations.values())
@@ -123,32 +123,34 @@ def hooks(configurations: Mapping[str, JSON]) -> Iterator[JSON]:
 # ── the configurations ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Iterator[Line]:
+def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Iterator[CheckResult]:
     for kind, one in configurations.items():
         validating = kind.startswith("validating")
         about = "validating" if validating else "mutating"
         if isinstance(one, Unseen):
-            yield Line("warn", about, f"can't be seen: {one.why}", f"needed: the right to get and list {kind}")
+            yield CheckResult("warn", about, f"can't be seen: {one.why}", f"needed: the right to get and list {kind}")
         elif one is not None:
             names = ", ".join(hook["name"] for hook in one.get("webhooks") or ())
-            yield Line("ok", about, f"{_name(one)}: {names}")
+            yield CheckResult("ok", about, f"{_name(one)}: {names}")
         elif validating:
-            yield Line("fail", about, "there is none: nothing is judged", "install the chart, or `helm upgrade` it")
+            yield CheckResult(
+                "fail", about, "there is none: nothing is judged", "install the chart, or `helm upgrade` it"
+            )
         else:
-            yield Line("ok", about, "there is none: nothing is patched (webhooks.mutating: false)")
+            yield CheckResult("ok", about, "there is none: nothing is patched (webhooks.mutating: false)")
 
 
-def _switch(found: Mapping[str, JSON]) -> Iterator[Line]:
+def _switch(found: Mapping[str, JSON]) -> Iterator[CheckResult]:
     for kind, one in found.items():
         state, note = registration.state(one), registration.note(one)
         if state != "on":
             said = f"{kind} is {state}" + (f", {note}" if note else "")
-            yield Line("warn", "switch", said, "podfit on" if state == "off" else "podfit off, or podfit on")
+            yield CheckResult("warn", "switch", said, "podfit on" if state == "off" else "podfit off, or podfit on")
     if all(registration.state(one) == "on" for one in found.values()):
-        yield Line("ok", "switch", "on")
+        yield CheckResult("ok", "switch", "on")
 
 
-def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[Line]:
+def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
     bundles = {
         f"{kind}, {hook['name']}": renewal.bundle_of(hook) for kind, one in found.items() for hook in hooks({kind: one})
     }
@@ -158,14 +160,14 @@ def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[Line]:
     )
     for where, cas in bundles.items():
         if not cas:
-            yield Line("fail", "caBundle", f"{where}: empty, so that the API server trusts nobody", advice)
+            yield CheckResult("fail", "caBundle", f"{where}: empty, so that the API server trusts nobody", advice)
         elif cas == (renewal.BROKEN,):
             said = f"{where}: nothing in it is a certificate, so that the API server trusts nobody"
-            yield Line("fail", "caBundle", said, advice)
+            yield CheckResult("fail", "caBundle", said, advice)
         elif all(certs.not_after(ca) <= now for ca in cas if ca != renewal.BROKEN):
-            yield Line("fail", "caBundle", f"{where}: every CA in it has ended", advice)
+            yield CheckResult("fail", "caBundle", f"{where}: every CA in it has ended", advice)
         elif renewal.BROKEN in cas:
-            yield Line("warn", "caBundle", f"{where}: something in it is no certificate", advice)
+            yield CheckResult("warn", "caBundle", f"{where}: something in it is no certificate", advice)
     # In which order does not matter: what is appended to one that was edited stands elsewhere in the others.
     good = [frozenset(cas) for cas in bundles.values() if cas and renewal.BROKEN not in cas]
     if len(good) == len(bundles) and good:
@@ -173,66 +175,68 @@ def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[Line]:
         last = max(certs.not_after(ca) for cas in good for ca in cas)
         count = " or ".join(str(one) for one in several)
         if len(set(good)) > 1:
-            yield Line(
+            yield CheckResult(
                 "warn", "caBundle", "not the same in every webhook", "look again in a minute; then at podfit's log"
             )
         else:
-            yield Line(
+            yield CheckResult(
                 "ok", "caBundle", f"{count} CA{'s' if several != [1] else ''}, the last one until {last:%Y-%m-%d}"
             )
 
 
-def _served(served: Iterable[Served], now: datetime) -> Iterator[Line]:
+def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
     for one in served:
         if not one.certificate:
-            yield Line(
+            yield CheckResult(
                 "fail", "certificate", f"{one.where}: {one.problem}", "is a replica running, and may you reach it?"
             )
             continue
         ends = certs.not_after(one.certificate)
         if one.problem:
             advice = "podfit's log says why; until then the API server's calls fail"
-            yield Line("fail", "certificate", f"{one.where}: {one.problem}", advice)
+            yield CheckResult("fail", "certificate", f"{one.where}: {one.problem}", advice)
         elif ends - now < SOON and certs.renew_at(one.certificate) < now:
             left = max(ends - now, timedelta())
-            yield Line("warn", "certificate", f"{one.where}: it ends in {_span(left)}, and was not renewed",
+            yield CheckResult("warn", "certificate", f"{one.where}: it ends in {_span(left)}, and was not renewed",
                        "look at the log of podfit's Pods, or at cert-manager's Certificate")  # fmt: skip
         else:
-            yield Line("ok", "certificate", f"{one.where}: trusted by the caBundle, until {ends:%Y-%m-%d %H:%M} UTC")
+            yield CheckResult(
+                "ok", "certificate", f"{one.where}: trusted by the caBundle, until {ends:%Y-%m-%d %H:%M} UTC"
+            )
 
 
 # ── the API server ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asked(seen: Observed, found: Mapping[str, JSON], names: _Names, causes: tuple[str, ...]) -> Iterator[Line]:
+def _asked(seen: Observed, found: Mapping[str, JSON], names: _Names, causes: tuple[str, ...]) -> Iterator[CheckResult]:
     """`causes`: what else fails, which may be why."""
     about, advice = "API server", "podfit off lets everything pass"
     if isinstance(seen.asked, Unseen):
         said = f"not tried whether it asks podfit: {seen.asked.why}"
-        yield Line("warn", about, said, "kubectl apply --dry-run=server -f your-vllm.yaml")
+        yield CheckResult("warn", about, said, "kubectl apply --dry-run=server -f your-vllm.yaml")
     elif any(name in names for name in re.findall(r'admission webhook "([^"]*)" denied', seen.asked)):
-        yield Line("ok", about, "it asked podfit about a doomed Pod (a dry run), and refused it")
+        yield CheckResult("ok", about, "it asked podfit about a doomed Pod (a dry run), and refused it")
     elif any(name in names for name in re.findall(r'failed calling webhook "([^"]*)"', seen.asked)):
-        yield Line(
+        yield CheckResult(
             "fail", about, f"it can't reach podfit: {seen.asked.rpartition('failed calling webhook ')[2]}", advice
         )
     elif seen.asked:
-        yield Line(
+        yield CheckResult(
             "warn", about, f"somebody else refused the Pod that was tried: {seen.asked}", "--probe-namespace NAME"
         )
     elif any(registration.state(one) != "on" for one in found.values()):
-        yield Line("ok", about, "a doomed Pod (a dry run) passed: podfit is off")
+        yield CheckResult("ok", about, "a doomed Pod (a dry run) passed: podfit is off")
     elif _more(seen, FAIL_OPEN, names):
         port = "is the port open from the control plane to podfit's Pods? docs/production.md"
-        yield Line("fail", about, "a doomed Pod (a dry run) passed unjudged: it can't reach podfit",
+        yield CheckResult("fail", about, "a doomed Pod (a dry run) passed unjudged: it can't reach podfit",
                    f"mend first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
     elif _more(seen, ASKED, names):
-        yield Line("ok", about, "it asked podfit about a doomed Pod (a dry run), whose policy lets it pass")
+        yield CheckResult("ok", about, "it asked podfit about a doomed Pod (a dry run), whose policy lets it pass")
     elif isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
-        yield Line("warn", about, "a doomed Pod (a dry run) passed; whether podfit was asked can't be seen",
+        yield CheckResult("warn", about, "a doomed Pod (a dry run) passed; whether podfit was asked can't be seen",
                    "with the right to get /metrics of the API server this line says more")  # fmt: skip
     else:
-        yield Line("warn", about, "it did not ask podfit about a doomed Pod (a dry run)",
+        yield CheckResult("warn", about, "it did not ask podfit about a doomed Pod (a dry run)",
                    "does the webhooks' namespaceSelector choose that namespace? --probe-namespace NAME")  # fmt: skip
 
 
@@ -243,12 +247,12 @@ def _more(seen: Observed, family: str, names: _Names) -> bool:
     return _counts(seen.metrics, family, names) != _counts(seen.before, family, names)
 
 
-def _fail_open(seen: Observed, names: _Names) -> Iterator[Line]:
+def _fail_open(seen: Observed, names: _Names) -> Iterator[CheckResult]:
     """No warning: the API server counts since its start and knows no times, and what fails now is told by `_asked`.
     What the Pod that is tried here adds is not in it."""
     metrics = seen.before
     if isinstance(metrics, Unseen):
-        yield Line("warn", "fail-open", f"not known how often objects passed unjudged: {metrics.why}",
+        yield CheckResult("warn", "fail-open", f"not known how often objects passed unjudged: {metrics.why}",
                    "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
         return
     opened = _counts(metrics, FAIL_OPEN, names)
@@ -258,10 +262,10 @@ def _fail_open(seen: Observed, names: _Names) -> Iterator[Line]:
         which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(opened.items()) if count)
         since = f" since {began:%Y-%m-%d %H:%M} UTC" if (began := _began(metrics)) else ""
         said = f"{total:.0f} failed, {calls}{since}, and what they asked about passed: {which}"
-        yield Line("ok", "fail-open", said + " (an earlier podfit doctor's tries are among them)",
+        yield CheckResult("ok", "fail-open", said + " (an earlier podfit doctor's tries are among them)",
                    "when? ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
     else:
-        yield Line("ok", "fail-open", f"no object passed unjudged, {calls}")
+        yield CheckResult("ok", "fail-open", f"no object passed unjudged, {calls}")
 
 
 def _began(metrics: str) -> datetime | None:
@@ -283,57 +287,57 @@ def _counts(metrics: str, family: str, names: _Names) -> dict[str, float]:
 # ── the replicas ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[Line]:
+def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[CheckResult]:
     fails = sorted({hook["name"] for hook in hooks(found) if hook.get("failurePolicy") == "Fail"})
     deployment = seen.deployment
     if isinstance(deployment, Unseen):
-        yield Line("warn", "replicas", f"can't be seen: {deployment.why}")
+        yield CheckResult("warn", "replicas", f"can't be seen: {deployment.why}")
     elif deployment is not None:
         wanted = int((deployment.get("spec") or {}).get("replicas", 1))
         ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
         said = f"{ready} of {wanted} ready"
         if ready == 0:
-            yield Line("fail", "replicas", said, "kubectl describe, and the log of podfit's Pods")
+            yield CheckResult("fail", "replicas", said, "kubectl describe, and the log of podfit's Pods")
         elif ready < wanted:
-            yield Line("warn", "replicas", said, "kubectl describe, and the log of podfit's Pods")
+            yield CheckResult("warn", "replicas", said, "kubectl describe, and the log of podfit's Pods")
         else:
-            yield Line("ok", "replicas", said)
+            yield CheckResult("ok", "replicas", said)
         if fails and wanted < 2:
-            yield Line("fail", "failurePolicy", f"Fail with {wanted} replica: {', '.join(fails)}",
+            yield CheckResult("fail", "failurePolicy", f"Fail with {wanted} replica: {', '.join(fails)}",
                        "its restart stops every vLLM workload: replicaCount: 2, or Ignore")  # fmt: skip
     if fails:
-        yield Line("ok", "failurePolicy", f"Fail ({', '.join(fails)}): without an answer objects are refused")
+        yield CheckResult("ok", "failurePolicy", f"Fail ({', '.join(fails)}): without an answer objects are refused")
     elif found:
-        yield Line("ok", "failurePolicy", "Ignore: without an answer objects pass")
+        yield CheckResult("ok", "failurePolicy", "Ignore: without an answer objects pass")
     for pod, body in seen.ready.items():
         if isinstance(body, Unseen):
-            yield Line("warn", "replica", f"{pod}: the API server can't ask its /readyz: {body.why}")
+            yield CheckResult("warn", "replica", f"{pod}: the API server can't ask its /readyz: {body.why}")
         elif body[:1] != ("ok",):
-            yield Line("fail", "replica", f"{pod}: not ready: {' '.join(body)}", f"kubectl logs {pod}")
+            yield CheckResult("fail", "replica", f"{pod}: not ready: {' '.join(body)}", f"kubectl logs {pod}")
         elif problems := [line for line in body[1:] if _PROBLEM.search(line)]:
             for problem in problems:
-                yield Line("warn", "replica", f"{pod}: {problem}")
+                yield CheckResult("warn", "replica", f"{pod}: {problem}")
         else:
-            yield Line("ok", "replica", f"{pod}: ready")
+            yield CheckResult("ok", "replica", f"{pod}: ready")
 
 
 _PROBLEM = re.compile(r"certificate|last good state|not seen|stale|expired|failed")
 
 
-def _mutators(mutators: tuple[JSON, ...] | Unseen, found: Mapping[str, JSON]) -> Iterator[Line]:
+def _mutators(mutators: tuple[JSON, ...] | Unseen, found: Mapping[str, JSON]) -> Iterator[CheckResult]:
     if isinstance(mutators, Unseen):
-        yield Line("warn", "other mutators", f"can't be seen: {mutators.why}")
+        yield CheckResult("warn", "other mutators", f"can't be seen: {mutators.why}")
         return
     ours = {_name(one) for kind, one in found.items() if kind.startswith("mutating")}
     others = sorted(_name(one) for one in mutators if _name(one) not in ours and _mutates_pods(one))
     if not others:
-        yield Line("ok", "other mutators", "nobody else changes Pods")
+        yield CheckResult("ok", "other mutators", "nobody else changes Pods")
         return
     after = [name for name in others if ours and name > min(ours)]
     said = f"Pods are changed by {', '.join(others)}, too"
     if after:
         said += f"; after podfit: {', '.join(after)}, so that podfit is asked again (reinvocationPolicy: IfNeeded)"
-    yield Line("ok", "other mutators", said)
+    yield CheckResult("ok", "other mutators", said)
 
 
 def _mutates_pods(configuration: JSON) -> bool:
@@ -349,19 +353,19 @@ def _mutates_pods(configuration: JSON) -> bool:
 # ── policies, versions ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _policies(seen: Observed) -> Iterator[Line]:
+def _policies(seen: Observed) -> Iterator[CheckResult]:
     if isinstance(seen.crd, Unseen):
-        yield Line("warn", "policies", f"can't be seen: {seen.crd.why}")
+        yield CheckResult("warn", "policies", f"can't be seen: {seen.crd.why}")
         return
     if seen.crd is None:
-        yield Line("ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone")
+        yield CheckResult("ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone")
         return
     if isinstance(seen.policies, Unseen):
         if seen.policies.why.startswith("429:"):  # a CRD's first seconds
             said = "the API server has not yet made ready what serves Policy objects"
-            yield Line("warn", "policies", said, "look again in a minute")
+            yield CheckResult("warn", "policies", said, "look again in a minute")
         else:
-            yield Line("warn", "policies", f"can't be seen: {seen.policies.why}")
+            yield CheckResult("warn", "policies", f"can't be seen: {seen.policies.why}")
         return
     bad = 0
     for policy in seen.policies:
@@ -369,14 +373,16 @@ def _policies(seen: Observed) -> Iterator[Line]:
         accepted = next((one for one in conditions if one.get("type") == "Accepted"), None)
         if accepted is None:
             bad += 1
-            yield Line("warn", "policies", f"{_name(policy)}: no replica has said that it holds", "are replicas ready?")
+            yield CheckResult(
+                "warn", "policies", f"{_name(policy)}: no replica has said that it holds", "are replicas ready?"
+            )
         elif accepted.get("status") != "True":
             bad += 1
-            yield Line(
+            yield CheckResult(
                 "fail", "policies", f"{_name(policy)}: {accepted.get('message')}", "mend it; the last good state holds"
             )
     if not bad:
-        yield Line("ok", "policies", _counted(len(seen.policies)))
+        yield CheckResult("ok", "policies", _counted(len(seen.policies)))
 
 
 def _counted(number: int) -> str:
@@ -389,12 +395,14 @@ def _counted(number: int) -> str:
     )
 
 
-def _versions(seen: Observed, mine: str) -> Iterator[Line]:
+def _versions(seen: Observed, mine: str) -> Iterator[CheckResult]:
     deployment = seen.deployment if isinstance(seen.deployment, Mapping) else {}
     installed = _tag(deployment) or _label(deployment) or "not known"
     said = f"podfit {mine} here, {installed} in the cluster; Kubernetes {seen.version or 'not known'}"
     differs = installed not in (mine, "not known")
-    yield Line("warn" if differs else "ok", "versions", said, "use the same: verdicts may differ" if differs else "")
+    yield CheckResult(
+        "warn" if differs else "ok", "versions", said, "use the same: verdicts may differ" if differs else ""
+    )
 
 
 def _tag(deployment: JSON) -> str:

@@ -16,7 +16,7 @@ from webhook.vllm import args
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.args.flags import Option, parser
 from webhook.vllm.args.grammar import read
-from webhook.vllm.args.tokens import Token, line_of, prepare
+from webhook.vllm.args.tokens import Token, command_line_of, prepare
 from webhook.vllm.args.values import InvalidValueError, convert
 from webhook.vllm.command import Command, Word
 from webhook.vllm.release import Release, known
@@ -556,7 +556,7 @@ def test_what_no_word_has_is_not_looked_for(entry: str, texts: list[str], releas
     """Looking for it finds nothing."""
     words = tuple(Word(text, ARGS / n) for n, text in enumerate(texts))
     command = Command(entry, words, ARGS, config={} if sure else {"c.yaml": "max_model_len: 8\n-O: 3"})
-    line = line_of(command, "\n".join(texts))
+    line = command_line_of(command, "\n".join(texts))
     found = parser(release, entry)
 
     quick, thorough = (prepare(command, one, found) for one in (line, line._replace(whole="--config --model _ -O .")))

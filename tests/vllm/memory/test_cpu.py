@@ -12,7 +12,7 @@ from webhook.rules import engine
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.facts import Facts
 from webhook.vllm.memory import cpu
-from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.release import Release
 
 
@@ -30,7 +30,7 @@ def read(image: str = "vllm/vllm-openai-cpu:v0.27.1", *args: str, **env: str) ->
     return found
 
 
-def lines(found: engine.Engine) -> dict[str, Line]:
+def lines(found: engine.Engine) -> dict[str, Estimate]:
     assert found.plan.host is not None
     return dict(found.plan.host.lines)
 

@@ -13,7 +13,8 @@ import pytest
 from tests.vllm.memory.engines import LLAMA_8B, LLAMA_70B, engine, gpu, model, on
 from webhook.kube.quantity import GI, MI
 from webhook.vllm.memory import host, parallel
-from webhook.vllm.memory.ledger import HostLedger, Line, Startup
+from webhook.vllm.memory.estimate import Estimate
+from webhook.vllm.memory.ledger import HostLedger, Startup
 from webhook.vllm.memory.plan import plan
 from webhook.vllm.release import parse
 from webhook.vllm.volumes import Files
@@ -31,7 +32,7 @@ def hosted(
     return found
 
 
-def line(ledger: HostLedger, name: str) -> Line | None:
+def line(ledger: HostLedger, name: str) -> Estimate | None:
     """One of its lines."""
     return dict(ledger.lines).get(name)
 

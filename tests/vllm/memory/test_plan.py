@@ -37,7 +37,8 @@ from webhook.vllm.memory import (
     startup,
     weights,
 )
-from webhook.vllm.memory.ledger import GpuLedger, HostLedger, Line, MemoryPlan
+from webhook.vllm.memory.estimate import Estimate
+from webhook.vllm.memory.ledger import GpuLedger, HostLedger, MemoryPlan
 from webhook.vllm.memory.parallel import gpus_needed, world_size
 from webhook.vllm.memory.plan import plan
 from webhook.vllm.memory.verdict import subtraction
@@ -370,15 +371,15 @@ ARGUMENTS: Mapping[str, st.SearchStrategy[Any]] = {
 arguments = st.fixed_dictionaries({}, optional=dict(ARGUMENTS))
 
 
-def lines(found: MemoryPlan) -> list[tuple[str, Line]]:
+def lines(found: MemoryPlan) -> list[tuple[str, Estimate]]:
     """Every line of both ledgers."""
     host = [] if found.host is None else [*found.host.lines, *_lines(found.host)]
     return host + ([] if found.gpu is None else _lines(found.gpu))
 
 
-def _lines(ledger: GpuLedger | HostLedger) -> list[tuple[str, Line]]:
+def _lines(ledger: GpuLedger | HostLedger) -> list[tuple[str, Estimate]]:
     values = [(name, getattr(ledger, name)) for name in ledger._fields]
-    return [(name, value) for name, value in values if isinstance(value, Line)]
+    return [(name, value) for name, value in values if isinstance(value, Estimate)]
 
 
 @pytest.mark.parametrize("config", [LLAMA_8B, DEEPSEEK_V3])
@@ -397,7 +398,7 @@ def test_absurd_numbers_are_planned_at_once(config: Mapping[str, Any], dest: str
     ("release", "read"), [("0.10.2", True), ("0.13.0", True), ("0.14.1", True), ("0.15.0", False), ("0.21.0", False)]
 )
 def test_the_variable_of_the_attention_backend_counts_where_it_is_read(release: str, *, read: bool) -> None:
-    def non_torch_of(env: Mapping[str, str], **given_: object) -> Line:
+    def non_torch_of(env: Mapping[str, str], **given_: object) -> Estimate:
         ledger = plan(engine(release, **given_), model(), on(H100), env=env).gpu
         assert ledger is not None
         return ledger.non_torch

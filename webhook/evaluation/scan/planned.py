@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from webhook.vllm.memory.ledger import GpuLedger, Line, MemoryPlan
+from webhook.vllm.memory.estimate import Estimate
+from webhook.vllm.memory.ledger import GpuLedger, MemoryPlan
 
 Plane = Literal["gpu", "host"]
 GPU_LINES = ("weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
@@ -21,7 +22,7 @@ class Span:
     high: int
 
     @classmethod
-    def of(cls, line: Line) -> Span:
+    def of(cls, line: Estimate) -> Span:
         """A ledger's line."""
         return cls(max(0, line.low), max(0, line.likely), max(0, line.high))
 

@@ -18,7 +18,8 @@ from webhook.kube.quantity import human
 from webhook.report.comparison import NAMES, SETTINGS
 from webhook.report.text import standing, summary, verdict
 from webhook.rules.engine import Engine
-from webhook.vllm.memory.ledger import GpuLedger, HostLedger, Line
+from webhook.vllm.memory.estimate import Estimate
+from webhook.vllm.memory.ledger import GpuLedger, HostLedger
 from webhook.vllm.release import Release
 
 Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
@@ -35,7 +36,7 @@ class Bar:
     start: int
     """Where it begins: what the lines before it take."""
     size: int
-    line: Line | None
+    line: Estimate | None
     """Its interval and its source; None for what only compares (a limit)."""
     note: str = ""
 
@@ -214,7 +215,7 @@ def _origins(engine: Engine) -> Iterator[Origin]:
     if engine.memory_limit is not None:
         yield Origin("memory limit", human(engine.memory_limit), str(engine.memory_at))
     ledger, host = engine.plan.gpu, engine.plan.host
-    lines: list[tuple[str, Line]] = []
+    lines: list[tuple[str, Estimate]] = []
     if ledger is not None:
         names = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
         lines += [(NAMES.get(name, name), getattr(ledger, name)) for name in names]

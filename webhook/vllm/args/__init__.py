@@ -15,7 +15,7 @@ from webhook.base.frozen import frozen
 from webhook.kube.path import FieldPath
 from webhook.vllm.args.flags import Parser, Releases, Table
 from webhook.vllm.args.grammar import Problem, Reading, read
-from webhook.vllm.args.tokens import Line, line_of, prepare
+from webhook.vllm.args.tokens import CommandLine, command_line_of, prepare
 from webhook.vllm.command import Command
 from webhook.vllm.release import Release
 
@@ -154,7 +154,7 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
     else:
         candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
     parsers = (parser(one, entry) for one in candidates)  # of which the first will mostly do
-    used, reading, problems = _agree(command, line_of(command, whole), parsers)
+    used, reading, problems = _agree(command, command_line_of(command, whole), parsers)
     conflicts = _conflicts(reading, command, used.release)
     unheard = _unheard(reading, command, used)
     if lower is None or upper is None:
@@ -192,7 +192,9 @@ def _flags(command: Command) -> Iterable[str]:
             yield word.text.partition("=")[0].partition(".")[0].replace("_", "-")
 
 
-def _agree(command: Command, line: Line, candidates: Iterable[Parser]) -> tuple[Parser, Reading, tuple[Problem, ...]]:
+def _agree(
+    command: Command, line: CommandLine, candidates: Iterable[Parser]
+) -> tuple[Parser, Reading, tuple[Problem, ...]]:
     """The reading of the first release that accepts the command, with the fewest abbreviations.
 
     Where none does, the one with the fewest problems, and of those the ones at words that every release refuses.
@@ -222,7 +224,7 @@ _WHOLE = -1
 """The index of a problem that is about no word."""
 
 
-def _read(command: Command, line: Line, of_release: Parser) -> Reading:
+def _read(command: Command, line: CommandLine, of_release: Parser) -> Reading:
     words = prepare(command, line, of_release)
     reading = read(of_release, words.tokens)
     if words.config is not None:

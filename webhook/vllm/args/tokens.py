@@ -65,7 +65,7 @@ class Words:
 _REFERENCE = re.compile(r"\$\((?P<pod>\w+)\)|\$\{\w[^}]{0,200}\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`")
 
 
-class Line(NamedTuple):
+class CommandLine(NamedTuple):
     """A command's words as tokens."""
 
     tokens: Sequence[Token]
@@ -73,14 +73,16 @@ class Line(NamedTuple):
     """All their texts: one look at it tells what most commands have nothing of."""
 
 
-def line_of(command: Command, whole: str) -> Line:
+def command_line_of(command: Command, whole: str) -> CommandLine:
     """The command's words as tokens; `whole`: all their texts."""
     words = command.words
     if not ("$" in whole or "`" in whole or "<" in whole or "{{" in whole):  # none of `_REFERENCE`'s signs
-        return Line([Token(word.text, word.path, index, word.unknown) for index, word in enumerate(words)], whole)
+        return CommandLine(
+            [Token(word.text, word.path, index, word.unknown) for index, word in enumerate(words)], whole
+        )
     doubts = [None if word.unknown else _doubt(word.text, command.shell) for word in words]
     tokens = [Token(word.text, word.path, index, word.unknown, doubts[index]) for index, word in enumerate(words)]
-    return Line(tokens, whole)
+    return CommandLine(tokens, whole)
 
 
 def _doubt(text: str, shell: bool) -> str | None:
@@ -113,7 +115,7 @@ _OPTIMIZATION_LEVEL = Release(0, 12)
 """… and `--optimization-level 3` since here."""
 
 
-def prepare(command: Command, line: Line, parser: Parser) -> Words:
+def prepare(command: Command, line: CommandLine, parser: Parser) -> Words:
     """What argparse would get of the command, whose line this is, in the release of `parser`."""
     words, whole = Words(list(line.tokens)), line.whole
     if parser.entry == "serve" and "--" in whole:

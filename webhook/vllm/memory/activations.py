@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from webhook.kube.quantity import GI, MI, human
 from webhook.vllm.memory import shape
-from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.parallel import Parallel
 from webhook.vllm.memory.quantisation import Scheme
 from webhook.vllm.memory.settings import Settings
@@ -215,13 +215,13 @@ def vision(model: Model, run: Run) -> tuple[float, float, float]:
     return 0.0, 0.1 * GI, 0.6 * GI
 
 
-def line(model: Model, settings: Settings, stage: int) -> Line:
+def line(model: Model, settings: Settings, stage: int) -> Estimate:
     """The peak on one rank of a pipeline stage: only the last one samples, only the first one sees images."""
     return _line(model, _run(model, settings), stage)
 
 
 @lru_cache(256)
-def _line(model: Model, run: Run, stage: int) -> Line:
+def _line(model: Model, run: Run, stage: int) -> Estimate:
     hidden, vocab = model.hidden_size or 0, model.vocab_size or 0
     kept = run.max_num_batched_tokens * hidden * run.width
     passed = forward(model, run) + latent_workspace(model, run)
@@ -253,4 +253,4 @@ def _line(model: Model, run: Run, stage: int) -> Line:
         note = f"one batch of {run.max_num_batched_tokens:,} tokens"
     if seen:
         note += f", vision tower about {human(seen)}"
-    return Line(int(min(floor, low)), int(min(low, likely)), int(likely), int(max(high, likely)), note, SOURCE)
+    return Estimate(int(min(floor, low)), int(min(low, likely)), int(likely), int(max(high, likely)), note, SOURCE)

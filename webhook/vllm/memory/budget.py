@@ -6,36 +6,36 @@ from functools import lru_cache
 
 from webhook.kube.quantity import GI, human
 from webhook.vllm.gpu import Gpu
-from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.release import Release
 
 SOURCE = "vLLM 0.33 v1/worker/gpu_worker.py, request_memory"
 
 
-def total(gpu: Gpu | None, measured: int | None) -> Line | None:
+def total(gpu: Gpu | None, measured: int | None) -> Estimate | None:
     """Memory of one GPU. `high` is the largest total ever seen for the product: what a denial must reckon with."""
     if measured:
-        return Line(measured, measured, measured, measured, "as given")
+        return Estimate(measured, measured, measured, measured, "as given")
     if gpu is None or gpu.memory <= 0:
         return None
     return _total(gpu.name, gpu.memory, gpu.memory_likely or gpu.memory, max(gpu.memory, gpu.memory_high))
 
 
 @lru_cache(256)
-def _total(name: str, low: int, likely: int, high: int) -> Line:
-    return Line(low, low, likely, high, f"{name}, as CUDA reports it")
+def _total(name: str, low: int, likely: int, high: int) -> Estimate:
+    return Estimate(low, low, likely, high, f"{name}, as CUDA reports it")
 
 
-def line(whole: Line, settings: Settings) -> Line:
+def line(whole: Estimate, settings: Settings) -> Estimate:
     """total × utilisation."""
     return _share(whole, settings.utilization)
 
 
 @lru_cache(256)
-def _share(whole: Line, share: float) -> Line:
+def _share(whole: Estimate, share: float) -> Estimate:
     floor, low, likely, high = (int(size * share) for size in (whole.floor, whole.low, whole.likely, whole.high))
-    return Line(floor, low, likely, high, f"{share:g} × {human(whole.likely)}", SOURCE)
+    return Estimate(floor, low, likely, high, f"{share:g} × {human(whole.likely)}", SOURCE)
 
 
 CHECKED = Release(0, 9, 1)
@@ -47,12 +47,12 @@ def checked(settings: Settings) -> bool:
     return settings.v1 and settings.release >= CHECKED and settings.vendor == "nvidia" and not settings.unified_memory
 
 
-ALONE = Line(int(0.15 * GI), int(0.3 * GI), GI // 2, GI)
-WITH_OTHERS = Line(int(0.15 * GI), int(0.3 * GI), GI, 3 * GI)
+ALONE = Estimate(int(0.15 * GI), int(0.3 * GI), GI // 2, GI)
+WITH_OTHERS = Estimate(int(0.15 * GI), int(0.3 * GI), GI, 3 * GI)
 """The context of one rank, and of one of several."""
 
 
-def context(settings: Settings) -> Line:
+def context(settings: Settings) -> Estimate:
     """What the CUDA context and (from 0.11) NCCL take of the card outside the budget.
 
     From 0.9.1 vLLM compares free memory with the budget after both were made, and refuses to start where it is less.

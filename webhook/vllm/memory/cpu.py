@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from webhook.kube.quantity import GI
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.memory import settings, weights
-from webhook.vllm.memory.ledger import NOTHING, HostLedger, Line
+from webhook.vllm.memory.estimate import NOTHING, Estimate
+from webhook.vllm.memory.ledger import HostLedger
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 
@@ -59,7 +60,7 @@ def ledger(
     ranks = max(1, resolved.parallel.tp * resolved.parallel.pp)
     size, spread = found.total, found.doubt.spread * found.total
     low = int(size - spread)
-    loaded = Line(
+    loaded = Estimate(
         floor=min(low, int(found.doubt.least * (size - found.vision))) if certain else 0,
         low=low,
         likely=int(size),
@@ -75,34 +76,34 @@ def ledger(
     if release is None:  # which processes there are hangs on the release
         steady, peak = steady._replace(floor=loaded.floor), peak._replace(floor=loaded.floor)
     floor, low, likely, high = map(max, peak[:4], steady[:4])
-    need = Line(floor, low, likely, high)
-    unknown = Line(0, 0, 0, 0)  # what its ranks share in /dev/shm, and how many cores they need, is not NCCL's
+    need = Estimate(floor, low, likely, high)
+    unknown = Estimate(0, 0, 0, 0)  # what its ranks share in /dev/shm, and how many cores they need, is not NCCL's
     return hosted._replace(
         lines=tuple((name, line) for name, line in lines if line.high), steady=steady, peak=peak, need=need,
         shm=unknown, in_shm=0, busy=0, offloaded=NOTHING,
     )  # fmt: skip
 
 
-def kv_cache(args: EngineArgs, env: Mapping[str, str], ranks: int, release: Release | None) -> Line:
+def kv_cache(args: EngineArgs, env: Mapping[str, str], ranks: int, release: Release | None) -> Estimate:
     """The KV cache of all ranks, full: what is given, else this release's default where that does not hang on the
     node."""
     given = env.get(SPACE, "").strip()
     space = float(given) if given.isdecimal() and int(given) < 1 << 20 else 0.0
     said = args.given.get("kv_cache_memory_bytes")
     if not space and isinstance(said, int) and said > 0 and (release is None or release >= UTILIZATION_SINCE):
-        return Line(0, 0, said * ranks, said * ranks, "--kv-cache-memory-bytes", SOURCE)
+        return Estimate(0, 0, said * ranks, said * ranks, "--kv-cache-memory-bytes", SOURCE)
     if not space and (release is None or release >= SHARE_SINCE):
         share = "half" if release and release < UTILIZATION_SINCE else "--gpu-memory-utilization"
         whole = "a NUMA node's memory, whatever the container's limit"
         if release is None or release >= LIMITED_SINCE:
             whole = "the container's limit or a NUMA node's memory"
-        return Line(0, 0, 0, 0, f"{SPACE} is not set: {share} of {whole}", SOURCE)
+        return Estimate(0, 0, 0, 0, f"{SPACE} is not set: {share} of {whole}", SOURCE)
     size = int((space or 4) * GI) * ranks
-    return Line(0, 0, size, size, f"{SPACE}={given}" if space else f"{SPACE} is not set: 4 GiB", SOURCE)
+    return Estimate(0, 0, size, size, f"{SPACE}={given}" if space else f"{SPACE} is not set: 4 GiB", SOURCE)
 
 
-def _sum(lines: list[Line], note: str) -> Line:
+def _sum(lines: list[Estimate], note: str) -> Estimate:
     floor, low, likely, high = (
         sum(getattr(line, part) for line in lines) for part in ("floor", "low", "likely", "high")
     )
-    return Line(floor, low, likely, high, note, SOURCE)
+    return Estimate(floor, low, likely, high, note, SOURCE)

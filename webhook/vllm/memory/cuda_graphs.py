@@ -9,15 +9,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 from webhook.kube.quantity import GI, MI
-from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model
 
 SOURCE = "vLLM 0.33 v1/worker/gpu_model_runner.py, profile_cudagraph_memory"
-NONE = Line(0, 0, 0, 0, "none: --enforce-eager", SOURCE)
+NONE = Estimate(0, 0, 0, 0, "none: --enforce-eager", SOURCE)
 
 
-def line(model: Model, settings: Settings) -> Line:
+def line(model: Model, settings: Settings) -> Estimate:
     """What the graphs take of a GPU, whether it is charged to the budget or not (see `charged`)."""
     if settings.eager:
         return NONE
@@ -26,7 +26,7 @@ def line(model: Model, settings: Settings) -> Line:
 
 
 @lru_cache(256)
-def _line(model: Model, sizes: int, stages: int, twice: bool, inside: bool) -> Line:
+def _line(model: Model, sizes: int, stages: int, twice: bool, inside: bool) -> Estimate:
     layers = (model.num_hidden_layers or 32) / stages
     likely = (0.1 * GI + sizes * layers * 0.4 * MI) * (1.5 if model.num_experts else 1.0)
     if "linear_attention" in model.layer_types:
@@ -36,7 +36,7 @@ def _line(model: Model, sizes: int, stages: int, twice: bool, inside: bool) -> L
     where = "charged to the budget" if inside else "outside the budget"
     # of 45 printed estimates the least was 0.15 of this, the most 5 (a drafter's graphs among them)
     floor, low, high = int(0.1 * likely), int(0.45 * likely), int(1.8 * likely)
-    return Line(floor, low, int(likely), high, f"{sizes} batch sizes, {where}", SOURCE)
+    return Estimate(floor, low, int(likely), high, f"{sizes} batch sizes, {where}", SOURCE)
 
 
 def charged(settings: Settings) -> bool:

@@ -12,17 +12,17 @@ from __future__ import annotations
 from webhook.kube.quantity import GI, human
 from webhook.vllm.memory import quantisation, shape, weights
 from webhook.vllm.memory.arguments import Speculative
-from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model
 
 SOURCE = "vLLM 0.33 v1/spec_decode, config/speculative.py"
-NONE = Line(0, 0, 0, 0)
+NONE = Estimate(0, 0, 0, 0)
 EAGLE3_VOCABULARY = 32_000
 """Tokens that published EAGLE-3 heads draft from."""
 
 
-def line(model: Model, settings: Settings, stage: int) -> Line:
+def line(model: Model, settings: Settings, stage: int) -> Estimate:
     """The drafter's weights on one rank of `stage`."""
     speculative = settings.speculative
     if speculative is None or speculative.method in OWN or stage != settings.parallel.pp - 1:
@@ -32,13 +32,13 @@ def line(model: Model, settings: Settings, stage: int) -> Line:
     if counted is not None:
         size = counted[0] / tp
         floor = counted[1] / tp if speculative.certain else 0
-        return Line(
+        return Estimate(
             int(floor), int(0.97 * size), int(size), int(1.05 * size), f"draft model {human(counted[0])}", SOURCE
         )
     if speculative.method in EAGLE:
         size, head = _eagle(model, settings, three=speculative.method == "eagle3")
-        return Line(0, int(0.5 * size / tp), int(size / tp), int((1.5 * size + head) / tp), "an EAGLE head", SOURCE)
-    return Line(0, 0, 0, int(2 * GI), "a draft model of unknown size", SOURCE)
+        return Estimate(0, int(0.5 * size / tp), int(size / tp), int((1.5 * size + head) / tp), "an EAGLE head", SOURCE)
+    return Estimate(0, 0, 0, int(2 * GI), "a draft model of unknown size", SOURCE)
 
 
 OWN = ("ngram", "[ngram]", "ngram_gpu", "suffix", "mtp")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from webhook.vllm.memory import kv_cache
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.kv_cache import Layout
-from webhook.vllm.memory.ledger import Line
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model, longest_max_model_len
 
@@ -40,7 +40,7 @@ class KvCapacity(NamedTuple):
         """The longest that the model's config allows; None where that is not known."""
         return longest_max_model_len(self.model, self.settings.release)
 
-    def tokens(self, left: Line) -> tuple[int, int, int] | None:
+    def tokens(self, left: Estimate) -> tuple[int, int, int] | None:
         """low, likely, high: "GPU KV cache size: N tokens"."""
         if self.layout is None:
             return None
@@ -50,21 +50,21 @@ class KvCapacity(NamedTuple):
         ]
         return low, likely, high
 
-    def estimated(self, left: Line) -> int | None:
+    def estimated(self, left: Estimate) -> int | None:
         """The longest single request that fits (likely), up to max_model_len."""
         return self._longest(left, self.length) if self.length else None
 
-    def longest(self, left: Line) -> int | None:
+    def longest(self, left: Estimate) -> int | None:
         """The same up to the model's own length."""
         estimated, own = self.estimated(left), self.model_length
         if estimated is not None and estimated == self.length and own and own > estimated:
             return self._longest(left, own)
         return estimated
 
-    def _longest(self, left: Line, ceiling: int) -> int | None:
+    def _longest(self, left: Estimate, ceiling: int) -> int | None:
         return kv_cache.longest(left.likely, self.checked, ceiling, self.settings) if self.checked else None
 
-    def concurrency(self, left: Line) -> float | None:
+    def concurrency(self, left: Estimate) -> float | None:
         """ "Maximum concurrency for N tokens per request" (likely)."""
         if self.layout is None or not self.length:
             return None

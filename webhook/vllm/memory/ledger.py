@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from webhook.base.frozen import frozen
 from webhook.kube.quantity import human
-
-if TYPE_CHECKING:
-    from webhook.vllm.memory.kv_capacity import KvCapacity
+from webhook.vllm.memory.estimate import NOTHING, Estimate
+from webhook.vllm.memory.kv_capacity import KvCapacity
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "loading", "blocks", "request", "graphs"]
@@ -20,56 +19,21 @@ IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fi
 """A verdict as people read it."""
 
 
-class Line(NamedTuple):
-    """A quantity in bytes with its uncertainty: `floor ≤ low ≤ likely ≤ high`.
-
-    `low … high` is the 95 % interval for people, `floor` the certain minimum: the only one a denial may rest on.
-    For what is *available* (total, budget, KV memory) the roles turn round where a docstring says so.
-    """
-
-    floor: int
-    low: int
-    likely: int
-    high: int
-    note: str = ""
-    """The arithmetic, for people: "131.4 GiB / 4"."""
-    source: str = ""
-    """Where the formula or the measurement stands (`vLLM 0.33 v1/worker/gpu_worker.py`)."""
-
-    def json(self) -> dict[str, int]:
-        """The four numbers, in bytes."""
-        return {"floor": self.floor, "low": self.low, "likely": self.likely, "high": self.high}
-
-
-NOTHING = Line(0, 0, 0, 0)
-"""What is not there at all."""
-
-
-def plus(one: Line, other: Line) -> Line:
-    """Both together."""
-    if not other.high:
-        return one
-    return Line(
-        one.floor + other.floor, one.low + other.low, one.likely + other.likely, one.high + other.high,
-        ", ".join(note for note in (one.note, other.note) if note), one.source,
-    )  # fmt: skip
-
-
 class GpuLedger(NamedTuple):
     """One GPU's memory at start-up: the rank with the least room."""
 
-    total: Line
-    budget: Line
-    weights: Line
-    activations: Line
-    cuda_graphs: Line
-    non_torch: Line
-    kv_cache: Line
+    total: Estimate
+    budget: Estimate
+    weights: Estimate
+    activations: Estimate
+    cuda_graphs: Estimate
+    non_torch: Estimate
+    kv_cache: Estimate
     """What is left for the KV cache; negative where nothing is. `floor` is here the certain *maximum* (what would be
     left if every line took its floor of the largest total ever seen): below zero, vLLM can't start."""
     graphs_charged: bool
     """The budget pays for the CUDA graphs; else they come out of what it leaves of the GPU."""
-    loading: Line | None
+    loading: Estimate | None
     """The weights while they load, where that is more than what stays: held against the total, not the budget."""
     kv_capacity: KvCapacity
     """How the KV cache is laid out."""
@@ -125,15 +89,15 @@ class GpuLedger(NamedTuple):
 class HostLedger(NamedTuple):
     """The container's host memory."""
 
-    lines: tuple[tuple[str, Line], ...]
+    lines: tuple[tuple[str, Estimate], ...]
     """Name → line, e.g. ("processes", …), ("staged weights", …), ("/dev/shm", …), ("offload", …)."""
-    steady: Line
+    steady: Estimate
     """Unreclaimable memory while serving."""
-    peak: Line
+    peak: Estimate
     """Unreclaimable memory at its highest, usually while loading."""
-    need: Line
+    need: Estimate
     """The larger of both: on GPUs the peak."""
-    shm: Line
+    shm: Estimate
     """What must be free in /dev/shm: `floor` is what this release refuses to start without."""
     processes: int = 0
     """How many there are."""
@@ -143,7 +107,7 @@ class HostLedger(NamedTuple):
     """Bytes that are likely in use in /dev/shm; they are in both totals."""
     ranks: int = 1
     """GPUs of the container's engines."""
-    offloaded: Line = NOTHING
+    offloaded: Estimate = NOTHING
     """What arguments move from the GPU to the host."""
 
 

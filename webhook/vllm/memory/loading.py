@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from webhook.vllm.memory import weights
-from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model
 
 SOURCE = "vLLM 0.11 model_executor/layers/quantization/fp8.py, create_weights; model_loader/base_loader.py, load_model"
 
 
-def line(model: Model, settings: Settings, stage: int) -> Line | None:
+def line(model: Model, settings: Settings, stage: int) -> Estimate | None:
     """Weights of one rank of `stage` in 16 bits, before they are quantised. None where no more stands there than what
     stays, or where the GPU's memory is the host's."""
     scheme = settings.scheme

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from webhook.kube.quantity import GI
-from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.settings import Settings
 
 SOURCE = "vLLM 0.33 utils/mem_utils.py, memory_profiling; printed in start-up logs"
@@ -51,14 +51,14 @@ MEASURED = {
 """Class → what start-up logs printed for it; `benchmarks/accuracy.py` compares them, and fits them anew."""
 
 
-def line(settings: Settings) -> Line:
+def line(settings: Settings) -> Estimate:
     """Non-torch growth on one rank."""
     spread = settings.parallel.dp > 1 and settings.parallel.expert
     return _line(MEASURED[measured(settings)], spread, settings.flashinfer)
 
 
 @lru_cache(64)
-def _line(seen: Measured, spread: bool, flashinfer: bool) -> Line:
+def _line(seen: Measured, spread: bool, flashinfer: bool) -> Estimate:
     floor, low, likely, high, note = seen
     if spread:
         likely, high = likely + 1.2, high + 4.0  # 0.10.1, 8 H20, 480B: what the gathered tokens leave unexplained
@@ -66,7 +66,7 @@ def _line(seen: Measured, spread: bool, flashinfer: bool) -> Line:
     if flashinfer:
         likely, high = likely + 0.385, high + 0.4  # VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE: 394 MiB
         note += ", FlashInfer's workspace"
-    return Line(int(floor * GI), int(low * GI), int(likely * GI), int(high * GI), note, SOURCE)
+    return Estimate(int(floor * GI), int(low * GI), int(likely * GI), int(high * GI), note, SOURCE)
 
 
 def measured(settings: Settings) -> str:

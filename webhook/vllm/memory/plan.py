@@ -28,9 +28,10 @@ from webhook.vllm.memory import (
     weights,
 )
 from webhook.vllm.memory.arguments import MemoryArguments
+from webhook.vllm.memory.estimate import NOTHING, Estimate
 from webhook.vllm.memory.generations import NEWEST, OLDEST, possible
 from webhook.vllm.memory.kv_capacity import KvCapacity
-from webhook.vllm.memory.ledger import NOTHING, GpuLedger, Line, MemoryPlan, Verdict
+from webhook.vllm.memory.ledger import GpuLedger, MemoryPlan, Verdict
 from webhook.vllm.memory.ranks import Rank, Ranks
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.verdict import Judged
@@ -46,9 +47,9 @@ class Loaded(NamedTuple):
     """One engine on one product under one release, whose weights are known."""
 
     model: Model
-    whole: Line
+    whole: Estimate
     """The GPU's memory."""
-    budget: Line
+    budget: Estimate
     settings: Settings
     ranks: Ranks
 
@@ -285,11 +286,11 @@ def _ledger(begun: Loaded, rank: Rank, seen: Measured | None = None) -> GpuLedge
     return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, charged, rank.loading, held)
 
 
-def _left(allowed: Line, resolved: Settings, rank: Rank) -> Line:
+def _left(allowed: Estimate, resolved: Settings, rank: Rank) -> Estimate:
     """What the budget leaves to the KV cache, or what is given."""
     if fixed := resolved.kv_cache_memory:
-        return Line(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
+        return Estimate(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
     likely = allowed.likely - rank.taken
     most = max(likely, allowed.high - rank.least)
     low = likely - (allowed.likely - allowed.low) - rank.more
-    return Line(most, low, likely, min(most, likely + rank.less), "", kv_cache.SOURCE)
+    return Estimate(most, low, likely, min(most, likely + rank.less), "", kv_cache.SOURCE)

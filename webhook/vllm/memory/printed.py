@@ -9,7 +9,7 @@ from webhook.vllm import measured
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Gpu
 from webhook.vllm.measured import Measured
-from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ranks import Rank, added
 from webhook.vllm.model import Model
 from webhook.vllm.model.given import key
@@ -26,7 +26,7 @@ def of(
     args: EngineArgs,
     model: Model,
     gpu: Gpu | None,
-    whole: Line,
+    whole: Estimate,
     release: Release,
     env: Mapping[str, str],
 ) -> Measured | None:
@@ -48,19 +48,19 @@ def rank(seen: Measured, own: Rank) -> Rank:
     return added((one, two, three, four), own.graphs_charged, own.layout, own.checked)
 
 
-def _line(own: Line, size: int | None, seen: Measured) -> Line:
+def _line(own: Estimate, size: int | None, seen: Measured) -> Estimate:
     """The floor may sink, and never rises: a denial rests on what is certain of every start, not on one."""
     if size is None:
         return own
     slack = int(max(ROUNDED[0] * size, ROUNDED[1]))
     low = max(0, size - slack)
-    return Line(min(own.floor, low), low, size, size + slack, "measured", seen.source)
+    return Estimate(min(own.floor, low), low, size, size + slack, "measured", seen.source)
 
 
-def kv_cache(seen: Measured, own: Line, whole: Line) -> Line:
+def kv_cache(seen: Measured, own: Estimate, whole: Estimate) -> Estimate:
     """What was left. `floor` is the certain maximum: it may rise, and never sinks."""
     size = seen.lines.get("kv_cache")
     if size is None:
         return own
     slack = int(APART * whole.likely)
-    return Line(max(own.floor, size + slack), size - slack, size, size + slack, "measured", seen.source)
+    return Estimate(max(own.floor, size + slack), size - slack, size, size + slack, "measured", seen.source)

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from webhook.vllm.memory import activations, cuda_graphs, draft, kv_cache, loading, non_torch, weights
+from webhook.vllm.memory.estimate import Estimate, plus
 from webhook.vllm.memory.kv_cache import Layout
-from webhook.vllm.memory.ledger import Line, plus
 from webhook.vllm.memory.settings import OF_THE_BUDGET, Settings
 from webhook.vllm.memory.weights import Checkpoint
 from webhook.vllm.model import Model
@@ -18,10 +18,10 @@ from webhook.vllm.model import Model
 class Rank(NamedTuple):
     """The lines of one rank, and what those that the budget pays for are together."""
 
-    weights: Line
-    activations: Line
-    cuda_graphs: Line
-    non_torch: Line
+    weights: Estimate
+    activations: Estimate
+    cuda_graphs: Estimate
+    non_torch: Estimate
     graphs_charged: bool
     """The budget pays for the CUDA graphs."""
     layout: Layout | None
@@ -34,7 +34,7 @@ class Rank(NamedTuple):
     less: int
     more: int
     """By how many bytes it may be less or more than that."""
-    loading: Line | None = None
+    loading: Estimate | None = None
     """The weights while they load, where that is more than what stays."""
 
 
@@ -68,7 +68,7 @@ def remembered(model: Model, beside: tuple[Any, ...]) -> Ranks | None:
     return Ranks(found, tuple(ranks), max(line.likely for line in own), most)
 
 
-def _rank(model: Model, settings: Settings, found: Checkpoint, stage: int, own: Line) -> Rank:
+def _rank(model: Model, settings: Settings, found: Checkpoint, stage: int, own: Estimate) -> Rank:
     first, last = settings.parallel.stage(stage, found.layers)
     layout = kv_cache.layout(model, settings, first, last)
     lines = (
@@ -83,7 +83,10 @@ def _rank(model: Model, settings: Settings, found: Checkpoint, stage: int, own: 
 
 
 def added(
-    lines: tuple[Line, Line, Line, Line], graphs_charged: bool, layout: Layout | None, checked: Layout | None
+    lines: tuple[Estimate, Estimate, Estimate, Estimate],
+    graphs_charged: bool,
+    layout: Layout | None,
+    checked: Layout | None,
 ) -> Rank:
     """A rank of these lines: weights, activations, CUDA graphs and non-torch memory."""
     loaded, peak, graphs, other = lines

@@ -17,8 +17,9 @@ from typing import NamedTuple
 from webhook.kube.quantity import human
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.memory import budget
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.kv_cache import Layout
-from webhook.vllm.memory.ledger import Cause, GpuLedger, Line, Verdict
+from webhook.vllm.memory.ledger import Cause, GpuLedger, Verdict
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.weights import Checkpoint
 from webhook.vllm.release import Release
@@ -165,7 +166,7 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
     return _with_cache(resolved, ledger, layout, outside.likely, why)
 
 
-def _too_much_to_load(resolved: Settings, ledger: GpuLedger, whole: Line) -> str:
+def _too_much_to_load(resolved: Settings, ledger: GpuLedger, whole: Estimate) -> str:
     """The weights are larger than the GPU until they are quantised."""
     streamed = resolved.scheme.streamed if resolved.scheme else None
     later = f" from v{streamed.major}.{streamed.minor} on each layer is quantised as it is filled," if streamed else ""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from webhook.kube.quantity import human
 from webhook.vllm.memory import shape, tower
 from webhook.vllm.memory.arguments import Lora
-from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.parallel import Parallel
 from webhook.vllm.memory.parts import Cut, Group, Part
 from webhook.vllm.memory.quantisation import DTYPE_BYTES, STORED_BYTES, Scheme
@@ -409,7 +409,7 @@ def lora(model: Model, slots: Lora | None, cut: Parallel, width: int) -> float:
     return slots.slots * slots.rank * (inputs + outputs) * width * layers
 
 
-def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Line:
+def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Estimate:
     """Weights of one rank of `stage`. `floor`: what is certainly loaded."""
     return _line(found, model, placed(settings), stage, settings.scheme, settings.lora, settings.cpu_offload)
 
@@ -417,7 +417,7 @@ def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Lin
 @lru_cache(256)
 def _line(
     found: Checkpoint, model: Model, how: Placed, stage: int, scheme: Scheme | None, slots: Lora | None, offload: int
-) -> Line:
+) -> Estimate:
     cut = how.cut
     loaded = of_stage(found, model, how, stage)
     adapters = lora(model, slots, cut, how.width)
@@ -438,7 +438,7 @@ def _line(
         note += f", up to {human(offload)} offloaded to the host"
     spread = found.doubt.spread * loaded
     low, high = max(0.0, likely - spread - 0.3 * adapters), likely + spread + 0.3 * adapters
-    return Line(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
+    return Estimate(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
 
 
 def heaviest(found: Checkpoint, settings: Settings) -> Sequence[int]:

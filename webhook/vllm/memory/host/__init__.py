@@ -14,10 +14,11 @@ from typing import NamedTuple
 from webhook.kube.quantity import gib, human
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.memory import parallel, weights
+from webhook.vllm.memory.estimate import NOTHING, Estimate
 from webhook.vllm.memory.host import offload, shm, staging
 from webhook.vllm.memory.host.processes import IMPORTED, Processes, compilers, memory, processes, requests
 from webhook.vllm.memory.host.staging import SHARD
-from webhook.vllm.memory.ledger import NOTHING, HostLedger, Line
+from webhook.vllm.memory.ledger import HostLedger
 from webhook.vllm.memory.parallel import Parallel
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.weights import Checkpoint
@@ -128,7 +129,7 @@ def _ledger(kind: Kind, args: EngineArgs, env: Mapping[str, str], resolved: Sett
     }
     steady = _sum([line for name, line in lines.items() if name not in ("staged weights", "compilers")])
     loading = _sum([lines[name] for name in WHILE_LOADING])
-    peak = Line(
+    peak = Estimate(
         max(loading.floor, steady.floor),
         max(loading.low, steady.low),
         max(loading.likely, steady.likely),
@@ -137,8 +138,8 @@ def _ledger(kind: Kind, args: EngineArgs, env: Mapping[str, str], resolved: Sett
     )
     if not kind.known:  # which lines there are hangs on the release
         least = min(working.floor, 2 * IMPORTED) if v1 else working.floor
-        steady = Line(least, steady.low, steady.likely, steady.high, steady.note)
-        peak = Line(least, peak.low, peak.likely, peak.high, peak.note)
+        steady = Estimate(least, steady.low, steady.likely, steady.high, steady.note)
+        peak = Estimate(least, peak.low, peak.likely, peak.high, peak.note)
     return HostLedger(
         lines=tuple([(name, line) for name, line in lines.items() if line.high]),
         steady=steady,
@@ -159,16 +160,16 @@ WHILE_LOADING = (
 """What is there before the KV cache is: its offload, swap space and requests come after."""
 
 
-def _kept(model: Model | None, checkpoint: Checkpoint | None, files: Files | None) -> Line:
+def _kept(model: Model | None, checkpoint: Checkpoint | None, files: Files | None) -> Estimate:
     """A checkpoint on tmpfs: as much as its files. Certain where vLLM itself writes it: what an init container wrote is
     the Pod's, and counts against the limits of all its containers together."""
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
     if size is None or files is None or not files.in_memory:
         return NOTHING
-    return Line(int(0.94 * size) if files.download else 0, size, size, int(1.1 * size), f"{human(size)} on tmpfs")
+    return Estimate(int(0.94 * size) if files.download else 0, size, size, int(1.1 * size), f"{human(size)} on tmpfs")
 
 
-def _caches(args: EngineArgs, running: Processes, release: Release) -> Line:
+def _caches(args: EngineArgs, running: Processes, release: Release) -> Estimate:
     """The multimodal processor cache fills over time: it looks like a leak.
 
     One API server and one engine: `lru`, the data once. Several: each server holds up to mm-processor-cache-gb itself
@@ -180,9 +181,11 @@ def _caches(args: EngineArgs, running: Processes, release: Release) -> Line:
     if each <= 0:
         return NOTHING
     most = each * (running.servers + running.engines if running.engines > 1 else 1)
-    return Line(0, 0, most // 2, most, "multimodal processor cache, fills while serving", "vLLM 0.33 multimodal/cache")
+    return Estimate(
+        0, 0, most // 2, most, "multimodal processor cache, fills while serving", "vLLM 0.33 multimodal/cache"
+    )
 
 
-def _sum(lines: Sequence[Line]) -> Line:
+def _sum(lines: Sequence[Estimate]) -> Estimate:
     floors, lows, likelies, highs, _, _ = zip(*lines, strict=True)
-    return Line(sum(floors), sum(lows), sum(likelies), sum(highs))
+    return Estimate(sum(floors), sum(lows), sum(likelies), sum(highs))

@@ -7,7 +7,7 @@ from typing import Any
 
 from webhook.kube.quantity import GI, gib, human
 from webhook.vllm.args import EngineArgs
-from webhook.vllm.memory.ledger import NOTHING, Line
+from webhook.vllm.memory.estimate import NOTHING, Estimate
 from webhook.vllm.memory.parallel import LARGEST
 from webhook.vllm.release import Release
 
@@ -18,12 +18,12 @@ LAZY = 0.2
 """The share of its buffer that LMCache's lazy allocator takes at first."""
 
 
-def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Line:
+def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Estimate:
     """V0 pins `--swap-space` (4 GiB) a GPU at start; V1 allocates none."""
     if v1:
         return NOTHING
     size = gib(args.given.get("swap_space"), 4) * ranks
-    return Line(
+    return Estimate(
         size,
         size,
         size,
@@ -33,7 +33,7 @@ def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Line:
     )
 
 
-def weights(args: EngineArgs, ranks: int, per_rank: float | None, in_layers: float) -> Line:
+def weights(args: EngineArgs, ranks: int, per_rank: float | None, in_layers: float) -> Estimate:
     """`--cpu-offload-gb` pins that much of each rank's weights; each tensor is rounded up to a power of two.
 
     `in_layers`: bytes that are certainly in a rank's layers; embeddings and head are not offloaded.
@@ -46,7 +46,7 @@ def weights(args: EngineArgs, ranks: int, per_rank: float | None, in_layers: flo
     each = min(wished, int(0.95 * per_rank)) if per_rank else wished
     size = each * ranks
     least = min(wished, int(in_layers)) * ranks
-    return Line(
+    return Estimate(
         least,
         max(least, int(0.9 * size)),
         int(1.3 * size),
@@ -58,7 +58,7 @@ def weights(args: EngineArgs, ranks: int, per_rank: float | None, in_layers: flo
 
 def kv_cache(
     args: EngineArgs, engines: int, ranks: int, release: Release, env: Mapping[str, str], vendor: str
-) -> tuple[Line, int]:
+) -> tuple[Estimate, int]:
     """KV cache blocks in host memory, and how much of it lives in /dev/shm (native offload from 0.27).
 
     `--kv-offloading-size` is summed over an engine's ranks; the same by `cpu_bytes_to_use` of the OffloadingConnector.
@@ -72,13 +72,13 @@ def kv_cache(
     if size and backend != "lmcache":
         simple = env.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0").lower() not in ("", "0", "false")
         if release >= IN_SHM and vendor == "nvidia" and not simple:
-            return Line(size, size, size, size, f"{human(size)} in /dev/shm, filled at start"), size
-        return Line(size, size, int(1.2 * size), 2 * size, f"{human(size)}, pinned"), 0
+            return Estimate(size, size, size, size, f"{human(size)} in /dev/shm, filled at start"), size
+        return Estimate(size, size, int(1.2 * size), 2 * size, f"{human(size)}, pinned"), 0
     if connector.startswith("LMCacheConnector") and env.get("LMCACHE_LOCAL_CPU", "True").lower() not in ("false", "0"):
         given = _float(env.get("LMCACHE_MAX_LOCAL_CPU_SIZE"))
         each = int((given if given is not None else 5.0) * GI)
         floor = int(LAZY * each * ranks) if given is not None else 0
-        return Line(floor, int(0.9 * each * ranks), each * ranks, each * ranks,
+        return Estimate(floor, int(0.9 * each * ranks), each * ranks, each * ranks,
                     f"LMCache {human(each)} × {ranks} workers, pinned", "LMCache v1/config.py"), 0  # fmt: skip
     return NOTHING, 0
 
@@ -91,11 +91,11 @@ def _connector(args: EngineArgs) -> tuple[str, Mapping[str, Any]]:
     return str(config.get("kv_connector") or ""), inner if isinstance(inner, Mapping) else {}
 
 
-def asleep(args: EngineArgs, ranks: int, per_rank: float | None) -> Line:
+def asleep(args: EngineArgs, ranks: int, per_rank: float | None) -> Estimate:
     """Sleep mode, level 1, moves the weights to pinned host memory when somebody asks for it."""
     if not args.given.get("enable_sleep_mode") or per_rank is None:
         return NOTHING
-    return Line(0, 0, 0, int(per_rank * ranks), "weights, while asleep")
+    return Estimate(0, 0, 0, int(per_rank * ranks), "weights, while asleep")
 
 
 def _float(text: str | None) -> float | None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from webhook.base.frozen import frozen
 from webhook.kube.quantity import GI
 from webhook.vllm.args import EngineArgs
-from webhook.vllm.memory.ledger import Line
+from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.parallel import Parallel
 from webhook.vllm.release import Release
 
@@ -65,7 +65,7 @@ def processes(args: EngineArgs, cut: Parallel, release: Release, *, v1: bool) ->
 
 
 @lru_cache(256)  # few kinds of Pods
-def memory(running: Processes, release: Release) -> Line:
+def memory(running: Processes, release: Release) -> Estimate:
     """Anonymous memory; shared library pages are file-backed.
 
     Estimates: an API server 0.8 … 1.5 GiB, an engine 0.8 … 2 GiB, a worker 2 … 4 GiB with CUDA, NCCL and compiled code
@@ -80,7 +80,7 @@ def memory(running: Processes, release: Release) -> Line:
         for count, what in ((running.servers, "API server"), (running.engines, "engine"), (running.workers, "worker"))
         if count
     ]
-    return Line(
+    return Estimate(
         running.count * (IMPORTED if release >= Release(0, 9) else IMPORTED_BEFORE),
         int(low * GI),
         int(likely * GI),
@@ -90,15 +90,17 @@ def memory(running: Processes, release: Release) -> Line:
     )
 
 
-def requests(running: Processes, *, vision: bool) -> Line:
+def requests(running: Processes, *, vision: bool) -> Estimate:
     """Tokenizer state, queues, and what is decoded for requests in flight; images and videos are hundreds of MB."""
     each = 4 * GI if vision else GI // 2
-    return Line(0, 0, each // 8 * running.servers, each * running.servers, "tokenizer and request buffers, under load")
+    return Estimate(
+        0, 0, each // 8 * running.servers, each * running.servers, "tokenizer and request buffers, under load"
+    )
 
 
-def compilers(release: Release, *, eager: bool) -> Line:
+def compilers(release: Release, *, eager: bool) -> Estimate:
     """nvcc, ptxas and ninja of kernels that are built at start (FlashInfer, DeepGEMM): 1 … 3 GiB a job, for a while.
 
     Inductor's own pool has one thread (TORCHINDUCTOR_COMPILE_THREADS=1, vLLM 0.33 env_override.py).
     """
-    return Line(0, 0, 0, 0 if eager or release < Release(0, 9) else 3 * GI, "kernels compiled at start")
+    return Estimate(0, 0, 0, 0 if eager or release < Release(0, 9) else 3 * GI, "kernels compiled at start")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from webhook.kube.quantity import GI, MI, gib
 from webhook.vllm.args import EngineArgs
+from webhook.vllm.memory.estimate import NOTHING, Estimate
 from webhook.vllm.memory.host.processes import Processes
-from webhook.vllm.memory.ledger import NOTHING, Line
 from webhook.vllm.memory.parallel import Parallel
 from webhook.vllm.release import Release
 
@@ -19,7 +19,7 @@ ARENA = 2 * GI
 
 def needed(
     args: EngineArgs, cut: Parallel, running: Processes, release: Release, env: Mapping[str, str], kv_in_shm: int
-) -> Line:
+) -> Estimate:
     """What must be free. `floor` is what this release refuses to start without.
 
     Rings between an engine and its workers: 10 chunks of VLLM_MQ_MAX_CHUNK_BYTES_MB (16) to them, 240 MiB back from
@@ -33,7 +33,7 @@ def needed(
     known = args.release is not None
     if not several:
         need = kv_in_shm + beside
-        return Line(kv_in_shm if known else 0, need, need, max(need, 64 * MI), "one process a GPU: no rings")
+        return Estimate(kv_in_shm if known else 0, need, need, max(need, 64 * MI), "one process a GPU: no rings")
     chunk = env.get("VLLM_MQ_MAX_CHUNK_BYTES_MB", "")
     ring = 10 * (int(chunk) if chunk.isascii() and chunk.isdigit() and len(chunk) < 6 else 16) * MI
     rings = (
@@ -45,7 +45,7 @@ def needed(
     wide = 8 * GI if cut.dp > 1 and cut.expert and gpus >= 8 else 0
     likely = max(2 * GI, GI + gpus * GI // 2, wide) + kv_in_shm + beside
     low = 256 * MI + kv_in_shm + beside
-    return Line(
+    return Estimate(
         max(rings, kv_in_shm if known else 0),
         low,
         likely,
@@ -62,9 +62,9 @@ def _cache(args: EngineArgs) -> int:
     return gib(args.given.get("mm_processor_cache_gb"), 4)
 
 
-def used(running: Processes) -> Line:
+def used(running: Processes) -> Estimate:
     """What is really in use there, offloaded KV aside: rings are sparse, NCCL takes some."""
     if not running.workers:
         return NOTHING
     each = running.workers
-    return Line(0, 10 * MI * each, 100 * MI * each, 600 * MI * each, "pages of rings and NCCL")
+    return Estimate(0, 10 * MI * each, 100 * MI * each, 600 * MI * each, "pages of rings and NCCL")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from webhook.kube.quantity import GI, human
 from webhook.vllm.args import EngineArgs
-from webhook.vllm.memory.ledger import NOTHING, Line
+from webhook.vllm.memory.estimate import NOTHING, Estimate
 from webhook.vllm.memory.weights import Checkpoint
 from webhook.vllm.model import Model
 
@@ -34,7 +34,7 @@ def shard(size: int, model: Model | None) -> tuple[int, int]:
 
 def line(
     args: EngineArgs, model: Model | None, checkpoint: Checkpoint | None, ranks: int, env: Mapping[str, str]
-) -> Line:
+) -> Estimate:
     """By load format. Memory-mapped safetensors hold none: they are page cache.
 
     vLLM 0.33 model_executor/model_loader/weight_utils.py: `eager` reads a file whole and decodes it, so that its bytes
@@ -50,15 +50,15 @@ def line(
     least, usual = shard(size, model)
     if form in ("pt", "npcache"):
         each = min(size, 2 * SHARD)
-        return Line(0, each // 2, each * ranks, 2 * each * ranks, f"one .bin file in each of {ranks} ranks")
+        return Estimate(0, each // 2, each * ranks, 2 * each * ranks, f"one .bin file in each of {ranks} ranks")
     if form in ("dummy", "sharded_state", "tensorizer", "fastsafetensors", "instanttensor", "ipc_cache", "gguf"):
-        return Line(0, 0, 0, usual, form)
+        return Estimate(0, 0, 0, usual, form)
     if form == "bitsandbytes" or args.quantization == "bitsandbytes":
-        return Line(0, 0, usual, 2 * usual * ranks, "16-bit tensors on their way to bitsandbytes")
+        return Estimate(0, 0, usual, 2 * usual * ranks, "16-bit tensors on their way to bitsandbytes")
     if form.startswith("runai_streamer"):
         return _streamed(form, extra, size, usual, ranks, env)
     if args.given.get("safetensors_load_strategy") == "eager":
-        return Line(
+        return Estimate(
             2 * least * ranks,
             2 * least * ranks,
             2 * usual * ranks,
@@ -67,17 +67,17 @@ def line(
             "vLLM 0.33 model_loader/weight_utils.py safetensors_weights_iterator",
         )
     if args.given.get("safetensors_load_strategy") == "torchao":
-        return Line(0, usual, usual * ranks, 2 * usual * ranks, f"a file's tensors × {ranks} ranks")
+        return Estimate(0, usual, usual * ranks, 2 * usual * ranks, f"a file's tensors × {ranks} ranks")
     if extra.get("enable_multithread_load"):
         threads = extra.get("num_threads")
         several = min(size, usual * (threads if isinstance(threads, int) and threads > 0 else 8))
-        return Line(0, usual * ranks, several * ranks, several * ranks, f"files read by threads × {ranks} ranks")
-    return Line(0, 0, 0, usual, "memory-mapped: page cache", "vLLM 0.33 model_loader/weight_utils.py")
+        return Estimate(0, usual * ranks, several * ranks, several * ranks, f"files read by threads × {ranks} ranks")
+    return Estimate(0, 0, 0, usual, "memory-mapped: page cache", "vLLM 0.33 model_loader/weight_utils.py")
 
 
 def _streamed(
     form: str, extra: Mapping[str, object], size: int, usual: int, ranks: int, env: Mapping[str, str]
-) -> Line:
+) -> Estimate:
     """Run:ai's streamer: a buffer in each rank, bounded by `memory_limit` (40 GB if nothing is said; 0: one tensor)."""
     limit = extra.get("memory_limit", env.get("RUNAI_STREAMER_MEMORY_LIMIT"))
     bound = (
@@ -87,4 +87,4 @@ def _streamed(
     )
     each = min(size // ranks if form.endswith("sharded") else size, bound or usual)
     together = 1 if extra.get("distributed") else min(ranks, 4)
-    return Line(0, each // 4, each * together, each * ranks, f"{form} buffers")
+    return Estimate(0, each // 4, each * together, each * ranks, f"{form} buffers")

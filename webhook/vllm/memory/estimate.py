@@ -1,0 +1,40 @@
+"""A quantity with its uncertainty: what each line of a ledger is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Estimate(NamedTuple):
+    """A quantity in bytes with its uncertainty: `floor ≤ low ≤ likely ≤ high`.
+
+    `low … high` is the 95 % interval for people, `floor` the certain minimum: the only one a denial may rest on.
+    For what is *available* (total, budget, KV memory) the roles turn round where a docstring says so.
+    """
+
+    floor: int
+    low: int
+    likely: int
+    high: int
+    note: str = ""
+    """The arithmetic, for people: "131.4 GiB / 4"."""
+    source: str = ""
+    """Where the formula or the measurement stands (`vLLM 0.33 v1/worker/gpu_worker.py`)."""
+
+    def json(self) -> dict[str, int]:
+        """The four numbers, in bytes."""
+        return {"floor": self.floor, "low": self.low, "likely": self.likely, "high": self.high}
+
+
+NOTHING = Estimate(0, 0, 0, 0)
+"""What is not there at all."""
+
+
+def plus(one: Estimate, other: Estimate) -> Estimate:
+    """Both together."""
+    if not other.high:
+        return one
+    return Estimate(
+        one.floor + other.floor, one.low + other.low, one.likely + other.likely, one.high + other.high,
+        ", ".join(note for note in (one.note, other.note) if note), one.source,
+    )  # fmt: skip
