@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.cluster.server import DISCOVERY, Server, serving
 from webhook.evaluation.lint import Report, lint
 from webhook.evaluation.policy import builtin
 from webhook.vllm.facts import Facts
@@ -40,6 +42,16 @@ GOOD_POD: dict[str, Any] = {
     },
 }
 """A Pod that podfit has nothing to say about."""
+
+
+@pytest.fixture(name="api_server")
+def _api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """The API server of the user's kubeconfig, on a machine without kubectl."""
+    with serving(tmp_path / "api", tls=False) as server:
+        server.answers |= DISCOVERY
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig({"token": "t"})))
+        monkeypatch.setenv("PATH", "")
+        yield server
 
 
 @pytest.fixture(name="pod")

@@ -7,13 +7,20 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
-from webhook.cluster.access import Client, StatusError
+from kubernetes.client import Configuration
+
+from webhook.cluster.access import Access, Client, StatusError
 from webhook.cluster.watch import State, Watch
 from webhook.kube.snapshot import WATCHED_KINDS, Kind
 
 NODES, CLAIM_TEMPLATES = (next(kind for kind in WATCHED_KINDS if kind.name == name) for name in (
     "nodes", "resourceclaimtemplates",
 ))  # fmt: skip
+
+
+def access(server: str = "https://127.0.0.1:1") -> Access:
+    """A way to an API server, by default to none."""
+    return Access(Configuration(host=server), "podfit-system")
 
 
 class Clock:

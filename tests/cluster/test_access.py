@@ -1,131 +1,165 @@
-"""Ways to a cluster: a Pod's account, a kubeconfig; and what is no way."""
+"""Requests to an API server: what is sent, what is made of its answers, and of none."""
 
 from __future__ import annotations
 
-import base64
 import json
-import ssl
+import socket
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
 from pathlib import Path
-from threading import Thread
-from typing import Any, ClassVar
 
 import pytest
-import yaml
 
-from webhook.cluster.access import Access, AccessError, Client, StatusError, from_kubeconfig, in_cluster
+from tests.cluster.server import Server, serving
+from webhook import __version__
+from webhook.cluster.access import Client, StatusError, UnreachableError, from_kubeconfig, in_cluster
+from webhook.cluster.kubeconfig import AccessError
 from webhook.server import certs
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers what a test says, and remembers who asked."""
-
-    protocol_version = "HTTP/1.1"
-    asked: ClassVar[list[tuple[str, str | None]]] = []
-    answers: ClassVar[list[tuple[int, dict[str, str], bytes]]] = []
-
-    def do_GET(self) -> None:
-        self.asked.append((self.path, self.headers["Authorization"]))
-        status, headers, body = self.answers.pop(0)
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-        """Says nothing."""
-
-
 @pytest.fixture(name="server")
-def _server(tmp_path: Path) -> Iterator[str]:
-    """The URL of a server over TLS, whose CA is ca.crt."""
-    certs.write(tmp_path, ["127.0.0.1"])
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    Handler.asked.clear()
-    Handler.answers.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"https://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+def _server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path) as server:
+        yield server
 
 
-def kubeconfig(folder: Path, server: str, **user: Any) -> Path:
-    config = {
-        "current-context": "here",
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "podfit-system"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority": "ca.crt"}}],
-        "users": [{"name": "u", "user": user}],
+@pytest.fixture(name="client")
+def _client(server: Server) -> Iterator[Client]:
+    """Somebody with a token."""
+    with closing(Client(from_kubeconfig(server.kubeconfig({"token": "secret"})))) as client:
+        yield client
+
+
+def test_a_list_is_read_without_what_nothing_reads(server: Server, client: Client) -> None:
+    server.answers["/api/v1/nodes"] = {"items": [{"metadata": {"managedFields": [], "name": "a"}}]}
+
+    assert client.get("/api/v1/nodes", {"limit": "500", "labelSelector": "a=b,c"}) == {
+        "items": [{"metadata": {"name": "a"}}]
     }
-    path = folder / "config"
-    path.write_text(yaml.safe_dump(config))
-    return path
+    (asked,) = server.asked
+    assert asked.query == {"limit": "500", "labelSelector": "a=b,c"}
+    assert asked.token == "Bearer secret"
+    assert asked.headers["User-Agent"] == f"podfit/{__version__}"
+    assert client.namespace == "chat"
 
 
-def test_a_kubeconfigs_token_is_sent_over_tls(server: str, tmp_path: Path) -> None:
-    client = Client(from_kubeconfig(kubeconfig(tmp_path, server, token="secret")))
-    Handler.answers.append((200, {}, b'{"items": [{"metadata": {"managedFields": [], "name": "a"}}]}'))
-
-    assert client.get("/api/v1/nodes", {"limit": "500"}) == {"items": [{"metadata": {"name": "a"}}]}
-    assert Handler.asked == [("/api/v1/nodes?limit=500", "Bearer secret")]
-    assert client.namespace == "podfit-system"
-    client.close()
-
-
-def test_a_watch_is_read_line_by_line(server: str, tmp_path: Path) -> None:
-    client = Client(from_kubeconfig(kubeconfig(tmp_path, server, token="secret")))
-    Handler.answers.append((200, {}, b'{"type": "ADDED"}\n\n{"type": "BOOKMARK"}\n'))
+def test_a_watch_is_read_line_by_line(server: Server, client: Client) -> None:
+    server.answers["/api/v1/nodes"] = '{"type": "ADDED"}\n\n{"type": "BOOKMARK"}\n'
 
     with client.stream("/api/v1/nodes", {"watch": "true"}, 5.0) as events:
         assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
-    client.close()
 
 
-def test_a_refusal_is_told_in_the_servers_words(server: str, tmp_path: Path) -> None:
-    client = Client(from_kubeconfig(kubeconfig(tmp_path, server)))
-    Handler.answers.append((403, {}, json.dumps({"message": "nodes is forbidden"}).encode()))
-    Handler.answers.append((429, {"Retry-After": "3"}, b"slow down"))
+def test_what_writes_says_how_and_in_whose_name(server: Server, client: Client) -> None:
+    server.answers["/a"] = {}
+    merge = {"metadata": {"annotations": {"x": None}}, "webhooks": [{"name": "a"}]}
 
-    with pytest.raises(StatusError, match="403: nodes is forbidden"):
-        client.get("/api/v1/nodes", {})
-    with pytest.raises(StatusError, match="429: slow down") as error:
-        client.get("/api/v1/nodes", {})
-    assert error.value.retry_after == 3.0
-    client.close()
+    client.patch("/a", merge)
+    client.apply("/a", {"kind": "Report"})
+    client.rehearse("/a", {"kind": "Pod"})
+    client.delete("/a")
+    client.send("PUT", "/a", {"data": {}})
+
+    assert [(one.method, one.headers["Content-Type"], one.query) for one in server.asked] == [
+        ("PATCH", "application/merge-patch+json", {}),
+        ("PATCH", "application/apply-patch+yaml", {"fieldManager": "podfit", "force": "true"}),
+        ("PATCH", "application/apply-patch+yaml", {"fieldManager": "podfit", "force": "true", "dryRun": "All"}),
+        ("DELETE", "application/json", {}),
+        ("PUT", "application/json", {}),
+    ]
+    assert json.loads(server.asked[0].body) == merge
+    assert server.asked[3].body == b""
 
 
-def test_a_servers_certificate_of_another_ca_is_no_server_of_ours(server: str, tmp_path: Path) -> None:
+def test_a_refusal_is_told_in_the_servers_words_and_not_tried_again(server: Server, client: Client) -> None:
+    server.answers |= {
+        "/forbidden": (403, {}, {"message": "nodes is forbidden"}),
+        "/busy": (429, {"Retry-After": "3", "Date": "Sat, 21 Nov 2026 12:00:00 GMT"}, "slow down"),
+        "/gone": (410, {}, {"message": "too old", "metadata": {"continue": "next"}}),
+        "/away": (503, {"Retry-After": "1"}, ""),
+        "/elsewhere": (302, {"Location": f"{server.url}/a"}, ""),
+    }
+
+    said = {}
+    for path in server.answers:
+        with pytest.raises(StatusError) as error:
+            client.get(path, {})
+        said[path] = error.value
+    assert {path: str(error) for path, error in said.items()} == {
+        "/forbidden": "403: nodes is forbidden",
+        "/busy": "429: slow down",
+        "/gone": "410: too old",
+        "/away": "503: Service Unavailable",
+        "/elsewhere": "302: Found",
+    }
+    assert said["/busy"].retry_after == 3.0
+    assert f"{said['/busy'].date:%H:%M}" == "12:00"
+    assert said["/gone"].resume == "next"
+    assert len(server.asked) == len(said), "what is tried again, and when, is said elsewhere"
+
+
+def test_who_is_not_known_is_told_by_what_he_is_not_known(server: Server, client: Client) -> None:
+    server.answers["/a"] = (401, {}, {"message": "Unauthorized"})
+
+    with pytest.raises(StatusError) as error:
+        client.get("/a", {})
+
+    assert str(error.value) == (
+        f'401: Unauthorized (context "here", user "u", {server.folder / "config"}). Fix: renew these credentials'
+    )
+
+
+def test_no_answer_is_one_line_that_names_the_server(server: Server, client: Client) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    nobody = Client(from_kubeconfig(server.kubeconfig(server=f"https://127.0.0.1:{port}")))
+
+    with pytest.raises(UnreachableError) as refused:
+        nobody.get("/a", {})
+    with pytest.raises(UnreachableError) as silent, client.stream("/a", {}, 1e-9):
+        pass
+
+    who = f'context "here", user "u", {server.folder / "config"}'
+    assert str(refused.value) == f"https://127.0.0.1:{port} ({who}): connection refused"
+    assert str(silent.value) == f"{server.url} ({who}): no answer in time"
+
+
+def test_a_servers_certificate_of_another_ca_is_no_server_of_ours(server: Server, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     certs.write(tmp_path / "other", ["127.0.0.1"])
-    path = kubeconfig(tmp_path, server)
-    path.write_text(path.read_text().replace("ca.crt", "other/ca.crt"))
-    client = Client(from_kubeconfig(path))
+    path = server.kubeconfig(certificate_authority=str(tmp_path / "other" / "ca.crt"))
 
-    with pytest.raises(Exception, match="certificate verify failed"):
+    with closing(Client(from_kubeconfig(path))) as client, pytest.raises(UnreachableError) as error:
         client.get("/api/v1/nodes", {})
-    client.close()
+
+    assert str(error.value).endswith("): certificate verify failed: certificate signature failure") or str(
+        error.value
+    ).endswith("): certificate verify failed: unable to get local issuer certificate")
+    assert not server.asked
 
 
-def test_a_pods_token_is_read_anew_at_every_request(server: str, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("first\n")
-    (tmp_path / "namespace").write_text("podfit-system")
-    host, _, port = server.removeprefix("https://").partition(":")
-    access = in_cluster(tmp_path, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port})
+def account(server: Server) -> dict[str, str]:
+    """A Pod's account in the server's folder: its environment."""
+    (server.folder / "token").write_text("first\n")
+    (server.folder / "namespace").write_text("podfit-system")
+    return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+
+
+def test_a_pods_token_is_read_anew_at_every_request(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    access = in_cluster(server.folder, account(server))
     assert access is not None
-    client = Client(access)
-    Handler.answers += [(200, {}, b"{}"), (200, {}, b"{}")]
-    client.get("/a", {})
-    (tmp_path / "token").write_text("second\n")
-    client.get("/b", {})
+    server.answers["/a"] = {}
+    with closing(Client(access)) as client:
+        client.get("/a", {})
+        (server.folder / "token").write_text("second\n")
+        client.get("/a", {})
+        (server.folder / "token").unlink()
+        with pytest.raises(AccessError, match="token: no such file or directory"):
+            client.get("/a", {})
 
-    assert [token for _, token in Handler.asked] == ["Bearer first", "Bearer second"]
-    client.close()
+        assert [one.token for one in server.asked] == ["Bearer first", "Bearer second"]
+        assert (client.namespace, client.in_pod) == ("podfit-system", True)
 
 
 def test_without_a_token_there_is_no_cluster(tmp_path: Path) -> None:
@@ -133,33 +167,14 @@ def test_without_a_token_there_is_no_cluster(tmp_path: Path) -> None:
     assert in_cluster(tmp_path, {}) is None
 
 
-def test_certificates_may_stand_in_the_kubeconfig_itself(tmp_path: Path) -> None:
-    certs.write(tmp_path, ["127.0.0.1"])
-    text = {name: base64.b64encode((tmp_path / name).read_bytes()).decode() for name in ("tls.crt", "tls.key")}
-    user = {"client-certificate-data": text["tls.crt"], "client-key-data": text["tls.key"]}
-
-    assert isinstance(from_kubeconfig(kubeconfig(tmp_path, "https://127.0.0.1:1", **user)), Access)
-
-
 @pytest.mark.parametrize(
-    ("user", "change", "said"),
-    [
-        ({"exec": {"command": "aws"}}, ("", ""), "signs in by exec"),
-        ({"client-certificate-data": "@@"}, ("", ""), "base64"),
-        ({}, ("https://", "ftp://"), "no server with https"),
-        ({}, ("current-context: here", "current-context: there"), "no server with https"),
-        ({}, ("ca.crt", "none.crt"), "No such file"),
-        ({}, ("clusters:", "clusters: [}"), "while parsing"),
-    ],
+    ("missing", "said"), [("ca.crt", "certification file does not exist"), ("namespace", "no such")]
 )
-def test_a_kubeconfig_that_is_no_way_is_told_in_one_line(
-    tmp_path: Path, user: dict[str, Any], change: tuple[str, str], said: str
-) -> None:
-    certs.write(tmp_path, ["127.0.0.1"])
-    path = kubeconfig(tmp_path, "https://127.0.0.1:1", **user)
-    path.write_text(path.read_text().replace(*change))
+def test_a_broken_account_is_told_in_one_line(server: Server, missing: str, said: str) -> None:
+    env = account(server)
+    (server.folder / missing).unlink()
 
-    with pytest.raises(AccessError, match=said) as error:
-        from_kubeconfig(path)
-    assert str(error.value).startswith(str(path))
+    with pytest.raises(OSError, match=said) as error:
+        in_cluster(server.folder, env)
+    assert str(error.value).startswith(f"{server.folder}: ")
     assert "\n" not in str(error.value)

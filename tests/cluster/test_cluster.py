@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cluster.script import Clock, node
-from webhook.cluster import STALE, Access, Cluster
+from tests.cluster.script import Clock, access, node
+from webhook.cluster import STALE, Cluster
 from webhook.cluster.watch import State
 from webhook.kube.snapshot import JSON, MODEL_CONFIG, WATCHED_BY_DEFAULT, WATCHED_KINDS, Key, Snapshot, key, of
 from webhook.vllm.facts import Facts, GivenModel
@@ -31,7 +31,7 @@ def _clock() -> Clock:
 @pytest.fixture(name="cluster")
 def _cluster(clock: Clock) -> Cluster:
     """A cluster that nobody watches: tests say what is seen."""
-    return Cluster(Access("https://127.0.0.1:1", "podfit-system"), ("nodes", "configmaps"), clock)
+    return Cluster(access(), ("nodes", "configmaps"), clock)
 
 
 def see(cluster: Cluster, clock: Clock, kind: str, *objects: dict[str, Any], digest: int = 1) -> None:
@@ -78,7 +78,7 @@ def test_a_kind_that_is_refused_says_so_and_the_others_go_on(cluster: Cluster, c
 
 
 def test_two_replicas_that_see_the_same_have_one_version(cluster: Cluster, clock: Clock) -> None:
-    other = Cluster(Access("https://127.0.0.1:2", "podfit-system"), ("nodes", "configmaps"), clock)
+    other = Cluster(access("https://127.0.0.1:2"), ("nodes", "configmaps"), clock)
     for one in (cluster, other):
         see(one, clock, "nodes", node("a"), digest=7)
 

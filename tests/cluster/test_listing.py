@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.evaluation.scan.cluster import Api, workload
-from webhook.cluster.access import StatusError
+from webhook.cluster.access import StatusError, UnreachableError
 from webhook.cluster.listing import TRIES, pages, served
 
 PATH = "/apis/apps/v1/deployments"
@@ -67,7 +67,7 @@ def test_a_list_that_is_forgotten_again_and_again_ends_with_the_refusal(api: Api
 
 
 @pytest.mark.parametrize(
-    "error", [StatusError(429, "busy", 7.0), StatusError(503, "starting"), ConnectionError("away")]
+    "error", [StatusError(429, "busy", 7.0), StatusError(503, "starting"), UnreachableError("away")]
 )
 def test_a_busy_server_is_asked_again(api: Api, error: Exception) -> None:
     left = [error] * (TRIES - 1)
@@ -86,11 +86,11 @@ def test_a_busy_server_is_asked_again(api: Api, error: Exception) -> None:
 
 def test_a_server_that_stays_away_is_told(api: Api) -> None:
     def fault(*_: object) -> None:
-        raise ConnectionError("away")
+        raise UnreachableError("away")
 
     api.fault = fault
 
-    with pytest.raises(ConnectionError):
+    with pytest.raises(UnreachableError):
         names(api)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cluster.server import Server
 from tests.vllm.memory.engines import GPT_OSS_120B, LLAMA_8B, LLAMA_70B, engine, gpu, model, on
 from webhook.cli import main
 from webhook.diagnose import calibrate
@@ -203,32 +203,26 @@ def test_what_cannot_be_written_down_makes_no_file(tmp_path: Path, capsys: pytes
     assert not target.exists()
 
 
-def test_a_running_pod_is_asked_with_kubectl(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_running_pod_is_asked_of_the_cluster(api_server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     pod = yaml.safe_load(POD.read_text())
     del pod["spec"]["nodeSelector"]
     pod["spec"]["nodeName"] = "gpu-7"
-    (tmp_path / "pod.json").write_text(json.dumps(pod))
-    (tmp_path / "node.json").write_text(json.dumps({"metadata": {"labels": {"nvidia.com/gpu.product": H100}}}))
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$*" >> {tmp_path}/asked\n'
-        f'case "$*" in *"get pod "*) cat {tmp_path}/pod.json;; *"get node "*) cat {tmp_path}/node.json;;'
-        f" *logs*) cat {MANY};; *) exit 1;; esac\n"
-    )
-    kubectl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.chdir(tmp_path)
+    pod["metadata"]["namespace"] = "prod"
+    name = pod["metadata"]["name"]
+    api_server.answers |= {
+        f"/api/v1/namespaces/prod/pods/{name}": pod,
+        f"/api/v1/namespaces/prod/pods/{name}/log": MANY.read_text(),
+        "/api/v1/nodes/gpu-7": {"metadata": {"labels": {"nvidia.com/gpu.product": H100}}},
+    }
 
-    assert main(["calibrate", "llama-70b", "-n", "prod", "-o", "json"]) == 0
+    assert main(["calibrate", name, "-n", "prod", "-o", "json"]) == 0
 
     (result,) = json.loads(capsys.readouterr().out)["results"]
     assert result["problem"] is None
     assert result["measured"]["gpu"] == "NVIDIA H100 80GB SXM5"
     assert result["measured"]["arguments"] == {"tensor_parallel_size": 4, "max_model_len": 8192}
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked[1] == "-n prod logs llama-70b --container=vllm --limit-bytes=67108864"
+    (log,) = [one for one in api_server.asked if one.path.endswith("/log")]
+    assert log.query == {"container": "vllm", "limitBytes": "67108864"}
 
 
 def test_the_json_keeps_to_its_schema(capsys: pytest.CaptureFixture[str]) -> None:

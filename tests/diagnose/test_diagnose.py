@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cluster.server import Server
 from webhook.cli import main
 from webhook.diagnose import Diagnosis, diagnose, log
 from webhook.diagnose.causes import CAUSES
@@ -328,36 +328,31 @@ def test_what_can_not_be_read_is_told_and_the_rest_still_diagnosed(
     assert "shm-too-small" in said.out
 
 
-def test_a_pod_is_asked_for_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "pod.json").write_text(_text(None, "exit code 137 alone"))
-    (tmp_path / "events.json").write_text('{"items": []}')
-    (tmp_path / "previous.log").write_text(_text("kv-cache-too-small", "0.24"))
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(
-        "#!/bin/sh\n"
-        f'printf "%s\\n" "$*" >> {tmp_path}/asked\n'
-        f'case "$*" in *"get events"*) cat {tmp_path}/events.json;; *"get pod "*) cat {tmp_path}/pod.json;;'
-        f" *--previous*) cat {tmp_path}/previous.log;; *) exit 1;; esac\n"
-    )
-    kubectl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.chdir(tmp_path)
+def test_a_pod_is_asked_for_by_name(api_server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = json.loads(_text(None, "exit code 137 alone"))
+    pod["metadata"] |= {"name": "vllm-0", "namespace": "chat"}
+    place = "/api/v1/namespaces/chat/pods/vllm-0"
+    api_server.answers[place] = pod
+    api_server.answers["/api/v1/namespaces/chat/events"] = {"items": []}
+    api_server.answers[f"{place}/log"] = _text("kv-cache-too-small", "0.24")
 
     assert main(["diagnose", "vllm-0", "-n", "chat"]) == 0
 
     assert "kv-cache-too-small" in capsys.readouterr().out
-    assert (tmp_path / "asked").read_text().splitlines()[0] == "-n chat get pod vllm-0 -o json"
+    events, log = api_server.asked[-2:]
+    assert events.query == {"fieldSelector": "involvedObject.name=vllm-0"}
+    container = pod["spec"]["containers"][0]["name"]
+    assert log.query == {"container": container, "previous": "true", "limitBytes": str(64 << 20)}
 
 
-def test_a_pod_that_is_not_there_is_told_in_kubectls_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_pod_that_is_not_there_is_told_in_the_servers_words(
+    api_server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text("#!/bin/sh\necho 'Error from server (NotFound): pods \"vllm-9\" not found' >&2\nexit 1\n")
-    kubectl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    api_server.answers["/api/v1/namespaces/chat/pods/vllm-9"] = (404, {}, {"message": 'pods "vllm-9" not found'})
+    (tmp_path / "crash.log").write_text("Bus error (core dumped)\n")
 
-    assert main(["diagnose", "vllm-9"]) == 3
-    assert 'pods "vllm-9" not found' in capsys.readouterr().err
+    assert main(["diagnose", "vllm-9", str(tmp_path / "crash.log")]) == 3
+
+    said = capsys.readouterr()
+    assert said.err == 'podfit: pod/vllm-9: 404: pods "vllm-9" not found\n'
+    assert "shm-too-small" in said.out, "the others go on"

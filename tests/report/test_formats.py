@@ -17,6 +17,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cluster.server import Server
 from tests.e2e import binaries
 from webhook.cli import main
 from webhook.kube import manifest
@@ -488,25 +489,29 @@ def test_a_chart_is_rendered_by_helm_with_its_values(
     assert "removed-flag" not in changed
 
 
-def test_a_live_object_is_asked_of_the_cluster(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    _program(tmp_path, "kubectl", f'printf "%s " "$@" > {tmp_path}/asked; cat {tmp_path}/pod.yaml')
+def test_a_live_object_is_asked_of_the_cluster(check: Check, api_server: Server) -> None:
+    pod = yaml.safe_load(POD)
+    pod["spec"]["containers"][0]["args"] += ["--served-model-name", "1e3"]
+    api_server.answers["/api/v1/namespaces/chat/pods/llama"] = pod
 
-    code, out, _ = check("pod/llama", "-n", "chat", "--context", "prod")
+    code, out, _ = check("pod/llama", "-n", "chat", "--format", "json")
 
     assert code == 1
-    assert "┌ pod/llama:13:11" in out
-    assert (tmp_path / "asked").read_text() == "--context prod -n chat get pod llama -o yaml "
+    (result,) = json.loads(out)["results"]
+    assert (result["file"], result["object"]["name"]) == ("pod/llama", "llama")
+    assert result["plan"]["engine"]["arguments"]["served_model_name"] == ["1e3"], "what is text stays text"
 
 
-def test_what_the_cluster_says_is_told(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    _program(tmp_path, "kubectl", "echo 'Error from server (NotFound): pods \"x\" not found' >&2; exit 1")
+def test_what_the_cluster_says_is_told(check: Check, api_server: Server) -> None:
+    api_server.answers["/api/v1/namespaces/chat/pods/x"] = (404, {}, {"message": 'pods "x" not found'})
 
-    code, _, err = check("pod/x")
-
-    assert code == 3
-    assert 'pods "x" not found' in err
+    assert check("pod/x")[::2] == (
+        3, 'podfit: pod/x: no such file or folder here; in the cluster: 404: pods "x" not found\n'
+    )  # fmt: skip
+    assert check("nonsense/x")[::2] == (
+        3,
+        "podfit: nonsense/x: no such file or folder here; in the cluster: this cluster has no kind 'nonsense'\n",
+    )
 
 
 def test_what_helm_says_of_a_bad_chart_is_told(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import Any
 
 import pytest
 
-from webhook.cluster.access import Access, Client, StatusError
+from tests.cluster.script import access
+from webhook.cluster.access import Client, StatusError
 from webhook.server.acceptance import PAUSE, Acceptance, condition
 
 JSONDict = dict[str, Any]
@@ -46,8 +46,7 @@ def _server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 def acceptance(times: list[float] | None = None) -> Acceptance:
-    access = Access("https://localhost", "podfit", None, ssl.create_default_context())
-    return Acceptance(access, lambda: (times or [0.0])[0])
+    return Acceptance(access(), lambda: (times or [0.0])[0])
 
 
 def obj(generation: int) -> JSONDict:

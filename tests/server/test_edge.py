@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from tests.cluster.script import Clock, node
+from tests.cluster.script import Clock, access, node
 from tests.cluster.test_cluster import kept
 from tests.reviews import admission_review
-from webhook.cluster import STALE, Access, Cluster
+from webhook.cluster import STALE, Cluster
 from webhook.cluster.watch import State
 from webhook.evaluation.policy import builtin
 from webhook.server.app import create_app
@@ -25,7 +25,7 @@ def _clock() -> Clock:
 
 @pytest.fixture(name="cluster")
 def _cluster(clock: Clock) -> Cluster:
-    return Cluster(Access("https://127.0.0.1:1", "podfit-system"), ("nodes", "storageclasses"), clock)
+    return Cluster(access(), ("nodes", "storageclasses"), clock)
 
 
 @pytest.fixture(name="client")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from webhook.cli import edge, kubectl
+from webhook.cli import edge, reach
 from webhook.diagnose import calibrate
 from webhook.diagnose.calibrate import Compared, Start
 from webhook.evaluation.lint import lint
@@ -57,7 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "-c", "--container", metavar="NAME", help="of the Pod or the manifest; default: the first of vLLM"
     )
-    kubectl.add_arguments(parser)
+    reach.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -228,18 +228,20 @@ def _print_config_map(found: list[Compared], namespace: str | None) -> None:
 
 
 def _live(kind: str, name: str, args: argparse.Namespace, facts: Facts) -> tuple[str, str, JSON, Facts]:
-    """The log, the Pod and its node's GPU, asked with kubectl."""
-    pod = kubectl.get(args, kind, name)
-    if pod.get("kind") != "Pod":
-        pod = max(kubectl.pods(args, pod), key=kubectl.is_ready)
-    own = str(pod["metadata"]["name"])
-    words = ["-c", args.container] if args.container else [f"--container={one}" for one in _containers(pod)[:1]]
-    log = edge.log_text(kubectl.run(args, "logs", own, *words, f"--limit-bytes={LIMIT}"))
-    node = pod.get("spec", {}).get("nodeName")
+    """The log, the Pod and its node's GPU, asked of the cluster."""
+    from webhook.cluster import objects
+
     product = None
-    if facts.gpu is None and node:
-        labels = kubectl.get(args, "node", str(node)).get("metadata", {}).get("labels") or {}
-        product = labels.get(PRODUCT)
+    with reach.client(args) as client, reach.told(f"{kind}/{name}"):
+        pod = objects.get(client, kind, name, args.namespace)
+        if pod.get("kind") != "Pod":
+            pod = max(objects.pods(client, pod), key=objects.is_ready)
+        container = args.container or [*_containers(pod), pod["spec"]["containers"][0]["name"]][0]
+        log = objects.log(client, pod, container, LIMIT)
+        if facts.gpu is None and (node := pod["spec"].get("nodeName")):
+            labels = objects.get(client, "node", str(node))["metadata"].get("labels") or {}
+            product = labels.get(PRODUCT)
+    own = str(pod["metadata"]["name"])
     if isinstance(product, str) and gpu.by_name(product):
         facts = replace(facts, gpu=gpu.parse(product))
     return f"pod/{own}", log, pod, facts

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from webhook.cli import edge, kubectl, rendered
+from webhook.cli import edge, reach, rendered
 from webhook.cli.format_option import FormatOption, Output
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
@@ -46,7 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="YAML or JSON; ** goes into folders; KIND/NAME is asked of the cluster; - is standard input",
     )
     rendered.add_arguments(parser)
-    kubectl.add_arguments(parser)
+    reach.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -96,16 +96,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
-    names, made = [], rendered.manifests(args)
-    for name in args.files:
-        if kubectl.names_object(name):
-            try:
-                made.append((name, kubectl.manifest(args, name)))
-            except edge.UnusableError as error:
-                raise edge.UnusableError(f"{name}: no such file or folder here; in the cluster: {error}", 3) from error
-        else:
-            names.append(name)
-    inputs, told = edge.read(names, edge.facts(args), made)
+    live = [name for name in args.files if reach.names_object(name)]
+    names, made = [name for name in args.files if name not in live], rendered.manifests(args)
+    inputs, told = edge.read(names, edge.facts(args), [*made, *reach.manifests(args, live)])
     problems = [Problem(None, None, message) for message in told]
     containers: list[Container] = []
     notes: list[str] = []

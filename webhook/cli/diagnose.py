@@ -7,11 +7,15 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from webhook.cli import edge, kubectl
+from webhook.cli import edge, reach
 from webhook.diagnose import Diagnosis, diagnose, events, of_pod
+
+if TYPE_CHECKING:
+    from webhook.cluster.access import Client
 
 LIMIT = 64 << 20
 """Bytes of one input; of a longer log the end, where it died, is read."""
@@ -41,7 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--manifest", metavar="FILE", help="the Pod or its workload, for its plan and the changes that help"
     )
     parser.add_argument("-c", "--container", metavar="NAME", help="of the Pod in the cluster; default: all that failed")
-    kubectl.add_arguments(parser)
+    reach.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -94,22 +98,23 @@ def _read(path: Path) -> str:
 
 
 def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
-    """Asks the cluster with kubectl, which knows the user's contexts and how to sign in."""
-    shown = kubectl.get(args, kind, name)
-    pod = shown if shown.get("kind") == "Pod" else max(kubectl.pods(args, shown), key=_trouble)
-    pod_name = str(pod["metadata"]["name"])
-    listed = json.loads(
-        kubectl.run(args, "get", "events", "--field-selector", f"involvedObject.name={pod_name}", "-o", "json")
-    )
-    seen = [event for one in listed.get("items", []) if (event := events.from_object(one))]
-    logs = "\n".join(_log(args, pod_name, container) for container in _containers(args, pod))
+    """Asks the cluster, with the caller's own rights."""
+    from webhook.cluster import objects
+
+    with reach.client(args) as client, reach.told(f"{kind}/{name}"):
+        shown = objects.get(client, kind, name, args.namespace)
+        pod = shown if shown.get("kind") == "Pod" else max(objects.pods(client, shown), key=_trouble)
+        seen = [event for one in objects.events(client, pod) if (event := events.from_object(one))]
+        logs = "\n".join(_log(client, pod, container) for container in _containers(args, pod))
     return of_pod(pod, logs, seen, shown)
 
 
 def _trouble(pod: dict[str, Any]) -> tuple[bool, int]:
     """Not ready, and how often it restarted: of a workload's Pods, the one with the most is looked at."""
+    from webhook.cluster.objects import is_ready
+
     statuses = pod.get("status", {}).get("containerStatuses") or []
-    return not kubectl.is_ready(pod), sum(one.get("restartCount", 0) for one in statuses)
+    return not is_ready(pod), sum(one.get("restartCount", 0) for one in statuses)
 
 
 def _containers(args: argparse.Namespace, pod: dict[str, Any]) -> list[str]:
@@ -122,11 +127,12 @@ def _containers(args: argparse.Namespace, pod: dict[str, Any]) -> list[str]:
     return failed or [one["name"] for one in statuses if "waiting" not in (one.get("state") or {})]
 
 
-def _log(args: argparse.Namespace, pod: str, container: str) -> str:
+def _log(client: Client, pod: dict[str, Any], container: str) -> str:
     """The log of the start that failed, else of the one that runs."""
-    for which in (["--previous"], []):
-        try:
-            return edge.log_text(kubectl.run(args, "logs", pod, "-c", container, *which, f"--limit-bytes={LIMIT}"))
-        except edge.UnusableError:
-            continue
+    from webhook.cluster import objects
+    from webhook.cluster.access import StatusError
+
+    for previous in (True, False):
+        with suppress(StatusError, OSError):
+            return objects.log(client, pod, container, LIMIT, previous=previous)
     return ""

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     """Exit 0, 1 where a line says fail, 3 where nothing of podfit may be seen."""
     from webhook.server import doctor
 
-    with reach.client(args, writes=True) as client:
+    with reach.client(args) as client:
         try:
             seen = observe(client, args, _progress)
         finally:
@@ -165,8 +165,6 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
 def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
     """Kind → podfit's own configuration, Unseen where the API server refuses; raises UnusableError where it does not
     answer, or there are several releases'."""
-    from urllib3.exceptions import HTTPError
-
     from webhook.cluster.access import StatusError
     from webhook.server.doctor import Unseen
 
@@ -179,7 +177,7 @@ def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
             own[kind] = Unseen(one_line(str(error)))
             if name:  # who may not list them may still get the one
                 paths.append(f"{registration.ROOT}/{kind}/{name}")
-        except (HTTPError, OSError) as error:
+        except OSError as error:
             raise UnusableError(f"{kind} can't be listed: {error}", 3) from error
     for path in off.of_one_release(paths):
         own[path.split("/")[-2]] = _none_if_missing(_seen(partial(client.whole, path)))
@@ -187,14 +185,12 @@ def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
 
 
 def _seen(look: Callable[[], T]) -> T | Unseen:
-    from urllib3.exceptions import HTTPError
-
     from webhook.cluster.access import StatusError
     from webhook.server.doctor import Unseen
 
     try:
         return look()
-    except (StatusError, HTTPError, OSError, ValueError, KeyError) as error:
+    except (StatusError, OSError, ValueError, KeyError) as error:
         return Unseen(one_line(str(error)))
 
 
@@ -239,8 +235,6 @@ def _ready(client: Client, namespace: str | None, pods: tuple[JSON, ...]) -> dic
 
 def _asked(client: Client, namespace: str) -> str | Unseen:
     """Applies a doomed Pod as a dry run: what the API server says of it, empty where it passes."""
-    from urllib3.exceptions import HTTPError
-
     from webhook.cluster.access import StatusError
     from webhook.server.doctor import Unseen
 
@@ -249,7 +243,7 @@ def _asked(client: Client, namespace: str) -> str | Unseen:
     except StatusError as error:
         said = str(error)
         return said if "webhook" in said else Unseen(one_line(said))
-    except (HTTPError, OSError) as error:
+    except OSError as error:
         return Unseen(one_line(str(error)))
     return ""
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from textwrap import indent
 
-from webhook.cli import edge, kubectl
+from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
 from webhook.report import rule_page
 from webhook.rules import all_rules
@@ -37,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default="text",
         help="of a manifest: html is one page that needs nothing else, svg the waterfalls alone; default: text",
     )
-    kubectl.add_arguments(parser)
+    reach.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -77,15 +77,9 @@ def _manifest(args: argparse.Namespace) -> int:
     from webhook.evaluation.lint import lint
     from webhook.report import explained
 
-    policy, names, made = edge.policy(args.policy), [], []
-    if kubectl.names_object(args.rule):
-        try:
-            made.append((args.rule, kubectl.manifest(args, args.rule)))
-        except UnusableError as error:
-            raise UnusableError(f"{args.rule}: no such file here; in the cluster: {error}", 3) from error
-    else:
-        names.append(args.rule)
-    sources, problems = edge.read(names, edge.facts(args), made)
+    policy = edge.policy(args.policy)
+    live = [args.rule] if reach.names_object(args.rule) else []
+    sources, problems = edge.read([] if live else [args.rule], edge.facts(args), reach.manifests(args, live))
     problems += [str(error) for source in sources for error in source.manifests.errors]
     reports = [
         lint(document.object, policy, source.facts, where="check", namespace=args.namespace)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from webhook import generate
-from webhook.cli import edge, kubectl
+from webhook.cli import edge
 from webhook.cli.command_line import judged_as
 from webhook.evaluation.lint import Result, lint
 from webhook.evaluation.policy import Policy
@@ -163,17 +163,19 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
 
 
 def _nodes(name: str) -> snapshot.Snapshot:
-    """The nodes of a file, of standard input, or of the cluster that kubectl speaks to."""
+    """The nodes of a file, of standard input, or of the current cluster."""
     if name == "cluster":
-        from webhook.kube import manifest
+        from webhook.cli import reach
+        from webhook.cluster.listing import pages
 
-        whom = argparse.Namespace(context=None, namespace=None)
-        manifests = manifest.read(kubectl.run(whom, "get", "nodes", "-o", "json"), "kubectl get nodes")
+        with reach.client(argparse.Namespace(context=None)) as client, reach.told("--nodes cluster"):
+            nodes = (one for page in pages(client, "/api/v1/nodes") for one in page)
+            seen = snapshot.of({"apiVersion": "v1", "kind": "Node", **one} for one in nodes)
     else:
         manifests = edge.read_manifests(name)
-    if manifests.errors:
-        raise edge.UnusableError([str(error) for error in manifests.errors], 3)
-    seen = snapshot.of(document.object for document in manifests.documents)
+        if manifests.errors:
+            raise edge.UnusableError([str(error) for error in manifests.errors], 3)
+        seen = snapshot.of(document.object for document in manifests.documents)
     if seen.nodes is None:
         raise edge.UnusableError(
             f"--nodes {name}: no Node with a status in it; write it with kubectl get nodes -o yaml", 3

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", metavar="NAME", help="of the configurations; default: those whose webhooks are named *.podfit.dev"
     )
-    parser.add_argument("--context", metavar="NAME", help="kubectl's context")
+    reach.add_context(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ Change = Callable[[JSON], dict[str, Any] | None]
 
 def switch(args: argparse.Namespace, wanted: registration.State, change: Change) -> int:
     """Changes all of podfit's configurations, and says what was done to each."""
-    with reach.client(args, writes=True) as client:
+    with reach.client(args) as client:
         paths = find(client, args.name)
         if not paths:
             which = f"named {args.name}" if args.name else f"whose webhooks are named *{registration.DOMAIN}"
@@ -75,21 +75,15 @@ def switch(args: argparse.Namespace, wanted: registration.State, change: Change)
 
 def find(client: Client, name: str | None) -> list[str]:
     """Where podfit's configurations are; raises UnusableError where they can't be listed, or are several releases'."""
-    from urllib3.exceptions import HTTPError
-
-    from webhook.cluster.access import StatusError
-
     found = []
     for kind in registration.WEBHOOK_CONFIGURATIONS:
-        try:
+        with reach.told(f"{kind} can't be listed"):
             found += listed(client, kind, name)
-        except (StatusError, HTTPError, OSError) as error:
-            raise UnusableError(f"{kind} can't be listed: {error}", 3) from error
     return of_one_release(found)
 
 
 def listed(client: Client, kind: str, name: str | None) -> list[str]:
-    """Where podfit's configurations of a kind are; raises StatusError, HTTPError, OSError where none answers."""
+    """Where podfit's configurations of a kind are; raises StatusError or OSError where none answers."""
     items = client.get(f"{registration.ROOT}/{kind}", {})["items"]
     ours = [item for item in items if (item["metadata"]["name"] == name if name else registration.is_ours(item))]
     return [f"{registration.ROOT}/{kind}/{item['metadata']['name']}" for item in ours]
@@ -103,8 +97,6 @@ def of_one_release(paths: list[str]) -> list[str]:
 
 
 def _switched(client: Client, path: str, wanted: registration.State, change: Change) -> JSON:
-    from urllib3.exceptions import HTTPError
-
     from webhook.cluster.access import StatusError
 
     shown = path.removeprefix(f"{registration.ROOT}/")
@@ -119,7 +111,7 @@ def _switched(client: Client, path: str, wanted: registration.State, change: Cha
                 continue
             what = "you have no right to change it" if error.code == 403 else "it can't be changed"
             raise UnusableError(f"{shown}: {what}: {error}", 3) from error
-        except (HTTPError, OSError) as error:
+        except OSError as error:
             raise UnusableError(f"{shown}: it can't be changed: {error}", 3) from error
         if registration.state(before) == wanted:
             return before

@@ -253,8 +253,6 @@ def _named(obj: Mapping[str, Any], reference: Mapping[str, Any]) -> Mapping[str,
 
 def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
     """Everything of the table's kinds that no controller made, with the user's own rights; the namespaces' labels."""
-    from urllib3.exceptions import HTTPError
-
     from webhook.cli import reach
     from webhook.cluster.access import StatusError
     from webhook.cluster.listing import pages, served
@@ -264,22 +262,19 @@ def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
     from webhook.kube.workload.table import WORKLOAD_KINDS
     from webhook.vllm.facts import Facts
 
-    try:
-        with reach.client(argparse.Namespace(context=None)) as client:
-            kinds, _ = served(client, {group for group, _ in WORKLOAD_KINDS})
-            labels = {
-                ("", one["metadata"]["name"]): {"labels": one["metadata"].get("labels") or {}}
-                for page in pages(client, "/api/v1/namespaces")
-                for one in page
-            }
-            facts = Facts(cluster=Snapshot({"namespaces": labels}, version="now"))
-            for resource in (kinds[name] for name in order(WORKLOAD_KINDS) if name in kinds):
-                try:
-                    for one in (one for page in pages(client, resource.path()) for one in page):
-                        owners = one["metadata"].get("ownerReferences") or []
-                        if not any(owner.get("controller") for owner in owners):
-                            yield "cluster", Asked(resource.whole(one)), facts
-                except StatusError as error:
-                    print(f"note: {resource.name}: {error}", file=sys.stderr)
-    except (StatusError, HTTPError, OSError, ValueError) as error:
-        raise UnusableError(f"the cluster can't be read: {one_line(str(error))}", 3) from error
+    with reach.client(argparse.Namespace(context=None)) as client, reach.told("the cluster can't be read"):
+        kinds, _ = served(client, {group for group, _ in WORKLOAD_KINDS})
+        labels = {
+            ("", one["metadata"]["name"]): {"labels": one["metadata"].get("labels") or {}}
+            for page in pages(client, "/api/v1/namespaces")
+            for one in page
+        }
+        facts = Facts(cluster=Snapshot({"namespaces": labels}, version="now"))
+        for resource in (kinds[name] for name in order(WORKLOAD_KINDS) if name in kinds):
+            try:
+                for one in (one for page in pages(client, resource.path()) for one in page):
+                    owners = one["metadata"].get("ownerReferences") or []
+                    if not any(owner.get("controller") for owner in owners):
+                        yield "cluster", Asked(resource.whole(one)), facts
+            except StatusError as error:
+                print(f"note: {resource.name}: {error}", file=sys.stderr)

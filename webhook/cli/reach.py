@@ -1,111 +1,93 @@
-"""The way to a cluster for commands that read much of one: the Pod's own account, or whatever kubectl uses.
-
-kubectl signs in: it knows contexts, several kubeconfigs, `exec` plugins, OIDC, proxies. `kubectl proxy` lends that to
-one client over a socket that only this user can open, and refuses what does not read; one program a run, where
-`kubectl get --raw` would sign in anew for every page.
-"""
+"""The cluster that the user means: kubectl's, or in a Pod its own; and single objects of it."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webhook.cli.edge import UnusableError
+from webhook.cli.edge import SUFFIXES, UnusableError
 
 if TYPE_CHECKING:
-    import subprocess
-    from typing import IO
-
     from webhook.cluster.access import Client
 
-_WAIT = 15.0
-"""Seconds until `kubectl proxy` listens."""
+_NAMED = re.compile(r"[A-Za-z][A-Za-z0-9.-]*/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+"""`deploy/llama`, `inferenceservices.serving.kserve.io/llama`."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--namespace` and `--context`."""
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", help="namespace for cluster lookups; default for manifests that set none"
+    )
+    add_context(parser)
+
+
+def add_context(parser: argparse.ArgumentParser) -> None:
+    """`--context`."""
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig; default: the current one")
 
 
 @contextmanager
-def client(args: argparse.Namespace, *, writes: bool = False) -> Iterator[Client]:
+def client(args: argparse.Namespace) -> Iterator[Client]:
     """A client of the cluster that the user means; raises UnusableError (exit 3) where there is no way to one."""
-    from webhook.cluster import AccessError, from_kubeconfig, in_cluster
-    from webhook.cluster.access import Client
+    from webhook.cluster.access import Client, from_kubeconfig, in_cluster
 
     kubeconfig = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111 - never raises
-    files = [Path(one) for one in kubeconfig.split(os.pathsep) if one and Path(one).is_file()]
-    there = bool(files)
-    try:
-        access = None if there or args.context else in_cluster()
-        if access is None and there and _kubectl() is None:
-            if len(files) > 1:
-                shown = ", ".join(str(one) for one in files)
-                raise AccessError(
-                    f"KUBECONFIG names several files, which kubectl would merge, and there is none: {shown}"
-                )
-            access = from_kubeconfig(files[0], args.context)
-    except AccessError as error:
-        raise UnusableError(f"the cluster can't be reached: {error}", 3) from error
-    if access is not None:
+    files = [Path(one) for one in kubeconfig.split(os.pathsep) if one and os.path.exists(one)]  # noqa: PTH110 - never raises
+    with told("the cluster can't be reached"):
+        access = None if files or args.context else in_cluster()
+        if files:
+            access = from_kubeconfig(files, args.context, plugins=True)
+        if access is None:
+            raise UnusableError(
+                f"no cluster: this is not a Pod with an account, and no kubeconfig exists ({kubeconfig}). "
+                "Fix: set KUBECONFIG",
+                3,
+            )
         made = Client(access)
-        try:
-            yield made
-        finally:
-            made.close()
-    elif there or args.context:
-        with _proxied(args.context, writes) as made:
-            yield made
-    else:
-        raise UnusableError(
-            f"no cluster to read: this is no Pod, and there is no kubeconfig ({kubeconfig}); see `kubectl config view`",
-            3,
-        )
-
-
-def _kubectl() -> str | None:
-    from shutil import which
-
-    return which("kubectl")
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 @contextmanager
-def _proxied(context: str | None, writes: bool) -> Iterator[Client]:
-    import subprocess
-    from tempfile import TemporaryDirectory
+def told(about: str) -> Iterator[None]:
+    """What goes wrong with the cluster meanwhile is raised as UnusableError (exit 3), in one line."""
+    from webhook.cluster.access import StatusError, UnreachableError
+    from webhook.report.text import one_line
 
-    from webhook.cluster.access import Access, Client
-
-    program = _kubectl()
-    if program is None:
-        raise UnusableError("there is no kubectl to ask a cluster with", 3)
-    with TemporaryDirectory(prefix="podfit-") as folder:  # for this user alone
-        place = Path(folder) / "s"
-        refused = "POST,PUT,CONNECT" if writes else "POST,PUT,PATCH,DELETE,CONNECT"
-        words = [*(["--context", context] if context else []), "proxy", f"--unix-socket={place}"]
-        with (
-            (Path(folder) / "log").open("w+") as log,
-            subprocess.Popen(
-                [program, *words, f"--reject-methods={refused}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            ) as process,
-        ):
-            try:
-                _await(process, place, log)
-                access = Access("http://localhost", "", socket=place)
-                made = Client(access)
-                yield made
-                made.close()
-            finally:
-                process.terminate()
+    try:
+        yield
+    except (StatusError, OSError, ValueError) as error:
+        fix = ". Fix: start the API server, or choose another one (--context)"
+        hint = fix if isinstance(error, UnreachableError) else ""
+        raise UnusableError(f"{about}: {one_line(str(error))}{hint}", 3) from error
 
 
-def _await(process: subprocess.Popen[bytes], place: Path, log: IO[str]) -> None:
-    """Waits until the proxy listens; raises UnusableError with kubectl's own words where it ends instead."""
-    import time
+def names_object(name: str) -> bool:
+    """Whether an argument names an object of the cluster: `deploy/llama`, where there is no such file."""
+    return _NAMED.fullmatch(name) is not None and not name.endswith(SUFFIXES) and not Path(name).exists()
 
-    end = time.monotonic() + _WAIT
-    while not place.exists():
-        if process.poll() is not None or time.monotonic() > end:
-            log.seek(0)
-            said = [line for line in log.read().splitlines() if line.strip()]
-            raise UnusableError(f"kubectl proxy: {said[-1] if said else 'does not listen'}", 3)
-        time.sleep(0.02)
+
+def manifests(args: argparse.Namespace, names: Sequence[str]) -> list[tuple[str, bytes]]:
+    """Each `KIND/NAME` with its object as JSON (in YAML an argument "1e3" could become a number); raises
+    UnusableError."""
+    if not names:
+        return []
+    from webhook.cluster import objects
+
+    made = []
+    with client(args) as asked:
+        for name in names:
+            kind, _, named = name.partition("/")
+            with told(f"{name}: no such file or folder here; in the cluster"):
+                obj = objects.get(asked, kind, named, args.namespace)
+            made.append((name, json.dumps(obj, indent=2, ensure_ascii=False).encode()))
+    return made

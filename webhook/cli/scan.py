@@ -47,7 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     where = parser.add_mutually_exclusive_group()
     where.add_argument("-n", "--namespace", metavar="NAME", help="only this one; default: all")
     where.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces, the default")
-    parser.add_argument("--context", metavar="NAME", help="kubectl's context")
+    reach.add_context(parser)
     parser.add_argument(
         "-l", "--selector", type=_selector, metavar="SELECTOR", help="of the workloads' labels, as kubectl has it"
     )
@@ -156,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args)
     wanted, drift = FORMATS.chosen(args, "html"), None
     start = time.monotonic()
-    with reach.client(args, writes=args.write_reports) as client:
+    with reach.client(args) as client:
         found = read(args, client)
         if args.metrics:
             _metrics(args.metrics, found, time.monotonic() - start)
@@ -184,9 +184,6 @@ def code(found: Scan, fail_on: str) -> int:
 
 def read(args: argparse.Namespace, client: Client) -> Scan:
     """One reading of the cluster; raises UnusableError (exit 3) where it can't be asked."""
-    from urllib3.exceptions import HTTPError
-
-    from webhook.cluster.access import StatusError, in_words
     from webhook.cluster.scanning import Scanner, Wanted
 
     wanted = Wanted(
@@ -198,9 +195,8 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
     )
     progress = Progress()
     try:
-        found = Scanner(client, wanted, edge.facts(args), partial(_policy, args.policy), progress).run()
-    except (StatusError, HTTPError, OSError, ValueError) as error:
-        raise UnusableError(f"the cluster can't be read: {text.one_line(in_words(error))}", 3) from error
+        with reach.told("the cluster can't be read"):
+            found = Scanner(client, wanted, edge.facts(args), partial(_policy, args.policy), progress).run()
     finally:
         progress.end()
     if args.namespace and not found.looked_at and _absent(client, args.namespace):
@@ -214,15 +210,13 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
 
 def _absent(client: Client, namespace: str) -> bool:
     """Whether the API server says that there is no such namespace; not where it may not be asked."""
-    from urllib3.exceptions import HTTPError
-
     from webhook.cluster.access import StatusError
 
     try:
         client.get(f"/api/v1/namespaces/{namespace}", {})
     except StatusError as error:
         return error.code == 404
-    except (HTTPError, OSError, ValueError):
+    except (OSError, ValueError):
         return False
     return False
 
@@ -248,13 +242,13 @@ def _serve(args: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: stop.set())
 
     def once() -> Scan:
-        with reach.client(args, writes=args.write_reports) as client:  # anew: `kubectl proxy` may end between two
+        with reach.client(args) as client:  # anew: credentials may end between two
             found = read(args, client)
             if args.write_reports:
                 write_reports(args, client, found)
             return found
 
-    with reach.client(args, writes=args.write_reports):
+    with reach.client(args):
         pass  # who has no way to a cluster is told at once
     try:
         exporter.serve(args.serve, args.every * 60, once, stop)
@@ -283,16 +277,12 @@ def _drift(args: argparse.Namespace, client: Client, found: Scan) -> list[Drift]
 
 def write_reports(args: argparse.Namespace, client: Client, found: Scan) -> None:
     """PolicyReports in the cluster; raises UnusableError (exit 3) where none can be written."""
-    from urllib3.exceptions import HTTPError
-
     from webhook.cluster import reports
-    from webhook.cluster.access import StatusError, in_words
 
     progress, whole = Progress(), args.selector is None and args.kinds is None
     try:
-        done = reports.write(client, found, edge.now(), namespace=args.namespace, whole=whole, tell=progress)
-    except (StatusError, HTTPError, OSError, ValueError) as error:
-        raise UnusableError(f"--write-reports: {text.one_line(in_words(error))}", 3) from error
+        with reach.told("--write-reports"):
+            done = reports.write(client, found, edge.now(), namespace=args.namespace, whole=whole, tell=progress)
     finally:
         progress.end()
     if not done.apis:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from threading import Event, Lock, Thread
 
-from webhook.cluster.access import Access, AccessError, Client, from_kubeconfig, in_cluster
+from webhook.cluster.access import Access, Client, from_kubeconfig, in_cluster
+from webhook.cluster.kubeconfig import AccessError
 from webhook.cluster.watch import State, Watch
 from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS, Snapshot
 from webhook.vllm.facts import Facts, GivenModel

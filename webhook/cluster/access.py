@@ -1,52 +1,69 @@
-"""Where the API server is, and who asks: a Pod's service account, or a kubeconfig's certificate or token.
+"""A way to one API server, and requests to it: all of it by the `kubernetes` client.
 
-Plain HTTP with JSON: every object that is watched is reduced to a few fields (`kube.snapshot`), so that a client
-with a class for each of Kubernetes' types would only take memory.
+`kubernetes.config` makes credentials of a Pod's account or of one context of the user's kubeconfigs
+(`webhook.cluster.kubeconfig` says which, `webhook.cluster.signin` signs in); `kubernetes.dynamic` asks. Bodies are
+decoded here, not into the client's typed models: what is read is reduced to a few fields at once, and fields that
+nothing reads are dropped while the text is parsed (docs/design.md, "Dependencies", has the measurement).
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import socket
+import re
+import signal
 import ssl
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
 import urllib3
-import yaml
-from urllib3.connection import HTTPConnection
-from urllib3.connectionpool import HTTPConnectionPool
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.config import load_kube_config_from_dict
+from kubernetes.config.incluster_config import InClusterConfigLoader
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import DynamicApiError
 from urllib3.exceptions import (
     ConnectTimeoutError,
+    HTTPError,
     MaxRetryError,
     NewConnectionError,
     ProtocolError,
+    ProxyError,
     ReadTimeoutError,
 )
 
 from webhook import __version__
+from webhook.cluster import kubeconfig, signin
+from webhook.cluster.kubeconfig import AccessError, Context
 from webhook.kube.path import mapping
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """What the kubelet mounts into a Pod whose account's token is wanted (rest.InClusterConfig of client-go)."""
 CONNECT, READ = 5.0, 30.0
 """Seconds."""
+EARLY = 30.0
+"""Seconds before credentials end, new ones are signed in for."""
+LOCAL = "localhost,127.0.0.0/8,::1"
+"""Hosts that never need a proxy of the environment (Go's net/http, ProxyFromEnvironment)."""
+MERGE = {"content_type": "application/merge-patch+json"}
+APPLY = {"content_type": "application/apply-patch+yaml", "field_manager": "podfit", "force_conflicts": True}
 _MOST = 64 << 20
 """Bytes of an answer to a list: 500 nodes are about 10 MiB."""
 _UNREAD = frozenset(("managedFields", "images", "conditions", "volumesAttached", "volumesInUse"))
 """What nothing here reads and what is most of a Node: dropped while the text is parsed."""
 
 
-class AccessError(Exception):
-    """There is no way to a cluster; one line for people."""
+class UnreachableError(AccessError):
+    """The API server does not answer; names it and says why."""
 
 
 class StatusError(Exception):
@@ -73,146 +90,224 @@ class StatusError(Exception):
 class Access:
     """A way to one API server."""
 
-    server: str
-    """https://HOST:PORT"""
+    configuration: Configuration
+    """The client's own: server, proxy, token."""
     namespace: str
-    """podfit's own."""
-    token: Path | str | None = None
-    """The file is read at every request: the kubelet renews it every hour."""
-    context: ssl.SSLContext = field(default_factory=ssl.create_default_context)
-    socket: Path | None = None
-    """A socket in the file system on which it listens (`kubectl proxy --unix-socket`), whatever `server` says."""
+    """podfit's own in a Pod, the context's otherwise."""
+    title: str = "this Pod's account"
+    """Who asks, for messages."""
+    tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
+    """With the client's certificate, so that its key need not stay in a file."""
+    token_file: Path | None = None
+    """Read at every request: the kubelet renews a Pod's token every hour. The client would read it once a minute (a
+    kubeconfig's `tokenFile` only once), and send a line break with it."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ends: float | None = None
+    """When the credentials end (Unix time); None: not known."""
+    again: Callable[[], Access] | None = None
+    """Signs in anew."""
+    in_pod: bool = False
 
 
 def in_cluster(folder: Path = ACCOUNT, env: Mapping[str, str] = os.environ) -> Access | None:
-    """The account of the Pod that this is; None where this is no Pod, or one without a token."""
-    host, port = env.get("KUBERNETES_SERVICE_HOST"), env.get("KUBERNETES_SERVICE_PORT", "443")
-    token = folder / "token"
-    if not host or not token.is_file():
-        return None
-    address = f"[{host}]" if ":" in host else host
-    try:
-        context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-        namespace = (folder / "namespace").read_text().strip()
-    except (OSError, ssl.SSLError) as error:
-        raise AccessError(f"{folder}: {error}") from error
-    return Access(f"https://{address}:{port}", namespace, token, context)
+    """The account of the Pod that this is; None where this is no Pod, or one without a token. Raises AccessError.
 
-
-def from_kubeconfig(path: Path, context: str | None = None) -> Access:
-    """A context of a kubeconfig, by default the current one; raises AccessError where it can't be used.
-
-    A user that signs in by a program (`exec`) is refused: a server is nobody's terminal. `kubectl proxy`, or a service
-    account's token, goes round that.
+    Never through a proxy, whatever the environment says: the API server is in the same network.
     """
+    token, ca = folder / "token", folder / "ca.crt"
+    if not env.get("KUBERNETES_SERVICE_HOST") or not token.is_file():
+        return None
+    configuration = Configuration()
     try:
-        config = mapping(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        why = (error.strerror or "unreadable").lower() if isinstance(error, OSError) else str(error).splitlines()[0]
-        raise AccessError(f"{path}: {why}") from error
-    current = _named(config, "contexts", context or config.get("current-context"), "context")
-    cluster = _named(config, "clusters", current.get("cluster"), "cluster")
-    user = _named(config, "users", current.get("user"), "user")
-    server = cluster.get("server")
-    if not isinstance(server, str) or not server.startswith(("https://", "http://127.0.0.1", "http://localhost")):
-        raise AccessError(f"{path}: the current context names no server with https")
-    if ways := [way for way in ("exec", "auth-provider") if way in user]:
-        raise AccessError(f"{path}: user {current.get('user')!r} signs in by {ways[0]}, which needs a terminal")
-    try:
-        with TemporaryDirectory() as folder:
-            tls = _context(cluster, user, path.parent, Path(folder))
-    except (OSError, ssl.SSLError, ValueError) as error:
-        raise AccessError(f"{path}: {error}") from error
-    token = user.get("token") or (path.parent / user["tokenFile"] if user.get("tokenFile") else None)
-    return Access(server.rstrip("/"), str(current.get("namespace") or "default"), token, tls)
+        environ = {"KUBERNETES_SERVICE_PORT": "443", **env}
+        InClusterConfigLoader(str(token), str(ca), False, environ).load_and_set(configuration)
+        namespace = (folder / "namespace").read_text().strip()
+        configuration.proxy = None
+        return Access(configuration, namespace, tls=_tls(configuration), token_file=token, in_pod=True)
+    except Exception as error:  # of the loader, for whatever may be wrong with the files
+        raise AccessError(f"{folder}: {_cause(error)}") from error
 
 
-def _context(cluster: Mapping[str, Any], user: Mapping[str, Any], base: Path, folder: Path) -> ssl.SSLContext:
-    """ssl reads certificates from files; those that stand in the kubeconfig are written out for that moment."""
-    context = ssl.create_default_context(cafile=_file(cluster, "certificate-authority", base, folder))
-    if cluster.get("insecure-skip-tls-verify") is True:
+def from_kubeconfig(
+    files: Path | Sequence[Path],
+    context: str | None = None,
+    *,
+    plugins: bool = False,
+    patience: float = signin.PATIENCE,
+) -> Access:
+    """A context of kubeconfigs, by default the current one; raises AccessError where it can't be used.
+
+    `plugins`: users may sign in, by a program or at a provider, within `patience` seconds. A server runs none.
+    """
+    chosen = kubeconfig.read([files] if isinstance(files, Path) else files, context)
+    if not plugins and (way := signin.way(chosen)):
+        raise AccessError(
+            f"{chosen}: signs in by {way}, which a server does not run. Fix: use a token, a tokenFile or a client "
+            "certificate"
+        )
+    user, ends = signin.credentials(chosen, patience)
+    file = Path(user["tokenFile"]) if "tokenFile" in user and "token" not in user else None
+    if file is not None:
+        user = {**user, "token": _read(file, str(chosen))}
+    configuration, tls = _loaded(chosen, user)
+    _proxied(configuration, chosen.cluster.get("proxy-url"))
+    if not configuration.verify_ssl:
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # the user has said so
+    again = partial(from_kubeconfig, files, context, plugins=plugins, patience=patience)
+    return Access(
+        configuration, chosen.namespace, str(chosen), tls, file, _impersonated(chosen), ends, again if ends else None
+    )
+
+
+def _read(token_file: Path, title: str) -> str:
+    """The token of a file; raises AccessError."""
+    try:
+        return token_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccessError(f"{title}: {_cause(error)}") from error
+
+
+def _loaded(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, ssl.SSLContext]:
+    """What the client's loader makes of a context. It writes keys into files, whose folder is gone before any signal
+    is looked at: what is needed of them is in the TLS context."""
+    configuration = Configuration()
+    stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    try:
+        with TemporaryDirectory(prefix="podfit-") as folder:  # mode 0700
+            load_kube_config_from_dict(
+                signin.one_context(context.cluster, user), client_configuration=configuration, temp_file_path=folder
+            )
+            configuration.refresh_api_key_hook = None  # it would only ever set the same token
+            return configuration, _tls(configuration)
+    except Exception as error:  # of the loader, for whatever may be wrong with the values
+        raise AccessError(f"{context}: {_cause(error)}") from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext:
+    """The TLS of a configuration, which forgets the files it is made of."""
+    ca, certificate, key = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
+    configuration.ssl_ca_cert = configuration.cert_file = configuration.key_file = None
+    try:
+        context = ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise ValueError(f"certificate-authority: {_cause(error)}") from error
+    # Python 3.13 wants key identifiers that the CAs of many clusters lack; kubectl does not.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify_ssl:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    certificate = _file(user, "client-certificate", base, folder)
     if certificate:
-        context.load_cert_chain(certificate, _file(user, "client-key", base, folder))
+        try:
+            context.load_cert_chain(certificate, key, password="")  # or OpenSSL would ask the terminal
+        except OSError as error:
+            raise ValueError(f"client-certificate and client-key: {_cause(error)}") from error
     return context
 
 
-def _file(where: Mapping[str, Any], word: str, base: Path, folder: Path) -> str | None:
-    if data := where.get(f"{word}-data"):
-        path = folder / word
-        path.touch(0o600)
-        path.write_bytes(base64.b64decode(data, validate=True))
-        return str(path)
-    return str(base / where[word]) if where.get(word) else None
+def _proxied(configuration: Configuration, own: str | None) -> None:
+    """Proxies as kubectl has them: a cluster's own whatever NO_PROXY says; the environment's never to this machine;
+    without a scheme http; names are resolved by a SOCKS proxy; a password in the URL is sent."""
+    configuration.no_proxy = None if own else f"{configuration.no_proxy or ''},{LOCAL}"
+    if not configuration.proxy:
+        return
+    proxy = configuration.proxy if "://" in configuration.proxy else f"http://{configuration.proxy}"
+    configuration.proxy = proxy.replace("socks5://", "socks5h://", 1)
+    parts = urlsplit(proxy)
+    if parts.username is not None and parts.scheme.startswith("http"):
+        password = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=password)
 
 
-def _named(config: Mapping[str, Any], words: str, name: object, word: str) -> Mapping[str, Any]:
-    for one in config.get(words) or ():
-        if isinstance(one, Mapping) and one.get("name") == name:
-            return mapping(one.get(word))
-    return {}
+def _impersonated(context: Context) -> dict[str, str]:
+    """The headers of a user that acts as another one; raises AccessError. The client knows nothing of it, and one value
+    a header."""
+    user = context.user
+    values = {"Impersonate-User": [user.get("as")], "Impersonate-Uid": [user.get("as-uid")]}
+    values["Impersonate-Group"] = user.get("as-groups") or [None]
+    for key, extra in mapping(user.get("as-user-extra")).items():
+        values[f"Impersonate-Extra-{key}"] = extra
+    if several := [name for name, given in values.items() if not isinstance(given, list) or len(given) != 1]:
+        raise AccessError(f"{context}: {several[0]} is not a list of one value, and more can't be sent")
+    return {name: str(given[0]) for name, given in values.items() if given[0]}
+
+
+def _cause(error: Exception) -> str:
+    """One line of an exception."""
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "not a valid PEM file").replace("_", " ").lower()
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or ''}: {error.strerror.lower()}".removeprefix(": ")
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 class Client:
     """Requests to one API server. Each watch has a client, and with it a connection, of its own."""
 
     def __init__(self, access: Access) -> None:
+        self._connect(access)
+
+    def _connect(self, access: Access) -> None:
         self._access = access
-        self._pool = urllib3.PoolManager(1, ssl_context=access.context, retries=False)
-        if access.socket is not None:
-            self._pool.pool_classes_by_scheme = {"http": _through(access.socket)}
+        access.configuration.retries = urllib3.Retry(False)  # what is tried again, and when, is ours to say
+        self._api = ApiClient(access.configuration)
+        self._api.user_agent = f"podfit/{__version__}"
+        for name, value in access.headers.items():
+            self._api.set_default_header(name, value)
+        # The client makes TLS contexts of files only, at each connection.
+        self._api.rest_client.pool_manager.connection_pool_kw["ssl_context"] = access.tls
+        # Without its discovery, which trusts a file of a known name in /tmp and takes a group that is down for empty.
+        self._dynamic = DynamicClient(self._api, discoverer=lambda *_: None)
 
     @property
     def namespace(self) -> str:
-        """podfit's own."""
+        """podfit's own in a Pod, the context's otherwise."""
         return self._access.namespace
 
+    @property
+    def in_pod(self) -> bool:
+        """Whether this is a Pod, and its account asks."""
+        return self._access.in_pod
+
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """One JSON object; raises StatusError where the API server refuses, OSError or HTTPError where it is away."""
-        with self._ask("GET", path, query, READ) as answer:
+        """One JSON object; raises StatusError where the API server refuses, UnreachableError where it is away."""
+        with self._ask("GET", path, query) as answer:
             return cast("dict[str, Any]", json.loads(answer.read(_MOST), object_pairs_hook=_lighter))
 
-    def whole(self, path: str) -> dict[str, Any]:
+    def whole(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """One JSON object with all that is in it; raises as `get`."""
-        with self._ask("GET", path, {}, READ) as answer:
+        with self._ask("GET", path, query) as answer:
             return cast("dict[str, Any]", json.loads(answer.read(_MOST)))
 
     def text(self, path: str, query: Mapping[str, str], most: int) -> str:
         """What is no JSON (a container's log), at most `most` bytes of it; raises as `get`."""
-        with self._ask("GET", path, query, READ) as answer:
+        with self._ask("GET", path, query) as answer:
             return answer.read(most).decode("utf-8", "replace")
 
     def patch(self, path: str, change: Mapping[str, Any]) -> None:
         """Changes an object by a JSON merge patch; raises as `get`."""
-        body = json.dumps(change).encode()
-        with self._ask("PATCH", path, {}, READ, body) as answer:
+        with self._ask("PATCH", path, body=change, options=MERGE) as answer:
             answer.drain_conn()
 
-    def apply(self, path: str, obj: Mapping[str, Any]) -> None:
+    def apply(self, path: str, obj: Mapping[str, Any], dry_run: str | None = None) -> None:
         """Makes an object, or makes it what `obj` says (server-side apply, in podfit's name); raises as `get`."""
-        body = json.dumps(obj).encode()
-        query = "?fieldManager=podfit&force=true"
-        with self._ask("PATCH", path + query, {}, READ, body, "application/apply-patch+yaml") as answer:
+        with self._ask("PATCH", path, body=obj, options=APPLY | {"dry_run": dry_run}) as answer:
             answer.drain_conn()
 
     def rehearse(self, path: str, obj: Mapping[str, Any]) -> None:
         """`apply` as a dry run: all of admission, and nothing is stored; raises as `get`."""
-        body = json.dumps(obj).encode()
-        query = "?fieldManager=podfit&force=true&dryRun=All"
-        with self._ask("PATCH", path + query, {}, READ, body, "application/apply-patch+yaml") as answer:
-            answer.drain_conn()
+        self.apply(path, obj, dry_run="All")
 
     def delete(self, path: str) -> None:
         """Removes an object; raises as `get`."""
-        with self._ask("DELETE", path, {}, READ) as answer:
+        with self._ask("DELETE", path) as answer:
             answer.drain_conn()
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], datetime]:
         """Any request (GET, POST of a new object, PUT of a whole one): the object that is answered, and what the API
         server's clock says; raises as `get`, with code 409 where somebody else was faster."""
-        data = None if body is None else json.dumps(body).encode()
-        with self._ask(method, path, {}, READ, data, "application/json") as answer:
+        with self._ask(method, path, body=body) as answer:
             return json.loads(answer.read(_MOST)), _date(answer.headers.get("Date"))
 
     @contextmanager
@@ -226,45 +321,69 @@ class Client:
         self,
         method: str,
         path: str,
-        query: Mapping[str, str],
-        read: float,
-        body: bytes | None = None,
-        kind: str = "application/merge-patch+json",
+        query: Mapping[str, str] | None = None,
+        read: float = READ,
+        body: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        content = {"Content-Type": kind} if body is not None else {}
-        answer = self._pool.request(
-            method,
-            self._access.server + path,
-            fields=dict(query) if body is None else None,
-            body=body,
-            headers={**self._headers(), **content},
-            timeout=urllib3.Timeout(connect=CONNECT, read=read),
-            preload_content=False,
-        )
+        self._renew()
         try:
-            if answer.status not in (200, 201, 202, 204):
-                raise _refusal(answer)
-            yield answer
-        finally:
-            answer.close()  # what was not read is not waited for
+            answer = self._dynamic.request(
+                method,
+                path,
+                query_params=list((query or {}).items()),
+                body=body,
+                serialize=False,
+                _request_timeout=(CONNECT, read),
+                **(options or {}),
+            )
+            try:
+                yield answer
+            finally:
+                answer.close()  # what was not read is not waited for
+        except DynamicApiError as error:
+            if not error.status:  # TLS: "SSLError\n[SSL: WHAT] why (_ssl.c:1006)"
+                raise self._away(re.sub(r"^\[.*?\] | \(_ssl.*", "", error.reason.splitlines()[-1])) from error
+            raise self._refusal(error) from error
+        except HTTPError as error:
+            raise self._away(in_words(error)) from error
 
-    def _headers(self) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": f"podfit/{__version__}"}
-        token = self._access.token
-        if token is not None:
-            text = token.read_text(encoding="utf-8").strip() if isinstance(token, Path) else token
-            headers["Authorization"] = f"Bearer {text}"
-        return headers
+    def _renew(self) -> None:
+        access = self._access
+        if access.again and access.ends is not None and time.time() > access.ends - EARLY:
+            self.close()
+            self._connect(access := access.again())
+        if access.token_file is not None:
+            access.configuration.api_key["BearerToken"] = f"Bearer {_read(access.token_file, access.title)}"
+
+    def _away(self, why: str) -> UnreachableError:
+        return UnreachableError(f"{self._access.configuration.host} ({self._access.title}): {why}")
+
+    def _refusal(self, error: DynamicApiError) -> StatusError:
+        text, headers, resume = error.body or "", error.headers or {}, None
+        try:
+            said = json.loads(text)
+            text = str(said["message"])
+            resume = mapping(said.get("metadata")).get("continue")
+        except (ValueError, KeyError, TypeError):
+            text = text[:4096] or error.reason or ""
+        if error.status == 401:
+            text = f"{text} ({self._access.title}). Fix: renew these credentials"
+        after = headers.get("Retry-After", "")
+        seconds = float(after) if after.isdecimal() else None
+        return StatusError(error.status, text, seconds, resume, _date(headers.get("Date")))
 
     def close(self) -> None:
         """Ends its connections."""
-        self._pool.clear()
+        self._api.close()
 
 
 def in_words(error: Exception) -> str:
-    """What an error of `Client` says to people: without urllib3's names of classes and repeated addresses."""
+    """What an error of a connection says to people: without urllib3's names of classes and repeated addresses."""
     if isinstance(error, MaxRetryError) and error.reason is not None:
         return in_words(error.reason)
+    if isinstance(error, ProxyError):
+        return f"the proxy: {in_words(error.original_error)}"
     if isinstance(error, NewConnectionError | ProtocolError) and isinstance(error.__cause__, OSError):
         return in_words(error.__cause__)
     if isinstance(error, TimeoutError | ConnectTimeoutError | ReadTimeoutError):
@@ -272,35 +391,6 @@ def in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]
     return str(error)
-
-
-def _refusal(answer: urllib3.BaseHTTPResponse) -> StatusError:
-    text, resume = answer.read(4096).decode(errors="replace"), None
-    try:
-        said = json.loads(text)
-        text = str(said["message"])
-        resume = mapping(said.get("metadata")).get("continue")
-    except (ValueError, KeyError, TypeError):
-        text = text or (answer.reason or "")
-    after = answer.headers.get("Retry-After", "")
-    date = _date(answer.headers.get("Date"))
-    return StatusError(answer.status, text, float(after) if after.isdecimal() else None, resume, date)
-
-
-def _through(path: Path) -> type[HTTPConnectionPool]:
-    """Connections to a socket in the file system, whatever the address says."""
-
-    class Connection(HTTPConnection):
-        def _new_conn(self) -> socket.socket:
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            made.settimeout(CONNECT)
-            made.connect(str(path))
-            return made
-
-    class Pool(HTTPConnectionPool):
-        ConnectionCls = Connection
-
-    return Pool
 
 
 def _date(header: str | None) -> datetime:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from urllib3.exceptions import HTTPError
-
-from webhook.cluster.access import Client, StatusError
+from webhook.cluster.access import Client, StatusError, UnreachableError
 from webhook.kube.path import mapping
 
 PAGE = 250
@@ -34,6 +32,8 @@ class Resource:
     name: str
     """The plural: "deployments"."""
     namespaced: bool
+    words: frozenset[str] = frozenset()
+    """What a person may call it, in lower case: plural, singular, kind and short names."""
 
     @property
     def key(self) -> Key:
@@ -56,34 +56,45 @@ class Resource:
         return f"{root}{inside}/{self.name}{f'/{name}' if name else ''}"
 
 
-def served(client: Client, groups: Collection[str]) -> tuple[dict[Key, Resource], dict[str, Exception]]:
+def groups(client: Client) -> dict[str, list[str]]:
+    """API group → its versions ("apps/v1"), the preferred one first; in the order of the server."""
+    return {"": ["v1"]} | {
+        str(one["name"]): [one["preferredVersion"]["groupVersion"], *(v["groupVersion"] for v in one["versions"])]
+        for one in client.whole("/apis").get("groups", ())
+    }
+
+
+def kinds(client: Client, version: str) -> Iterator[Resource]:
+    """The kinds of a version that can be listed."""
+    group = version.rpartition("/")[0]
+    for one in client.whole(f"/apis/{version}" if group else f"/api/{version}").get("resources", ()):
+        name, kind = str(one["name"]), str(one["kind"])
+        if "/" not in name and "list" in one.get("verbs", ()):
+            words = {name, kind.lower(), one.get("singularName") or name, *(one.get("shortNames") or ())}
+            yield Resource(group, version, kind, name, bool(one.get("namespaced")), frozenset(words))
+
+
+def served(client: Client, wanted: Collection[str]) -> tuple[dict[Key, Resource], dict[str, Exception]]:
     """The kinds of these API groups that can be listed, each in the version that the server prefers and has it in; and
     the versions ("apps/v1") that could not be asked for (an aggregated API that is down), each with why."""
     found: dict[Key, Resource] = {}
     silent: dict[str, Exception] = {}
-    versions = {
-        str(one["name"]): [one["preferredVersion"]["groupVersion"], *(v["groupVersion"] for v in one["versions"])]
-        for one in client.whole("/apis").get("groups", ())
-    }
-    for group in sorted(groups):
-        for version in dict.fromkeys(versions.get(group, ()) if group else ["v1"]):
+    versions = groups(client)
+    for group in sorted(wanted):
+        for version in dict.fromkeys(versions.get(group, ())):
             try:
-                listed = client.whole(f"/apis/{version}" if group else "/api/v1").get("resources", ())
-            except (StatusError, HTTPError, OSError, ValueError) as error:
+                for one in kinds(client, version):
+                    found.setdefault(one.key, one)
+            except (StatusError, OSError, ValueError) as error:
                 silent[version] = error
-                continue
-            for one in listed:
-                if "/" not in one["name"] and "list" in one.get("verbs", ()):
-                    made = Resource(group, version, one["kind"], one["name"], bool(one.get("namespaced")))
-                    found.setdefault(made.key, made)
     return found, silent
 
 
 def pages(
     client: Client, path: str, query: Mapping[str, str] | None = None, wait: Callable[[float], object] = time.sleep
 ) -> Iterator[list[dict[str, Any]]]:
-    """All objects of a list, a page at a time; raises StatusError where the API server refuses, OSError, HTTPError or
-    ValueError where it stays away.
+    """All objects of a list, a page at a time; raises StatusError where the API server refuses, OSError or ValueError
+    where it stays away.
 
     Where its place in the history is gone (410: a list that takes more than some five minutes), the list goes on from
     the same name with the token that the refusal brings; without one, from the start, and what was seen is left out.
@@ -133,7 +144,7 @@ def get(
             if error.code not in (429, 500, 502, 503, 504) or attempt == TRIES:
                 raise
             pause = error.retry_after or pause
-        except (HTTPError, OSError):
+        except UnreachableError:
             if attempt == TRIES:
                 raise
         wait(min(pause, LONGEST))

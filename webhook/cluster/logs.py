@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from urllib3.exceptions import HTTPError
-
-from webhook.cluster.access import Client, StatusError, in_words
+from webhook.cluster.access import Client, StatusError
 from webhook.diagnose import calibrate
 from webhook.evaluation.scan import Scan
 from webhook.evaluation.scan.drift import TOKENS, Used
@@ -30,8 +28,8 @@ def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: Non
             path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
             try:
                 text = client.text(path, {"container": container, "limitBytes": str(HEAD)}, HEAD)
-            except (StatusError, HTTPError, OSError) as error:
-                scan.not_read.setdefault("pods/log", f"{namespace}/{pod}: {in_words(error)}")
+            except (StatusError, OSError) as error:
+                scan.not_read.setdefault("pods/log", f"{namespace}/{pod}: {error}")
                 continue
             yield from of_log(text, namespace, pod, container)
 

@@ -29,8 +29,8 @@ class Written:
 def write(
     client: Client, scan: Scan, now: datetime, *, namespace: str | None, whole: bool, tell: Callable[[str], None]
 ) -> Written:
-    """A report for each workload, in every API of the two that is served; raises StatusError, OSError or HTTPError
-    where the server can't be asked.
+    """A report for each workload, in every API of the two that is served; raises StatusError or OSError where
+    the server can't be asked.
 
     `whole`: the scan was of everything (in `namespace`, where one is given), so that a report of ours without a
     workload in it is stale. A deleted workload takes its own along: it owns it.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook.cluster.access import Client, StatusError, in_words
+from webhook.cluster.access import Client, StatusError
 from webhook.cluster.listing import Key, Resource, get, pages, served
 from webhook.evaluation import rehearsal, scan
 from webhook.evaluation.lint import lint
@@ -78,8 +78,8 @@ class Scanner:
         """API groups of which not every version said what kinds it has."""
 
     def run(self) -> Scan:
-        """Reads and judges everything; raises OSError, HTTPError, ValueError or StatusError where the API server can't
-        be asked at all."""
+        """Reads and judges everything; raises OSError, ValueError or StatusError where the API server can't be
+        asked at all."""
         self._client.whole("/version")  # before anything is asked twice: who is away is told at once
         policy = self._policy_of(self._policies())
         extra = {_parsed(name) for name in policy.kinds}
@@ -146,7 +146,7 @@ class Scanner:
             self._found.not_read[title] = str(error)
         else:
             self._found.cut_short = True
-            self._found.errors.append(f"{title}: {what}: {in_words(error)}")
+            self._found.errors.append(f"{title}: {what}: {error}")
 
     def _facts(self) -> Facts:
         """What is known besides workloads: nodes, claims, classes, namespaces' labels, and taught models."""
@@ -157,7 +157,8 @@ class Scanner:
             if resource is None or kind.name == "policies" or kind.aside:  # what earlier revisions were is no matter
                 continue
             self._tell(f"{resource.title}")
-            inside = self._client.namespace if kind.own_namespace else self._wanted.namespace
+            own = self._client.namespace if self._client.in_pod else None  # a person's context is not podfit's
+            inside = own if kind.own_namespace else self._wanted.namespace
             query = {"labelSelector": kind.label} if kind.label else {}
             kept: dict[tuple[str, str], JSON] = {}
             try:

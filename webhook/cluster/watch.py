@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any
 
-from urllib3.exceptions import HTTPError
-
 from webhook.cluster.access import Client, StatusError
 from webhook.kube.snapshot import JSON, Key, Kind, key
 
@@ -80,7 +78,7 @@ class Watch:
                 continue
             except StatusError as error:
                 wait = self._refused(error, pause)
-            except (HTTPError, OSError, ValueError) as error:
+            except (OSError, ValueError) as error:
                 self._say(f"{type(error).__name__}: {error}")
                 wait = pause
             except Exception as error:  # our fault: told, and tried again, so that one odd object stops nothing
@@ -149,7 +147,7 @@ class Watch:
                 if error.code == 410:
                     return None
                 raise
-            except (HTTPError, OSError, ValueError) as error:
+            except (OSError, ValueError) as error:
                 self._say(f"{type(error).__name__}: {error}")
                 self._stop.wait(pause * random.uniform(0.75, 1.25))  # noqa: S311
                 pause = min(pause * 2, LONGEST)

@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from urllib3.exceptions import HTTPError
-
 from webhook.cluster import Access
 from webhook.cluster.access import Client, StatusError
 
@@ -52,7 +50,7 @@ class Acceptance:
                 continue
             try:
                 self._write(name, *said, objects[name].get("spec"))
-            except (StatusError, HTTPError, OSError, ValueError) as error:
+            except (StatusError, OSError, ValueError) as error:
                 if not (isinstance(error, StatusError) and error.code == 404):  # it is gone again
                     log.warning("the status of policies.podfit.dev/%s can't be written: %s", name, error)
                     self._after = self._clock() + PAUSE

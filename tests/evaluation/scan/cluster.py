@@ -51,7 +51,12 @@ class Api(Client):
         """podfit's own."""
         return "podfit-system"
 
-    def whole(self, path: str) -> JSONDict:
+    @property
+    def in_pod(self) -> bool:
+        """Whether its own account asks."""
+        return True
+
+    def whole(self, path: str, query: Mapping[str, str] | None = None) -> JSONDict:
         """Discovery."""
         if path == "/version":
             return {"major": "1"}
@@ -104,7 +109,7 @@ class Api(Client):
         more = str(start + self.size) if start + self.size < len(found) else ""
         return deepcopy({"metadata": {"continue": more}, "items": page})
 
-    def apply(self, path: str, obj: Mapping[str, Any]) -> None:
+    def apply(self, path: str, obj: Mapping[str, Any], dry_run: str | None = None) -> None:
         """Remembers it."""
         self.fault(path, {})
         self.written.append((path, dict(obj)))

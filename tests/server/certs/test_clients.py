@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from tests.cluster.script import access
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
-from webhook.cluster import Access
 from webhook.server import certs
 from webhook.server.certs.keeper import Keeper
 from webhook.server.certs.renewal import RenewalPolicy
@@ -117,10 +117,10 @@ def test_probes_and_metrics_need_no_certificate(port: int, folder: Path) -> None
 def test_another_ca_of_clients_serves_without_a_restart_and_a_bad_one_never(tmp_path: Path) -> None:
     """Its file holds what it holds at a handshake, whether the server's certificate is kept or a file."""
     first, second = certs.issue_ca(NOW, "first"), certs.issue_ca(NOW, "second")
-    file, access = tmp_path / "clients.crt", Access("https://localhost", "podfit-system")
+    file = tmp_path / "clients.crt"
     certs.write(tmp_path, ["localhost"])
     file.write_bytes(first.certificate)
-    kept = Keeper(access, "s", "podfit", RenewalPolicy(("localhost",)), file)
+    kept = Keeper(access(), "s", "podfit", RenewalPolicy(("localhost",)), file)
     for serving in (Files(tmp_path / "tls.crt", tmp_path / "tls.key", file), kept):
         for holds, known in (
             (first.certificate, "first"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from webhook.cluster import Access
+from tests.cluster.script import access
 from webhook.cluster.access import StatusError
 from webhook.server import certs, registration
 from webhook.server.certs import renewal
@@ -81,10 +81,9 @@ def _seconds() -> list[float]:
 
 @pytest.fixture(name="keeper")
 def _keeper(server: APIServer, seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> Keeper:
-    monkeypatch.setattr("webhook.server.certs.keeper.Client", lambda access: server)
-    access = Access("https://localhost", "podfit-system")
+    monkeypatch.setattr("webhook.server.certs.keeper.Client", lambda _: server)
     clock, today = lambda: seconds[-1], lambda: NOW
-    return Keeper(access, "podfit-certificates", "podfit", RenewalPolicy(("a.svc",)), clock=clock, today=today)
+    return Keeper(access(), "podfit-certificates", "podfit", RenewalPolicy(("a.svc",)), clock=clock, today=today)
 
 
 def bundle(server: APIServer, path: str) -> bytes:
@@ -174,9 +173,7 @@ def test_who_comes_second_takes_what_the_first_has_written(keeper: Keeper, serve
         assert path == SECRET
         other.look()
 
-    other = Keeper(
-        Access("https://localhost", "podfit-system"), "podfit-certificates", "podfit", RenewalPolicy(("a.svc",))
-    )
+    other = Keeper(access(), "podfit-certificates", "podfit", RenewalPolicy(("a.svc",)))
     server.before_write = faster
     keeper.look()
 

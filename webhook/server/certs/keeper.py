@@ -18,8 +18,6 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from urllib3.exceptions import HTTPError
-
 from webhook.cluster.access import Access, Client, StatusError
 from webhook.server import certs, registration
 from webhook.server.certs import renewal
@@ -160,7 +158,7 @@ class Keeper:
         before, problem = self.state.problem, ""
         try:
             self._look()
-        except (StatusError, HTTPError, OSError, ValueError) as error:
+        except (StatusError, OSError, ValueError) as error:
             problem = str(error)
         except Exception as error:  # our fault; only the type, since a text might hold a key
             problem = f"internal error: {type(error).__name__}"
@@ -181,7 +179,7 @@ class Keeper:
             if done.secret is not None:
                 try:
                     self._store(seen, done.secret)
-                except (StatusError, HTTPError, OSError):
+                except (StatusError, OSError):
                     self._announce(seen.configurations, done.bundles)
                     raise
             elif done.bundles:

@@ -1,0 +1,530 @@
+"""Each way in which a kubeconfig's user shows who he is, against a real server over TLS."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.cluster.server import HOST, Asked, Server, proxy, serving
+from webhook.cluster.access import Client, from_kubeconfig
+from webhook.cluster.kubeconfig import AccessError
+
+JSONDict = dict[str, Any]
+PLUGIN = "client.authentication.k8s.io/v1"
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(name="server")
+def _server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path, clients=True) as server:
+        server.answers["/a"] = {}
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever is written into a temporary folder is gone in the end; nothing is told by the environment."""
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setenv("TMPDIR", str(place))
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    yield
+    assert list(place.iterdir()) == []
+
+
+def ask(server: Server, path: Path, times: int = 1, **options: Any) -> list[Asked]:
+    """What the server is asked by a client of this kubeconfig."""
+    with closing(Client(from_kubeconfig(path, plugins=True, **options))) as client:
+        for _ in range(times):
+            client.get("/a", {})
+    return server.asked[-times:]
+
+
+def told(path: Path, **options: Any) -> str:
+    """Why this kubeconfig is no way."""
+    with pytest.raises(AccessError) as error:
+        from_kubeconfig(path, plugins=True, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+# ── what stands in the file, or in a file beside it ──────────────────────────────────────────────────────────────────
+
+
+def test_a_token(server: Server) -> None:
+    assert ask(server, server.kubeconfig({"token": "secret"}))[0].token == "Bearer secret"
+
+
+def test_nobody(server: Server) -> None:
+    (asked,) = ask(server, server.kubeconfig())
+
+    assert (asked.token, asked.certificate) == (None, None)
+
+
+def test_a_name_and_a_password(server: Server) -> None:
+    (asked,) = ask(server, server.kubeconfig({"username": "ann", "password": "p:w"}))
+
+    assert asked.token == f"Basic {base64.b64encode(b'ann:p:w').decode()}"
+
+
+def test_a_file_with_a_token_is_read_at_every_request(server: Server) -> None:
+    token = server.folder / "token"
+    token.write_text("first\n")
+    with closing(Client(from_kubeconfig(server.kubeconfig({"tokenFile": "token"})))) as client:
+        client.get("/a", {})
+        token.write_text("second\n")
+        client.get("/a", {})
+
+    assert [one.token for one in server.asked] == ["Bearer first", "Bearer second"]
+
+
+def client_pair(server: Server, name: str, password: bytes | None = None) -> tuple[bytes, bytes]:
+    """Certificate and key of a client, of the server's CA."""
+    ca = x509.load_pem_x509_certificate((server.folder / "ca.crt").read_bytes())
+    signer = serialization.load_pem_private_key((server.folder / "ca.key").read_bytes(), None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(ca.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(NOW - timedelta(hours=1))
+        .not_valid_after(NOW + timedelta(hours=1))
+        .sign(signer, hashes.SHA256())
+    )
+    how = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
+    return made.public_bytes(serialization.Encoding.PEM), pem
+
+
+def data(server: Server, name: str, password: bytes | None = None) -> JSONDict:
+    """A user's certificate in the kubeconfig itself."""
+    words = ("client-certificate-data", "client-key-data")
+    return {
+        word: base64.b64encode(pem).decode()
+        for word, pem in zip(words, client_pair(server, name, password), strict=True)
+    }
+
+
+def test_a_certificate_in_files(server: Server) -> None:
+    for name, pem in zip(("ann.crt", "ann.key"), client_pair(server, "ann"), strict=True):
+        (server.folder / name).write_bytes(pem)
+
+    assert (
+        ask(server, server.kubeconfig({"client-certificate": "ann.crt", "client-key": "ann.key"}))[0].certificate
+        == "ann"
+    )
+
+
+def test_a_certificate_in_the_kubeconfig_leaves_no_key_behind(server: Server) -> None:
+    ca = base64.b64encode((server.folder / "ca.crt").read_bytes()).decode()
+    path = server.kubeconfig(data(server, "ann"), certificate_authority="", certificate_authority_data=ca)
+
+    with closing(Client(from_kubeconfig(path))) as client:
+        assert list(Path(tempfile.gettempdir()).iterdir()) == [], "not even while it is used"
+        client.get("/a", {})
+
+    assert server.asked[0].certificate == "ann"
+
+
+def test_a_key_with_a_password_is_told_and_asks_nobody(server: Server) -> None:
+    said = told(server.kubeconfig(data(server, "ann", b"secret")))
+
+    assert "client-certificate and client-key: " in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_between_leaves_no_key_behind(server: Server, number: int) -> None:
+    """It comes while the key is in a file."""
+    code = (
+        "import os, pathlib, sys, tempfile\n"
+        "from webhook.cluster import access\n"
+        "load = access.load_kube_config_from_dict\n"
+        "def slow(*args, **kwargs):\n"
+        "    load(*args, **kwargs)\n"
+        "    (folder,) = pathlib.Path(tempfile.gettempdir()).iterdir()\n"
+        "    print(oct(folder.stat().st_mode), len(list(folder.iterdir())), flush=True)\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "access.load_kube_config_from_dict = slow\n"
+        "access.from_kubeconfig(pathlib.Path(sys.argv[1]))\n"
+        "print('not ended')\n"
+    )
+    path = server.kubeconfig(data(server, "ann"))
+
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.returncode == -number
+    assert done.stdout == "0o40700 2\n", done.stderr
+
+
+def test_another_name_in_the_servers_certificate(server: Server) -> None:
+    """`tls-server-name`: the address is one that the certificate does not know."""
+    url = server.url.replace("127.0.0.1", "127.0.0.2")
+    with ExitStack() as stack:
+        near = stack.enter_context(proxy(server.port))
+        behind: JSONDict = {"server": url, "proxy_url": f"http://127.0.0.1:{near.port}"}
+        with pytest.raises(OSError, match="certificate is not valid for"):
+            ask(server, server.kubeconfig({"token": "t"}, **behind))
+
+        assert ask(server, server.kubeconfig({"token": "t"}, **behind, tls_server_name=HOST))[0].token == "Bearer t"
+
+
+def test_a_server_that_need_not_be_verified_is_used_without_a_word(server: Server) -> None:
+    path = server.kubeconfig({"token": "t"}, certificate_authority="", insecure_skip_tls_verify=True)
+
+    with warnings.catch_warnings(record=True) as said:
+        assert ask(server, path)[0].token == "Bearer t"
+    assert said == []
+
+
+def test_who_acts_as_somebody_else_is_asked_for_as_that_one(server: Server) -> None:
+    user = {"token": "t", "as": "view", "as-uid": "7", "as-groups": ["g"], "as-user-extra": {"scopes": ["s"]}}
+
+    (asked,) = ask(server, server.kubeconfig(user))
+
+    named = {name: value for name, value in asked.headers.items() if name.startswith("Impersonate-")}
+    assert named == {
+        "Impersonate-User": "view",
+        "Impersonate-Uid": "7",
+        "Impersonate-Group": "g",
+        "Impersonate-Extra-scopes": "s",
+    }
+    assert "Impersonate-Group is not a list of one value" in told(server.kubeconfig({**user, "as-groups": ["g", "h"]}))
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ({"tokenFile": "none"}, "none: no such file or directory"),
+        ({"client-certificate": "none.crt", "client-key": "none.key"}, "File does not exist: "),
+        ({"client-certificate-data": base64.b64encode(b"x").decode()}, "client-certificate and client-key: "),
+        ({"auth-provider": {"name": "gcp"}}, 'auth-provider "gcp" is not supported (Kubernetes removed it in 1.26)'),
+    ],
+)
+def test_credentials_that_can_t_be_used_are_told_with_user_and_file(server: Server, user: JSONDict, said: str) -> None:
+    path = server.kubeconfig(user)
+
+    assert told(path).startswith(f'context "here", user "u", {path}: ')
+    assert said in told(path)
+
+
+def test_a_ca_that_is_none_is_told(server: Server) -> None:
+    (server.folder / "ca.crt").write_text("nothing")
+    path = server.kubeconfig()
+
+    assert told(path) == f'context "here", user "u", {path}: certificate-authority: no certificate or crl found'
+
+
+# ── proxies ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_clusters_own_proxy_with_its_password_whatever_no_proxy_says(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    with proxy(server.port) as near:
+        url = f"http://ann:p%40w@127.0.0.1:{near.port}"
+        asked = ask(server, server.kubeconfig({"token": "t"}, server=f"https://{HOST}:6443", proxy_url=url))
+
+    assert asked[0].token == "Bearer t"
+    assert near.asked == [(f"{HOST}:6443", f"Basic {base64.b64encode(b'ann:p@w').decode()}")]
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_the_environments_proxy(server: Server, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    with proxy(server.port) as near:
+        monkeypatch.setenv("HTTPS_PROXY", f"{scheme}127.0.0.1:{near.port}")
+        ask(server, server.kubeconfig({"token": "t"}, server=f"https://{HOST}:6443"))
+        monkeypatch.setenv("NO_PROXY", "example")
+        with pytest.raises(OSError, match=f"https://{HOST}:6443 "):
+            ask(server, server.kubeconfig({"token": "t"}, server=f"https://{HOST}:6443"))
+        monkeypatch.delenv("NO_PROXY")
+        ask(server, server.kubeconfig({"token": "t"}))
+
+    assert [target for target, _ in near.asked] == [f"{HOST}:6443"], "this machine is reached without it"
+
+
+def test_a_socks_proxy_resolves_the_name(server: Server) -> None:
+    with proxy(server.port, socks=True) as near:
+        url = f"socks5://127.0.0.1:{near.port}"
+        ask(server, server.kubeconfig({"token": "t"}, server=f"https://{HOST}:6443", proxy_url=url))
+
+    assert near.asked == [(f"{HOST}:6443", None)]
+
+
+def test_a_proxy_that_is_away_is_told_without_its_password(server: Server) -> None:
+    path = server.kubeconfig(server=f"https://{HOST}:6443", proxy_url="http://ann:pw@127.0.0.1:1")
+
+    with pytest.raises(OSError, match=r"\): the proxy: connection refused$") as error:
+        ask(server, path)
+    assert "pw" not in str(error.value)
+
+
+# ── programs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def plugin(server: Server, script: str, **more: Any) -> JSONDict:
+    """A user who signs in by a script beside the kubeconfig."""
+    (server.folder / "plugin").write_text(f"#!/bin/sh\n{script}\n")
+    (server.folder / "plugin").chmod(0o755)
+    return {"exec": {"apiVersion": PLUGIN, "command": "./plugin", **more}}
+
+
+def answer(**status: str) -> str:
+    """A script that prints an ExecCredential."""
+    said = json.dumps({"apiVersion": PLUGIN, "kind": "ExecCredential", "status": status})
+    (quoted,) = (said.replace("'", "'\\''"),)
+    return f"printf '%s' '{quoted}'"
+
+
+def test_a_programs_token_is_asked_for_once(server: Server) -> None:
+    count = f"echo >> {server.folder}/runs; "
+
+    asked = ask(server, server.kubeconfig(plugin(server, count + answer(token="made"))), times=3)
+
+    assert {one.token for one in asked} == {"Bearer made"}
+    assert len((server.folder / "runs").read_text()) == 1
+
+
+def test_a_programs_token_is_renewed_when_it_ends(server: Server) -> None:
+    runs = server.folder / "runs"
+    soon, later = (f"{NOW + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S.123456789Z}" for seconds in (1, 3600))
+    script = f"if [ -e {runs} ]; then {answer(token='second', expirationTimestamp=later)}; "
+    script += f"else {answer(token='first', expirationTimestamp=soon)}; fi; echo >> {runs}"
+
+    asked = ask(server, server.kubeconfig(plugin(server, script)), times=3)
+
+    assert [one.token for one in asked] == ["Bearer second"] * 3
+    assert len(runs.read_text()) == 2
+
+
+def test_a_programs_certificate_is_renewed_when_it_ends(server: Server) -> None:
+    runs, words = server.folder / "runs", ("clientCertificateData", "clientKeyData")
+    first, second = (
+        dict(zip(words, (pem.decode() for pem in client_pair(server, name)), strict=True)) for name in ("ann", "bob")
+    )
+    script = f"if [ -e {runs} ]; then {answer(**second)}; "
+    script += f"else {answer(**first, expirationTimestamp='2026-01-01T00:00:00Z')}; fi; echo >> {runs}"
+
+    assert [one.certificate for one in ask(server, server.kubeconfig(plugin(server, script)), times=2)] == ["bob"] * 2
+
+
+def test_a_program_gets_what_kubectl_gives_it_and_no_standard_input(server: Server) -> None:
+    told_file = server.folder / "told"
+    script = f'cat; printf "%s|%s|%s" "$1" "$REGION" "$KUBERNETES_EXEC_INFO" > {told_file}; pwd >> {told_file}; '
+    user = plugin(
+        server,
+        script + answer(token="t"),
+        args=["get"],
+        env=[{"name": "REGION", "value": "x"}],
+        provideClusterInfo=True,
+    )
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    read, write = os.pipe()
+    before = os.dup(0)
+    os.dup2(read, 0)
+    try:
+        ask(server, server.kubeconfig(user, extensions=[extension]))
+    finally:
+        os.dup2(before, 0)
+        for one in (read, write, before):
+            os.close(one)
+
+    argument, region, rest = told_file.read_text().split("|")
+    info, _, where = rest.rpartition("}")
+    assert (argument, region, where.strip()) == ("get", "x", str(Path.cwd()))
+    assert json.loads(f"{info}}}") == {
+        "apiVersion": PLUGIN,
+        "kind": "ExecCredential",
+        "spec": {
+            "interactive": False,
+            "cluster": {
+                "server": server.url,
+                "certificate-authority-data": base64.b64encode((server.folder / "ca.crt").read_bytes()).decode(),
+                "config": {"audience": "a"},
+            },
+        },
+    }
+
+
+def test_a_program_that_hangs_is_ended_with_all_that_it_started(server: Server) -> None:
+    pids = server.folder / "pids"
+    path = server.kubeconfig(plugin(server, f"sleep 600 & echo $$ $! > {pids}; wait"))
+
+    assert told(path, patience=3.0) == (
+        f'context "here", user "u", {path}: sign-in program "./plugin": no answer within 3 s. '
+        "Fix: sign in with it once by hand"
+    )
+    assert not [pid for pid in pids.read_text().split() if alive(int(pid))]
+
+
+def test_sigterm_ends_a_program_too(server: Server) -> None:
+    pids = server.folder / "pids"
+    path = server.kubeconfig(plugin(server, f"sleep 600 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait"))
+    code = (
+        "import pathlib, sys; from webhook.cluster.access import from_kubeconfig; "
+        "from_kubeconfig(pathlib.Path(sys.argv[1]), plugins=True)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, path], stderr=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 60
+        while not pids.exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert not [pid for pid in pids.read_text().split() if alive(int(pid))]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not waited for by its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "said"),
+    [
+        (
+            "echo one >&2; echo 'no session' >&2; exit 7",
+            {},
+            "exit code 7: no session. Fix: sign in with it once by hand",
+        ),
+        ("exit 1", {}, "exit code 1. Fix: sign in with it once by hand"),
+        ("echo hello", {}, "its output is not JSON"),
+        ("echo '[]'", {}, f"its output is a None None (expected {PLUGIN} ExecCredential)"),
+        (answer(), {}, "its output has neither a token nor a client certificate with its key"),
+        (answer(clientCertificateData="x"), {}, "its output has neither a token nor a client certificate with its key"),
+        (answer(token="t", expirationTimestamp="soon"), {}, 'expirationTimestamp "soon" is not a date'),
+        ("", {"command": "no-such-program"}, "no such file or directory. Fix: install it, or correct the path"),
+        (
+            "",
+            {"command": "no-such", "installHint": "brew\n install it"},
+            "no such file or directory. Fix: brew install it",
+        ),
+        (
+            answer(token="t"),
+            {"interactiveMode": "Always"},
+            "needs standard input (interactiveMode: Always), which podfit",
+        ),
+    ],
+)
+def test_a_program_that_fails_is_told_in_one_line(server: Server, script: str, more: JSONDict, said: str) -> None:
+    path = server.kubeconfig(plugin(server, script, **more))
+
+    assert told(path).startswith(f'context "here", user "u", {path}: sign-in program "')
+    assert said in told(path)
+
+
+def test_what_a_program_lacks_in_the_kubeconfig_is_told(server: Server) -> None:
+    assert told(server.kubeconfig({"exec": {"command": "x"}})).endswith("exec: command and apiVersion are required")
+
+
+def test_a_token_beside_a_program_wins(server: Server) -> None:
+    assert ask(server, server.kubeconfig({**plugin(server, "exit 1"), "token": "t"}))[0].token == "Bearer t"
+
+
+def test_a_server_runs_no_program(server: Server) -> None:
+    path = server.kubeconfig(plugin(server, f"touch {server.folder}/ran; {answer(token='t')}"))
+
+    with pytest.raises(AccessError, match="signs in by exec, which a server does not run"):
+        from_kubeconfig(path)
+    assert not (server.folder / "ran").exists()
+
+
+# ── OpenID Connect ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def jwt(ends: datetime) -> str:
+    """A token without a signature, which is not ours to verify."""
+    parts: tuple[JSONDict, ...] = ({"alg": "none"}, {"exp": int(ends.timestamp()), "jti": "x" * 7}, {})
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+
+
+def oidc(server: Server, token: str, **more: str) -> JSONDict:
+    """A user of the provider, which is the same server."""
+    config = {"client-id": "kubectl", "id-token": token, "refresh-token": "old", "idp-issuer-url": server.url}
+    config["idp-certificate-authority"] = str(server.folder / "ca.crt")
+    return {"auth-provider": {"name": "oidc", "config": {**config, **more}}}
+
+
+def test_an_id_token_that_holds_is_sent(server: Server) -> None:
+    token = jwt(NOW + timedelta(hours=1))
+
+    assert ask(server, server.kubeconfig(oidc(server, token)))[0].token == f"Bearer {token}"
+    assert len(server.asked) == 1
+
+
+def test_an_id_token_that_has_ended_is_renewed_and_both_new_ones_are_kept(server: Server) -> None:
+    """A provider may take each refresh token only once: kubectl needs the new one."""
+    new = jwt(NOW + timedelta(hours=1))
+    server.answers["/.well-known/openid-configuration"] = {"token_endpoint": f"{server.url}/token"}
+    server.answers["/token"] = {"id_token": new, "refresh_token": "new", "access_token": "a", "token_type": "Bearer"}
+    path = server.kubeconfig(oidc(server, jwt(NOW - timedelta(hours=1))))
+    path.chmod(0o600)
+
+    assert ask(server, path)[0].token == f"Bearer {new}"
+
+    kept = yaml.safe_load(path.read_text())["users"][0]["user"]["auth-provider"]["config"]
+    assert (kept["id-token"], kept["refresh-token"]) == (new, "new")
+    assert "client-secret" not in kept
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(one.name for one in path.parent.glob(".podfit*")) == []
+
+
+def test_a_provider_is_verified_by_the_systems_cas_unless_the_kubeconfig_names_one(server: Server) -> None:
+    user = oidc(server, jwt(NOW - timedelta(hours=1)))
+    del user["auth-provider"]["config"]["idp-certificate-authority"]
+    server.answers["/.well-known/openid-configuration"] = {"token_endpoint": f"{server.url}/token"}
+
+    assert "certificate verify failed" in told(server.kubeconfig(user))
+    assert server.asked == [], "it is sent nothing"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"refresh-token": ""}, "Expected key refresh-token"), ({"id-token": "a=b"}, "the id-token is not a JWT")],
+)
+def test_tokens_that_can_t_be_used_are_told(server: Server, change: dict[str, str], said: str) -> None:
+    server.answers["/.well-known/openid-configuration"] = {"token_endpoint": f"{server.url}/token"}
+    user = oidc(server, jwt(NOW - timedelta(hours=1)), **change)
+    user["auth-provider"]["config"] = {key: value for key, value in user["auth-provider"]["config"].items() if value}
+    path = server.kubeconfig(user)
+
+    assert told(path).startswith(f'context "here", user "u", {path}: OpenID Connect: ')
+    assert said in told(path)
+    assert told(path).endswith("Fix: sign in again, with the program that wrote the tokens")
+
+
+def test_a_provider_that_hangs_is_given_up(server: Server) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        issuer = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        path = server.kubeconfig(oidc(server, jwt(NOW - timedelta(hours=1)), **{"idp-issuer-url": issuer}))
+
+        assert told(path, patience=0.5).endswith(f"{issuer}: no answer within 0.5 s")

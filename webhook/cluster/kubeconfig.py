@@ -1,0 +1,140 @@
+"""One context of one or more kubeconfig files, merged as kubectl merges them.
+
+`kubernetes.config` merges files too, but differs from client-go (read in 37.0.2, `config/kube_config.py`): the last
+`current-context` wins instead of the first, so that it connects to another cluster than kubectl; a user's relative
+paths start at the cluster's file; an empty file is an error. So the client's loader gets one context from here, with
+absolute paths and without empty fields, and turns it into credentials (`webhook.cluster.access`).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from webhook.kube.path import mapping
+
+_FILES = {
+    "clusters": ("certificate-authority",),
+    "users": ("client-certificate", "client-key", "tokenFile"),
+    "contexts": (),
+}
+"""Fields that name a file, relative to the kubeconfig."""
+_DATA = ("certificate-authority-data", "client-certificate-data", "client-key-data")
+"""Fields in base64."""
+_TEXT = ("server", "proxy-url", "tls-server-name", "token", "username", "password", "as", "as-uid")
+"""Fields that YAML may take for a number where they are not quoted."""
+
+Entry = Mapping[str, Any]
+
+
+class AccessError(OSError):
+    """There is no way to the cluster; one line for people."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything that one context names."""
+
+    name: str
+    namespace: str
+    cluster: Entry
+    user: Entry
+    user_name: str
+    file: Path
+    """The file that the user comes from (the cluster, if the context has no user)."""
+
+    def __str__(self) -> str:
+        user = f', user "{self.user_name}"' if self.user_name else ""
+        return f'context "{self.name}"{user}, {self.file}'
+
+
+def read(files: Sequence[Path], name: str | None = None) -> Context:
+    """The context `name`, by default the current one; raises AccessError.
+
+    The first file that has an entry, or a `current-context`, wins
+    (https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/#merging-kubeconfig-files).
+    """
+    found: dict[str, dict[str, tuple[Path, Entry]]] = {section: {} for section in _FILES}
+    current = ""
+    for file in files:
+        config = _load(file)
+        current = current or str(config.get("current-context") or "")
+        for section, entries in found.items():
+            for one, entry in _entries(file, config, section):
+                entries.setdefault(one, (file, entry))
+    where, wanted = ", ".join(map(str, files)), name or current
+    known = ", ".join(f'"{one}"' for one in found["contexts"]) or "none"
+    if not wanted:
+        raise AccessError(
+            f"{where}: current-context is not set (contexts: {known}). Fix: set it, or pass --context NAME"
+        )
+    if wanted not in found["contexts"]:
+        raise AccessError(
+            f'{where}: context "{wanted}" does not exist (contexts: {known}). Fix: pass --context with one of them'
+        )
+    file, context = found["contexts"][wanted]
+    cluster_file, cluster = _named(found, file, wanted, context, "cluster")
+    user_file, user = _named(found, cluster_file, wanted, context, "user") if context.get("user") else (None, {})
+    server = str(cluster.get("server") or "")
+    if not server.startswith(("https://", "http://")):
+        raise AccessError(
+            f'{cluster_file}: cluster "{context["cluster"]}": server is not a valid URL ("{server}", expected '
+            "https://HOST:PORT)"
+        )
+    return Context(
+        wanted,
+        str(context.get("namespace") or "default"),
+        cluster,
+        user,
+        str(context.get("user") or ""),
+        user_file or cluster_file,
+    )
+
+
+def _load(file: Path) -> Entry:
+    try:
+        return mapping(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise AccessError(f"{file}: {(error.strerror or 'unreadable').lower()}") from error
+    except UnicodeDecodeError as error:
+        raise AccessError(f"{file}: not UTF-8 at byte {error.start}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise AccessError(f"{file}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
+
+
+def _entries(file: Path, config: Entry, section: str) -> Iterator[tuple[str, Entry]]:
+    """Name and contents of each entry: without what is empty, paths absolute."""
+    listed = config.get(section) or []
+    if not isinstance(listed, list) or not all(isinstance(one, Mapping) and "name" in one for one in listed):
+        raise AccessError(f"{file}: {section} is not a list of entries with a name")
+    for one in listed:
+        entry = {key: value for key, value in mapping(one.get(section[:-1])).items() if value not in (None, "")}
+        for key in _FILES[section]:
+            if key in entry:
+                entry[key] = str(file.absolute().parent / str(entry[key]))
+        yield str(one["name"]), entry
+
+
+def _named(
+    found: Mapping[str, Mapping[str, tuple[Path, Entry]]], file: Path, name: str, context: Entry, kind: str
+) -> tuple[Path, Entry]:
+    wanted = str(context.get(kind) or "")
+    if wanted not in found[f"{kind}s"]:
+        raise AccessError(f'{file}: context "{name}": {kind} "{wanted}" does not exist')
+    file, entry = found[f"{kind}s"][wanted]
+    for key in _TEXT:
+        if not isinstance(entry.get(key, ""), str):
+            raise AccessError(f'{file}: {kind} "{wanted}": {key} is not a string. Fix: put it in quotes')
+    for key in _DATA:
+        try:
+            base64.b64decode("".join(str(entry.get(key, "")).split()), validate=True)
+        except ValueError as error:
+            raise AccessError(f'{file}: {kind} "{wanted}": {key} is not valid base64') from error
+    return file, entry

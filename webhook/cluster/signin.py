@@ -1,0 +1,242 @@
+"""Users of a kubeconfig who sign in by a program (`exec`) or at an OpenID Connect provider: credentials made of them.
+
+Programs are run here because the client's ExecProvider (read in 37.0.2, `config/exec_provider.py`) waits for ever,
+hands over standard input (which may be the manifest of `podfit check -`), runs in the cluster's folder instead of ours,
+raises AttributeError if a plugin fails in a terminal, and its caller logs each error and goes on as system:anonymous.
+OpenID Connect is the client's, with a limit of time, verified TLS, and what it renews written back.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from datetime import datetime
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import certifi
+import yaml
+from kubernetes.client import Configuration
+from kubernetes.config import load_kube_config_from_dict
+
+from webhook.cluster.kubeconfig import AccessError, Context
+from webhook.kube.path import mapping
+
+PATIENCE = 60.0
+"""Seconds that a sign-in may take: some ask a person in a browser."""
+_STATIC = ("token", "tokenFile", "username", "client-certificate", "client-certificate-data")
+"""Credentials that client-go prefers to a sign-in (`plugin/pkg/client/auth/exec/exec.go`, UpdateTransportConfig)."""
+_CLUSTER = (
+    "server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url",
+    "disable-compression",
+)  # fmt: skip
+"""What a program may learn of the cluster (client.authentication.k8s.io/v1, Cluster)."""
+
+Credentials = dict[str, Any]
+"""Fields of a kubeconfig's user that need no sign-in."""
+
+
+def way(context: Context) -> str:
+    """How the user signs in: "exec", "auth-provider", or empty for credentials that stand in the file."""
+    if any(key in context.user for key in _STATIC):
+        return ""
+    return next((one for one in ("exec", "auth-provider") if one in context.user), "")
+
+
+def credentials(context: Context, patience: float = PATIENCE) -> tuple[Credentials, float | None]:
+    """What the user signs in with, and until when (Unix time; None: not known); raises AccessError."""
+    match way(context):
+        case "exec":
+            return _by_program(context, mapping(context.user["exec"]), patience)
+        case "auth-provider":
+            return _by_provider(context, mapping(context.user["auth-provider"]), patience), None
+        case _:
+            return dict(context.user), None
+
+
+# ── a program ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _by_program(context: Context, plugin: Mapping[str, Any], patience: float) -> tuple[Credentials, float | None]:
+    """Runs a credential plugin (https://kubernetes.io/docs/reference/access-authn-authz/authentication/
+    #client-go-credential-plugins)."""
+    command, version = str(plugin.get("command") or ""), plugin.get("apiVersion")
+    about = f'{context}: sign-in program "{command}"'
+    if not command or not version:
+        raise AccessError(f"{context}: exec: command and apiVersion are required")
+    if plugin.get("interactiveMode") == "Always":
+        raise AccessError(f"{about}: needs standard input (interactiveMode: Always), which podfit does not give it")
+    spec: dict[str, Any] = {"interactive": False}
+    if plugin.get("provideClusterInfo"):
+        spec["cluster"] = _cluster(context)
+    asked = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    given = {str(one.get("name")): str(one.get("value") or "") for one in map(mapping, plugin.get("env") or ())}
+    env = {**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(asked)}
+    # As client-go: a relative path starts at the kubeconfig, a bare name is looked up in PATH.
+    program = str(context.file.absolute().parent / command) if os.sep in command else command
+    try:
+        out = _output([program, *map(str, plugin.get("args") or ())], env, patience)
+    except subprocess.TimeoutExpired as error:
+        raise AccessError(f"{about}: no answer within {patience:g} s. Fix: sign in with it once by hand") from error
+    except subprocess.CalledProcessError as error:
+        said = str(error.stderr or "").strip().splitlines()
+        why = f": {said[-1]}" if said else ""
+        raise AccessError(f"{about}: exit code {error.returncode}{why}. Fix: sign in with it once by hand") from error
+    except OSError as error:
+        hint = " ".join(str(plugin.get("installHint") or "install it, or correct the path").split())
+        raise AccessError(f"{about}: {(error.strerror or str(error)).lower()}. Fix: {hint}") from error
+    return _answered(about, out, version)
+
+
+def _output(command: list[str], env: Mapping[str, str], patience: float) -> str:
+    """What the program prints; its messages go to the terminal if there is one, since they may say where to sign in.
+    Whatever ends the wait ends the program and all that it started."""
+    stderr = None if sys.stderr.isatty() else subprocess.PIPE
+    with (
+        _terminable(),
+        subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
+            errors="replace", start_new_session=True,
+        ) as process,
+    ):  # fmt: skip
+        try:
+            out, told = process.communicate(timeout=patience)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, out, told)
+    return out
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM raises SystemExit meanwhile, as Ctrl-C raises KeyboardInterrupt: what was begun is ended."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _cluster(context: Context) -> dict[str, Any]:
+    """The cluster for a program that wants to know it: the CA by value, and the plugin's own configuration."""
+    found = {key: context.cluster[key] for key in _CLUSTER if key in context.cluster}
+    if "certificate-authority" in context.cluster:
+        with suppress(OSError):  # told when it is loaded
+            ca = Path(context.cluster["certificate-authority"]).read_bytes()
+            found.setdefault("certificate-authority-data", base64.b64encode(ca).decode())
+    for one in context.cluster.get("extensions") or ():
+        if mapping(one).get("name") == "client.authentication.k8s.io/exec":
+            found["config"] = one.get("extension")
+    return found
+
+
+def _answered(about: str, out: str, version: object) -> tuple[Credentials, float | None]:
+    try:
+        answer = mapping(json.loads(out))
+    except ValueError as error:
+        raise AccessError(f"{about}: its output is not JSON") from error
+    if answer.get("kind") != "ExecCredential" or answer.get("apiVersion") != version:
+        raise AccessError(
+            f"{about}: its output is a {answer.get('apiVersion')} {answer.get('kind')} (expected {version} "
+            "ExecCredential)"
+        )
+    status = mapping(answer.get("status"))
+    made: Credentials = {"token": str(status["token"])} if status.get("token") else {}
+    pair = status.get("clientCertificateData"), status.get("clientKeyData")
+    if all(pair):
+        names = ("client-certificate-data", "client-key-data")
+        made |= {name: base64.b64encode(str(pem).encode()).decode() for name, pem in zip(names, pair, strict=True)}
+    if not made:
+        raise AccessError(f"{about}: its output has neither a token nor a client certificate with its key")
+    try:
+        ends = status.get("expirationTimestamp")
+        return made, datetime.fromisoformat(str(ends)).timestamp() if ends else None
+    except ValueError as error:
+        raise AccessError(f'{about}: expirationTimestamp "{ends}" is not a date') from error
+
+
+# ── an OpenID Connect provider ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _by_provider(context: Context, provider: Mapping[str, Any], patience: float) -> Credentials:
+    """The id-token, renewed by the client's loader if it ends within five minutes."""
+    name = provider.get("name")
+    if name != "oidc":
+        raise AccessError(
+            f'{context}: auth-provider "{name}" is not supported (Kubernetes removed it in 1.26). Fix: use its '
+            "exec plugin"
+        )
+    # client-go takes the system's CAs where the loader would not verify at all, and knows public clients.
+    config = {"client-secret": "", **mapping(provider.get("config"))}
+    if not any(key in config for key in ("idp-certificate-authority", "idp-certificate-authority-data")):
+        config["idp-certificate-authority"] = ssl.get_default_verify_paths().cafile or certifi.where()
+    before = deepcopy(config)
+    user = {"auth-provider": {"name": "oidc", "config": config}}
+    configuration = Configuration()
+    failed: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            load_kube_config_from_dict(one_context({"server": "http://-"}, user), client_configuration=configuration)
+        except BaseException as error:  # it is told by the thread that waits
+            failed.append(error)
+
+    thread = threading.Thread(target=load, name="sign-in", daemon=True)  # the loader itself waits for ever
+    thread.start()
+    thread.join(patience)
+    again = "Fix: sign in again, with the program that wrote the tokens"
+    if thread.is_alive():
+        raise AccessError(f"{context}: {config.get('idp-issuer-url')}: no answer within {patience:g} s")
+    if failed or "BearerToken" not in configuration.api_key:
+        why = " ".join(str(failed[0]).split()) if failed else "the id-token is not a JWT"
+        raise AccessError(f"{context}: OpenID Connect: {why}. {again}") from (failed[0] if failed else None)
+    renewed = {key: value for key, value in config.items() if value != before[key]}
+    if renewed:
+        _keep(context, renewed)
+    return {"token": configuration.api_key["BearerToken"].removeprefix("Bearer ")}
+
+
+def _keep(context: Context, renewed: Mapping[str, Any]) -> None:
+    """Writes renewed tokens into the kubeconfig, as kubectl does: a provider may accept a refresh-token only once."""
+    file = context.file.resolve()
+    try:
+        config = yaml.safe_load(file.read_text(encoding="utf-8"))
+        entry = next(one for one in config["users"] if str(one["name"]) == context.user_name)
+        entry["user"]["auth-provider"]["config"] |= renewed
+        with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, prefix=".podfit-", delete=False) as new:
+            try:
+                yaml.safe_dump(config, new, sort_keys=False)
+                new.flush()
+                os.chmod(new.name, file.stat().st_mode & 0o777)  # noqa: PTH101
+                os.replace(new.name, file)  # noqa: PTH105
+            except BaseException:
+                os.unlink(new.name)  # noqa: PTH108
+                raise
+    except OSError as error:
+        print(f"note: {context}: the renewed tokens can't be written: {error.strerror}", file=sys.stderr)
+
+
+def one_context(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
+    """A kubeconfig of one context, for the client's loader."""
+    return {
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": dict(cluster)}],
+        "users": [{"name": "it", "user": dict(user)}],
+    }
