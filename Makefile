@@ -56,7 +56,7 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every o
 lock:  ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements.lock pyproject.toml
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-dev.lock --group dev pyproject.toml
-	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-build.lock --group build pyproject.toml
+	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-build.lock --group build
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-plot.lock --extra plot pyproject.toml
 
 clean:  ## remove what the other targets made

@@ -18,7 +18,7 @@ ORDER = ["base", "kube", "vllm", "rules", "evaluation", "diagnose", "generate", 
 EXCEPT = {"evaluation/review.py": "report"}  # the text of a refusal
 IO_MODULES = {
     "os", "sys", "subprocess", "socket", "ssl", "logging", "time", "random", "tempfile", "threading", "urllib",
-    "http", "pathlib", "flask", "gunicorn", "urllib3", "prometheus_client", "cryptography",
+    "http", "pathlib", "flask", "gunicorn", "kubernetes", "urllib3", "prometheus_client", "cryptography",
 }  # fmt: skip
 IO_CALLS = {"open", "print", "input", "exec", "eval"}
 
@@ -90,8 +90,8 @@ def test_the_design_draws_these_packages_in_this_order() -> None:
 
 NOT_FOR_A_CHECK = {
     # libraries that serve, draw, sign, or read policies and scripts
-    "asyncio", "concurrent", "cryptography", "flask", "gunicorn", "huggingface_hub", "jsonpatch", "matplotlib",
-    "prometheus_client", "pydantic", "shtab", "tree_sitter", "urllib3",
+    "asyncio", "concurrent", "cryptography", "flask", "gunicorn", "huggingface_hub", "jsonpatch", "kubernetes",
+    "matplotlib", "prometheus_client", "pydantic", "requests", "shtab", "tree_sitter", "urllib3",
     # parts of Python that cost milliseconds
     "difflib", "email", "hashlib", "http", "importlib.resources", "logging", "multiprocessing", "socket", "ssl",
     "subprocess", "tempfile", "threading", "unittest",
@@ -103,15 +103,29 @@ NOT_FOR_A_CHECK = {
 """What a start need not wait for where one plain manifest is checked: imported where it is used."""
 
 
-def test_a_plain_check_imports_only_what_it_needs() -> None:
-    example = str(PACKAGE.parent / "examples" / "good.yaml")
+def _imported(*words: str) -> set[str]:
+    """Every module that a command imports."""
     script = (
         f"import sys; sys.path += {[path for path in sys.path if path]!r}; from webhook.cli import main; "
-        f"code = main(['check', {example!r}]); print(*sys.modules); sys.exit(code)"
+        f"code = main({list(words)!r}); print(); print(*sys.modules); sys.exit(code)"
     )
     # -S: what this machine's site-packages import at every start is no matter of ours.
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True)
-    imported = done.stdout.splitlines()[-1].split()
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_a_plain_check_imports_only_what_it_needs() -> None:
+    imported = _imported("check", str(PACKAGE.parent / "examples" / "good.yaml"))
 
     assert "webhook.cli.check" in imported
     assert not {name for name in NOT_FOR_A_CHECK if any(f"{one}.".startswith(f"{name}.") for one in imported)}
+
+
+@pytest.mark.parametrize(
+    "words", [("plan", "--gpu", "l4", "--", "vllm", "serve", "Qwen/Qwen2.5-7B-Instruct"), ("explain", "unknown-flag")]
+)
+def test_a_command_without_a_cluster_does_not_import_its_client(words: tuple[str, ...]) -> None:
+    imported = _imported(*words)
+
+    assert f"webhook.cli.{words[0]}" in imported
+    assert not {"kubernetes", "webhook.cluster"} & imported

@@ -101,10 +101,10 @@ def test_a_file_with_a_token_is_read_at_every_request(server: Server) -> None:
     assert [one.token for one in server.asked] == ["Bearer first", "Bearer second"]
 
 
-def client_pair(server: Server, name: str, password: bytes | None = None) -> tuple[bytes, bytes]:
-    """Certificate and key of a client, of the server's CA."""
-    ca = x509.load_pem_x509_certificate((server.folder / "ca.crt").read_bytes())
-    signer = serialization.load_pem_private_key((server.folder / "ca.key").read_bytes(), None)
+def client_pair(folder: Path, name: str, password: bytes | None = None) -> tuple[bytes, bytes]:
+    """Certificate and key of a client, of the CA in a folder."""
+    ca = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    signer = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
     made = (
@@ -127,12 +127,12 @@ def data(server: Server, name: str, password: bytes | None = None) -> JSONDict:
     words = ("client-certificate-data", "client-key-data")
     return {
         word: base64.b64encode(pem).decode()
-        for word, pem in zip(words, client_pair(server, name, password), strict=True)
+        for word, pem in zip(words, client_pair(server.folder, name, password), strict=True)
     }
 
 
 def test_a_certificate_in_files(server: Server) -> None:
-    for name, pem in zip(("ann.crt", "ann.key"), client_pair(server, "ann"), strict=True):
+    for name, pem in zip(("ann.crt", "ann.key"), client_pair(server.folder, "ann"), strict=True):
         (server.folder / name).write_bytes(pem)
 
     assert (
@@ -325,9 +325,8 @@ def test_a_programs_token_is_renewed_when_it_ends(server: Server) -> None:
 
 def test_a_programs_certificate_is_renewed_when_it_ends(server: Server) -> None:
     runs, words = server.folder / "runs", ("clientCertificateData", "clientKeyData")
-    first, second = (
-        dict(zip(words, (pem.decode() for pem in client_pair(server, name)), strict=True)) for name in ("ann", "bob")
-    )
+    pairs = [[pem.decode() for pem in client_pair(server.folder, name)] for name in ("ann", "bob")]
+    first, second = (dict(zip(words, pair, strict=True)) for pair in pairs)
     script = f"if [ -e {runs} ]; then {answer(**second)}; "
     script += f"else {answer(**first, expirationTimestamp='2026-01-01T00:00:00Z')}; fi; echo >> {runs}"
 

@@ -212,6 +212,7 @@ def _start(programs: binaries.Programs, folder: Path, stack: ExitStack) -> Clust
         f"--bind-address={HOST}", f"--secure-port={secure}", "--permit-port-sharing", f"--cert-dir={folder}",
         f"--tls-cert-file={folder / 'tls.crt'}", f"--tls-private-key-file={folder / 'tls.key'}",
         "--authorization-mode=RBAC", f"--token-auth-file={folder / 'tokens.csv'}",
+        f"--client-ca-file={folder / 'ca.crt'}",
         "--enable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook",
         f"--service-account-issuer=https://{HOST}:{secure}", "--service-cluster-ip-range=10.0.0.0/24",
         f"--service-account-key-file={folder / 'sa.pub'}", f"--service-account-signing-key-file={folder / 'sa.key'}",

@@ -27,8 +27,8 @@ POLICY, OPEN = "wgpolicyk8s.io/v1alpha2", "openreports.io/v1alpha1"
 
 
 def scan(cluster: Cluster, *words: str, user: str | None = None) -> subprocess.CompletedProcess[str]:
-    """The command, with a user's own kubeconfig."""
-    env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig(user=user))}
+    """The command on a machine without kubectl, with a user's own kubeconfig."""
+    env = {**os.environ, "PATH": "", "KUBECONFIG": str(cluster.kubeconfig(user=user))}
     command = [sys.executable, "-m", "webhook.cli", "scan", *words]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 

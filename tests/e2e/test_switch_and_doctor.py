@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import yaml
 
@@ -26,9 +24,9 @@ KINDS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 
 
 def podfit_(cluster: Cluster, *words: str, exits: int = 0, user: str | None = None) -> str:
-    """Runs `podfit WORDS` as an administrator; returns what it prints."""
+    """Runs `podfit WORDS` as an administrator without kubectl; returns what it prints."""
     env = {
-        "PATH": f"{Path(cluster.kubectl).parent}:{os.environ['PATH']}",
+        "PATH": "",
         "HOME": str(cluster.root),
         "KUBECONFIG": str(cluster.kubeconfig(user=user)),
         "PYTHONPATH": str(ROOT),
