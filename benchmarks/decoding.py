@@ -18,9 +18,9 @@ from typing import Any
 from kubernetes.client import ApiClient
 
 from webhook.cluster.access import _lighter
-from webhook.snapshot import KINDS
+from webhook.kube.snapshot import WATCHED_KINDS
 
-NODES = next(kind for kind in KINDS if kind.name == "nodes")
+NODES = next(kind for kind in WATCHED_KINDS if kind.name == "nodes")
 
 
 def node(number: int) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def node(number: int) -> dict[str, Any]:
     name, at = f"gpu-{number}", "2026-11-21T12:00:00Z"
     labels = {f"feature.node.kubernetes.io/cpu-cpuid.F{index}": "true" for index in range(60)}
     labels |= {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "kubernetes.io/hostname": name}
-    fields = {f"f:{label}": {} for label in labels}
+    fields: dict[str, Any] = {f"f:{label}": {} for label in labels}
     return {
         "metadata": {
             "name": name, "uid": name, "resourceVersion": str(number), "creationTimestamp": at, "labels": labels,
