@@ -25,7 +25,7 @@ def _server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture(name="client")
 def _client(server: Server) -> Iterator[Client]:
-    """Somebody with a token."""
+    """A user with a token."""
     with closing(Client(from_kubeconfig(server.kubeconfig({"token": "secret"})))) as client:
         yield client
 
@@ -136,6 +136,13 @@ def test_a_servers_certificate_of_another_ca_is_no_server_of_ours(server: Server
         error.value
     ).endswith("): certificate verify failed: unable to get local issuer certificate")
     assert not server.asked
+
+
+def test_an_answer_of_something_else_is_told(server: Server, client: Client) -> None:
+    server.answers["/a"] = "<html>Sign in</html>"
+
+    with pytest.raises(UnreachableError, match="the answer is not JSON; is this an API server"):
+        client.whole("/a")
 
 
 def account(server: Server) -> dict[str, str]:

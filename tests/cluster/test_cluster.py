@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.cluster.script import Clock, access, node
@@ -145,6 +145,7 @@ ODD = st.recursive(
 WORDS = st.sampled_from(["metadata", "spec", "status", "data", "labels", "taints", "allocatable", "name", "resources"])
 
 
+@example({"spec": {"scopes": True, "scopeSelector": {"matchExpressions": 1}}})
 @given(st.dictionaries(WORDS, st.dictionaries(WORDS, ODD, max_size=4) | ODD, max_size=5))
 def test_no_odd_object_raises(obj: dict[str, Any]) -> None:
     for kind in WATCHED_KINDS:

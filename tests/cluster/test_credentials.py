@@ -10,10 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.cluster.server import HOST, Asked, Server, proxy, serving
+from tests.e2e.process import until
 from webhook.cluster.access import Client, from_kubeconfig
 from webhook.cluster.kubeconfig import AccessError
 
@@ -99,6 +99,15 @@ def test_a_file_with_a_token_is_read_at_every_request(server: Server) -> None:
         client.get("/a", {})
 
     assert [one.token for one in server.asked] == ["Bearer first", "Bearer second"]
+
+
+@pytest.mark.parametrize("token", ["hf\nsecret", "hf…secret"])
+def test_a_token_that_no_header_may_have_is_told_and_never_shown(server: Server, token: str) -> None:
+    (server.folder / "token").write_text(token)
+    for user in ({"token": token}, {"tokenFile": "token"}):
+        with pytest.raises(AccessError, match="the token has a character that no header may have") as error:
+            ask(server, server.kubeconfig(user))
+        assert "secret" not in str(error.value)
 
 
 def client_pair(folder: Path, name: str, password: bytes | None = None) -> tuple[bytes, bytes]:
@@ -379,7 +388,7 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(server: Server) 
         f'context "here", user "u", {path}: sign-in program "./plugin": no answer within 3 s. '
         "Fix: sign in with it once by hand"
     )
-    assert not [pid for pid in pids.read_text().split() if alive(int(pid))]
+    until("the program's own program to end", lambda: not alive(pids))
 
 
 def test_sigterm_ends_a_program_too(server: Server) -> None:
@@ -390,21 +399,20 @@ def test_sigterm_ends_a_program_too(server: Server) -> None:
         "from_kubeconfig(pathlib.Path(sys.argv[1]), plugins=True)"
     )
     with subprocess.Popen([sys.executable, "-c", code, path], stderr=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 60
-        while not pids.exists():
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        until("the program to run", pids.exists)
         process.terminate()
         assert process.wait(60) == 128 + signal.SIGTERM
-    assert not [pid for pid in pids.read_text().split() if alive(int(pid))]
+    until("the program's own program to end", lambda: not alive(pids))
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not waited for by its parent does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+def alive(pids: Path) -> list[str]:
+    """Those of the processes that run; one that ended and was not waited for by its parent does not."""
+    found = []
+    for pid in pids.read_text().split():
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+                found.append(pid)
+    return found
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def told(about: str) -> Iterator[None]:
     try:
         yield
     except (StatusError, OSError, ValueError) as error:
-        fix = ". Fix: start the API server, or choose another one (--context)"
+        fix = ". Fix: check the network, or choose another context"
         hint = fix if isinstance(error, UnreachableError) else ""
         raise UnusableError(f"{about}: {one_line(str(error))}{hint}", 3) from error
 

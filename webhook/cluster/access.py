@@ -105,7 +105,7 @@ class Access:
     ends: float | None = None
     """When the credentials end (Unix time); None: not known."""
     again: Callable[[], Access] | None = None
-    """Signs in anew."""
+    """Signs in again."""
     in_pod: bool = False
 
 
@@ -171,10 +171,8 @@ def _loaded(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, s
     """What the client's loader makes of a context. It writes keys into files, whose folder is gone before any signal
     is looked at: what is needed of them is in the TLS context."""
     configuration = Configuration()
-    stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     try:
-        with TemporaryDirectory(prefix="podfit-") as folder:  # mode 0700
+        with _uninterrupted(), TemporaryDirectory(prefix="podfit-") as folder:  # mode 0700
             load_kube_config_from_dict(
                 signin.one_context(context.cluster, user), client_configuration=configuration, temp_file_path=folder
             )
@@ -182,6 +180,17 @@ def _loaded(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, s
             return configuration, _tls(configuration)
     except Exception as error:  # of the loader, for whatever may be wrong with the values
         raise AccessError(f"{context}: {_cause(error)}") from error
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Signals that end the process wait meanwhile, where the system has that."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -273,12 +282,12 @@ class Client:
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """One JSON object; raises StatusError where the API server refuses, UnreachableError where it is away."""
         with self._ask("GET", path, query) as answer:
-            return cast("dict[str, Any]", json.loads(answer.read(_MOST), object_pairs_hook=_lighter))
+            return self._decoded(answer, _lighter)
 
     def whole(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """One JSON object with all that is in it; raises as `get`."""
         with self._ask("GET", path, query) as answer:
-            return cast("dict[str, Any]", json.loads(answer.read(_MOST)))
+            return self._decoded(answer)
 
     def text(self, path: str, query: Mapping[str, str], most: int) -> str:
         """What is no JSON (a container's log), at most `most` bytes of it; raises as `get`."""
@@ -308,7 +317,7 @@ class Client:
         """Any request (GET, POST of a new object, PUT of a whole one): the object that is answered, and what the API
         server's clock says; raises as `get`, with code 409 where somebody else was faster."""
         with self._ask(method, path, body=body) as answer:
-            return json.loads(answer.read(_MOST)), _date(answer.headers.get("Date"))
+            return self._decoded(answer), _date(answer.headers.get("Date"))
 
     @contextmanager
     def stream(self, path: str, query: Mapping[str, str], silence: float) -> Iterator[Iterator[dict[str, Any]]]:
@@ -353,8 +362,19 @@ class Client:
         if access.again and access.ends is not None and time.time() > access.ends - EARLY:
             self.close()
             self._connect(access := access.again())
+        keys = access.configuration.api_key
         if access.token_file is not None:
-            access.configuration.api_key["BearerToken"] = f"Bearer {_read(access.token_file, access.title)}"
+            keys["BearerToken"] = f"Bearer {_read(access.token_file, access.title)}"
+        if not (key := keys.get("BearerToken", "")).isprintable() or not key.isascii():  # an error would show it
+            raise AccessError(f"{access.title}: the token has a character that no header may have")
+
+    def _decoded(
+        self, answer: urllib3.BaseHTTPResponse, hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None
+    ) -> dict[str, Any]:
+        try:
+            return cast("dict[str, Any]", json.loads(answer.read(_MOST), object_pairs_hook=hook))
+        except ValueError as error:
+            raise self._away("the answer is not JSON; is this an API server?") from error
 
     def _away(self, why: str) -> UnreachableError:
         return UnreachableError(f"{self._access.configuration.host} ({self._access.title}): {why}")

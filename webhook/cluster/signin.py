@@ -112,8 +112,10 @@ def _output(command: list[str], env: Mapping[str, str], patience: float) -> str:
         try:
             out, told = process.communicate(timeout=patience)
         except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            if hasattr(os, "killpg"):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
             raise
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command, out, told)

@@ -238,9 +238,10 @@ def _limit_range(obj: JSON) -> JSON:
 def _quota(obj: JSON) -> JSON:
     """Which resources it counts and for which Pods; how much of them is left changes too often to rest on."""
     spec = mapping(obj.get("spec"))
-    chosen = mapping(spec.get("scopeSelector")).get("matchExpressions") or ()
-    scopes = [*(spec.get("scopes") or ()), *(mapping(one).get("scopeName") for one in chosen)]
-    return {"hard": sorted(mapping(spec.get("hard"))), "scopes": scopes}
+    chosen = mapping(spec.get("scopeSelector")).get("matchExpressions")
+    given, selected = (one if isinstance(one, list) else [] for one in (spec.get("scopes"), chosen))
+    scopes = [*given, *(mapping(one).get("scopeName") for one in selected)]
+    return {"hard": sorted(map(str, mapping(spec.get("hard")))), "scopes": scopes}
 
 
 _RESOURCE_API = ("v1", "v1beta2", "v1beta1")
