@@ -1,4 +1,4 @@
-"""Keys and tokens are stars in whatever is printed, and stay what they are in what is repaired."""
+"""What a secret is, what is none, and how a text looks without it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from webhook.base import secret
+from webhook.base.secret import FORMS, MOST, SHOWN, WITHHELD, Secrets, found, names
 from webhook.cli import main
 from webhook.evaluation import review
 from webhook.evaluation.lint import lint
@@ -23,16 +23,24 @@ KEYS = [
     "correct-horse-battery",
     "2b1f8e77c0",
     "hunter.two",
+    "s3",
+    "k3y",
 ]
-FORMS = [
+FORMED = [
     ["--api-key {}"],
+    ["--model m --api-key {}"],
     ["--api-key={} --no-such-flag"],
     ["api-key={}"],
+    ["--middleware", "Authorization: Bearer {}", "Authorization: Bearer {}"],
+]
+REPEATED = [
     ["--api-key", "{}", "{}"],
     ["--no-such-flag", "{}", "--hf-token={}"],
     ["--max-num-seqs", "{}", "--api-key", "{}"],
-    ["--middleware", "Authorization: Bearer {}", "Authorization: Bearer {}"],
+    ["--quantization", "{}", "--api-key", "{}"],
 ]
+"""Where the value stands without its name, too: one of two characters can't be told from other words there."""
+CASES = [(form, key) for form in FORMED for key in KEYS] + [(form, key) for form in REPEATED for key in KEYS[:-2]]
 
 
 def _pod(args: list[str], **fields: Any) -> dict[str, Any]:
@@ -40,8 +48,7 @@ def _pod(args: list[str], **fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [container]}}
 
 
-@pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("form", FORMS, ids=" ".join)
+@pytest.mark.parametrize(("form", "key"), CASES)
 def test_a_secret_is_in_no_message(form: list[str], key: str) -> None:
     report = lint(_pod([word.format(key) for word in form]), builtin(), Facts(), where="check")
 
@@ -55,7 +62,7 @@ def test_a_secret_is_in_no_message(form: list[str], key: str) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("fmt", ["text", "sarif", "markdown", "junit", "github", "gitlab"])
+@pytest.mark.parametrize("fmt", ["text", "json", "sarif", "markdown", "junit", "github", "gitlab"])
 def test_a_secret_is_in_no_report(key: str, fmt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text(json.dumps(_pod([f"--api-key {key}", f"api-key={key}"]), indent=1))
@@ -64,43 +71,126 @@ def test_a_secret_is_in_no_report(key: str, fmt: str, tmp_path: Path, capsys: py
     assert key not in capsys.readouterr().out
 
 
-def test_a_denial_holds_no_secret_and_the_repair_keeps_it() -> None:
-    pod = _pod([f"--api-key {KEYS[0]}"])
-    request = review.Request(
-        "1", "CREATE", "", "Pod", "pods", "", "x", "x", pod, None, False
-    )  # fmt: skip
-    answer = review.validate(request, builtin(), Facts())
-    fixes = [edit.value for one in lint(pod, builtin(), Facts(), where="check").edits for edit in (one,)]
-
-    assert answer["response"]["allowed"] is False
-    assert KEYS[0] not in json.dumps(answer)
-    assert KEYS[0] in json.dumps(fixes, default=str)
+# ── Repairs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_value_of_a_variable_that_names_a_secret_is_one() -> None:
-    env = [{"name": "VLLM_API_KEY", "value": "correct-horse-battery"}]
-    report = lint(_pod(["--no-such-flag=correct-horse-battery"], env=env), builtin(), Facts())
+def _checked(tmp_path: Path, capsys: pytest.CaptureFixture[str], pod: dict[str, Any], *words: str) -> dict[str, Any]:
+    file = tmp_path / "pod.json"
+    file.write_text(json.dumps(pod))
+    main(["check", "--format", "json", *words, str(file)])
+    (result,) = json.loads(capsys.readouterr().out)["results"]
+    assert isinstance(result, dict)
+    return result
 
-    assert "unknown-flag" in {judged.rule for judged in report.findings}
-    assert not [judged for judged in report.findings if "correct-horse-battery" in str(judged.finding.message)]
+
+def _of(result: dict[str, Any], rule: str) -> dict[str, Any]:
+    return next(row for row in result["findings"] if row["rule"] == rule)
 
 
-FLAGS = ("--api-key", "--API_KEY", "--hf-token", "--api_token", "--hf_key")
-NAMES = ("apiKey", "my-api-key", "APIKEY", "Hf_Token", "A_TOKEN", "MY_KEY", "DB_SECRET", "X9_PASSWORD")
-STARTS = ("hf_A0", "sk-", "nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "AKIA0123456789")
+def test_no_repair_rewrites_a_text_with_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = _pod(["--max-model-len 4096", f"--api-key {KEYS[0]}"])
+    result = _checked(tmp_path, capsys, pod)
+    rows = [row for row in result["findings"] if row["rule"] == "argument-string-not-split"]
+
+    assert [(row["masked"], row["fix"] is None) for row in rows] == [(False, False), (True, True)]
+    assert rows[1]["details"] == ["not repaired: the text holds a secret"]
+    assert (result["masked"], result["patch"]) == (True, None)
+    main(["fix", str(tmp_path / "pod.json")])
+    out, err = capsys.readouterr()
+    assert '+    "--max-model-len=4096"' in out or "--max-model-len=4096" in out
+    assert f"--api-key={KEYS[0]}" not in out
+    assert KEYS[0] not in err
+
+
+def test_a_patch_that_would_show_a_secret_beside_what_it_repairs_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two items in place of one: JSON Patch replaces the list, in which a key stands, too."""
+    pod = _pod(["--max-model-len 8_192 --port=8001", "--api-key", KEYS[3]])
+    result = _checked(tmp_path, capsys, pod)
+    shown = _checked(tmp_path, capsys, pod, "--show-secrets")
+
+    assert KEYS[3] not in json.dumps(result)
+    assert KEYS[3] in json.dumps(shown["patch"])
+    assert result["patch"] is None
+    assert _of(result, "argument-string-not-split")["fix"] is None
+    assert _of(result, "argument-string-not-split")["masked"]
+
+
+def test_the_mutating_webhooks_patch_is_never_masked_and_what_it_says_is() -> None:
+    pod = _pod(["--api-key", KEYS[3], "--no-such-flag", KEYS[3], "--tensor-parallel-size", "2"])
+    pod["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.6.3"
+    asked = review.Request("1", "CREATE", "", "Pod", "pods", "", "x", "x", pod, None, False)
+
+    for answer in (review.validate(asked, builtin(), Facts()), review.mutate(asked, builtin(), Facts())):
+        assert KEYS[3] not in json.dumps(answer)
+
+
+def test_secrets_are_shown_to_whom_asks_for_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = _pod(["--api-key", KEYS[3], "--no-such-flag", KEYS[3]])
+    hidden, shown = (_checked(tmp_path, capsys, pod, *words) for words in ((), ("--show-secrets",)))
+
+    assert hidden["plan"]["engine"]["arguments"]["api_key"] == ["*" * len(KEYS[3])]
+    assert hidden["plan"]["engine"]["masked"] == ["api_key", "no_such_flag"]
+    assert shown["plan"]["engine"]["arguments"]["api_key"] == [KEYS[3]]
+    assert shown["plan"]["engine"]["masked"] == []
+    assert (hidden["masked"], shown["masked"]) == (True, False)
+
+
+# ── What is one ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+FLAGS = (
+    "--api-key",
+    "--API_KEY",
+    "--hf-token",
+    "--api_token",
+    "--hf_key",
+    "--ssl-keyfile-password",
+    "—api-key",
+    "--key",
+)
+NAMES = ("apiKey", "my-api-key", "APIKEY", "Hf_Token", "A_TOKEN", "MY_KEY", "DB_SECRET", "X9_PASSWORD", "db_passwd")
+STARTS = ("hf_A0", "sk-", "nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "AKIA0123456789", "gsk_", "xoxb-")
 
 
 @pytest.mark.parametrize(
     ("words", "key"),
     [
-        *((f"{flag}{mark}s3cr3t-v4lue", "s3cr3t-v4lue") for flag in FLAGS for mark in (" ", "=")),
+        *((f"{flag}{mark}s3cr3t-v4lue", "s3cr3t-v4lue") for flag in FLAGS for mark in (" ", "=", " \\\n  ", "', '")),
         *((f'{name}: "s3cr3t-v4lue"', "s3cr3t-v4lue") for name in NAMES),
-        ("authorization: BEARER s3cr3t-v4lue", "s3cr3t-v4lue"),
         *((f"see {start}ABCDEF", f"{start}ABCDEF") for start in STARTS),
+        ("authorization: BEARER s3cr3t-v4lue", "s3cr3t-v4lue"),
+        ("curl -H 'X-Api-Key: s3cr3t' http://x", "s3cr3t"),
+        ("curl -u admin:s3cr3t http://x", "s3cr3t"),
+        ("Namespace(api_key='a,b)c', port=8000)", "a,b)c"),
+        ("non-default args: {'hf_token': \"it's\", 'model': 'm'}", "it's"),
+        ('{"a": [{"password": "a \\"b\\", c"}]}', 'a \\"b\\", c'),
+        ('{"password": "no end, no brace', "no end, no brace"),
+        ("{password: bare, port: 8000}", "bare"),
+        ('{"name":"HF_TOKEN","value":"abc"}', "abc"),
+        ('{\\"name\\": \\"HF_TOKEN\\", \\"value\\": \\"abc\\"}', "abc"),
+        ("- name: HF_TOKEN\n  value: abc", "abc"),
+        ("export HF_TOKEN=abc; vllm serve m", "abc"),
+        ('os.environ["HF_TOKEN"] = "abc"', "abc"),
+        ("https://user:p@ss@host/x", "p@ss"),
+        ("s3://:abc@bucket", "abc"),
+        ("https://0123456789abcdef@github.com/x.git", "0123456789abcdef"),
+        ("https://x/y?a=1&sig=Zm9v%3D&b=2", "Zm9v%3D"),
+        ("--api-key $(KEY)x1", "$(KEY)x1"),
     ],
 )
 def test_every_form_of_a_secret_is_found(words: str, key: str) -> None:
-    assert secret.found(words) == {key}
+    assert found(words) == {key}
+    assert key not in FORMS.masked(words, quoted=True)
+
+
+def test_a_private_key_is_one() -> None:
+    key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKC0\nAQEAuNMIIEow7\n-----END RSA PRIVATE KEY-----"
+
+    assert "MIIEowIBAAKC0" not in FORMS.masked(f"key: {key}")
+    assert "AQEAuNMIIEow7" not in Secrets.of({"env": [{"name": "A", "value": key}]}).masked(
+        "AQEAuNMIIEow7 is no number", quoted=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,12 +198,98 @@ def test_every_form_of_a_secret_is_found(words: str, key: str) -> None:
     [
         "--api-key $(VLLM_API_KEY) --port 8000",
         "--api-key --port 8000",
+        "--api-key ${KEY} --hf-token <TOKEN>",
+        "HF_TOKEN=\nexec vllm serve m",
         "--hf-overrides {} --hf_overrides hf_config_path task-force",
+        "--max-num-batched-tokens 8192 --tokenizer org/name --tokenizer-mode auto --spec-tokens 3",
+        "--ssl-keyfile /etc/tls/tls.key --ssl-ca-certs /etc/tls/ca.pem",
+        "HF_TOKEN_PATH=/run/token TOKENIZERS_PARALLELISM=false HF_HUB_DISABLE_IMPLICIT_TOKEN=1",
         "automountServiceAccountToken: false",
         "max_tokens: 8192",
+        'eos_token: "<|im_end|>", pad_token: </s>, num_key_value_heads: 8',
+        "topologyKey: kubernetes.io/hostname, secretName: tls, imagePullSecret: regcred",
+        "KeyError: 'model.layers.0', Missing key: lm_head",
+        "oci://registry:5000/model@sha256:0a1b http://localhost:8000/v1@2",
+        "docker run -u 1000:1000 x",
         "--api-key EMPTY",
         "--api-key sk-REDACTED, HF_TOKEN: hf_xxxxxxxxxxxx",
+        "pip install sk-learn",
+        "key: nvidia.com/gpu",
     ],
 )
 def test_what_is_no_secret_stays(words: str) -> None:
-    assert secret.masked(words, secret.found(words)) == words
+    assert not found(words)
+    assert FORMS.masked(words, quoted=True) == words
+    assert Secrets.of({"args": [words]}).masked(words) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "one"),
+    [
+        *((name, True) for name in (*(flag for flag in FLAGS if flag != "--key"), *NAMES)),
+        *(
+            (name, True)
+            for name in ("Authorization", "X-Api-Key", "api_keys", "HF_TOKEN_2", "secretValue", "GITHUB_PAT")
+        ),
+        *((name, False) for name in ("key", "tokens", "max_tokens", "tokenizer", "keyfile", "TOKEN_PATH", "PWD")),
+        *(
+            (name, False)
+            for name in ("eos_token", "public_key", "topologyKey", "pullSecret", "x" * 1000 + "_token", "")
+        ),
+    ],
+)
+def test_names_of_secrets(name: str, one: bool) -> None:
+    assert names(name) is one
+
+
+# ── Of an object ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("tree", "key"),
+    [
+        ({"env": [{"name": "TOKEN", "value": "a b"}]}, "a b"),
+        ({"env": [{"name": "token", "value": 1234567}]}, "1234567"),
+        ({"args": ["--api-key", "a b"]}, "a b"),
+        ({"args": ["--api-key=a b; c"]}, "a b; c"),
+        ({"args": ["--api-key", "-dashed-value"]}, "-dashed-value"),
+        ({"httpHeaders": [{"name": "Authorization", "value": "Basic YTpi"}]}, "YTpi"),
+        ({"metadata": {"annotations": {"acme.io/api-token": "abc1"}}}, "abc1"),
+        ({"volumeAttributes": {"secret_key": "abc1"}}, "abc1"),
+        ({"api_key": ["one1", "two2"]}, "two2"),
+        ({"kind": "Secret", "stringData": {"anything": {"at": ["all1"]}}}, "all1"),
+    ],
+)
+def test_a_secret_by_its_place(tree: Any, key: str) -> None:
+    assert key in (Secrets.of(tree).values or ())
+
+
+@pytest.mark.parametrize(
+    ("secret", "said", "shown"),
+    [
+        ("s3cr3t-v4lue", "'S3CR3T_v4lue' is unknown", "'************' is unknown"),
+        ("s3cr3t-v4lue", "xs3cr3t-v4luey", "x************y"),
+        ("word", "sword word --word-x 'word'", "sword **** --word-x '****'"),
+        ("a\"b'c", "value: " + repr("a\"b'c"), "value: '******'"),
+        ("a/b c+d1", "at a%2Fb%20c%2Bd1", "at **************"),
+        ("8192", "--api-key 8192 is one word, --max-model-len 8192 another", None),
+        ("0123456789abcdefghij", "cut after '0123456789abcdef…'", "cut after '****************…'"),
+        ("correct\nhorse-2 battery", "battery horse-2", None),
+    ],
+)
+def test_a_known_secret_is_masked_in_every_spelling(secret: str, said: str, shown: str | None) -> None:
+    expected = {"8192": "--api-key **** is one word, --max-model-len 8192 another"}.get(secret, said)
+
+    assert Secrets.of({"args": ["--api-key", secret]}).masked(said) == (shown or expected)
+
+
+def test_what_quotes_an_object_with_too_many_secrets_is_withheld() -> None:
+    few, many = ([{"name": "TOKEN", "value": f"value-{n}"} for n in range(count)] for count in (MOST, MOST + 1))
+
+    assert Secrets.of(few).masked("value-7 is bad") == "******* is bad"
+    assert Secrets.of(many).masked("value-7 is bad") == WITHHELD
+
+
+def test_nothing_is_masked_where_secrets_are_shown() -> None:
+    assert SHOWN.masked("--api-key hf_ABCDEF0123") == "--api-key hf_ABCDEF0123"
+    assert SHOWN.shown({"api_key": "abc"}) == {"api_key": "abc"}

@@ -109,8 +109,8 @@ def test_every_key_is_text(key: str, name: str) -> None:
         ("a: .inf", "kubectl refuses .inf: JSON has no such number; quote what is text"),
         ("a: -.INF", "kubectl refuses -.INF: JSON has no such number; quote what is text"),
         ("a: .nan", "kubectl refuses .nan: JSON has no such number; quote what is text"),
-        ("a: !!int 1.5", "kubectl refuses 1.5: it is no !!int"),
-        ("a: !!bool x", "kubectl refuses x: it is no !!bool"),
+        ("a: !!int 1.5", "kubectl refuses this value: it is no !!int"),
+        ("a: !!bool x", "kubectl refuses this value: it is no !!bool"),
         ("~: 1", "not an object: a key is null, not text"),
     ],
 )

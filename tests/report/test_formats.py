@@ -417,21 +417,25 @@ def test_warnings_fail_where_that_is_asked_for(check: Check, tmp_path: Path) -> 
     assert "::error" not in check("--format", "github", "pod.yaml")[1]
 
 
-def test_json_holds_keys_as_the_manifest_does_unless_it_is_asked_for_stars(check: Check, tmp_path: Path) -> None:
+def test_json_has_stars_for_secrets_unless_it_is_asked_for_them(check: Check, tmp_path: Path) -> None:
     key = "sk-" + "0123456789abcdefghij"
     script = f"      command: [sh, -c]\n      args: ['vllm serve Qwen/Qwen3-0.6B --api-key {key} --swap-space 4']\n"
     args = POD[POD.index("      args:") : POD.index("      resources:")]
     (tmp_path / "pod.yaml").write_text(POD.replace(args, script))
 
-    starred = json.loads(check("--format", "json", "--mask-secrets", "pod.yaml")[1])["results"][0]
-    shown = json.loads(check("--format", "json", "pod.yaml")[1])["results"][0]
+    starred = json.loads(check("--format", "json", "pod.yaml")[1])["results"][0]
+    shown = json.loads(check("--format", "json", "--show-secrets", "pod.yaml")[1])["results"][0]
 
     assert starred["masked"]
     assert not shown["masked"]
     assert key not in json.dumps(starred)
     assert shown["plan"]["engine"]["arguments"]["api_key"] == [key]
     assert starred["plan"]["engine"]["arguments"]["api_key"] == ["*" * 23]
-    assert json.loads(json.dumps(starred).replace("*" * 23, key)) == {**shown, "masked": True}
+    assert starred["patch"] is None
+    assert key in json.dumps(shown["patch"])
+    rows = {row["rule"]: row for row in starred["findings"]}
+    assert (rows["shell-swallows-sigterm"]["fix"], rows["shell-swallows-sigterm"]["masked"]) == (None, True)
+    assert (rows["startup-probe-missing"]["fix"] is None, rows["startup-probe-missing"]["masked"]) == (False, False)
 
 
 def test_secrets_do_not_get_into_logs(check: Check, tmp_path: Path) -> None:

@@ -1,71 +1,608 @@
-"""Keys and tokens in a manifest: whatever is printed shows stars in their place."""
+"""Secrets in a manifest, and text without them: every text for people passes through `Secrets` where it leaves.
+
+What is a secret: the value of a flag, variable, JSON key, header or query parameter whose name says so; the password in
+a URL; what has the form of a known kind of token. A secret that is known from an object is masked wherever a text
+quotes it, also in another spelling (JSON, percent-encoding, upper and lower case). Placeholders, paths, numbers of a
+few digits and words such as "auto" stay readable where they do not follow such a name.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Iterable
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from functools import lru_cache
+from itertools import islice
+from typing import Any
 
-_FORM = re.compile(r"(?<![\w-])(hf_(?=[A-Za-z]*[A-Z0-9])|sk-|nvapi-|gh[pousr]_|glpat-|AKIA(?=[A-Z0-9]{16}))([\w-]{4,})")
-"""Hugging Face's, OpenAI's, NVIDIA's, GitHub's, GitLab's and AWS's."""
-_GIVEN = re.compile(
-    r"((?<![\w-])--(?i:api|hf)[-_](?i:key|token)[=:\s,\"'\\]+"
-    r"|(?<![\w-])(?i:[\w-]*api[-_]?key|hf[-_]token)[\"']?\s*[=:]\s*[\"']?"
-    r"|(?<![\w-])[A-Z0-9_]*_(?:TOKEN|KEY|SECRET|PASSWORD)[\"']?\s*[=:]\s*[\"']?"
-    r"|\b(?i:bearer)\s+)"
-    r"([^\s,;\"'\]\\$<{(-][^\s,;\"'\]\\]{3,})"
+from webhook.base.frozen import frozen, kept
+from webhook.base.printable import one_line, shortened
+
+Span = tuple[int, int]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MOST = 256
+"""Secrets of one object. What quotes an object with more is not shown: looking for each would take too long."""
+MOST_SIGNS, MOST_TEXT = 10_000, 1 << 19
+"""Words and signs in one object that may announce a secret, and characters of its texts; the same."""
+LONG = 1 << 16
+"""Characters of a text that is not searched, and not quoted either."""
+WITHHELD = f"(not shown: more than {MOST} values of this object look like secrets)"
+
+# ── Names ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_LONGEST = 80
+"""Characters of a name; what is longer names nothing."""
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+"""The words of `apiKey`, `API_KEY`, `--api-key`."""
+_ALWAYS = _words(
+    "password passwd passphrase secret authorization cookie auth credential credentials apikey accesskey secretkey "
+    "authkey authtoken accesstoken hftoken"
 )
-"""What stands behind a name that gives a secret; `$(VAR)`, `<placeholder>` and the next flag are none."""
-_STARTS = re.compile(r"hf_|sk-|nvapi-|gh[pousr]_|glpat-|AKIA")
-_ENDS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
-_SAYS = ("api-key", "api_key", "apikey", "api-token", "api_token", "hf-key", "hf_key", "hf-token", "hf_token", "bearer")
-_NAMES = ("key", "token", "secret", "password", "bearer")
-"""Quick looks before the thorough ones: nothing is of `_FORM` without one of `_STARTS`, and of `_GIVEN` without one of
-`_ENDS` or, in any case, of `_SAYS`, each of which has one of `_NAMES` in it."""
-_WORDS = frozenset({"true", "false", "null", "none", "empty", "dummy", "test", "token", "vllm", "valuefrom"})
-"""What people write where a key must be and none is: stars for it would hide other words."""
+_PLURALS = {"keys": "key", "tokens": "token", "secrets": "secret", "passwords": "password"}
+_OF_PEOPLE = _words("api access auth secret private hf bearer")
+"""What makes a plural one of secrets: `--api-keys`, and not `max_tokens`."""
+_ENDINGS = _words("value plain plaintext text base64 b64 old new primary secondary prod dev staging")
+_OTHER_KEYS = _words(
+    "annotation cache column config dict field foreign group hash host idempotency index key kv label lookup map match "
+    "metric node num object partition prefix primary public query routing shard sort sub taint toleration "
+    "topology"
+)
+"""`topologyKey`, `num_key`: keys that open nothing."""
+_OTHER_TOKENS = _words(
+    "adapter audio begin boi bos call cls control draft end eoi eos first image input last mask max min next num "
+    "output pad per placeholder prompt sep separator special speculative start stop think tool unk video "
+    "vision"
+)
+"""`eos_token`, `max_token`: tokens of a tokenizer."""
+_REFERENCES = re.compile(r"[a-z][a-zA-Z0-9]*Secret")
+_NO_REFERENCES = frozenset({"clientSecret", "apiSecret", "sharedSecret", "appSecret", "consumerSecret"})
+"""Of Kubernetes' fields, `pullSecret` names an object, and these hold the secret itself."""
 
-_HIDDEN = re.compile(r"([a-z]{2,6}[-_])?(redacted|x{3,}|\*{3,}|changeme)", re.IGNORECASE)
-"""What stands for a key that somebody has taken out: sk-REDACTED, hf_xxxxxxxx."""
+
+def names(name: str) -> bool:
+    """Whether what has this name is a secret: `--api-key`, `HF_TOKEN`, `clientSecret`, `X-Api-Key`."""
+    return len(name) <= _LONGEST and _names(name)
+
+
+@lru_cache(1024)  # the same few fields are in every object
+def _names(name: str) -> bool:
+    words = [word.lower() for word in _PARTS.findall(name)]
+    while words and (words[-1].isdigit() or (words[-1] in _ENDINGS and len(words) > 1)):
+        words.pop()
+    if not words:
+        return False
+    before, last = words[-2] if len(words) > 1 else "", words[-1]
+    if last in _PLURALS:
+        if before not in _OF_PEOPLE:
+            return False
+        last = _PLURALS[last]
+    if last == "key":
+        return bool(before) and before not in _OTHER_KEYS
+    if last == "token":
+        return before not in _OTHER_TOKENS
+    if last in ("pwd", "pat"):
+        return bool(before)
+    if last == "secret" and _REFERENCES.fullmatch(name) and name not in _NO_REFERENCES:
+        return False
+    return last in _ALWAYS or last.endswith(("apikey", "password", "passphrase", "authtoken"))
+
+
+def _gives(name: str) -> bool:
+    """The same of a flag or a variable, where `--key` and `KEY` are names enough."""
+    return names(name) or name.strip("-").lower() == "key"
+
+
+# ── Values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_NONE = _words(
+    "0 1 true false yes no on off null none nil empty dummy test token vllm auto default valuefrom undefined"
+)
+"""What is written in place of a key where none is needed: to mask such a word would hide others."""
+_PLACEHOLDER = re.compile(
+    r"\$\([^)]*\)|\$\{[^}]*\}|\$[A-Z0-9_]+|<[^<>]*>|\{\{.*\}\}|\[?(?:[a-z]{2,6}[-_])?(?:redacted|masked|x{3,}|\*{3,}|"
+    r"\.{3,}|…|changeme|change[-_]me|replace[-_]?me|your[-_]\S*)\]?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""`$(HF_TOKEN)`, `<token>`, hf_xxxxxxxx, sk-REDACTED."""
+_PATH = re.compile(r"(?:~|\.{0,2})/[a-z0-9._/@-]*|[\w./@-]+\.(?:pem|key|crt|json|txt|token)")
+"""The path of a file that holds a secret."""
+_WEAK_DIGITS = 6
+"""A number of fewer digits may be any number."""
+_LIKE_WORDS = re.compile("[A-Za-z]?[a-z]*(?:[-_ ][A-Za-z]?[a-z]*)*")
+_LOOSE = 8
+"""Characters from which on a secret is looked for inside of other words."""
+_HEAD, _FAR, _TRIES = 12, 256, 16
+"""Characters by which a secret is known that a text was cut in, how many are compared, and at how many places."""
+
+
+def _is_secret(value: str) -> bool:
+    text = value.strip()
+    return not (
+        not text
+        or text.lower() in _NONE
+        or _PLACEHOLDER.fullmatch(text) is not None
+        or _PATH.fullmatch(text) is not None
+    )
+
+
+def _bare(value: str) -> str:
+    """Of `Bearer hf_…`, the token."""
+    scheme = _SCHEME.match(value)
+    return value[scheme.end() :] if scheme else value
+
+
+def _is_weak(value: str) -> bool:
+    """So short that it is masked only behind a name that gives it."""
+    return len(value) < 3 or (len(value) < 4 and value.islower() and value.isalpha()) or (
+        value.isdecimal() and len(value) < _WEAK_DIGITS
+    )  # fmt: skip
+
+
+_CANONICAL = str.maketrans({**{chr(code): chr(code + 32) for code in range(65, 91)}, "_": "-"})
+
+
+def _canonical(text: str) -> str:
+    """In one spelling, as long as before: programs print names in lower case, and dashes for underscores."""
+    return text.lower().replace("_", "-") if text.isascii() else text.translate(_CANONICAL)
+
+
+def _lower(text: str) -> str:
+    """In lower case, as long as before."""
+    return lower if len(lower := text.lower()) == len(text) else text.translate(_CANONICAL).replace("-", "_")
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """The secret as programs write it, and YAML."""
+    yield secret
+    if secret.isascii() and secret.isalnum():
+        return
+    decoded = _PERCENT.sub(lambda one: chr(int(one[1], 16)), secret)
+    for meant in {secret, secret.strip(), secret.replace("$$", "$"), decoded, *_unescaped(secret)}:
+        yield meant
+        for escaped in (json.dumps(meant), json.dumps(meant, ensure_ascii=False), repr(meant), repr(f"'{meant}")):
+            yield escaped[1:-1].removeprefix("'")
+        yield repr(f"\"{meant}'")[2:-1].removesuffix("'").removesuffix("\\")
+        yield from (_percent(meant, _UNRESERVED), _percent(meant, f"{_UNRESERVED}/"))
+        yield meant.replace("'", "''")
+        yield "".join([one if one.isascii() else f"\\x{ord(one):02x}" for one in meant])
+        yield from filter(_is_loose, _PARTED.split(meant))
+
+
+def _unescaped(text: str) -> Iterator[str]:
+    """What a text between quotes means, of JSON and of a shell, also where one stands inside of the other."""
+    for _ in range(3):
+        if "\\" not in text:
+            return
+        with suppress(ValueError):
+            yield str(json.loads(f'"{text}"', strict=False))
+        text = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+        yield text
+
+
+_PARTED = re.compile(r"[\s.=]")
+"""Where YAML folds a text, and vLLM takes `--flag.key=value` apart."""
+_UNRESERVED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+_PERCENT = re.compile("%([0-9A-Fa-f]{2})")
+
+
+def _percent(text: str, safe: str) -> str:
+    """As in a URL (RFC 3986)."""
+    return "".join(
+        [one if one in safe else "".join([f"%{byte:02X}" for byte in one.encode(errors="replace")]) for one in text]
+    )
+
+
+# ── In a text ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_STARTS = (
+    "hf_", "api_org_", "sk-", "sk_", "rk_", "nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-",
+    "xox", "AKIA", "ASIA", "AIza", "gsk_", "r8_", "dapi", "eyJ", "-----BEGIN",
+)  # fmt: skip
+"""How known kinds of tokens begin."""
+_FORM = re.compile(
+    r"(?<![\w-])(?:(?P<kind>hf_(?=[A-Za-z]*[A-Z0-9])|api_org_|sk-(?=[\w-]*[A-Z0-9])|[sr]k_(?:live|test)_|nvapi-|gh[pousr]_|"
+    r"github_pat_|glpat-|xox[a-z]-|A[KS]IA(?=[A-Z0-9]{16})|AIza(?=[\w-]{30})|gsk_|r8_(?=\w{20})|dapi(?=[0-9a-f]{20})"
+    r")(?P<token>[\w-]{4,})|eyJ(?P<web>[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]+)?)"
+    r"|(?P<pem>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END)[^\0])*+))"
+)
+"""Tokens of Hugging Face, OpenAI, Stripe, NVIDIA, GitHub, GitLab, Slack, AWS, Google, Groq, Replicate and Databricks,
+JSON Web Tokens, and private keys."""
+_STEMS = ("key", "token", "secret", "passw", "passphrase", "pwd", "credential", "auth", "bearer", "cookie", "_pat")
+"""Part of every name of a secret."""
+_DASHES = "-‐‑‒–—―−"
+_OF_A_NAME = f"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.{_DASHES}"
+_REST = re.compile(r"[\w-]{0,80}")
+_PAIR = re.compile(r"[\\\"']*+\s*+,?+\s*+[\\\"']*+value[\\\"']*+\s*+[:=]\s*+")
+"""Between the two of `"name": "HF_TOKEN", "value": "hf_…"`."""
+_ASSIGNED = re.compile(r"[\\\"'\])]*+[^\S\n]*+(?:=>|[=:])[^\S\n]*+")
+_SPACED = re.compile(r"[\\\"'\]]*+[^\S\n]*+(?:,\s*+|(?:\\+\n\s*+)+|(?<=\s))")
+"""Between a flag and its value."""
+_JOINED = re.compile(r"=")
+_OPEN = re.compile(r"(?P<list>(?:[\[({]\s*+)*+)(?P<quote>\\*+[\"'`])?+")
+_MORE = re.compile(r"\s*+,\s*+(?=\\*+[\"'`])")
+_BARE = re.compile(
+    r"(?:\$\([^)\s]{0,64}+\)|\$\{[^}\s]{0,64}+\}|[^\s\"'`\\,;&|)\]}<>\0]|\\.|[,;&|)\]}](?=[^\s\"'\\,;&|)\]}\0])(?![\"']?[\w.-]{1,64}[\"']?\s?[=:]))++"
+)
+_SCHEME = re.compile(r"(?:bearer|basic|token|digest|apikey|negotiate)(?:\s|%20|\+)++", re.IGNORECASE)
+_URL = re.compile(r"://[^\s\0\"'<>\\]+")
+_PORT = re.compile(r"\d+(?:/|$)")
+_QUERY = re.compile(r"[?&;]([\w.-]{1,64})=([^&\s\0\"'#<>\\;]+)")
+_SIGNED = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signature", "x-amz-credential", "key"})
+_LOGIN = re.compile(r"(?<![\w-])(?:-u|--(?:proxy-)?user)[=\s,\"'\\]{1,6}([^\s\0\"',:\\]{1,128}):([^\s\0\"'\\]{1,256})")
+"""`curl -u NAME:PASSWORD`."""
+
+
+def _places(text: str, words: Iterable[str]) -> list[Span]:
+    """Where the words are, in their order. (One pattern of all of them takes twenty times as long.)"""
+    found: list[Span] = []
+    for word in words:
+        at = text.find(word)
+        while at >= 0:
+            found.append((at, at + len(word)))
+            at = text.find(word, at + 1)
+    found.sort()
+    return found
+
+
+def _forms(text: str, *, whole: bool = False) -> Iterator[Span]:
+    """What is a secret by its form, whatever stands before it; `whole`: with what tells its kind (`hf_`)."""
+    end = 0
+    for at, _ in _places(text, _STARTS):
+        one = _FORM.match(text, at) if at >= end else None
+        if one is not None and _PLACEHOLDER.fullmatch(one[0]) is None:
+            end = one.end()
+            yield one.span(0 if whole else one.lastgroup or 0)
+    if "://" in text and "@" in text:
+        yield from _passwords(text)
+    if "=" in text and ("?" in text or "&" in text):
+        for one in _QUERY.finditer(text):
+            if (names(one[1]) or one[1].lower() in _SIGNED) and _is_secret(one[2]):
+                yield one.span(2)
+
+
+def _passwords(text: str) -> Iterator[Span]:
+    """Of `scheme://user:password@host`, and a token in the user's place."""
+    for token in _URL.finditer(text):
+        at = token.start()
+        for part in token[0].split("://")[1:]:
+            at += len("://")
+            authority, sign, _ = part.rpartition("@")
+            user, colon, password = authority.partition(":")
+            start, one = (at + len(user) + 1, password) if colon else (at, user)
+            alone = not colon and (len(user) < _LOOSE or _LIKE_WORDS.fullmatch(user))
+            plain = not any(mark in user for mark in "/?#")
+            if sign and plain and not alone and not _PORT.match(password) and _is_secret(one):
+                yield start, start + len(one)
+            at += len(part)
+
+
+def _named(text: str, *, joined: bool = False) -> Iterator[Span]:
+    """The values that follow a name of a secret; `joined`: only behind `=`, in a text of our own words."""
+    at = 0
+    for start, end in _places(_lower(text), _STEMS):
+        if start < at:
+            continue
+        head = text[max(at, start - _LONGEST) : start]
+        begin = start - len(head) + len(head.rstrip(_OF_A_NAME))
+        rest = _REST.match(text, end)
+        at = end = rest.end() if rest else end
+        name = text[begin:end]
+        bearer = name.lower() == "bearer"
+        flag = name[0] in _DASHES
+        if not (bearer or (_gives(name) if flag else names(name))):
+            continue
+        separators = (_JOINED,) if joined else (_PAIR, _ASSIGNED, *((_SPACED,) if flag or bearer else ()))
+        between = next((found for one in separators if (found := one.match(text, end))), None)
+        if between is not None:
+            spaced = between.re is _SPACED
+            for span in _values(text, between.end()):
+                at = max(at, span[1])
+                value = text[slice(*span)]
+                if _is_secret(value) and not (spaced and value.startswith("--")):
+                    yield span
+    if not joined and "-u" in text:
+        yield from (one.span(2) for one in _LOGIN.finditer(text) if not one[2].isdecimal() and _is_secret(one[2]))
+
+
+def _values(text: str, at: int) -> Iterator[Span]:
+    """The value that begins there, or the values of a list."""
+    opened = _OPEN.match(text, at)
+    assert opened is not None  # noqa: S101  it matches nothing, too
+    at, mark, listed = opened.end(), opened["quote"], bool(opened["list"])
+    while mark:
+        end = _closing(text, at, mark)
+        start = _SCHEME.match(text, at, end)
+        yield start.end() if start else at, end
+        more = _MORE.match(text, end + len(mark)) if listed else None
+        again = _OPEN.match(text, more.end()) if more else None
+        if again is None:
+            return
+        at, mark = again.end(), again["quote"]
+    start = _SCHEME.match(text, at)
+    bare = _BARE.match(text, start.end() if start else at)
+    if bare is not None:
+        yield bare.start(), bare.start() + len(bare[0].rstrip(".:,;"))
+
+
+def _closing(text: str, at: int, mark: str) -> int:
+    """Where the quoted text that begins there ends: at its mark, else at the end of the line."""
+    whole = text.find("\0", at)
+    whole = len(text) if whole < 0 else whole
+    end = text.find(mark, at, whole)
+    while end >= 0 and len(mark) == 1 and _odd(text, end):
+        end = text.find(mark, end + 1, whole)
+    if end < 0:
+        end = text.find("\n", at, whole)
+    return whole if end < 0 else end
+
+
+def _odd(text: str, at: int) -> bool:
+    """An odd number of backslashes stands before that place."""
+    count = 0
+    while count < at and text[at - count - 1] == "\\":
+        count += 1
+    return count % 2 == 1
 
 
 def found(text: str) -> frozenset[str]:
-    """The secrets that a text of a manifest gives by a name or by their form."""
-    lower = text.lower()
-    values = set[str]()
-    if _any(_NAMES, lower) and (_any(_ENDS, text) or _any(_SAYS, lower)):
-        values |= {match[2] for match in _GIVEN.finditer(text)}
-    if has_form(text):
-        values |= {match[0] for match in _FORM.finditer(text)}
-    return frozenset([one for one in values if one.lower() not in _WORDS and not _HIDDEN.fullmatch(one)])
+    """The secrets that a text gives by a name or by their form; several texts are parted by `\\0`."""
+    if not text:
+        return frozenset()
+    return frozenset([text[slice(*span)] for span in (*_named(text), *_forms(text, whole=True))])
 
 
-def given(variables: Iterable[tuple[int, str, object]]) -> frozenset[str]:
-    """Those values of environment variables (`Engine.variables`) that are secrets: HF_TOKEN's, VLLM_API_KEY's."""
-    values = [str(value) for _, name, value in variables if name.endswith(_ENDS)]
-    return frozenset([one for one in values if len(one) >= 4 and one.lower() not in _WORDS and one[0] != "$"])
+def _is_sparse(text: str) -> bool:
+    """So few words and signs announce secrets that each can be looked at."""
+    if len(text) > MOST_TEXT:
+        return False
+    signs = sum(map(text.count, ("://", "&", "?", *_STARTS)))
+    return signs + sum(map(_lower(text).count, _STEMS)) <= MOST_SIGNS
+
+
+# ── In an object ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_BLANK = re.compile(r"\s")
+_ANOTHER = re.compile(r"\s--?[A-Za-z]")
+"""One more flag of a command line."""
+Place = tuple[Any, Any] | None
+"""What a value stands in, and its key or index there; None: the object itself. A linked list, so that deep objects cost
+no more than flat ones."""
+_VALUES = ("value", "default", "val")
+
+
+def _leaves(trees: Iterable[Any], texts: list[str]) -> Iterator[tuple[Place, str]]:
+    """The scalars that are secrets by their place; the other texts go into `texts`."""
+    queue: list[tuple[Place, Any, bool]] = [(None, tree, False) for tree in trees]
+    while queue:
+        place, tree, secret = queue.pop()
+        if isinstance(tree, Mapping):
+            yield from _of_mapping(place, tree, secret, queue, texts)
+        elif isinstance(tree, list | tuple):
+            yield from _of_list(place, tree, secret, queue, texts)
+        elif isinstance(tree, str):
+            texts.append(tree)
+            if secret:
+                yield place, tree
+
+
+def _of_mapping(
+    place: Place, tree: Mapping[Any, Any], secret: bool, queue: list[tuple[Place, Any, bool]], texts: list[str]
+) -> Iterator[tuple[Place, str]]:
+    named = tree.get("name") or tree.get("key")
+    given = _VALUES if isinstance(named, str) and _gives(named) else ()
+    held = ("data", "stringData") if tree.get("kind") == "Secret" else ()
+    for key, value in tree.items():
+        hides = secret or key in given or key in held or (isinstance(key, str) and names(key))
+        if isinstance(value, str):
+            texts.append(value)
+            if hides:
+                yield (place, key), value
+        elif isinstance(value, Mapping):
+            queue.append(((place, key), value, secret or key in held))
+        elif isinstance(value, list | tuple):
+            queue.append(((place, key), value, hides))
+        elif hides and value is not None and not isinstance(value, bool):
+            yield (place, key), str(value)
+
+
+def _of_list(
+    place: Place, tree: Collection[Any], secret: bool, queue: list[tuple[Place, Any, bool]], texts: list[str]
+) -> Iterator[tuple[Place, str]]:
+    """Also the words of a command: the one behind a flag, and what stands behind its `=`."""
+    follows = False
+    for index, value in enumerate(tree):
+        if not isinstance(value, str):
+            follows = False
+            if isinstance(value, Mapping | list | tuple):
+                queue.append(((place, index), value, secret))
+            elif secret and value is not None and not isinstance(value, bool):
+                yield (place, index), str(value)
+            continue
+        texts.append(value)
+        name, joined, rest = value.partition("=")
+        if secret or (follows and (value[:1] != "-" or (value[:2] != "--" and len(value) >= _LOOSE))):
+            yield (place, index), value
+        elif joined and _gives(name) and not (_BLANK.search(name) or _is_line(name, rest)):
+            yield None, rest
+        follows = value[:1] in _DASHES and not joined and _gives(value) if value else False
+
+
+def _is_line(name: str, rest: str) -> bool:
+    """More of a command line follows the value."""
+    return (_ANOTHER if name[0] in _DASHES else _BLANK).search(rest) is not None
+
+
+# ── Masks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@frozen(slots=False)
+class Secrets:
+    """The secrets that stand in some objects, texts and lists of words; looked for when the first text is masked."""
+
+    trees: tuple[Any, ...] = field(default=(), compare=False)
+    show: bool = False
+    """Nothing is masked."""
+
+    @classmethod
+    def of(cls, *trees: Any) -> Secrets:
+        """Those in `trees`: JSON values, whose lists of texts may be the words of a command."""
+        return cls(trees)
+
+    @kept
+    def values(self) -> frozenset[str] | None:
+        """The secrets themselves; None: there are too many to look for."""
+        texts: list[str] = []
+        values = {_bare(value) for _, value in _leaves(self.trees, texts) if _is_secret(value)}
+        text = "\0".join(dict.fromkeys([text for text in texts if len(text) <= LONG]))
+        return frozenset(values | found(text)) if len(values) <= MOST and _is_sparse(text) else None
+
+    @kept
+    def places(self) -> tuple[tuple[str | int, ...], ...]:
+        """Where values stand in the first of the trees that are secrets as a whole, at most MOST of them."""
+        if self.show:
+            return ()
+        places = (place for place, value in _leaves(self.trees[:1], []) if place is not None and _is_secret(value))
+        return tuple([_parts(place) for place in islice(places, MOST)])
+
+    @kept
+    def _known(self) -> tuple[tuple[str, bool], ...]:
+        """The spellings to look for, the longest first, each with whether it counts inside of another word."""
+        strong = {
+            _canonical(spelling): _is_loose(spelling)
+            for value in self.values or ()
+            if not _is_weak(value)
+            for spelling in _spellings(value)
+            if not _is_weak(spelling) and _is_secret(spelling)
+        }
+        return tuple(sorted(strong.items(), key=lambda one: -len(one[0])))
+
+    @kept
+    def _weak(self) -> frozenset[str]:
+        return frozenset([value for value in self.values or () if _is_weak(value)])
+
+    def masked(self, text: str, *, quoted: bool = False) -> str:
+        """`text` with stars for secrets, as many as there were characters.
+
+        `quoted`: the text is not podfit's own (a line of a log or of a file), so that a name and what follows it say
+        that it is a secret.
+        """
+        if self.show or not text:
+            return text
+        if self.values is None or len(self.values) > MOST:
+            return WITHHELD
+        if len(text) > LONG and not quoted:
+            return f"(not shown: {len(text):,} characters)"
+        spans = [*self._spans(text), *_forms(text), *_named(text, joined=not quoted)]
+        if self._weak and not quoted:
+            spans += [span for span in _named(text) if text[slice(*span)] in self._weak]
+        return _starred(text, spans) if spans else text
+
+    def masked_all(self, texts: Sequence[str]) -> list[str]:
+        """`masked` of each, in one go: most hold nothing."""
+        masked = self.masked("\0".join(texts)).split("\0")
+        return masked if len(masked) == len(texts) else [self.masked(text) for text in texts]
+
+    def line(self, text: str, *, quoted: bool = False) -> str:
+        """The masked text as a line for people: without control characters, of bounded length."""
+        return shortened(one_line(self.masked(text, quoted=quoted)))
+
+    def shown(self, value: Any, name: str = "") -> Any:
+        """A JSON value with masked texts; its keys stay. `name`: of an argument, a variable or a key whose value it
+        is."""
+        if self.show:
+            return value
+        if isinstance(value, Mapping):
+            return {key: self.shown(one, str(key)) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.shown(one, name) for one in value]
+        hides = bool(name) and value is not None and not isinstance(value, bool) and names(name)
+        if hides and _is_secret(str(value)):
+            return "*" * len(str(value))
+        return self.masked(value) if isinstance(value, str) else value
+
+    def holds(self, text: str) -> bool:
+        """`masked` would change the text."""
+        return self.masked(text) != text
+
+    def hold(self, value: Any) -> bool:
+        """A text in `value` (any JSON value) holds a secret."""
+        texts: list[str] = []
+        deque(_leaves((value,), texts), 0)
+        return any(map(self.holds, texts))
+
+    def _spans(self, text: str) -> Iterator[Span]:
+        if not self._known:
+            return
+        written = _canonical(text)
+        for secret, loose in self._known:
+            at = written.find(secret)
+            while at >= 0:
+                end = at + len(secret)
+                if loose or not (_in_word(written, at - 1) or _in_word(written, end)):
+                    yield at, end
+                at = written.find(secret, end)
+            if loose and len(secret) > _HEAD:
+                yield from _beginnings(written, secret)
+
+
+def _beginnings(text: str, secret: str) -> Iterator[Span]:
+    """Where the secret stands cut: half of it or more, at the end of a word."""
+    at = -1
+    for _ in range(_TRIES):
+        at = text.find(secret[:_HEAD], at + 1)
+        if at < 0:
+            return
+        end = at + _common(text[at : at + _FAR], secret[:_FAR])
+        if (end - at == _FAR or 2 * (end - at) >= len(secret)) and not _in_word(text, end):
+            yield at, end
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _parts(place: Place) -> tuple[str | int, ...]:
+    parts: list[str | int] = []
+    while place is not None:
+        place, part = place
+        parts.append(part)
+    return tuple(reversed(parts))
+
+
+def _is_loose(secret: str) -> bool:
+    """So unlike a word that it is looked for inside of others."""
+    return len(secret) >= 2 * _LOOSE or (len(secret) >= _LOOSE and _LIKE_WORDS.fullmatch(secret) is None)
+
+
+def _in_word(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and (text[at].isalnum() or text[at] == "-")
+
+
+def _starred(text: str, spans: Iterable[Span]) -> str:
+    out, at = [], 0
+    for start, end in sorted(spans):
+        if end > at:
+            start = max(start, at)
+            out += [text[at:start], "*" * (end - start)]
+            at = end
+    return "".join([*out, text[at:]])
 
 
 def has_form(text: str) -> bool:
-    """Something in the text begins as a known sort of key or token does."""
-    return _STARTS.search(text) is not None
+    """Something in the text begins as a known kind of token does."""
+    return any(start in text for start in _STARTS)
 
 
-def _any(words: Iterable[str], text: str) -> bool:
-    for word in words:  # noqa: SIM110 - a generator takes as long as all the words
-        if word in text:
-            return True
-    return False
-
-
-def shows(text: str, known: Collection[str] = ()) -> bool:
-    """Whether `masked` may have to change something of the text, or of a line of it."""
-    return _any(known, text) or (has_form(text) and _FORM.search(text) is not None)
-
-
-def masked(text: str, known: Collection[str] = ()) -> str:
-    """`text` with stars, as many as there were characters, for everything that has a secret's form and for `known`."""
-    for one in sorted((one for one in known if one in text), key=len, reverse=True):
-        text = re.sub(rf"(?<![\w-]){re.escape(one)}(?![\w-])", "*" * len(one), text)
-    if not has_form(text):
-        return text
-    return _FORM.sub(lambda one: one[0] if _HIDDEN.fullmatch(one[0]) else one[1] + "*" * len(one[2]), text)
+FORMS = Secrets()
+"""Of no object: masks what has the form of a secret."""
+SHOWN = Secrets(show=True)
+"""Masks nothing: the user asked to see secrets."""

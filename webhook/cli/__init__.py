@@ -14,7 +14,8 @@ from importlib import import_module
 from pathlib import Path
 
 from webhook import __version__
-from webhook.cli.edge import UnusableError
+from webhook.base.secret import Secrets
+from webhook.cli.edge import UnusableError, tell
 
 COMMANDS = (
     "check",
@@ -66,13 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, unknown = top.parse_known_args(argv)
     if unknown:
         hint = import_module("webhook.cli.plan").BEFORE if args.command == "plan" and len(args.argv) > 1 else ""
-        top.error(f"unrecognized arguments: {' '.join(unknown)}{f'; {hint}' if hint else ''}")
+        top.error(f"unrecognized arguments: {Secrets.of(unknown).line(' '.join(unknown))}{f'; {hint}' if hint else ''}")
     try:
         code: int = args.run(args)
         sys.stdout.flush()
     except UnusableError as error:
         for line in error.lines:
-            print(f"podfit: {line}", file=sys.stderr)
+            tell(f"podfit: {line}")
         return error.code
     except BrokenPipeError:  # `podfit check … | head`: what was found was not told whole
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -82,7 +83,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # Python would exit with 1, which means "denied"
         if os.environ.get("PODFIT_DEBUG"):
             raise
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"podfit: internal error: {what} (PODFIT_DEBUG=1 shows where)", file=sys.stderr)
+        tell(f"podfit: internal error: {type(error).__name__}: {error} (PODFIT_DEBUG=1 shows where)")
         return 3
     return code

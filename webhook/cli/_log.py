@@ -8,7 +8,7 @@ from typing import Any
 
 from gunicorn.glogging import Logger
 
-from webhook.report.text import one_line
+from webhook.base.printable import one_line
 from webhook.server.lines import Lines
 
 

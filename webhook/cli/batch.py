@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from webhook.vllm.gpu import Accelerator
 from webhook.vllm.model import given
 
 
-def run(name: str, policy: Policy) -> int:
-    """JSON lines in, JSON lines out, in order; a bad line is answered with its error."""
+def run(name: str, policy: Policy, known: Facts) -> int:
+    """JSON lines in, JSON lines out, in order; a bad line is answered with its error. Of what is `known`, whether
+    secrets are shown."""
     for line in _lines(name):
-        print(json.dumps(_line(line, policy), default=str))
+        print(json.dumps(_line(line, policy, known), default=str))
     return 0
 
 
@@ -29,18 +31,20 @@ def _lines(name: str) -> Iterator[str]:
     yield from (line for line in lines if line.strip())
 
 
-def _line(line: str, policy: Policy) -> dict[str, Any]:
+def _line(line: str, policy: Policy, known: Facts) -> dict[str, Any]:
     try:
         case = json.loads(line)
     except ValueError as error:
         return {"id": None, "error": f"not JSON: {error}"}
-    return answer(case, policy) if isinstance(case, dict) else {"id": None, "error": "not an object"}
+    return answer(case, policy, known) if isinstance(case, dict) else {"id": None, "error": "not an object"}
 
 
-def answer(case: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+def answer(case: Mapping[str, Any], policy: Policy, known: Facts | None = None) -> dict[str, Any]:
     """One object of a batch, answered."""
+    show = known is not None and known.show_secrets
     try:
-        report = command_line.judged_as(_argv(case), _version(case), _facts(case), policy)
+        facts = replace(_facts(case), show_secrets=show)
+        report = command_line.judged_as(_argv(case), _version(case), facts, policy)
     except edge.UnusableError as error:
         return {"id": case.get("id"), "error": error.lines[0]}
     if not report.results:

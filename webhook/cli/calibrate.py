@@ -91,7 +91,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             found += _compared(name, args, manifest, policy, facts)
         except edge.UnusableError as error:
-            print("\n".join(f"podfit: {line}" for line in error.lines), file=sys.stderr)
+            for line in error.lines:
+                edge.tell(f"podfit: {line}")
             code = max(code, error.code)
     if args.output == "json":
         print(json.dumps(calibration.tree(found), indent=1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -62,9 +61,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE",
         help="accept what is found now; exit 0; no report unless --format asks for one",
     )
-    parser.add_argument(
-        "--mask-secrets", action="store_true", help="in json: stars for keys and tokens in arguments and patches, too"
-    )
+    parser.add_argument("--mask-secrets", action="store_true", help=argparse.SUPPRESS)  # what holds without it
+    edge.add_show_secrets(parser)
     parser.set_defaults(run=run)
 
 
@@ -79,18 +77,18 @@ def run(args: argparse.Namespace) -> int:
     if args.baseline is not None:
         found, gone = _with_baseline(found, args.baseline)
     for output in wanted if args.format or args.write_baseline is None else ():
-        _write(output, found, mask_secrets=args.mask_secrets)
+        _write(output, found)
     for note in found.notes:
-        print(f"note: {text.one_line(note)}", file=sys.stderr)
+        edge.tell(f"note: {note}")
     if gone:
-        print(f"note: {args.baseline}: {text.many(gone, 'finding')} no longer there; write it anew", file=sys.stderr)
+        edge.tell(f"note: {args.baseline}: {text.many(gone, 'finding')} no longer there; write it anew")
     if wanted[0].format != "github" or wanted[0].file is not None:
         for problem in found.problems:
-            print(f"error: {text.one_line(str(problem))}", file=sys.stderr)
+            edge.tell(f"error: {problem}")
     if args.write_baseline is not None:
         known = checked.baseline(found.items)
         edge.write_text(args.write_baseline, json.dumps(known, indent=1) + "\n")
-        print(f"note: {args.write_baseline}: {text.many(len(known['findings']), 'finding')} accepted", file=sys.stderr)
+        edge.tell(f"note: {args.write_baseline}: {text.many(len(known['findings']), 'finding')} accepted")
         return 3 if found.problems else 0
     return found.code
 
@@ -99,16 +97,16 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
     live = [name for name in args.files if reach.names_object(name)]
     names, made = [name for name in args.files if name not in live], rendered.manifests(args)
     inputs, told = edge.read(names, edge.facts(args), [*made, *reach.manifests(args, live)])
-    problems = [Problem(None, None, message) for message in told]
+    problems = [Problem.of(None, None, message) for message in told]
     containers: list[Container] = []
     notes: list[str] = []
     for source in inputs:
         manifests = source.manifests
-        problems += [Problem(error.file, error.line, error.message) for error in manifests.errors]
+        problems += [Problem.of(error.file, error.line, error.message) for error in manifests.errors]
         for document in manifests.documents:
             report = lint(document.object, policy, source.facts, where="check", namespace=args.namespace)
             problems += [
-                Problem(source.name, document.line, f"internal error in {error.rule}: {error.error}")
+                Problem.of(source.name, document.line, f"internal error in {error.rule}: {error.error}")
                 for error in report.errors
             ]
             containers += [checked.container(source.name, document, report, result) for result in report.results]
@@ -160,20 +158,18 @@ def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
     except edge.UnusableError as error:
         raise edge.UnusableError(f"--baseline {error}", 3) from error
     if known["version"] != checked.VERSION:
-        print(
+        edge.tell(
             f"note: {path}: of version {known['version']}, which does not tell one flag or variable from another: a "
-            "new finding may pass for one that is gone; write it anew",
-            file=sys.stderr,
+            "new finding may pass for one that is gone; write it anew"
         )
     return accepted
 
 
-def _write(output: Output, found: Checked, *, mask_secrets: bool) -> None:
+def _write(output: Output, found: Checked) -> None:
     if output.format == "text":
         colours = output.file is None and edge.colours()
         shown = text.check(found, text.coloured if colours else text.plain, edge.width())
         rendered = f"{shown}\n{text.tally(found)}\n" if shown else f"{text.tally(found)}\n"
     else:
-        more = {"mask_secrets": True} if mask_secrets and output.format == "json" else {}
-        rendered = import_module(f"webhook.report.{output.format}").render(found, **more)
+        rendered = import_module(f"webhook.report.{output.format}").render(found)
     output.write(rendered)

@@ -42,4 +42,4 @@ def tree(report: Report) -> dict[str, Any]:
     """The plan and the findings of a report of `judged_as`, as JSON."""
     (result,) = report.results
     findings = [as_json.finding(report, judged) for judged in result.findings if is_spoken_of(judged)]
-    return {**as_plan.tree(result.engine), "findings": findings}
+    return {**as_plan.tree(result.engine, report.secrets), "findings": findings}

@@ -17,6 +17,7 @@ from webhook.diagnose import Diagnosis, diagnose, events, of_pod
 if TYPE_CHECKING:
     from webhook.cluster.access import Client
 
+FORMATS = ("text", "json")
 LIMIT = 64 << 20
 """Bytes of one input; of a longer log the end, where it died, is read."""
 _POD = re.compile(
@@ -49,7 +50,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    edge.add_show_secrets(parser)
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.set_defaults(run=run)
 
 
@@ -64,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             found = list(_diagnoses(name, args))
         except edge.UnusableError as error:
-            print("\n".join(f"podfit: {line}" for line in error.lines), file=sys.stderr)
+            for line in error.lines:
+                edge.tell(f"podfit: {line}")
             code = max(code, error.code)
             continue
         cases += [diagnosis.case(name, one, pod, policy, facts) for one in found]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from webhook.cli import edge
 from webhook.evaluation.compare import compare
@@ -33,6 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
+    edge.add_show_secrets(parser)
     parser.add_argument("--format", choices=tuple(comparison.FORMATS), default="text", help="default: text")
     parser.set_defaults(run=run)
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     policy = edge.policy(args.policy)
     (old, wrong), (new, also) = (_reports(name, args, policy) for name in (args.old, args.new))
     for problem in (*wrong, *also):
-        print(f"error: {problem}", file=sys.stderr)
+        edge.tell(f"error: {problem}")
     if (wrong and not old) or (also and not new):
         return 3  # a side that can't be read is not one where everything is gone
     changes = compare(old, new)

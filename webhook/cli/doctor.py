@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from webhook import __version__
+from webhook.base.printable import one_line
 from webhook.cli import off, reach
 from webhook.cli.edge import UnusableError
-from webhook.report.text import one_line
 from webhook.server import registration
 
 if TYPE_CHECKING:

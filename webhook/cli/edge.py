@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from webhook.base.secret import FORMS
 from webhook.evaluation.policy import Policy, PolicyError, builtin, is_schema, load
 from webhook.kube import companions, manifest, workload
 from webhook.kube.companions import Companions
@@ -50,6 +51,20 @@ class Examples(argparse.HelpFormatter):
 def examples(*lines: str) -> str:
     """A parser's epilog; `Examples` shows it."""
     return "\n".join(["examples:", *(f"  {line}" for line in lines)])
+
+
+def tell(line: str) -> None:
+    """A line on standard error: whatever it quotes, without secrets and control characters, and of bounded length."""
+    print(FORMS.line(line), file=sys.stderr, flush=True)
+
+
+def add_show_secrets(parser: argparse.ArgumentParser) -> None:
+    """`--show-secrets`."""
+    parser.add_argument(
+        "--show-secrets",
+        action="store_true",
+        help="print keys, tokens and passwords of the input, which are stars otherwise; for output that stays here",
+    )
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
@@ -327,7 +342,7 @@ def models(folder: Path) -> dict[str, GivenModel]:
 def facts(args: argparse.Namespace) -> Facts:
     """The facts given on the command line over the built-in ones."""
     folder = getattr(args, "models", None)
-    found = Facts(gpu=accelerator(getattr(args, "gpu", None)))
+    found = Facts(gpu=accelerator(getattr(args, "gpu", None)), show_secrets=getattr(args, "show_secrets", False))
     return replace(found, models=models(folder), given_measured=measured(folder)) if folder else found
 
 

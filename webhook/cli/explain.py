@@ -16,6 +16,9 @@ from webhook.rules import all_rules
 from webhook.rules.rule import Rule
 from webhook.vllm.facts import Facts
 
+FORMATS = ("text", "html", "svg")
+"""Of a manifest; each is a module of webhook.report.explained."""
+
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the command."""
@@ -33,7 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("rule", nargs="?", metavar="FILE|KIND/NAME|RULE|-")
     parser.add_argument(
         "--format",
-        choices=("text", "html", "svg"),
+        choices=FORMATS,
         default="text",
         help="of a manifest: html is one page that needs nothing else, svg the waterfalls alone; default: text",
     )
@@ -41,6 +44,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
+    edge.add_show_secrets(parser)
     parser.add_argument(
         "--on", metavar="FILE", help="with --policy: for the objects in this file, as the policies select them"
     )
@@ -89,7 +93,7 @@ def _manifest(args: argparse.Namespace) -> int:
     problems += [f"internal error in {error.rule}: {error.error}" for report in reports for error in report.errors]
     shown = [explained.explain(report, result) for report in reports for result in report.results]
     for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
+        edge.tell(f"error: {problem}")
     if not shown:
         if problems:
             return 3

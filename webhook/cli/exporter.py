@@ -7,7 +7,6 @@ age is one of them.
 from __future__ import annotations
 
 import errno
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from prometheus_client.exposition import write_to_textfile
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from webhook.cli import edge
 from webhook.evaluation.scan import RANK, Row, Scan
 from webhook.evaluation.scan.planned import PEAK, STEADY, USED
 
@@ -143,10 +143,10 @@ def serve(address: tuple[str, int], every: float, read: Callable[[], Scan], stop
                 if planned.worked:
                     planned.scan, planned.seconds, planned.at = found, time.monotonic() - start, time.time()
                 for message in found.errors:
-                    print(f"error: {message}", file=sys.stderr, flush=True)
+                    edge.tell(f"error: {message}")
             except Exception as error:  # the cluster is away, or we are at fault: the last good numbers stay
                 planned.worked = False
-                print(f"error: the scan failed: {error}", file=sys.stderr, flush=True)
+                edge.tell(f"error: the scan failed: {error}")
             stop.wait(max(1.0, every - (time.monotonic() - start)))
     finally:
         server.shutdown()

@@ -13,7 +13,7 @@ from webhook.evaluation.policy import Policy
 from webhook.evaluation.repair import Repaired, repair
 from webhook.kube.manifest import Document, encoding
 from webhook.kube.patch import Edit
-from webhook.report import checked, text
+from webhook.report import checked
 from webhook.report.rewrite import diff, rewrite
 from webhook.rules import all_rules
 
@@ -55,12 +55,12 @@ def run(args: argparse.Namespace) -> int:
     code = repairs = 0
     inputs, problems = edge.read(args.files, facts)
     for problem_ in problems:
-        print(f"error: {problem_}", file=sys.stderr)
+        edge.tell(f"error: {problem_}")
         code = 3
     for source in inputs:
         name = source.name
         for problem in source.manifests.errors:
-            print(f"error: {problem}", file=sys.stderr)
+            edge.tell(f"error: {problem}")
             code = 3
         if not source.manifests.documents:
             continue
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             after = rewrite(before, _edits(repaired))
         except ValueError as error:
-            print(f"error: {name}: can't be rewritten: {error}", file=sys.stderr)
+            edge.tell(f"error: {name}: can't be rewritten: {error}")
             code = 3
             continue
         made = "repaired" if args.write or name == "-" else "would repair"
@@ -84,9 +84,9 @@ def run(args: argparse.Namespace) -> int:
             path = Path(name)
             path.write_text(after, encoding=encoding.of(path.read_bytes()), newline="")
     elif changed:
-        print("nothing is changed yet: --write does it", file=sys.stderr)
+        edge.tell("nothing is changed yet: --write does it")
     if not repairs and not code:
-        print("no repair applies" + (f" of {', '.join(args.rule)}" if args.rule else ""), file=sys.stderr)
+        edge.tell("no repair applies" + (f" of {', '.join(args.rule)}" if args.rule else ""))
     return code
 
 
@@ -106,8 +106,7 @@ def _tell(name: str, repaired: list[tuple[Document, Repaired]], made: str) -> in
         whose = f"{subject.words(document.object)}: " if len(repaired) > 1 else ""
         for word, findings in ((made, one.made), ("still denied", one.left)):
             for judged in findings:
-                line = text.one_line(f"{word}: {whose}{judged.rule}: {judged.finding.message}")
-                print(f"{name}: {line}", file=sys.stderr)
+                edge.tell(f"{name}: {word}: {whose}{judged.rule}: {judged.finding.message}")
     return sum(len(one.made) for _, one in repaired)
 
 

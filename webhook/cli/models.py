@@ -74,7 +74,7 @@ def run_show(args: argparse.Namespace) -> int:
         if fact is None:
             near = nearest(name)
             hint = f"; did you mean {' or '.join(near)}?" if near else "; `podfit models add` teaches one"
-            print(f"podfit: no model {name!r} is known{hint}", file=sys.stderr)
+            edge.tell(f"podfit: no model {name!r} is known{hint}")
             code = 3
         elif args.format == "json":
             trees.append(report.tree(fact))
@@ -231,7 +231,7 @@ def _counted_by_hub(hub: Any, name: str, revision: str) -> Counted:
     try:
         files = hub.get_safetensors_metadata(name, revision=revision).files_metadata
     except Exception as error:
-        print(f"note: {name}: weights are computed, not counted: {_first_line(error)}", file=sys.stderr)
+        edge.tell(f"note: {name}: weights are computed, not counted: {_first_line(error)}")
         return Counted()
     return given.of_headers(_tensors(files))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     ways = [_way(one, model, given, args, version, facts, policy) for one in found]
     ways.sort(key=lambda one: one.refused is not None)
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        edge.tell(f"note: {note}")
     if args.output:
         return _write(args.output, ways, asked)
     if args.format == "json":

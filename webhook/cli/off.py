@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from webhook.base.printable import one_line
 from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
-from webhook.report.text import one_line
 from webhook.server import registration
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from webhook import generate
+from webhook.base.secret import Secrets
 from webhook.cli import batch, command_line, edge, plot
 from webhook.cli.command_line import is_spoken_of, judged_as
 from webhook.evaluation.lint import Report
@@ -24,6 +24,7 @@ from webhook.vllm.facts import Facts, GivenModel
 from webhook.vllm.memory import sweep
 from webhook.vllm.model import given
 
+FORMATS = ("text", "json", "markdown")
 FIT_MOST, FIT_STEPS = 12, 5000
 """A person who asks for changes gets more of them, and waits longer (under a second) than a webhook may."""
 
@@ -75,7 +76,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="such as 0.27.1; default: unknown, planned as every one; two of them are compared",
     )
     parser.add_argument("--model-config", metavar="FILE", help="the model's config.json, where the catalogue lacks it")
-    parser.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="default: text")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument(
         "-o",
         "--output",
@@ -87,6 +88,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--sweep", action="store_true", help="print how many requests of which length fit on which accelerators"
     )
     parser.add_argument("--plot", metavar="FILE.svg|png", help="draw the sweep (needs the extra podfit[plot])")
+    edge.add_show_secrets(parser)
     parser.add_argument("--batch", metavar="FILE|-", help="JSON lines in, JSON lines out (see docs/plan.md)")
     parser.add_argument("argv", nargs="*", metavar="MODEL | -- vllm serve …", help="a model's id; or a command line")
     parser.set_defaults(run=run)
@@ -95,7 +97,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Prints the plan; always 0 where the input could be read: a verdict is an answer, not a failure."""
     if args.batch is not None:
-        return batch.run(args.batch, edge.policy(args.policy))
+        return batch.run(args.batch, edge.policy(args.policy), edge.facts(args))
     if args.output in ("table", "json"):
         args.format, args.output = ("text" if args.output == "table" else "json"), None
     argv: list[str] = args.argv
@@ -139,7 +141,8 @@ def run(args: argparse.Namespace) -> int:
     report = judged_as(argv, args.vllm_version, facts, edge.policy(args.policy), args.namespace)
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
-        raise edge.UnusableError(f"{' '.join(argv[:4])} …: {problem}", 3 if report.errors else 2)
+        shown = Secrets.of(argv).masked(" ".join(argv[:4]))
+        raise edge.UnusableError(f"{shown} …: {problem}", 3 if report.errors else 2)
     (result,) = report.results
     engine: Engine = result.engine
     if args.output:
@@ -159,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(tree, indent=1, default=str))
         return 0
     refused = (judged.finding.message for judged in result.findings if judged.mode == "deny" and is_spoken_of(judged))
-    print(as_plan.table(engine, next(refused, None)), end="")
+    print(as_plan.table(engine, report.secrets, next(refused, None)), end="")
     if args.fit:
         print("\n" + as_plan.fit(engine.plan.verdict, changes, unknown=_unsaid(engine)), end="")
     if rows:
@@ -187,10 +190,9 @@ def _tell_of_newer(versions: Iterable[str], policy: Policy) -> None:
     for version in versions:
         found = release.parse(version)
         if found is not None and release.neighbours(found, table)[1] is None:
-            print(
+            edge.tell(
                 f"note: vLLM {version} is newer than every release that podfit knows, and is planned as {table[-1]}: "
-                "`podfit releases list` shows them, docs/releases.md how to teach one",
-                file=sys.stderr,
+                "`podfit releases list` shows them, docs/releases.md how to teach one"
             )
 
 

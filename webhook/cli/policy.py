@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import timedelta
@@ -12,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from webhook.base.printable import one_line
 from webhook.cli import edge
 from webhook.cli.edge import UnusableError
 from webhook.evaluation.policy import Policy, PolicyError, load
 from webhook.report import text
-from webhook.report.text import one_line
 from webhook.rules import all_rules
 
 if TYPE_CHECKING:
@@ -75,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             load([one])
         except PolicyError as error:
-            print("\n".join(error.problems), file=sys.stderr)
+            for problem in error.problems:
+                edge.tell(problem)
             code = 1
     if code == 0:
         try:
@@ -83,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
             _tell_of_exceptions(policy)
             _tell_of_denials(policy)
         except PolicyError as error:
-            print("\n".join(error.problems), file=sys.stderr)
+            for problem in error.problems:
+                edge.tell(problem)
             code = 1
     return code
 
@@ -91,9 +92,9 @@ def run(args: argparse.Namespace) -> int:
 def _tell_of_exceptions(policy: Policy) -> None:
     for one in (one for layer in policy.everything for one in layer.exceptions):
         if one in policy.expired:
-            print(f"{one.place}: expires: ended on {one.until}: it no longer holds", file=sys.stderr)
+            edge.tell(f"{one.place}: expires: ended on {one.until}: it no longer holds")
         elif policy.now and one.expires - policy.now < SOON:
-            print(f"{one.place}: expires: ends on {one.until}, in less than two weeks", file=sys.stderr)
+            edge.tell(f"{one.place}: expires: ends on {one.until}, in less than two weeks")
 
 
 def _tell_of_denials(policy: Policy) -> None:
@@ -103,7 +104,7 @@ def _tell_of_denials(policy: Policy) -> None:
         for rule_id, said in layer.rules.items():
             if said.mode == "deny" and (why := rules[rule_id].never_denies):
                 place = layer.place("spec", "rules", rule_id, "mode")
-                print(f"{place}: spec.rules.{rule_id}.mode: it only warns, also with deny: {why}", file=sys.stderr)
+                edge.tell(f"{place}: spec.rules.{rule_id}.mode: it only warns, also with deny: {why}")
 
 
 # ── test ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -230,7 +231,7 @@ def _recorded(log: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if bare and not held:
         raise UnusableError(f"{_NEEDED}: none of {text.many(bare, 'event')} holds its object", 3)
     if bare:
-        print(f"note: {_NEEDED}: {text.many(bare, 'event')} without an object left out", file=sys.stderr)
+        edge.tell(f"note: {_NEEDED}: {text.many(bare, 'event')} without an object left out")
 
 
 _NEEDED = "--on-audit-log: level Request is needed, RequestResponse for patches"
@@ -277,4 +278,4 @@ def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
                     if not any(owner.get("controller") for owner in owners):
                         yield "cluster", Asked(resource.whole(one)), facts
             except StatusError as error:
-                print(f"note: {resource.name}: {error}", file=sys.stderr)
+                edge.tell(f"note: {resource.name}: {error}")

@@ -60,8 +60,8 @@ def client(args: argparse.Namespace) -> Iterator[Client]:
 @contextmanager
 def told(about: str) -> Iterator[None]:
     """What goes wrong with the cluster meanwhile is raised as UnusableError (exit 3), in one line."""
+    from webhook.base.printable import one_line
     from webhook.cluster.access import StatusError, UnreachableError
-    from webhook.report.text import one_line
 
     try:
         yield

@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 
+from webhook.base.secret import FORMS, Secrets
 from webhook.cli import edge
 
 
@@ -52,7 +53,10 @@ def _output(words: Sequence[str]) -> bytes:
     done = subprocess.run([program, *words[1:]], capture_output=True, check=False)
     if done.returncode:
         said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-        raise edge.UnusableError([f"{' '.join(words)}: {_plain(line)}" for line in said] or f"{words[0]} failed", 3)
+        called = Secrets.of(words).masked(" ".join(words))
+        raise edge.UnusableError(
+            [f"{called}: {FORMS.masked(_plain(line), quoted=True)}" for line in said] or f"{words[0]} failed", 3
+        )
     return done.stdout
 
 

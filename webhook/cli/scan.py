@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from webhook.base.secret import FORMS
 from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
 from webhook.cli.format_option import FormatOption, Output
@@ -167,9 +168,9 @@ def run(args: argparse.Namespace) -> int:
     for output in wanted:
         _write(output, found, drift, args)
     for kind, why in found.not_read.items():
-        print(f"note: {kind}: not read: {text.one_line(why)}", file=sys.stderr)
+        edge.tell(f"note: {kind}: not read: {why}")
     for message in found.errors:
-        print(f"error: {text.one_line(message)}", file=sys.stderr)
+        edge.tell(f"error: {message}")
     return code(found, "never" if args.drift else args.fail_on)
 
 
@@ -204,7 +205,7 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
     if not found.kinds_read:
         hint = "" if args.namespace else "; with rights in one namespace alone: podfit scan -n NAMESPACE"
         said = next((why for kind, why in found.not_read.items() if "pods" in kind), "no kind of workload was readable")
-        raise UnusableError(f"nothing could be read: {text.one_line(said)}{hint}", 3)
+        raise UnusableError(f"nothing could be read: {said}{hint}", 3)
     return found
 
 
@@ -272,7 +273,7 @@ def _drift(args: argparse.Namespace, client: Client, found: Scan) -> list[Drift]
     try:
         return drift.compare(found, prometheus.Prometheus(args.prometheus, token).used(), prometheus.ASKED)
     except prometheus.PrometheusError as error:
-        raise UnusableError(f"--prometheus {text.one_line(str(error))}", 3) from error
+        raise UnusableError(f"--prometheus {error}", 3) from error
 
 
 def write_reports(args: argparse.Namespace, client: Client, found: Scan) -> None:
@@ -291,7 +292,7 @@ def write_reports(args: argparse.Namespace, client: Client, found: Scan) -> None
     if done.refused:
         found.errors.append(f"--write-reports: {done.refused}")
     said = f"{text.many(done.reports, 'report')} written ({', '.join(done.apis)}), {done.removed} stale removed"
-    print(f"note: {said}", file=sys.stderr)
+    edge.tell(f"note: {said}")
 
 
 class Progress:
@@ -303,7 +304,7 @@ class Progress:
     def __call__(self, said: str) -> None:
         """Shows it."""
         if self._shown:
-            print(f"\r\x1b[K{text.one_line(said)[:110]}", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{FORMS.line(said)[:110]}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Leaves an empty line."""
@@ -334,8 +335,7 @@ def _other(said: list[str], policy: Policy) -> Policy:
         rule, sign, mode = one.partition("=")
         if sign and rule in all_rules() and mode in MODES:
             if "admission" not in all_rules()[rule].where:
-                print(f"note: --what-if {one}: {rule} is asked in check and scan alone; nothing is refused for it",
-                      file=sys.stderr)  # fmt: skip
+                edge.tell(f"note: --what-if {one}: {rule} is asked in check and scan alone; nothing is refused for it")
             name = f"what-if-{rule}"
             texts.append((f"--what-if {one}", _DOCUMENT.format(name=name, rule=rule, mode=mode)))
         elif Path(one).exists():

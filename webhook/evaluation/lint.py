@@ -6,26 +6,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from datetime import datetime
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
-from webhook.base import secret
 from webhook.base.frozen import frozen, kept
+from webhook.base.printable import LONGEST, clean, shortened
+from webhook.base.secret import FORMS, SHOWN, Secrets
 from webhook.evaluation.policy import Policy, Setting, Subject, Terms
 from webhook.kube import namespace_limits, revisions, workload
 from webhook.kube.patch import Edit, apply, fits, json_patch
 from webhook.kube.path import mapping
 from webhook.kube.workload import JSON, Workload
-from webhook.kube.workload.template import listing
 from webhook.rules import engine, glance
 from webhook.rules.engine import Engine
 from webhook.rules.rule import FACTS, IGNORE, Finding, Mode, Place, Rule
 from webhook.vllm.command import ALL_WORK, WorkLimit
 from webhook.vllm.facts import Assumed, Fact, Facts
 
+LONGEST_CHANGE = 4000
+"""Characters of a suggestion, which may be a whole command."""
+
 
 @frozen
 class Judged:
-    """A finding with its consequence."""
+    """A finding with its consequence. Its texts can be shown to people: clean, masked, bounded."""
 
     rule: str
     plane: str
@@ -39,6 +42,15 @@ class Judged:
     """The finding's fix is applied here: by the webhook where the policy says so, by `podfit fix` unless it forbids."""
     exempted: Literal["exception", "annotation"] | None = None
     """Why a finding is only audited: a policy's exception, or its author's annotation; `why_softened` says whose."""
+    masked: bool = False
+    """Stars stand for secrets in its texts."""
+    withheld: bool = False
+    """Its fix is left out: it would rewrite a text that holds a secret."""
+
+    @property
+    def path(self) -> str:
+        """Where it is, for people."""
+        return shortened(clean(str(self.finding.path)))
 
 
 @frozen
@@ -93,6 +105,8 @@ class Report:
     results: tuple[Result, ...]
     errors: tuple[RuleError, ...]
     shadows: tuple[Shadow, ...] = ()
+    secrets: Secrets = field(default=FORMS, compare=False)
+    """Those of the object, and of its containers' commands: whatever else is shown of it is masked with them."""
 
     @property
     def metadata(self) -> JSON:
@@ -136,12 +150,24 @@ def lint(
     results = judge.results(policy.of(subject), errors)
     unheard: list[RuleError] = []
     shadows = tuple(Shadow(name, judge.results(terms, unheard)) for name, terms in policy.shadowed(subject))
-    return Report(obj, results, tuple(errors), shadows)
+    told = tuple([replace(one, error=_bounded(judge.secrets.masked(one.error))) for one in errors])
+    return Report(obj, results, told, shadows, judge.secrets)
 
 
 _NOTHING: Mapping[str, str] = {}
 _Before = Callable[[], frozenset[tuple[str, ...]]]
 """What was denied before an update: reading and judging the old object is left out where nothing is denied now."""
+
+
+@frozen
+class _Read:
+    """The containers of the object, or of the old one."""
+
+    object: JSON
+    assume: Assumed
+    engines: list[Engine]
+    problems: list[RuleError]
+    secrets: Secrets
 
 
 @frozen(slots=False)
@@ -154,46 +180,51 @@ class _Judge:
     policy: Policy
     facts: Facts
     where: Place
-    _read: list[tuple[JSON, Assumed, list[Engine], list[RuleError]]] = field(default_factory=list)
+    _read: list[_Read] = field(default_factory=list)
 
     def results(self, terms: Terms, errors: list[RuleError]) -> tuple[Result, ...]:
         """Every container's findings."""
-        engines, problems = self._engines(self.obj, terms.assume)
-        errors += problems
+        read = self._engines(self.obj, terms.assume)
+        errors += read.problems
         before: _Before = cache(lambda: self._denied_before(terms)) if self.old is not None else frozenset
-        found = self._judged(engines, terms, before, errors)
+        found = self._judged(read, terms, before, errors)
         try:
             spared = self._spared(found)
         except Exception as error:  # ours: then nothing of it is repaired
             errors.append(_error("limits", error))
             spared = {one.rule: "an error in podfit" for result in found for one in result.findings if one.applies}
         if spared:
-            found = self._judged(engines, terms, before, [], spared)
+            found = self._judged(read, terms, before, [], spared)
         return found
+
+    @property
+    def secrets(self) -> Secrets:
+        """Those of the object, once its results are known."""
+        return next((one.secrets for one in self._read if one.object is self.obj), FORMS)
 
     def _denied_before(self, terms: Terms) -> frozenset[tuple[str, ...]]:
         """What was denied of the object before the update, as `_keys` has it."""
-        old, unheard = self.old or {}, list[RuleError]()
-        engines, _ = self._engines(old, terms.assume)
+        unheard = list[RuleError]()
+        read = self._engines(self.old or {}, terms.assume)
         return frozenset(
             key
-            for found in engines
-            for one in self._findings(found, old, terms, unheard)
+            for found in read.engines
+            for one in self._findings(found, read, terms, unheard)
             if one.mode == "deny"
             for key in _keys(one, found)
         )
 
     def _judged(
         self,
-        engines: Iterable[Engine],
+        read: _Read,
         terms: Terms,
         before: _Before,
         errors: list[RuleError],
         spared: Mapping[str, str] = _NOTHING,
     ) -> tuple[Result, ...]:
         results = []
-        for found in engines:
-            judged = self._findings(found, self.obj, terms, errors, spared)
+        for found in read.engines:
+            judged = self._findings(found, read, terms, errors, spared)
             if self.old is not None:
                 judged = [self._ratcheted(one, found, before) for one in judged]
             results.append(Result(found, tuple(judged)))
@@ -231,19 +262,21 @@ class _Judge:
             return None
         return revisions.returned_to(self.obj, self.subject.namespace, self.facts.snapshot.objects)
 
-    def _engines(self, obj: JSON, assume: Assumed) -> tuple[list[Engine], list[RuleError]]:
+    def _engines(self, obj: JSON, assume: Assumed) -> _Read:
         """The containers of the object, or of the old one; read once where the same is assumed."""
-        for one, assumed, engines, problems in self._read:
-            if one is obj and assumed == assume:
-                return engines, problems
+        for one in self._read:
+            if one.object is obj and one.assume == assume:
+                return one
         facts = self.facts if assume == self.facts.assume else replace(self.facts, assume=assume)
-        problems = []
+        problems: list[RuleError] = []
         engines = list(_engines(obj, self.policy, facts, problems))
-        self._read.append((obj, assume, engines, problems))
-        return engines, problems
+        secrets = SHOWN if facts.show_secrets else Secrets.of(obj, *map(_told, engines))
+        read = _Read(obj, assume, engines, problems, secrets)
+        self._read.append(read)
+        return read
 
     def _findings(
-        self, found: Engine, obj: JSON, terms: Terms, errors: list[RuleError], spared: Mapping[str, str] = _NOTHING
+        self, found: Engine, read: _Read, terms: Terms, errors: list[RuleError], spared: Mapping[str, str] = _NOTHING
     ) -> list[Judged]:
         asked = terms.asked(self.where, glance.unknown(found), found.workload.completes, glance.shown(found))
         errors += [_error(rule, error) for rule, error in asked.wrong]
@@ -253,8 +286,9 @@ class _Judge:
                 findings = list(setting.rule.check(found))
                 if findings:  # most rules have nothing to say
                     why = spared.get(setting.rule.id())
-                    judged = [_judge(one, found, obj, setting, terms, self.where, why) for one in findings]
-                    all_judged += [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
+                    judged = [_judge(one, found, read, setting, terms, self.where, why) for one in findings]
+                    judged = [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
+                    all_judged += [_shown(one, read.secrets) for one in judged]
             except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
                 errors.append(_error(setting.rule.id(), error))
         return all_judged
@@ -283,13 +317,33 @@ def _error(rule: str, error: Exception) -> RuleError:
     return RuleError(rule, f"{type(error).__name__}: {error}")
 
 
+def _told(found: Engine) -> list[Any]:
+    """What a container's command came to, as far as secrets may be in it: the words and variables after all that a
+    shell and Kubernetes do to them, and the arguments by their names."""
+    args = found.args
+    misspelt = {
+        flag.suggestion: args.written.get(flag.flag.lstrip("-").replace("-", "_"))
+        for flag in (*args.unknown, *args.unheard)
+    }
+    return [[word.text for word in found.command.words], found.command.env, args.given, args.written, misspelt]
+
+
 def _judge(
-    finding: Finding, found: Engine, obj: JSON, setting: Setting, terms: Terms, where: Place, spared: str | None = None
+    finding: Finding,
+    found: Engine,
+    read: _Read,
+    setting: Setting,
+    terms: Terms,
+    where: Place,
+    spared: str | None = None,
 ) -> Judged:
     """A rule's finding with its consequence. `spared`: why the webhook does not repair it."""
     rule = setting.rule
-    if finding.fix and not fits(obj, finding.fix):
+    if finding.fix and not fits(read.object, finding.fix):
         finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
+    withheld = bool(finding.fix) and any(_rewrites(edit, read) for edit in finding.fix)
+    if withheld:
+        finding = replace(finding, fix=(), details=(*finding.details, "not repaired: the text holds a secret"))
     if spared is not None:
         finding = replace(finding, details=(*finding.details, f"not repaired: {spared}"))
     mode: Mode = setting.mode
@@ -306,30 +360,40 @@ def _judge(
     applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
     if mode == "deny" and mutated and terms.trust_mutation:
         mode, why = "warn", "the mutating webhook repairs it"
-    hidden = found.once(secrets)
-    why = secret.masked(why, hidden) if why else None
-    return Judged(rule.id(), rule.plane, rule.threatens, mode, why, _masked(finding, hidden), applies)
+    return Judged(rule.id(), rule.plane, rule.threatens, mode, why, finding, applies, withheld=withheld)
 
 
-def secrets(found: Engine) -> frozenset[str]:
-    """The keys and tokens in a container's command and variables."""
-    written = [str(one) for part in ("command", "args") for one in listing(found.field(part))]
-    words = [word.text for word in found.command.words]
-    if written[-len(words) :] != words:  # a shell's, or with a variable's value
-        written += words
-    return secret.found("\n".join(written)) | secret.given(found.variables)
+def _rewrites(edit: Edit, read: _Read) -> bool:
+    """The edit writes a text anew that holds a secret."""
+    if edit.op == "remove":
+        return False
+    now = edit.path.get(read.object)
+    return read.secrets.hold(edit.value) or (isinstance(now, str) and read.secrets.holds(now))
 
 
-def _masked(finding: Finding, hidden: frozenset[str]) -> Finding:
-    """What is said of it, with stars for secrets; its fix keeps them."""
-    if not secret.shows("\n".join((finding.message, *finding.details, *finding.suggestions)), hidden):
-        return finding
-    return replace(
+def _shown(judged: Judged, secrets: Secrets) -> Judged:
+    """The finding with texts that can be shown to people: the one way out for all that rules and policies say."""
+    finding = judged.finding
+    texts = (finding.message, *finding.details, *finding.suggestions, judged.why_softened or "")
+    masked = secrets.masked_all(texts)
+    if not any(
+        text is not was or len(text) > LONGEST or not text.isprintable()
+        for text, was in zip(masked, texts, strict=True)
+    ):
+        return judged
+    message, *rest = masked
+    more, changes, why = rest[: len(finding.details)], rest[len(finding.details) : -1], rest[-1]
+    finding = replace(
         finding,
-        message=secret.masked(finding.message, hidden),
-        details=tuple(secret.masked(line, hidden) for line in finding.details),
-        suggestions=tuple(secret.masked(text, hidden) for text in finding.suggestions),
+        message=_bounded(message),
+        details=tuple(map(_bounded, more)),
+        suggestions=tuple([shortened(clean(text), LONGEST_CHANGE) for text in changes]),
     )
+    return replace(judged, finding=finding, why_softened=_bounded(why) or None, masked=masked != [*texts])
+
+
+def _bounded(text: str) -> str:
+    return shortened(clean(text))
 
 
 def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Place) -> tuple[Mode, str | None]:

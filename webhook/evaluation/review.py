@@ -14,14 +14,16 @@ from dataclasses import field
 from typing import Any, Literal, NoReturn
 
 from webhook.base.frozen import frozen
+from webhook.base.printable import one_line, shortened
+from webhook.base.secret import FORMS, Secrets
 from webhook.evaluation.lint import Judged, Report, RuleError, lint
 from webhook.evaluation.policy import Policy, Subject
 from webhook.evaluation.policy.layer import harder
-from webhook.evaluation.repair import repair
+from webhook.evaluation.repair import Repaired, repair
 from webhook.kube.patch import json_patch
 from webhook.kube.path import mapping
 from webhook.kube.workload import JSON
-from webhook.report import text
+from webhook.report import bounds, text
 from webhook.rules.rule import Mode
 from webhook.vllm.facts import Facts
 
@@ -134,7 +136,7 @@ class Decision:
             modes[rule] = harder(mode, modes.get(rule, "ignore"))
         said: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(self.exempted)}
         return {
-            key: ",".join(f"{rule}={word}" for rule, word in sorted(words.items()))
+            key: bounds.listed([f"{rule}={words[rule]}" for rule in sorted(words)])
             for key, words in said.items()
             if words
         }
@@ -211,15 +213,12 @@ def _of_policy(request: Request) -> Decision:
     wrong = document.check(request.object)
     if not wrong:
         return Decision(request, "allowed")
-    name = text.one_line(request.name or "(no name)")
-    lines = [text.one_line(f"{path or 'policy'}: {message}") for path, message in wrong]
-    causes = [
-        {"reason": "FieldValueInvalid", "field": text.one_line(str(path)), "message": text.one_line(message)}
-        for path, message in wrong
-    ]
-    message = "\n\n".join([f"{text.many(len(wrong), 'problem')} in Policy {name}", *lines, _LINT])
-    status = {"code": 403, "reason": "Forbidden", "message": message, "details": {"causes": causes}}
-    return Decision(request, "denied", status=status)
+    secrets = Secrets.of(request.object)
+    first = f"{text.many(len(wrong), 'problem')} in Policy {shortened(one_line(request.name or '(no name)'), 64)}"
+    told = [(one_line(str(path)), secrets.line(message)) for path, message in wrong]
+    message = bounds.message(first, (f"{path or 'policy'}: {line}" for path, line in told), len(told), _LINT)
+    causes = bounds.causes([("FieldValueInvalid", path, line) for path, line in told])
+    return Decision(request, "denied", status=_forbidden(message, causes))
 
 
 def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
@@ -237,10 +236,14 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
         "patched" if operations else "allowed",
         _found(report.findings),
         report.errors,
-        warnings=tuple(text.warning(one, "; repaired") for one in made.made) if made and operations else (),
+        warnings=_repaired(made) if made and operations else (),
         patch=base64.b64encode(json.dumps(operations).encode()).decode() if operations else None,
         versions=_versions(policy, facts),
     )
+
+
+def _repaired(made: Repaired) -> tuple[str, ...]:
+    return tuple(bounds.warnings([text.warning(one, "; repaired") for one in made.made]))
 
 
 def _found(findings: Iterable[Judged]) -> tuple[tuple[str, Mode], ...]:
@@ -272,23 +275,13 @@ def _judged(obj: JSON) -> dict[str, Any]:
 
 
 def _status(report: Report) -> dict[str, Any]:
+    rows = [(one.rule, one_line(one.path), one_line(one.finding.message)) for one in text.denials(report)]
+    return _forbidden(text.refusal(report), bounds.causes(rows))
+
+
+def _forbidden(message: str, causes: list[dict[str, str]]) -> dict[str, Any]:
     """The only form that kubectl shows whole: 403, Forbidden, with causes beside the message for machines."""
-    return {
-        "code": 403,
-        "reason": "Forbidden",
-        "message": text.refusal(report),
-        "details": {"causes": list(_causes(report.findings))},
-    }
-
-
-def _causes(findings: Iterable[Judged]) -> Iterable[dict[str, str]]:
-    for judged in findings:
-        if judged.mode == "deny":
-            yield {
-                "reason": judged.rule,
-                "field": text.one_line(str(judged.finding.path)),
-                "message": text.one_line(judged.finding.message),
-            }
+    return {"code": 403, "reason": "Forbidden", "message": message, "details": {"causes": causes}}
 
 
 def parse(body: bytes) -> Request:
@@ -403,7 +396,7 @@ def _bad(message: str) -> NoReturn:
 
 def _shown(value: object) -> str:
     """A stranger's value for one line of text: short, quoted, without control characters."""
-    shown = json.dumps(value, default=str) if isinstance(value, str | None) else f"a JSON {_type(value)}"
+    shown = json.dumps(FORMS.masked(value)) if isinstance(value, str) else f"a JSON {_type(value)}"
     return "missing" if value is None else shown if len(shown) <= 80 else f"{shown[:79]}…"
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from webhook.base.printable import clean, shortened
 from webhook.kube.path import mapping
 from webhook.kube.workload import JSON
+
+LONGEST = 253
+"""Characters of a name: the most that Kubernetes allows, which a file need not keep to."""
 
 
 def words(obj: JSON) -> str:
@@ -13,7 +17,12 @@ def words(obj: JSON) -> str:
     metadata = mapping(obj.get("metadata"))
     namespace = metadata.get("namespace")
     name = metadata.get("name") or metadata.get("generateName") or "(no name)"
-    return f"{obj.get('kind') or 'object'} {f'{namespace}/' if namespace else ''}{name}"
+    return f"{shown(obj.get('kind') or 'object')} {f'{shown(namespace)}/' if namespace else ''}{shown(name)}"
+
+
+def shown(name: object) -> str:
+    """A name of an object or of a part of it, whatever a file has in its place."""
+    return shortened(clean(str(name)), LONGEST)
 
 
 def tree(obj: JSON) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def _place(whole: Sequence[Any], edit: Edit) -> tuple[Any, str | int, FieldPath]
             return at, key, FieldPath(parts[:depth])
         if not (isinstance(child, list) if isinstance(part, int) else is_object(child)):
             path = FieldPath(parts[:depth])
-            raise ValueError(f"{path or 'the object'} holds {child!r:.60}, so {edit.path} can't be changed")
+            raise ValueError(f"{path or 'the object'} holds a {type(child).__name__}, so {edit.path} can't be changed")
         at, key, child = child, part, _child(child, part)
     return at, key, edit.path
 
@@ -88,7 +88,7 @@ def _list(value: Any, path: FieldPath) -> list[Any] | None:
     """A list or nothing; raises ValueError for anything else."""
     if value is None or isinstance(value, list):
         return value
-    raise ValueError(f"{path} holds {value!r:.60}, no list to append to")
+    raise ValueError(f"{path} holds a {type(value).__name__}, no list to append to")
 
 
 def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from webhook.base.printable import clean
 from webhook.diagnose.calibrate import Compared, Row
 from webhook.kube import snapshot
 from webhook.kube.quantity import human
-from webhook.report.text import clean
 from webhook.vllm import measured
 
 TITLES = {

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from webhook.base import secret
+from webhook.base.secret import FORMS, Secrets
 from webhook.evaluation import subject
 from webhook.evaluation.lint import Judged, Report, Result
 from webhook.kube.manifest import Document
@@ -47,7 +47,7 @@ class Item:
 
     @property
     def object(self) -> str:
-        """ "Deployment prod/llama", as the manifest has it: a terminal's commands may be in it."""
+        """ "Deployment prod/llama"."""
         return subject.words(self.report.object)
 
     @property
@@ -71,11 +71,14 @@ class Item:
     @property
     def source(self) -> str:
         """The line of the file; secrets in it are stars, for it goes into logs and reports."""
-        line = _line(self.document.text, self.mark.line)
-        if self.judged.rule == "token-in-plain-env":
-            start, end = self.mark.column - 1, self.mark.end_column - 1
-            line = line[:start] + "*" * len(line[start:end]) + line[end:]
-        return secret.masked(line, secret.found(line))
+        line, secrets = _line(self.document.text, self.mark.line), self.report.secrets
+        for place in secrets.places:  # whatever its spelling in YAML
+            mark = self.document.value_at(FieldPath(place))
+            if mark is not None and mark.line <= self.mark.line <= mark.end_line:
+                start = mark.column - 1 if mark.line == self.mark.line else 0
+                end = mark.end_column - 1 if mark.end_line == self.mark.line else len(line)
+                line = line[:start] + "*" * len(line[start:end]) + line[end:]
+        return secrets.masked(line, quoted=True)
 
 
 def _names(item: Item) -> Iterator[str]:
@@ -100,6 +103,11 @@ class Problem:
     line: int | None
     message: str
     """Without file and line."""
+
+    @classmethod
+    def of(cls, file: str | None, line: int | None, message: str) -> Problem:
+        """With a message of whatever origin."""
+        return cls(file, line, FORMS.line(message))
 
     def __str__(self) -> str:
         where = [part for part in (self.file, str(self.line) if self.line else None) if part]
@@ -170,7 +178,7 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
         else:
             continue
         mark = _narrowed(document, judged)
-        accepted = accepted or _commented(comments, judged.rule, mark)
+        accepted = accepted or _commented(comments, judged.rule, mark, report.secrets)
         items.append(Item(file, document, report, result, judged, mark, accepted))
     return Container(file, document, report, result, tuple(items))
 
@@ -189,7 +197,7 @@ def commented(document: Document, report: Report) -> Iterator[tuple[Result, Judg
     if comments := _comments(document.text):
         for result in report.results:
             for judged in result.findings:
-                if _commented(comments, judged.rule, _narrowed(document, judged)):
+                if _commented(comments, judged.rule, _narrowed(document, judged), report.secrets):
                     yield result, judged
 
 
@@ -261,9 +269,11 @@ def _content(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
-def _commented(comments: Mapping[int, tuple[frozenset[str], str]], rule: str, mark: Mark) -> Accepted | None:
+def _commented(
+    comments: Mapping[int, tuple[frozenset[str], str]], rule: str, mark: Mark, secrets: Secrets
+) -> Accepted | None:
     rules, reason = comments.get(mark.line, (frozenset(), ""))
-    return Accepted("comment", reason) if rule in rules else None
+    return Accepted("comment", secrets.line(reason, quoted=True)) if rule in rules else None
 
 
 def in_vain(file: str, text: str, known: Collection[str]) -> Iterator[str]:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from json import dumps
 from typing import Any, cast
 
-from webhook.base import secret
+from webhook.base.printable import one_line, shortened
 from webhook.evaluation import subject
 from webhook.evaluation.compare import Amount, Change, Difference, Side
-from webhook.evaluation.lint import Judged, secrets
+from webhook.evaluation.lint import Judged
 from webhook.kube.quantity import human
-from webhook.report.text import PLANES, clean, many, one_line
+from webhook.report.text import PLANES, many
 from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import IN_WORDS, Verdict
 
@@ -45,10 +45,11 @@ def _tree(change: Change) -> dict[str, Any]:
         "object": subject.tree(change.side.report.object),
         "container": change.side.engine.container.name,
         "state": change.state,
-        **{one.name: _pair(one.before, one.after) for one in change.facts if one.name != "vLLM"},
+        **{one.name: _pair(*_shown(change, one)) for one in change.facts if one.name != "vLLM"},
         "vllm": _pair(change.facts[0].before, change.facts[0].after),
         "settings": {one.name: _pair(one.before, one.after) for one in change.settings},
         "arguments": {one.name: _pair(*_shown(change, one)) for one in change.flags},
+        "masked": [one.name for one in change.flags if _is_masked(change, one)],
         "defaults": {one.name: _pair(one.before, one.after) for one in change.defaults},
         "new_arguments": list(change.new_flags),
         "dropped_arguments": list(change.dropped_flags),
@@ -76,18 +77,25 @@ def _finding(judged: Judged) -> dict[str, Any]:
         "plane": judged.plane,
         "path": str(judged.finding.path),
         "message": judged.finding.message,
+        "masked": judged.masked,
     }
 
 
 def _shown(change: Change, one: Difference) -> tuple[Any, Any]:
-    """What is written, with stars for keys and tokens."""
-    return _masked(change.before, one.before), _masked(change.after, one.after)
+    """What is written, with stars for secrets."""
+    return _masked(change.before, one.name, one.before), _masked(change.after, one.name, one.after)
 
 
-def _masked(side: Side | None, value: Any) -> Any:
-    if side is None or value is None or isinstance(value, bool | int | float):
+def _is_masked(change: Change, one: Difference) -> bool:
+    values = [value if value is None else str(value) for value in (one.before, one.after)]
+    return values != [value if value is None else str(value) for value in _shown(change, one)]
+
+
+def _masked(side: Side | None, name: str, value: Any) -> Any:
+    if side is None or value is None:
         return value
-    return secret.masked(str(value), side.engine.once(secrets))
+    shown = side.report.secrets.shown(value, name)
+    return shown if isinstance(shown, bool | int | float) else str(shown)
 
 
 # ── Text ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -103,7 +111,7 @@ def _text(change: Change) -> str:
     out = [f"{_name(change)}{_state(change)}"]
     for one in change.facts:
         if not one.same or one.name in ("vLLM", "verdict"):
-            out.append(f"  {one.name:<14}{_arrow(one)}")
+            out.append(f"  {one.name:<14}{_arrow(one, *_shown(change, one))}")
     out += _section("what the release makes of it", [_line(one) for one in (*change.settings, *change.defaults)])
     out += _section("command line", [_line(one, *_shown(change, one)) for one in change.flags])
     out += _section("arguments", _parsers(change))
@@ -129,7 +137,7 @@ def _ledger(title: str, rows: Sequence[Amount]) -> list[str]:
 
 def _name(change: Change) -> str:
     side = change.side
-    return clean(f'{subject.words(side.report.object)}, container "{side.engine.container.name}"')
+    return f'{subject.words(side.report.object)}, container "{subject.shown(side.engine.container.name)}"'
 
 
 def _state(change: Change) -> str:
@@ -156,7 +164,11 @@ def _spelt(name: str) -> str:
     """`max_model_len` → `--max-model-len`; what is no argument stays."""
     if name in SETTINGS:
         return SETTINGS[name]
-    return name if name in ("vLLM", "model", "accelerator", "verdict") else f"--{name.replace('_', '-')}"
+    return (
+        name
+        if name in ("vLLM", "model", "accelerator", "verdict")
+        else shortened(one_line(f"--{name.replace('_', '-')}"))
+    )
 
 
 def _value(value: Any) -> str:
@@ -169,7 +181,7 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     text = str(value)
-    return one_line(IN_WORDS.get(cast(Verdict, text), text))
+    return shortened(one_line(IN_WORDS.get(cast(Verdict, text), text)))
 
 
 def _parsers(change: Change) -> list[str]:
@@ -231,9 +243,7 @@ def render_markdown(changes: Sequence[Change]) -> str:
         out += ["", f"#### {_cell(_name(change))}{_state(change)}", "", "| | before | after |", "| --- | --- | --- |"]
         rows = [one for one in change.facts if not one.same or one.name in ("vLLM", "verdict")]
         numbers = [one for one in change.numbers if not one.same]
-        for one in (*rows, *change.settings, *change.defaults, *numbers):
-            out.append(_tabled(_spelt(one.name), _value(one.before), _value(one.after)))
-        for one in change.flags:
+        for one in (*rows, *change.settings, *change.defaults, *numbers, *change.flags):
             out.append(_tabled(_spelt(one.name), *map(_value, _shown(change, one))))
         for amount in (*change.gpu, *change.host):
             if _counts(amount) and amount.before != amount.after:

@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from webhook.base.printable import clean, one_line, shortened
+from webhook.base.secret import FORMS, Secrets
 from webhook.diagnose import Diagnosis
 from webhook.evaluation import subject
 from webhook.evaluation.lint import Report, lint
 from webhook.evaluation.policy import Policy
 from webhook.evaluation.repair import repair
-from webhook.kube.patch import json_patch
 from webhook.kube.workload import JSON
 from webhook.report import plan
 from webhook.report import text as as_text
 from webhook.report.json import finding
+from webhook.report.json import patch as patch_of
 from webhook.rules import all_rules
 from webhook.vllm.facts import Facts
 
@@ -29,8 +31,18 @@ class Case:
     diagnosis: Diagnosis
     report: Report | None
     """The Pod or its workload, judged; None where none is known."""
-    patch: list[dict[str, Any]]
-    """What podfit would change in it."""
+    patch: list[dict[str, Any]] | None
+    """What podfit would change in it; None where that would show a secret."""
+
+    @property
+    def secrets(self) -> Secrets:
+        """Those of the Pod."""
+        return self.report.secrets if self.report else FORMS
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The lines that say what it died of, with stars for secrets."""
+        return tuple(clean(self.secrets.masked(line, quoted=True)) for line in self.diagnosis.evidence)
 
     @property
     def rule(self) -> str | None:
@@ -47,7 +59,7 @@ def case(file: str, diagnosis: Diagnosis, pod: JSON | None, policy: Policy, fact
         return Case(file, diagnosis, None, [])
     report = lint(shown, policy, facts, where="check")
     edits = repair(shown, policy, facts).edits
-    return Case(file, diagnosis, report if report.results else None, json_patch(shown, edits))
+    return Case(file, diagnosis, report if report.results else None, patch_of(report, edits))
 
 
 def tree(one: Case) -> dict[str, Any]:
@@ -58,7 +70,7 @@ def tree(one: Case) -> dict[str, Any]:
         "object": _object(one),
         "plane": found.plane,
         "cause": found.cause.id if found.cause else None,
-        "evidence": list(found.evidence),
+        "evidence": list(one.evidence),
         "rule": one.rule if found.cause else None,
         "certainty": found.certainty,
         "line": found.line,
@@ -69,7 +81,8 @@ def tree(one: Case) -> dict[str, Any]:
     if one.report is not None:
         report = one.report
         out["plans"] = [
-            {"container": result.engine.container.name, **plan.tree(result.engine)} for result in report.results
+            {"container": result.engine.container.name, **plan.tree(result.engine, report.secrets)}
+            for result in report.results
         ]
         out["findings"] = [finding(report, judged) for judged in report.findings if judged.mode != "ignore"]
         out["patch"] = one.patch
@@ -91,8 +104,8 @@ def _where(one: Case) -> str:
     named = _object(one)
     if named is not None:
         place = "/".join(str(part) for part in (named["namespace"], named["name"]) if part)
-        return as_text.one_line(f"{one.file}: {named['kind']} {place or '(no name)'}")
-    return as_text.clean(f"{one.file}:{one.diagnosis.line}" if one.diagnosis.line else one.file)
+        return one_line(f"{one.file}: {named['kind']} {place or '(no name)'}")
+    return clean(f"{one.file}:{one.diagnosis.line}" if one.diagnosis.line else one.file)
 
 
 def text(one: Case) -> str:
@@ -103,7 +116,7 @@ def text(one: Case) -> str:
     plane = f"[{as_text.PLANES[found.plane]}]"
     sure = "" if found.certainty == "certain" else " (likely: only a symptom was seen)"
     out = [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
-    out += _evidence(found.evidence)
+    out += _evidence(one.evidence)
     if found.then:
         out += _labelled("then", "also seen: " + ", ".join(found.then))
     out += _labelled("help", found.remedy or "")
@@ -117,7 +130,7 @@ def _nothing(one: Case) -> str:
     if not found.evidence:
         return f"{where}: no failure seen\n"
     said = "an error that podfit does not know" if found.line else "it ended, and nothing here says why"
-    out = [f"{where}: {said}", *_evidence(found.evidence)]
+    out = [f"{where}: {said}", *_evidence(one.evidence)]
     if any("137" in line for line in found.evidence):
         out += _labelled(
             "help",
@@ -132,7 +145,7 @@ def _nothing(one: Case) -> str:
 def _evidence(lines: Sequence[str]) -> list[str]:
     out = []
     for index, line in enumerate(lines):
-        shown = as_text.one_line(line)
+        shown = one_line(line)
         shown = shown if len(shown) <= 2 * as_text.WIDTH else shown[: 2 * as_text.WIDTH - 1] + "…"
         out += _labelled("evidence" if index == 0 else "", shown)
     return out
@@ -149,9 +162,7 @@ def _rule(one: Case) -> str:
     """What the rule says of the Pod, where it is known and says something."""
     judged = next((judged for judged in one.report.findings if judged.rule == one.rule), None) if one.report else None
     if judged is not None:
-        return (
-            f"{one.rule} finds it in the manifest: {as_text.one_line(judged.finding.message)} ({judged.finding.path})"
-        )
+        return f"{one.rule} finds it in the manifest: {one_line(judged.finding.message)} ({judged.path})"
     if one.report is not None:
         return f"{one.rule} is about this, but finds nothing in this Pod (podfit explain {one.rule})"
     return f"{one.rule} would have caught it in the manifest (podfit explain {one.rule})"
@@ -162,8 +173,10 @@ def _pod(one: Case) -> list[str]:
         return []
     out = []
     for result in one.report.results:
-        head = f"plan of container {result.engine.container.name!r} of {subject.words(one.report.object)}"
-        out += ["", as_text.clean(head), *textwrap.indent(plan.table(result.engine).rstrip(), "  ").splitlines()]
+        name = subject.shown(result.engine.container.name)
+        table = plan.table(result.engine, one.secrets)
+        out += ["", f"plan of container '{name}' of {subject.words(one.report.object)}"]
+        out += textwrap.indent(table.rstrip(), "  ").splitlines()
         for judged in result.findings:
             if judged.mode in ("deny", "warn"):
                 out += ["", textwrap.indent(as_text.block(judged, f"{judged.mode}  "), "  ")]
@@ -177,7 +190,7 @@ def _changes(one: Case) -> list[str]:
     from json import dumps
 
     return [
-        f"{operation['op']:<8}{operation['path']}"
-        + (f"  {dumps(operation['value'], ensure_ascii=False)}" if "value" in operation else "")
-        for operation in one.patch
+        f"{operation['op']:<8}{shortened(clean(operation['path']))}"
+        + (f"  {shortened(clean(dumps(operation['value'], ensure_ascii=False)))}" if "value" in operation else "")
+        for operation in one.patch or ()
     ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from webhook.base.printable import clean
 from webhook.report.checked import Checked, Item, Problem
-from webhook.report.text import advice, clean
+from webhook.report.text import advice
 
 
 def render(checked: Checked) -> str:
@@ -21,7 +22,7 @@ def _item(item: Item, checked: Checked) -> str:
     if mark.line == mark.end_line:
         where += f",col={mark.column},endColumn={max(mark.end_column - 1, mark.column)}"
     lines = [finding.message, *finding.details, *advice(finding)]
-    lines.append(f"{item.object}, {finding.path} (podfit explain {item.judged.rule})")
+    lines.append(f"{item.object}, {item.judged.path} (podfit explain {item.judged.rule})")
     return f"::{command} {where},title={_property(item.judged.rule)}::{_data(chr(10).join(lines))}"
 
 

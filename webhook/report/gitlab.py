@@ -6,8 +6,8 @@ from collections import Counter
 from hashlib import sha256
 from json import dumps
 
+from webhook.base.printable import clean, one_line
 from webhook.report.checked import Checked
-from webhook.report.text import one_line
 
 
 def render(checked: Checked) -> str:
@@ -22,7 +22,7 @@ def render(checked: Checked) -> str:
                 "check_name": item.judged.rule,
                 "fingerprint": _unique(f"{item.fingerprint} {item.file} {seen[item.fingerprint]}"),
                 "severity": "critical" if item.judged.mode == "deny" else "major" if checked.fails(item) else "minor",
-                "location": {"path": item.file.removeprefix("./"), "lines": {"begin": item.mark.line}},
+                "location": {"path": clean(item.file.removeprefix("./")), "lines": {"begin": item.mark.line}},
             }
         )
     out += [
@@ -31,7 +31,10 @@ def render(checked: Checked) -> str:
             "check_name": "unreadable",
             "fingerprint": _unique(str(problem)),
             "severity": "blocker",
-            "location": {"path": (problem.file or "-").removeprefix("./"), "lines": {"begin": problem.line or 1}},
+            "location": {
+                "path": clean((problem.file or "-").removeprefix("./")),
+                "lines": {"begin": problem.line or 1},
+            },
         }
         for problem in checked.problems
     ]

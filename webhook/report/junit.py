@@ -6,9 +6,10 @@ from __future__ import annotations
 from xml.sax.saxutils import escape, quoteattr
 
 from webhook import __version__
+from webhook.base.printable import clean, one_line
 from webhook.evaluation import subject
 from webhook.report.checked import Checked, Container, Item
-from webhook.report.text import block, clean, one_line
+from webhook.report.text import block
 
 WHEN = "1970-01-01T00:00:00"
 """The schema wants a time; the same input gives the same report."""
@@ -48,7 +49,7 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
 def _cases(container: Container, checked: Checked) -> list[str]:
     engine = container.result.engine
     template = f", template {engine.workload.template}" if engine.workload.template else ""
-    name = f"{subject.words(container.report.object)}{template}, container {engine.container.name}"
+    name = f"{subject.words(container.report.object)}{template}, container {subject.shown(engine.container.name)}"
     if not container.items:
         return [_case(name, container.file, "")]
     return [_case(f"{name}: {item.judged.rule}", container.file, _finding(item, checked)) for item in container.items]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from webhook.base.printable import clean, one_line
+from webhook.evaluation import subject
 from webhook.report.checked import Checked, Container, Item
-from webhook.report.text import PLANES, one_line, summary, tally
+from webhook.report.text import PLANES, summary, tally
 
 
 def render(checked: Checked) -> str:
@@ -34,9 +36,9 @@ def _container(container: Container) -> list[str]:
     state = {"denied": "denied", "warned": "warnings", "clean": "clean"}[container.state]
     first = container.items[0]
     engine = container.result.engine
-    template = f", template `{engine.workload.template}`" if engine.workload.template else ""
-    out = [f"### {_words(first.object)}{template}, container `{engine.container.name}`: {state}", ""]
-    out += [_words(summary(container.result.engine)), ""]
+    template = f", template `{subject.shown(engine.workload.template)}`" if engine.workload.template else ""
+    out = [f"### {_words(first.object)}{template}, container `{subject.shown(engine.container.name)}`: {state}", ""]
+    out += [_words(summary(engine, container.report.secrets)), ""]
     out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
     out += [_row(item) for item in container.items if item.accepted is None]
     return [*out, ""]
@@ -51,7 +53,7 @@ def _row(item: Item) -> str:
 
 
 def _place(item: Item) -> str:
-    return f"`{item.file}:{item.mark.line}`<br>`{one_line(str(item.judged.finding.path))}`"
+    return f"`{clean(item.file)}:{item.mark.line}`<br>`{one_line(item.judged.path)}`"
 
 
 def _words(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from webhook.base.printable import clean, shortened
+from webhook.base.secret import Secrets
 from webhook.kube.quantity import human
 from webhook.report.text import verdict
 from webhook.rules.engine import Engine
@@ -15,21 +17,25 @@ from webhook.vllm.memory.solve import Alternative
 GPU_LINES = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
 
 
-def tree(engine: Engine) -> dict[str, Any]:
-    """The plan of one container as plain JSON values."""
+def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
+    """The plan of one container as plain JSON values. `engine.masked` names the arguments in which stars stand for
+    secrets."""
     plan, args = engine.plan, engine.args
+    written = {**args.given, **args.written}
+    arguments = secrets.shown(written)
     gpu = engine.gpu.value if engine.gpu else None
     return {
         "verdict": plan.verdict,
-        "why": plan.why,
+        "why": secrets.line(plan.why),
         "cause": plan.cause,
-        "model": _model(engine),
+        "model": _model(engine, secrets),
         "engine": {
             "version": str(engine.release) if engine.release else None,
-            "arguments": {**args.given, **args.written},
-            "unresolved": dict(args.unresolved),
-            "unknown": [flag.flag for flag in args.unknown],
-            "errors": [error.message for error in args.errors],
+            "arguments": arguments,
+            "masked": [name for name, value in written.items() if arguments[name] != value],
+            "unresolved": {name: secrets.line(why) for name, why in args.unresolved.items()},
+            "unknown": [secrets.line(flag.flag) for flag in args.unknown],
+            "errors": [secrets.line(error.message) for error in args.errors],
         },
         "accelerator": None
         if gpu is None
@@ -49,13 +55,13 @@ def tree(engine: Engine) -> dict[str, Any]:
     }
 
 
-def _model(engine: Engine) -> dict[str, Any] | None:
+def _model(engine: Engine, secrets: Secrets) -> dict[str, Any] | None:
     if engine.model is None:
         return None
     fact = engine.model
     return {
-        "id": fact.value.id,
-        "source": fact.source,
+        "id": secrets.line(fact.value.id),
+        "source": secrets.line(fact.source),
         "may_deny": fact.may_deny,
         "parameters": fact.value.parameters,
         "weights_bytes": fact.value.weights_bytes,
@@ -85,7 +91,7 @@ def _host(ledger: HostLedger) -> dict[str, Any]:
     }
 
 
-def table(engine: Engine, refusal: str | None = None) -> str:
+def table(engine: Engine, secrets: Secrets, refusal: str | None = None) -> str:
     """The ledgers as text, line by line, with the arithmetic and where it comes from.
 
     `refusal`: why vLLM does not start whatever the memory; then nothing begins with FITS.
@@ -106,7 +112,7 @@ def table(engine: Engine, refusal: str | None = None) -> str:
         seconds = plan.startup
         parts = ", ".join(f"{name} {value:.0f} s" for name, value in seconds.parts)
         out += ["", f"start-up: {seconds.low:.0f} … {seconds.likely:.0f} … {seconds.high:.0f} s  ({parts})"]
-    return "\n".join(line.rstrip() for line in out) + "\n"
+    return "\n".join(shortened(clean(secrets.masked(line))).rstrip() for line in out) + "\n"
 
 
 def _model_line(engine: Engine) -> str:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from webhook.base.printable import one_line
 from webhook.evaluation.scan import Found, Ref, Row, Scan
-from webhook.report.text import PLANES, one_line
+from webhook.report.text import PLANES
 
 SOURCE = "podfit"
 LABEL = ("app.kubernetes.io/managed-by", "podfit")

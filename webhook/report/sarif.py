@@ -6,9 +6,10 @@ from json import dumps
 from typing import Any
 
 from webhook import __version__
+from webhook.base.printable import clean, one_line, shortened
 from webhook.report import rule_page
 from webhook.report.checked import Accepted, Checked, Item, Problem
-from webhook.report.text import PLANES, advice, one_line
+from webhook.report.text import PLANES, advice
 from webhook.rules import all_rules
 
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
@@ -71,10 +72,10 @@ def _result(item: Item, used: list[str]) -> dict[str, Any]:
                         "startColumn": item.mark.column,
                         "endLine": item.mark.end_line,
                         "endColumn": max(item.mark.end_column, 1),
-                        "snippet": {"text": item.source},
+                        "snippet": {"text": shortened(clean(item.source))},
                     },
                 },
-                "logicalLocations": [{"fullyQualifiedName": f"{item.object}: {finding.path}", "kind": "member"}],
+                "logicalLocations": [{"fullyQualifiedName": f"{item.object}: {item.judged.path}", "kind": "member"}],
             }
         ],
         "partialFingerprints": {"podfit/v2": item.fingerprint},

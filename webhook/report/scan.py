@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from webhook.base.printable import clean, one_line
 from webhook.evaluation.scan import Broken, Found, Ref, Row, Scan
 from webhook.evaluation.scan.planned import Planned, Span
-from webhook.report.text import PLANES, Paint, clean, many, one_line, plain
+from webhook.report.text import PLANES, Paint, many, plain
 
 _LEADS = {
     "start": "vLLM would not start",

@@ -11,11 +11,12 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from webhook.base.printable import clean
 from webhook.evaluation.scan import RANK, Broken, Found, Ref, Row, Scan, State
 from webhook.evaluation.scan.planned import STEADY, USED
 from webhook.kube.quantity import human
 from webhook.report.scan import scan_headline
-from webhook.report.text import PLANES, clean, many
+from webhook.report.text import PLANES, many
 from webhook.vllm.memory.ledger import IN_WORDS
 
 _WORDS: dict[State, str] = {"denied": "denied", "warned": "warnings", "clean": "clean"}

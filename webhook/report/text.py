@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 
+from webhook.base.printable import clean, one_line
+from webhook.base.secret import Secrets
 from webhook.evaluation import subject
 from webhook.evaluation.lint import Judged, Report
 from webhook.kube.workload.template import listing
+from webhook.report import bounds
 from webhook.report.checked import Accepted, Checked, Container, Item
 from webhook.rules.engine import Engine
 from webhook.rules.rule import IGNORE, Finding
@@ -24,11 +29,6 @@ PLANES = {
     "cluster": "cluster",
 }
 LEAST, WIDTH = 60, 100
-WARNING_LENGTH = 120
-"""A line of a terminal, where each becomes one line."""
-WARNINGS = 4096 // WARNING_LENGTH
-"""How many at most: past 4,096 runes for all warnings of a request the API server cuts and drops, other webhooks' too
-(k8s.io/apiserver pkg/endpoints/filters/warning.go)."""
 _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B|B|s|%)\b|%)| (?=·$)")
 """The space between a number and its unit, and before what parts two suggestions, where no line ends."""
 REFUSAL_HEADLINE_LENGTH = 200
@@ -41,23 +41,10 @@ _THREATS = {
 }
 
 
-def clean(text: str) -> str:
-    """Without control characters, and others that have no shape (marks that turn the direction of what follows): a
-    manifest's words must not reach a terminal as escape sequences."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
-
-
-def one_line(text: str) -> str:
-    """Clean and without line breaks."""
-    return " ".join(clean(text).split())
-
-
 def place(engine: Engine) -> str:
     """'container "vllm"', 'template "serve", container "main"'."""
-    template = f'template "{engine.workload.template}", ' if engine.workload.template else ""
-    return f'{template}container "{engine.container.name}"'
+    template = f'template "{subject.shown(engine.workload.template)}", ' if engine.workload.template else ""
+    return f'{template}container "{subject.shown(engine.container.name)}"'
 
 
 def refusal_headline(report: Report) -> str:
@@ -103,18 +90,34 @@ def refusal(report: Report) -> str:
 
     The first line stands alone; the last one, what to do next, stays on screen after kubectl's dump of a patch.
     """
-    denied = [judged for judged in report.findings if judged.mode == "deny"]
-    blocks = [refusal_headline(report), *(block(judged) for judged in denied)]
-    return "\n\n".join(blocks) + "\n\nnext: " + " · ".join(f"podfit explain {rule}" for rule in _rules(*denied))
+    denied = denials(report)
+    then = bounds.listed([f"podfit explain {rule}" for rule in _rules(*denied)], bounds.LAST, " · ")
+    return bounds.message(refusal_headline(report), map(block, denied), len(denied), f"next: {then}")
+
+
+FEW = 3
+"""Findings of one rule that come before those of other rules."""
+
+
+def denials(report: Report) -> list[Judged]:
+    """The findings that deny, the most important first: what keeps vLLM from starting, and the first few of each
+    rule."""
+    count: Counter[str] = Counter()
+    ranked = []
+    for judged in report.findings:
+        if judged.mode == "deny":
+            count[judged.rule] += 1
+            ranked.append(((_THREATENS[judged.threatens], count[judged.rule] > FEW), judged))
+    return [judged for _, judged in sorted(ranked, key=itemgetter(0))]
 
 
 def block(judged: Judged, mark: str = "", width: int = WIDTH) -> str:
     """One finding: rule, field, plane; the arithmetic; what would fit."""
-    head = f"{mark}{judged.rule}  {clean(str(judged.finding.path))}"
+    head = f"{mark}{judged.rule}  {judged.path}"
     plane = f"[{PLANES[judged.plane]}]"
     lines = [f"{head:<{width - len(plane) - 2}}  {plane}"]
     for text in (judged.finding.message, *judged.finding.details):
-        lines += wrapped(clean(text), "  ", width=width)
+        lines += wrapped(text, "  ", width=width)
     lines += _suggestions(judged, width)
     return "\n".join(lines)
 
@@ -135,7 +138,7 @@ def advice(finding: Finding) -> list[str]:
 
 
 def _suggestions(judged: Judged, width: int) -> list[str]:
-    suggestions = [clean(text) for text in judged.finding.suggestions]
+    suggestions = judged.finding.suggestions
     if not suggestions:
         return []
     if len(suggestions) == 1:
@@ -185,12 +188,10 @@ def warnings(report: Report) -> list[str]:
     warned = [judged for judged in report.findings if judged.mode == "warn"]
     lines = [warning(judged, _in_vain(judged)) for judged in sorted(warned, key=_weight)]
     lines += [
-        _cut(one_line(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed"))
+        bounds.warning(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed")
         for error in report.errors
     ]
-    if len(lines) <= WARNINGS:
-        return lines
-    return [*lines[: WARNINGS - 1], f"podfit: {len(lines) - WARNINGS + 1} more warnings; podfit check shows all"]
+    return bounds.warnings(lines)
 
 
 _THREATENS = {threat: number for number, threat in enumerate(_THREATS)}
@@ -205,8 +206,8 @@ def _weight(judged: Judged) -> tuple[bool, int, int]:
 def warning(judged: Judged, after: str = "") -> str:
     """One finding as a warning: with its place where that fits into the line."""
     line = one_line(f"podfit {judged.rule}: {judged.finding.message}")
-    placed = f"{line} ({one_line(str(judged.finding.path))}){after}"
-    return placed if len(placed) <= WARNING_LENGTH else _cut(line, after)
+    placed = f"{line} ({one_line(judged.path)}){after}"
+    return placed if bounds.warning(placed) == placed else bounds.warning(line, after)
 
 
 def _in_vain(judged: Judged) -> str:
@@ -217,19 +218,13 @@ def _in_vain(judged: Judged) -> str:
     return ""
 
 
-def _cut(line: str, after: str = "") -> str:
-    """The line, which ends between two words where it would be too long."""
-    room = WARNING_LENGTH - len(after)
-    if len(line) <= room:
-        return line + after
-    cut = line[: room - 1]
-    word = cut.rfind(" ")
-    return (cut[:word] if word > room // 2 else cut).rstrip(" ,;:") + "…" + after
-
-
-def summary(engine: Engine) -> str:
+def summary(engine: Engine, secrets: Secrets) -> str:
     """One line about a container: model, GPU, release, verdict; of the CPU backend, where its memory is; of a Ray
     worker, what it joins with."""
+    return secrets.line(_summary(engine))
+
+
+def _summary(engine: Engine) -> str:
     model = engine.model.value.id if engine.model else (engine.args.model or "no model named")
     begins = engine.model.source.partition(BEGINS)[2] if engine.model else ""
     model += f" (a guess: its name begins with {begins})" if begins else ""
@@ -237,11 +232,11 @@ def summary(engine: Engine) -> str:
     gpu = engine.gpu.value.name if engine.gpu else "GPU unknown"
     release = f"vLLM {engine.release}" if engine.release else "vLLM release unknown"
     if engine.on_processors:
-        return one_line(f"{model} on CPUs, {release}: weights and KV cache are the container's memory")
+        return f"{model} on CPUs, {release}: weights and KV cache are the container's memory"
     many = f"{count} × " if count and engine.gpu else ""
     if engine.command.entry == "worker":
-        return one_line(f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves")
-    return one_line(f"{model} on {many}{gpu}, {release}: GPU memory {verdict(engine)} ({engine.plan.why})")
+        return f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves"
+    return f"{model} on {many}{gpu}, {release}: GPU memory {verdict(engine)} ({engine.plan.why})"
 
 
 def verdict(engine: Engine) -> str:
@@ -310,7 +305,7 @@ def _container(one: Container, paint: Paint, width: int) -> str:
     painted = paint(state, {"denied": "deny", "warned": "warn", "clean": "clean"}[one.state])
     name = clean(f"{subject.words(one.report.object)}, {place(one.result.engine)}")
     head = f"{paint(clean(one.file), 'file')}: {name}"
-    lines = [f"{head}: {painted}", *wrapped(summary(one.result.engine), "  ", width=width)]
+    lines = [f"{head}: {painted}", *wrapped(summary(one.result.engine, one.report.secrets), "  ", width=width)]
     for mode in ("deny", "warn"):
         told = [item for item in one.items if item.judged.mode == mode and not item.accepted]
         shown = [_shown(item, mode, paint, width) for item in told]
@@ -333,7 +328,7 @@ def _shown(item: Item, mode: str, paint: Paint, width: int) -> str:
     lines = [head, *_snippet(item, paint, width), *(rest.split("\n") if rest else [])]
     why = item.judged.why_softened
     if why and mode == "warn" and not why.endswith(", not certain"):
-        lines += wrapped(f"not denied: {clean(why)}", "  ", width=width)
+        lines += wrapped(f"not denied: {why}", "  ", width=width)
     return "\n".join(lines)
 
 

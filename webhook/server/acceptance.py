@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from webhook.base.secret import FORMS
 from webhook.cluster import Access
 from webhook.cluster.access import Client, StatusError
 
@@ -79,7 +80,7 @@ def condition(name: str, generation: object, problems: tuple[str, ...], now: str
         "type": "Accepted",
         "status": "False" if problems else "True",
         "reason": "Invalid" if problems else "Accepted",
-        "message": f"not taken over: {said}"[:LONGEST] if problems else "it holds",
+        "message": FORMS.masked(f"not taken over: {said}")[:LONGEST] if problems else "it holds",
         "lastTransitionTime": now,
     }
     return {**found, "observedGeneration": generation} if generation is not None else found

@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from io import BytesIO, FileIO
 
 from webhook.evaluation.review import Decision, Webhook
+from webhook.report.bounds import listed
 from webhook.server.lines import Lines
 
 LONGEST = 253
 """Characters of a name: the most that Kubernetes allows. Whatever is longer did not come from it."""
 RULES = 1024
-"""Characters of the list of rules."""
+"""Bytes of the list of rules."""
 log = logging.getLogger(__name__)
 
 
@@ -58,7 +59,7 @@ class AccessLog:
             "name": (asked.name or "")[:LONGEST],
             "dry_run": asked.dry_run,
             "decision": decision.outcome,
-            "rules": ",".join(f"{rule}={mode}" for rule, mode in sorted(set(decision.found)))[:RULES],
+            "rules": listed([f"{rule}={mode}" for rule, mode in sorted(set(decision.found))], RULES),
             "remembered": decision.remembered,
             "policy": decision.versions.get("policy-version", ""),
             "seconds": round(seconds, 6),

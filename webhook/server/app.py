@@ -21,9 +21,9 @@ from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.exceptions import HTTPException
 
+from webhook.base.printable import one_line
 from webhook.cluster import Cluster
 from webhook.evaluation.policy import Policy
-from webhook.report.text import one_line
 from webhook.server.accesslog import AccessLog
 from webhook.server.live import Live
 from webhook.server.metrics import Metrics

@@ -33,10 +33,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from webhook.base.printable import one_line
+from webhook.base.secret import FORMS
 from webhook.evaluation import review
 from webhook.evaluation.policy import Policy
 from webhook.evaluation.review import BadReview, Decision, Request, Webhook
-from webhook.report.text import one_line
 from webhook.rules import all_rules
 from webhook.server import deadline
 from webhook.server.accesslog import AccessLog
@@ -116,7 +117,7 @@ class Reviews:
 
     def _refused(self, path: str, code: int, words: str) -> None:
         self._metrics.bad_request(code)
-        self._access.refused(path, code, one_line(words))
+        self._access.refused(path, code, FORMS.line(words))
 
     def _answer(self, webhook: Webhook, environ: WSGIEnvironment) -> bytes:
         begun = time.monotonic()
@@ -225,7 +226,7 @@ def _where(error: BaseException) -> str:
 
 
 def _error(message: str) -> bytes:
-    return json.dumps({"error": one_line(message)}).encode() + b"\n"
+    return json.dumps({"error": FORMS.line(message)}).encode() + b"\n"
 
 
 _STATUS: dict[int, Any] = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}

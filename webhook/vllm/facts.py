@@ -125,6 +125,8 @@ class Facts:
     """What a watch has seen of the cluster; None without one."""
     assume: Assumed = field(default_factory=Assumed)
     """What the policy for the object says to assume; `lint` puts it here."""
+    show_secrets: bool = False
+    """Texts keep the secrets that they quote: the user asked for it, and reads them on their own machine."""
 
     @cached_property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:

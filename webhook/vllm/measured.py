@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from webhook.base.secret import FORMS
 from webhook.kube import snapshot
 from webhook.kube.path import mapping
 from webhook.vllm.release import Release, parse
@@ -67,7 +68,7 @@ def own(
         name: value for name, value in env.items()
         if name.startswith("VLLM_") and not any(word in name for word in SECRET)
     }  # fmt: skip
-    return arguments, variables
+    return FORMS.shown(arguments), variables
 
 
 HARMLESS = frozenset(

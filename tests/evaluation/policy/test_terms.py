@@ -16,7 +16,8 @@ from webhook.evaluation.policy.expiry import ends
 from webhook.evaluation.policy.layer import SaidOfRule, softer
 from webhook.kube.selector import Requirement, Selector
 from webhook.kube.snapshot import Snapshot
-from webhook.report.text import WARNING_LENGTH, warnings
+from webhook.report import bounds
+from webhook.report.text import warnings
 from webhook.rules import all_rules
 from webhook.rules.rule import FACTS, Mode, Place
 from webhook.vllm.facts import Facts
@@ -150,7 +151,7 @@ def test_a_warning_says_that_an_annotation_does_not_count(pod: JSONDict) -> None
 
     (line,) = (one for one in warnings(report) if one.startswith("podfit unknown-flag"))
     assert line.endswith("; its annotation does not count: it gives no reason")
-    assert len(line) <= WARNING_LENGTH
+    assert len(line) <= bounds.WARNING
 
 
 def test_the_annotation_may_stand_on_the_pod_template(pod: JSONDict) -> None:

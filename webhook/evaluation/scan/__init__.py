@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from webhook.base.secret import Secrets
 from webhook.evaluation.lint import Judged, Report, Result
 from webhook.evaluation.scan.planned import Planned, Span, planned
 from webhook.kube.path import mapping
@@ -277,21 +278,22 @@ def over(obj: JSON) -> bool:
 def rows(report: Report) -> list[Row]:
     """The vLLM containers of one object."""
     ref = Ref.of(report.object)
-    return [_row(ref, result) for result in report.results]
+    return [_row(ref, result, report.secrets) for result in report.results]
 
 
-def _row(ref: Ref, result: Result) -> Row:
+def _row(ref: Ref, result: Result, secrets: Secrets) -> Row:
     engine: Engine = result.engine
+    model = engine.model.value.id if engine.model else engine.args.model
     return Row(
         object=ref,
         container=engine.container.name,
-        model=engine.model.value.id if engine.model else engine.args.model,
+        model=model and secrets.line(model),
         gpu=engine.gpu.value.name if engine.gpu else None,
         gpus=engine.requested[1] if engine.requested else None,
         release=str(engine.release) if engine.release else None,
         replicas=engine.workload.replicas,
         verdict=engine.plan.verdict,
-        why=engine.plan.why,
+        why=secrets.line(engine.plan.why),
         planned=planned(engine.plan),
         tokens=Span(*tokens) if (tokens := engine.plan.gpu and engine.plan.gpu.kv_cache_tokens) else None,
         findings=tuple(_found(one) for one in result.findings if one.mode != "ignore"),
@@ -301,6 +303,6 @@ def _row(ref: Ref, result: Result) -> Row:
 def _found(judged: Judged) -> Found:
     finding = judged.finding
     return Found(
-        judged.rule, judged.mode, judged.plane, judged.threatens, str(finding.path), finding.message, finding.details,
+        judged.rule, judged.mode, judged.plane, judged.threatens, judged.path, finding.message, finding.details,
         finding.certainty, finding.suggestions, finding.computed, judged.why_softened, judged.exempted is not None,
     )  # fmt: skip

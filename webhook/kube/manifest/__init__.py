@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from webhook.base.printable import shortened
+from webhook.base.secret import FORMS
 from webhook.kube.manifest import encoding, json_text, parameters, yaml_text
 from webhook.kube.manifest.part import Mark, Part
 from webhook.kube.path import FieldPath
@@ -73,6 +75,10 @@ class Document:
             if (line := part.line_of(parts[:length])) is not None:
                 return line
         return self.line
+
+    def value_at(self, path: FieldPath) -> Mark | None:
+        """Where the value at `path` stands; None where the text has no such place."""
+        return _marked(self.text).get(self.index, _NOWHERE).value_at((*self.root.parts, *path.parts))
 
     def mark_of(self, path: FieldPath) -> Mark:
         """The value at `path`, where it stands there on its lines; else its key, or the nearest key above it."""
@@ -195,7 +201,7 @@ def _named(value: object) -> str:
     if value is None or isinstance(value, list):
         return "null" if value is None else "a list"
     kind = {str: "text", bool: "boolean"}.get(type(value), "number")
-    return f"the {kind} {value!r:.40}"
+    return f"the {kind} {shortened(FORMS.masked(repr(value), quoted=True), 40)}"
 
 
 _TEMPLATE = re.compile(

@@ -48,7 +48,8 @@ def read(event: Any) -> Any:
             return _tagged(event.tag.removeprefix(_PREFIX), text)
         return text if event.style else plain(text)
     except ValueError as error:
-        raise BrokenError(event.start_mark.line, f"kubectl refuses {text:.40}: {error}") from error
+        shown = text if text in _NO_NUMBERS else "this value"  # which may be a secret
+        raise BrokenError(event.start_mark.line, f"kubectl refuses {shown}: {error}") from error
 
 
 def plain(text: str) -> Any:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from webhook.base import secret
+from webhook.base.secret import Secrets
 from webhook.evaluation import subject
 from webhook.evaluation.compare import settings_of
-from webhook.evaluation.lint import Judged, Report, Result, secrets
+from webhook.evaluation.lint import Judged, Report, Result
 from webhook.kube.quantity import human
 from webhook.report.comparison import NAMES, SETTINGS
 from webhook.report.text import standing, summary, verdict
@@ -94,7 +94,7 @@ class Explained:
 
 
 def explain(report: Report, result: Result) -> Explained:
-    """What is to be shown of one container; keys and tokens are stars."""
+    """What is to be shown of one container; secrets are stars."""
     found = result.engine
     plan = found.plan
     findings = tuple(one for one in result.findings if one.mode in ("deny", "warn"))
@@ -104,16 +104,19 @@ def explain(report: Report, result: Result) -> Explained:
     if plan.host is not None:
         charts.append(Chart("host memory of the container", tuple(_host(plan.host, found.memory_limit))))
     return Explained(
-        title=f'{subject.words(report.object)}, container "{found.container.name}"',
-        summary=summary(found).partition(": GPU memory ")[0],
+        title=f'{subject.words(report.object)}, container "{subject.shown(found.container.name)}"',
+        summary=summary(found, report.secrets).partition(": GPU memory ")[0],
         state="denied" if result.denied else "warned" if any(one.mode == "warn" for one in findings) else "clean",
         standing=standing(findings),
         verdict=plan.verdict if found.on_processors else f"GPU memory {verdict(found)}",
-        why=plan.why,
+        why=report.secrets.line(plan.why),
         charts=tuple(charts),
         results=tuple(_results(found)),
-        origins=tuple(_origins(found)),
-        changes=found.alternatives if plan.verdict != "fits" else (),
+        origins=tuple(
+            Origin(one.what, report.secrets.line(one.value), report.secrets.line(one.source))
+            for one in _origins(found, report.secrets)
+        ),
+        changes=tuple(map(report.secrets.line, found.alternatives)) if plan.verdict != "fits" else (),
         findings=findings,
     )
 
@@ -188,9 +191,8 @@ def _results(engine: Engine) -> Iterator[tuple[str, str]]:
         yield "start-up", f"{startup.likely:.0f} s ({startup.low:.0f} … {startup.high:.0f} s): {parts}"
 
 
-def _origins(engine: Engine) -> Iterator[Origin]:
+def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:
     """Model, accelerator, release, each argument and the defaults that count, and each ledger line's formula."""
-    hidden = engine.once(secrets)
     if engine.model is not None:
         informs = "" if engine.model.may_deny else " (may inform, and deny nothing)"
         yield Origin("model", engine.model.value.id, f"{engine.model.source}{informs}")
@@ -206,7 +208,7 @@ def _origins(engine: Engine) -> Iterator[Origin]:
     yield Origin("vLLM", str(engine.release or "unknown"), known if engine.release else f"{image} names no release")
     for dest, value in engine.args.given.items():
         if dest != "model":
-            shown = secret.masked(str(value), hidden)
+            shown = str(secrets.shown(value, dest))
             yield Origin(f"--{dest.replace('_', '-')}", shown, str(engine.argument(dest)))
     for name, value in settings_of(engine).items():
         if name not in engine.args.given and value is not None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from webhook.base.printable import clean
 from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained
-from webhook.report.text import PLANES, clean, lead
+from webhook.report.text import PLANES, lead
 
 STYLE = """
 :root { color-scheme: light dark; --page: #fff; --text: #1f2328; --soft: #59636e; --line: #d1d9e0; --whole: #8c959f;
@@ -92,7 +93,7 @@ def _section(shown: Explained) -> Iterator[str]:
             advice = f'<div class="note">{_text(lead(finding))}:<ul>{advised}</ul></div>' if advised else ""
             yield (
                 f'<li><span class="{judged.mode}">{judged.mode}</span> {_text(judged.rule)} '
-                f'<span class="soft">({PLANES[judged.plane]}, <code>{_text(str(finding.path))}</code>)</span><br>'
+                f'<span class="soft">({PLANES[judged.plane]}, <code>{_text(judged.path)}</code>)</span><br>'
                 f"{_text(finding.message)}{details}{advice}</li>"
             )
         yield "</ul>"

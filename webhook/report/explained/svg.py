@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from webhook.base.printable import clean
 from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained
-from webhook.report.text import clean
 
 WIDTH, ROW, MARGIN = 920, 26, 24
 LABEL, SIZE = 150, 90

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from webhook.base.printable import clean
 from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained, Kind, Origin
-from webhook.report.text import PLANES, advice, clean, wrapped
+from webhook.report.text import PLANES, advice, wrapped
 
 LEAST, MOST = 60, 160
 FILLS: dict[Kind, str] = {
@@ -44,7 +45,7 @@ def render(shown: Explained, width: int = 100, *, ascii_only: bool = False) -> s
             finding = judged.finding
             out += [
                 "",
-                *_wrapped(f"{judged.mode}  {judged.rule}  [{PLANES[judged.plane]}]  {finding.path}", width, "  "),
+                *_wrapped(f"{judged.mode}  {judged.rule}  [{PLANES[judged.plane]}]  {judged.path}", width, "  "),
             ]
             for line in (finding.message, *finding.details, *advice(finding)):
                 out += _wrapped(line, width, "    ", "      " if line.startswith("- ") else None)

@@ -82,7 +82,7 @@ class InvalidFlagValue(Rule):
             yield Finding(
                 path=engine.command.script_path or engine.command.path,
                 certainty="likely",
-                message=f"a quote in {line[:80]!r} is never closed: the shell refuses the whole script",
+                message=f"a quote in {line!r} is never closed: the shell refuses the whole script",
                 details=("bash: unexpected EOF while looking for matching quote",),
             )
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from webhook.rules._flags import certainty, from_json, life, named, uncertain
 from webhook.rules.engine import Engine
@@ -19,6 +19,10 @@ RENAMED = {
     "pass_config.enable_noop": ("eliminate_noops",),
 }
 """Keys of `--compilation-config` whose new name is not like the old one (vLLM 0.12 config/compilation.py)."""
+
+
+FEW = 5
+"""Keys of one argument that are findings of their own."""
 
 
 class UnknownConfigKey(Rule):
@@ -40,7 +44,11 @@ class UnknownConfigKey(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the fields are read off each release's sources."""
         for dest, value in engine.once(from_json):
-            for one in settings.unknown_keys(dest, value, engine.release):
+            keys = list(settings.unknown_keys(dest, value, engine.release))
+            if len(keys) > FEW:
+                yield _many(engine, dest, keys)
+                continue
+            for one in keys:
                 from difflib import get_close_matches  # here, because only a mistake needs it
 
                 last = one.place.rpartition(".")[2]
@@ -56,3 +64,15 @@ class UnknownConfigKey(Rule):
                     details=("vLLM ends with a validation error before it loads anything",),
                     suggestions=tuple(f"{new!r} instead of {last!r}" for new in near),
                 )
+
+
+def _many(engine: Engine, dest: str, keys: Sequence[settings.Refusal]) -> Finding:
+    named_first = ", ".join(repr(one.place) for one in keys[:FEW])
+    return Finding(
+        path=engine.argument(dest),
+        certainty=certainty(engine),
+        uncertain=uncertain(engine),
+        message=f"--{dest.replace('_', '-')} has {len(keys):,} keys that {named(engine)} does not know: {named_first} "
+        f"and {len(keys) - FEW:,} more",
+        details=("vLLM ends with a validation error before it loads anything",),
+    )

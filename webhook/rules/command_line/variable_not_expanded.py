@@ -113,10 +113,10 @@ def _gets(engine: Engine, word: Word) -> str:
     """ "--max-model-len gets '$LEN' as it stands"."""
     flag, equals, value = word.text.partition("=")
     if equals and flag.startswith("--"):
-        return f"{flag} gets {value[:80]!r} as it stands"
+        return f"{flag} gets {value!r} as it stands"
     dest = _dest(engine, word)
     who = "vLLM" if dest is None else f"--{dest.replace('_', '-')}"
-    return f"{who} gets {word.text[:80]!r} as it stands"
+    return f"{who} gets {word.text!r} as it stands"
 
 
 def _dest(engine: Engine, word: Word) -> str | None:

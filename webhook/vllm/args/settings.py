@@ -148,26 +148,27 @@ def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -
     """The keys of a JSON argument that its class has not, where it refuses such."""
     said = load("settings")["configs"].get(dest)
     for above, path, _ in _keys(value) if said else ():
-        found = _unknown_key(said["fields"], said["strict"].get(above, ()), above, path, release)
-        if found is not None:
-            yield found
+        numbers = _strict(dest, above, release) if above in said["strict"] else ()
+        spans = said["fields"].get(path, ())
+        if numbers and all(_at(spans, number) is None for number in numbers):
+            yield Refusal(path, None, _beside(dest, above, numbers[0]), None, *_life(spans, numbers[0]))
 
 
-def _unknown_key(
-    fields: Mapping[str, Sequence[Span]], strict: Sequence[Span], above: str, path: str, release: Release | None
-) -> Refusal | None:
-    def asked(number: int) -> bool:
-        return _at(strict, number) is not None
+@lru_cache(1024)
+def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
+    """The releases that count, the newest first, if each refuses keys that it does not know."""
+    spans: Sequence[Span] = load("settings")["configs"][dest]["strict"][above]
+    numbers = _counting(release, lambda number: _at(spans, number) is not None)
+    return numbers if all(_at(spans, number) is not None for number in numbers) else ()
 
-    def refused(number: int) -> Refusal | None:
-        if not asked(number) or _at(fields.get(path, ()), number) is not None:
-            return None
-        prefix = f"{above}." if above else ""
-        beside = (one for one in fields if one.startswith(prefix) and "." not in one.removeprefix(prefix))
-        known = (one.removeprefix(prefix) for one in beside if _at(fields[one], number) is not None)
-        return Refusal(path, None, tuple(known), None, *_life(fields.get(path, ()), number))
 
-    return _agreed(release, refused, asked)
+@lru_cache(1024)
+def _beside(dest: str, above: str, number: int) -> tuple[str, ...]:
+    """The keys that one of a release's classes has."""
+    fields: Mapping[str, Sequence[Span]] = load("settings")["configs"][dest]["fields"]
+    prefix = f"{above}." if above else ""
+    beside = (one for one in fields if one.startswith(prefix) and "." not in one.removeprefix(prefix))
+    return tuple(one.removeprefix(prefix) for one in beside if _at(fields[one], number) is not None)
 
 
 def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:

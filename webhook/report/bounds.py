@@ -1,0 +1,132 @@
+"""How long an answer of the webhooks may be, in bytes; its JSON Patch has no bound, since it is applied.
+
+A denial is kept and copied: in Events, in the condition of a ReplicaSet (32,768 characters,
+k8s.io/apimachinery metav1.Condition), in the audit log. What is left out is counted, and the last line stays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+MESSAGE = 8 << 10
+"""Bytes of `status.message`."""
+CAUSES = 16 << 10
+"""Bytes of `status.details.causes` as JSON."""
+TEXT = 1 << 10
+"""Bytes of one text in a cause, and of an audit annotation."""
+LAST = 2 << 10
+"""Bytes of a message's last line."""
+WARNING, WARNING_BYTES = 120, 256
+"""Characters of a warning: a line of a terminal. Bytes: past 256 runes the API server may cut it."""
+WARNINGS = 4096
+"""Bytes of all warnings together: past 4,096 runes the API server cuts and drops them, other webhooks' too
+(k8s.io/apiserver pkg/endpoints/filters/warning.go)."""
+_LINES = WARNINGS // WARNING
+_MORE = 80
+"""Bytes that "and N more" takes."""
+
+
+def size(text: str) -> int:
+    """Bytes of `text` in JSON, whoever writes it: Go escapes `<`, `>` and `&`, Python all that is not ASCII."""
+    return len(json.dumps(text)) - 2 + 5 * sum(map(text.count, "<>&"))
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of `text`, in at most so many bytes of JSON."""
+    if size(text) <= most:
+        return text
+    room, end = most - size("…"), 0
+    while end < len(text) and (room := room - size(text[end])) >= 0:
+        end += 1
+    return text[:end] + "…"
+
+
+def message(first: str, blocks: Iterable[str], count: int, last: str) -> str:
+    """A denial's text: `first`, as many of the `count` blocks as there is room for, how many more there are, and
+    `last`. A block that is too long alone ends at one of its lines."""
+    between = size("\n\n")
+    room = MESSAGE - size(first) - size(last) - _MORE - 3 * between
+    shown: list[str] = []
+    for block in blocks:
+        fits = size(block) + between <= room
+        if fits or not shown:
+            shown.append(block if fits else _lines(block.split("\n"), room))
+        room -= size(block) + between
+        if not fits:
+            break
+    more = count - len(shown)
+    return "\n\n".join([first, *shown, *([f"and {more:,} more"] if more else []), last])
+
+
+def _lines(lines: Iterable[str], room: int) -> str:
+    shown: list[str] = []
+    for line in lines:
+        if size(line) + size("\n") > room:
+            break
+        room -= size(line) + size("\n")
+        shown.append(line)
+    return "\n".join(shown)
+
+
+def causes(rows: Sequence[tuple[str, str, str]]) -> list[dict[str, str]]:
+    """Reason, field and message of each finding as a cause, as many as there is room for; the last one says how many
+    more there are."""
+    shown: list[dict[str, str]] = []
+    room = CAUSES - 2 - len(", ") - len(json.dumps(_cause("podfit", "(more)", "")).encode()) - _MORE
+    for reason, field, text in rows:
+        cause = _cause(reason, cut(field, TEXT), cut(text, TEXT))
+        room -= len(json.dumps(cause)) + len(", ") + 5 * sum(map((field + text).count, "<>&"))
+        if room < 0:
+            return [*shown, _cause("podfit", "(more)", f"and {len(rows) - len(shown):,} more")]
+        shown.append(cause)
+    return shown
+
+
+def _cause(reason: str, field: str, text: str) -> dict[str, str]:
+    return {"reason": reason, "field": field, "message": text}
+
+
+def listed(words: Sequence[str], most: int = TEXT, between: str = ",") -> str:
+    """The words one after the other, as many as there is room for, and how many more there are."""
+    whole = between.join(words)
+    if size(whole) <= most:
+        return whole
+    room = most - _MORE
+    shown: list[str] = []
+    for word in words:
+        room -= size(word) + size(between)
+        if room < 0:
+            break
+        shown.append(word)
+    return f"{between.join(shown)}{between}+{len(words) - len(shown)}"
+
+
+def warning(line: str, after: str = "") -> str:
+    """A warning: the line, which ends between two words where it would be too long, and `after`."""
+    if _is_short(line + after):
+        return line + after
+    end = min(len(line), WARNING - len(after) - 1)
+    while not _is_short(f"{line[:end]}…{after}"):
+        end -= 1
+    begin = line[:end]
+    word = begin.rfind(" ")
+    return (begin[:word] if word > end // 2 else begin).rstrip(" ,;:") + "…" + after
+
+
+def _is_short(line: str) -> bool:
+    return len(line) <= WARNING and len(line.encode()) <= WARNING_BYTES
+
+
+def warnings(lines: Sequence[str]) -> list[str]:
+    """As many of the lines as the API server hands on, and how many more there are."""
+    if len(lines) <= _LINES and sum(len(line.encode()) for line in lines) <= WARNINGS:
+        return [*lines]
+    shown: list[str] = []
+    room = WARNINGS - _MORE
+    for line in lines[: _LINES - 1]:
+        room -= len(line.encode())
+        if room < 0:
+            break
+        shown.append(line)
+    return [*shown, f"podfit: {len(lines) - len(shown)} more warnings; podfit check shows all"]
