@@ -16,12 +16,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).parent
-OLDEST = (1, 34)
-"""The oldest API server that the tests are for."""
+NEWEST, OLDEST = "controlplane", "oldest"
+"""The two API servers that are pinned, by the folder of their module: one that all tests run against, and the oldest
+one that the chart allows, for the tests of the chart, its CRD and its conditions."""
+ASSETS_FROM = (1, 34)
+"""The oldest API server in $KUBEBUILDER_ASSETS that all tests are for."""
 
 
 class MissingError(Exception):
@@ -53,21 +56,31 @@ TOOLS = {
 """Programs that other tests want, too: the chart's and the alerts'."""
 
 
-def _control_plane() -> Module:
-    folder = HERE / "controlplane"
+def _kubernetes(name: str, packages: Mapping[str, str]) -> Module:
+    """A module that pins Kubernetes, and the programs that are built of it."""
+    folder = HERE / name
     version = _version("k8s.io/kubernetes", folder)
     major, minor, _ = version.split(".", 2)
     stamp = "-X k8s.io/component-base/version."  # without it an API server believes that it is 0.0.0
     return Module(
-        folder,
+        folder, packages, f"-s -w {stamp}gitVersion=v{version} {stamp}gitMajor={major} {stamp}gitMinor={minor}"
+    )
+
+
+def _control_plane() -> Module:
+    return _kubernetes(
+        NEWEST,
         {
             "etcd": "go.etcd.io/etcd/server/v3",
             "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
             "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
             "kubectl": "k8s.io/kubernetes/cmd/kubectl",
         },
-        f"-s -w {stamp}gitVersion=v{version} {stamp}gitMajor={major} {stamp}gitMinor={minor}",
     )
+
+
+def _oldest() -> Module:
+    return _kubernetes(OLDEST, {"kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver"})
 
 
 @dataclass(frozen=True)
@@ -77,13 +90,20 @@ class Programs:
     etcd: Path
     apiserver: Path
     controllers: Path | None
-    """None where $KUBEBUILDER_ASSETS has none: setup-envtest brings no controller manager."""
+    """None beside the oldest API server, and where $KUBEBUILDER_ASSETS has none: setup-envtest brings no controller
+    manager."""
     kubectl: Path
     helm: Path
 
 
-def find() -> Programs:
-    """Finds all programs, and builds those that are not there; raises MissingError."""
+def find(version: str = NEWEST) -> Programs:
+    """Finds all programs, and builds those that are not there; raises MissingError. OLDEST has the same etcd and
+    kubectl, and no controllers."""
+    if version == OLDEST:
+        if not shutil.which("go"):
+            raise MissingError(_how_to_get(["kube-apiserver"]))
+        oldest = _built(_oldest(), ["kube-apiserver"])
+        return replace(find(), apiserver=oldest["kube-apiserver"], controllers=None)
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     kubernetes = _control_plane()
     folder = Path(assets) if assets else None
@@ -145,10 +165,10 @@ def _check_assets(folder: Path) -> None:
         [folder / "kube-apiserver", "--version"], capture_output=True, text=True, check=False, timeout=60
     ).stdout
     version = re.search(r"v(\d+)\.(\d+)", said)
-    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+    if version is None or (int(version[1]), int(version[2])) < ASSETS_FROM:
         raise MissingError(
             f"KUBEBUILDER_ASSETS is {folder}, its kube-apiserver says {said.strip()!r}; "
-            f"the tests need {OLDEST[0]}.{OLDEST[1]} or newer"
+            f"the tests need {ASSETS_FROM[0]}.{ASSETS_FROM[1]} or newer"
         )
 
 
@@ -248,9 +268,9 @@ def _go(module: Module, *arguments: str, tmp: Path | None = None) -> str:
 
 
 def main() -> int:
-    """Builds what is missing, says where everything is: of a control plane, or of the TOOLS that are named."""
+    """Builds what is missing, says where everything is: of the control planes, or of the TOOLS that are named."""
     try:
-        found = {name: get(name) for name in sys.argv[1:]} or vars(find())
+        found = {name: get(name) for name in sys.argv[1:]} or {**vars(find()), OLDEST: find(OLDEST).apiserver}
     except MissingError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,7 +1,7 @@
 """A Kubernetes control plane on loopback: etcd, API server and controller manager; no scheduler, no kubelet.
 
-It is a process of its own (`python -m tests.e2e.controlplane`), which says in one line of JSON how to reach it, and
-lives until its standard input ends. So it ends with whoever started it, even where that one was killed, and leaves
+It is a process of its own (`python -m tests.e2e.controlplane [oldest]`), which says in one line of JSON how to reach it,
+and lives until its standard input ends. So it ends with whoever started it, even where that one was killed, and leaves
 nothing: no process, no port, no folder. By hand: `KUBECONFIG=FOLDER/kubeconfig-admin-default kubectl …`; Ctrl-D.
 """
 
@@ -130,9 +130,9 @@ def _open(request: urllib.request.Request, context: ssl.SSLContext | None = None
 
 
 @contextmanager
-def running() -> Iterator[Cluster]:
-    """A control plane in a process of its own, until the block ends."""
-    command = [sys.executable, "-m", "tests.e2e.controlplane"]
+def running(version: str = binaries.NEWEST) -> Iterator[Cluster]:
+    """A control plane in a process of its own, until the block ends; one of the oldest version has no controllers."""
+    command = [sys.executable, "-m", "tests.e2e.controlplane", version]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2], start_new_session=True
     ) as process:
@@ -153,7 +153,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
     try:
-        programs = binaries.find()
+        programs = binaries.find(*sys.argv[1:])
     except binaries.MissingError as error:
         print(error, file=sys.stderr)
         return 1
