@@ -260,6 +260,7 @@ def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
     from webhook.evaluation.rehearsal import Asked
     from webhook.evaluation.scan import order
     from webhook.kube.snapshot import Snapshot
+    from webhook.kube.workload import controller_of
     from webhook.kube.workload.table import WORKLOAD_KINDS
     from webhook.vllm.facts import Facts
 
@@ -274,8 +275,7 @@ def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
         for resource in (kinds[name] for name in order(WORKLOAD_KINDS) if name in kinds):
             try:
                 for one in (one for page in pages(client, resource.path()) for one in page):
-                    owners = one["metadata"].get("ownerReferences") or []
-                    if not any(owner.get("controller") for owner in owners):
-                        yield "cluster", Asked(resource.whole(one)), facts
+                    if controller_of(obj := resource.whole(one)) is None:
+                        yield "cluster", Asked(obj), facts
             except StatusError as error:
                 edge.tell(f"note: {resource.name}: {error}")

@@ -12,6 +12,7 @@ from webhook.base.printable import clean, one_line
 from webhook.base.secret import Secrets
 from webhook.evaluation import subject
 from webhook.evaluation.lint import Judged, Report
+from webhook.kube.workload import controller_of
 from webhook.kube.workload.template import listing
 from webhook.report import bounds
 from webhook.report.checked import Accepted, Checked, Container, Item
@@ -62,8 +63,7 @@ def refusal_headline(report: Report) -> str:
 def _whose(report: Report) -> str:
     """The object, and the controller that made it: an Event about a Pod is all that a Deployment's author sees."""
     kind, _, name = subject.words(report.object).partition(" ")
-    owners = [one for one in listing(report.metadata.get("ownerReferences")) if isinstance(one, Mapping)]
-    owner = next((one for one in owners if one.get("controller") is True), None)
+    owner = controller_of(report.object)
     own = f"{_short(kind, 24)} {_short(name, 64 if owner is None else 32)}"
     if owner is None:
         return own

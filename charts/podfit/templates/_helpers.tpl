@@ -156,14 +156,61 @@ namespaceSelector:
     {{- end }}
 {{- end -}}
 
-{{/* CEL. Errors in a condition follow failurePolicy, so that every step is optional (`.?`, `orValue`). A list
-may be there and null: `ofNonZeroValue`. */}}
+{{/* The match conditions, in CEL. An API server evaluates all of a webhook's conditions, in their order, and an error in
+one of them follows failurePolicy. So every step is optional (`.?`, `orValue`; a list may be there and null:
+`ofNonZeroValue`), and each cost is bounded, whatever the author of an object writes: an expression may cost 1,000,000,
+all conditions of a webhook 2,500,000 (k8s.io/apiserver pkg/apis/cel/config.go). The costliest object that can be written
+costs about 850,000 (docs/production.md, tests/e2e/test_conditions.py).
+
+Time is bounded apart from that: CEL's cost tracker searches a stack that grows with each iteration of a loop
+(cel-go interpreter/runtimecost.go, refValStack), so that a loop over n items takes n² steps. Therefore words are joined,
+not looped over, no other list of more than 2,000 items is looped over, and containers in two nested loops of 100.
+`[x].exists(name, …)` gives a value a name; cel.bind is newer than Kubernetes 1.30. */}}
+
+{{/* Whether a container mentions vLLM. A flag may be written with underscores, as vLLM's parser takes it. */}}
 {{- define "podfit.mentionsVLLM" -}}
-(optional.ofNonZeroValue({{ . }}.?containers.orValue([])).orValue([]) + {{ . }}.?initContainers.orValue([])).exists(c,
-  c.?image.orValue("").lowerAscii().matches("vllm|llm-d|huggingfaceserver") ||
-  (c.?command.orValue([]) + c.?args.orValue([])).exists(word, word.lowerAscii().contains("vllm") ||
-    word.contains("--max-model-len") || word.contains("--gpu-memory-utilization")) ||
-  c.?env.orValue([]).exists(e, e.name.startsWith("VLLM_")))
+size(c.?image.orValue("")) <= 500 && c.?image.orValue("").lowerAscii().matches("vllm|llm-d|huggingfaceserver") ||
+c.?env.orValue([]).exists(e, size(e.name) <= 100 && e.name.startsWith("VLLM_")) ||
+[c.?command.orValue([]), c.?args.orValue([])].exists(words,
+  [words.join("\n").lowerAscii().replace("_", "-")].exists(text, text.contains("vllm") ||
+    text.contains("--max-model-len") || text.contains("--gpu-memory-utilization")))
+{{- end -}}
+
+{{/* API groups of accelerators' resources: those of webhook/gpu/resource.py. */}}
+{{- define "podfit.acceleratorVendors" -}}
+["aliyun.com", "amd.com", "aws.amazon.com", "birentech.com", "cambricon.com", "cloud-tpus.google.com", "enflame.com",
+ "furiosa.ai", "google.com", "gpu.intel.com", "habana.ai", "hami.io", "huawei.com", "hygon.com", "iluvatar.ai",
+ "kunlunxin.com", "metax-tech.com", "mthreads.com", "nvidia.com", "qualcomm.com", "rebellions.ai", "tencent.com",
+ "tke.cloud.tencent.com", "volcano.sh"]
+{{- end -}}
+
+{{/* Whether a container asks for an accelerator, or names vLLM in its image or a variable: what is looked at in an object
+that is too large for more. The more containers, the shorter the lists that are looked at. */}}
+{{- define "podfit.asksForAccelerator" -}}
+size(c.?image.orValue("")) <= 500 && c.?image.orValue("").contains("vllm") ||
+c.?resources.?limits.optMap(limits, "nvidia.com/gpu" in limits ||
+  size(limits) <= 16 && size(limits) * size(all) <= 5000 && limits.exists(name, size(name) <= 100 &&
+    name.split("/")[0] in {{- include "podfit.acceleratorVendors" . | nindent 6 }})).orValue(false) ||
+c.?env.optMap(env, size(env) <= 1000 && size(env) * size(all) <= 5000 &&
+  env.exists(e, size(e.name) <= 100 && e.name.startsWith("VLLM_"))).orValue(false)
+{{- end -}}
+
+{{/* Takes the CEL of an optional PodSpec. */}}
+{{- define "podfit.concernsVLLM" -}}
+[{{ . }}.orValue({})].exists(spec,
+  [optional.ofNonZeroValue(spec.?containers.orValue([])).orValue([]) + spec.?initContainers.orValue([])].exists(all,
+    size(all) <= 100 &&
+    all.map(c, size(c.?command.orValue([])) + size(c.?args.orValue([]))).sum() <= 2000 &&
+    all.map(c, size(c.?env.orValue([]))).sum() <= 2000 &&
+    all.map(c, c.?command.orValue([]).map(word, size(word)).sum() +
+      c.?args.orValue([]).map(word, size(word)).sum()).sum() <= 400000
+    ? all.exists(c,
+        {{- include "podfit.mentionsVLLM" . | nindent 8 }})
+    : size(spec.?resourceClaims.orValue([])) > 0 || size(all) <= 5000 &&
+      [{{ untilStep 0 5000 100 | join ", " }}].exists(row, row < size(all) &&
+      [{{ until 100 | join ", " }}].exists(column,
+      all[?(row + column)].optMap(c,
+        {{- include "podfit.asksForAccelerator" . | nindent 8 }}).orValue(false)))))
 {{- end -}}
 
 {{/* A PodTemplate has `template` for `spec`, a KAITO Workspace `inference`. */}}
@@ -177,32 +224,57 @@ may be there and null: `ofNonZeroValue`. */}}
 {{- end -}}
 
 {{- define "podfit.podConditions" -}}
-- name: has-vllm
-  expression: |-
-    {{- include "podfit.mentionsVLLM" "object.?spec" | nindent 4 }}
 - name: is-no-mirror-pod
   expression: '!("kubernetes.io/config.mirror" in object.metadata.?annotations.orValue({}))'
 {{ include "podfit.changed" . }}
-{{- end -}}
-
-{{/* The Pod template of Kubernetes' own kinds: spec.template.spec, a CronJob's, a PodTemplate's. */}}
-{{- define "podfit.workloadConditions" -}}
 - name: has-vllm
   expression: |-
-    {{- range $index, $spec := list "object.?spec.?template.?spec" "object.?spec.?jobTemplate.?spec.?template.?spec" "object.?template.?spec" }}
-    {{- if $index }} ||{{ end }}
-    {{- include "podfit.mentionsVLLM" $spec | nindent 4 }}
-    {{- end }}
-# What a controller made (a Deployment's ReplicaSet, a CronJob's Job) was judged at its owner, where somebody reads it.
+    {{- include "podfit.concernsVLLM" "object.?spec" | nindent 4 }}
+{{- end -}}
+
+{{/* Kubernetes' own API groups, and "v1", the whole apiVersion of the core group: those of
+webhook/workload/controller.py. */}}
+{{- define "podfit.builtInGroups" -}}
+["v1", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps",
+ "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch", "certificates.k8s.io",
+ "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "extensions", "flowcontrol.apiserver.k8s.io",
+ "internal.apiserver.k8s.io", "networking.k8s.io", "node.k8s.io", "policy", "rbac.authorization.k8s.io",
+ "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io", "storagemigration.k8s.io"]
+{{- end -}}
+
+{{/* What a controller made (a Deployment's ReplicaSet, a CronJob's Job) was judged at its owner, where its author reads the
+answer. An owner of a built-in group counts only if its kind makes this one: takes the CEL that tells which do. */}}
+{{- define "podfit.hasNoController" -}}
 - name: has-no-controller
-  expression: '!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))'
+  expression: |-
+    ![optional.ofNonZeroValue(object.metadata.?ownerReferences.orValue([])).orValue([])].exists(owners,
+      size(owners) <= 100 && owners.exists(o, o.?controller.orValue(false) == true &&
+        size(o.?apiVersion.orValue("")) <= 500 && (!(o.?apiVersion.orValue("").split("/")[0] in
+          {{- include "podfit.builtInGroups" . | nindent 10 }})
+        {{- with . }} ||
+        {{- . | nindent 8 }}
+        {{- end }})))
+{{- end -}}
+
+{{/* The Pod template of Kubernetes' own kinds: spec.template.spec, a CronJob's, a PodTemplate's. The workers' StatefulSet
+of a LeaderWorkerSet is controlled by the leader's Pod. */}}
+{{- define "podfit.workloadConditions" -}}
+{{- $makes := `o.apiVersion.split("/")[0] in ["apps", "extensions"] && o.kind == "Deployment" && request.kind.kind == "ReplicaSet" ||
+o.apiVersion.startsWith("batch/") && o.kind == "CronJob" && request.kind.kind == "Job" ||
+o.apiVersion == "v1" && o.kind == "Pod" && request.kind.kind == "StatefulSet" &&
+  "leaderworkerset.sigs.k8s.io/name" in object.metadata.?labels.orValue({})` -}}
+{{ include "podfit.hasNoController" $makes }}
 {{ include "podfit.changed" . }}
+- name: has-vllm
+  expression: |-
+    {{- $template := "object.?spec.?template.?spec" -}}
+    {{- $job := "object.?spec.?jobTemplate.?spec.?template.?spec" -}}
+    {{- include "podfit.concernsVLLM" (printf "%s.or(%s).or(object.?template.?spec)" $template $job) | nindent 4 }}
 {{- end -}}
 
 {{/* Serving and training kinds of operators name vLLM in many places: all that changed are sent. */}}
 {{- define "podfit.customConditions" -}}
-- name: has-no-controller
-  expression: '!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))'
+{{ include "podfit.hasNoController" "" }}
 {{ include "podfit.changed" . }}
 {{- end -}}
 

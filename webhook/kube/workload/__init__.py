@@ -15,10 +15,11 @@ from typing import Any
 from webhook.kube import manifest
 from webhook.kube.manifest.parameters import Filled
 from webhook.kube.path import FieldPath, inside, is_object, mapping
+from webhook.kube.workload.controller import controller_of
 from webhook.kube.workload.table import WORKLOAD_KINDS, Pods, Row
 from webhook.kube.workload.template import JSON, Container, Workload, containers_of, listing, number
 
-__all__ = ["JSON", "Container", "Workload", "find", "listing", "number"]
+__all__ = ["JSON", "Container", "Workload", "controller_of", "find", "listing", "number"]
 
 
 def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Workload]:
@@ -77,8 +78,7 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
             )
             for one in found
         ]
-    owners = own.get("ownerReferences")
-    owned = owners is not None and any(mapping(owner).get("controller") is True for owner in listing(owners))
+    owned = own.get("ownerReferences") is not None and controller_of(obj) is not None
     return [_said(one, row.main, owned) if one.completes or owned != one.owned else one for one in found]
 
 

@@ -70,7 +70,7 @@ class Workload:
     replicas: int | None = None
     """How many copies are asked for; None where the kind does not say."""
     owned: bool = False
-    """A controller made the object (`ownerReferences[].controller: true`): what it says was said, and judged, there."""
+    """A controller made the object (`controller_of`), and what is in it was judged at the controller's own object."""
     unfilled: tuple[str, ...] = ()
     """Parameters of a template that have no value here; in what uses them they stand as `$(NAME)`."""
     defaults: tuple[str, ...] = ()
