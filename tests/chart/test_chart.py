@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 from datetime import UTC, datetime
 from functools import cache
@@ -23,12 +24,15 @@ from webhook.evaluation.policy import builtin, load
 from webhook.evaluation.policy.crd import definition
 from webhook.evaluation.scan import BETWEEN
 from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
+from webhook.kube.workload.controller import BUILT_IN
 from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.report.policy_report import APIS
 from webhook.server import certs, registration
 from webhook.server.app import create_app
+from webhook.server.doctor import Observed, examine
 from webhook.server.metrics import Metrics
 from webhook.vllm.facts import Facts
+from webhook.vllm.gpu.resource import WHOLE
 
 JSONDict = dict[str, Any]
 CHART = Path(__file__).parents[2] / "charts" / "podfit"
@@ -318,6 +322,54 @@ def test_no_rule_matches_more_than_it_must(chart: list[JSONDict]) -> None:
             assert not any("*" in resource for resource in rule["resources"])
             assert {resource.partition("/")[2] for resource in rule["resources"]} <= {"", "resize"}
             assert set(rule["operations"]) <= {"CREATE", "UPDATE"}
+
+
+def literal(chart: list[JSONDict], hook: str, condition: str, before: str) -> set[str]:
+    """The list of texts that follows `before` in a condition of a webhook."""
+    (found,) = [one for one in webhooks(chart, "Validating") if one["name"] == hook]
+    (expression,) = [one["expression"] for one in found["matchConditions"] if one["name"] == condition]
+    rest = expression.partition(before)[2]
+    return set(json.loads(rest[: rest.index("]") + 1]))
+
+
+def test_the_conditions_believe_the_controllers_that_the_server_believes(chart: list[JSONDict]) -> None:
+    for hook in ("workloads.podfit.dev", "serving.podfit.dev"):
+        assert literal(chart, hook, "has-no-controller", '.split("/")[0] in') == BUILT_IN
+
+
+def test_the_conditions_know_the_vendors_that_the_server_knows(chart: list[JSONDict]) -> None:
+    """Each alternative of the table's pattern begins with a vendor's domain."""
+    vendors = {one.replace("\\", "") for one in re.findall(r"(?:^|\|)([a-z][\w.\\-]*)/", WHOLE.pattern)}
+
+    assert len(vendors) > 20
+    for hook in ("workloads.podfit.dev", "pods.podfit.dev"):
+        assert literal(chart, hook, "has-vllm", 'name.split("/")[0] in') == vendors
+
+
+@pytest.mark.parametrize(
+    ("values", "state"),
+    [
+        ({}, "warn"),
+        ({"networkPolicy": {"enabled": False}}, "warn"),
+        ({"networkPolicy": {"from": [{"ipBlock": {"cidr": "10.0.0.0/28"}}]}}, "ok"),
+        ({"networkPolicy": {"from": [{"ipBlock": {"cidr": "10.0.0.0/28"}}]}, "hostNetwork": True}, "warn"),
+        ({"certificates": {"clientCA": "front-proxy"}}, "ok"),
+    ],
+    ids=["by default", "without a policy", "some peers", "the host network", "a client CA"],
+)
+def test_the_doctor_tells_who_can_call_what_the_chart_installs(values: JSONDict, state: str) -> None:
+    objects = render(**values)
+    seen = Observed(
+        now=datetime.now(UTC),
+        configurations={kind: {"metadata": {"name": "podfit"}, "webhooks": []} for kind in registration.KINDS},
+        deployment=only(objects, "Deployment"),
+        network_policies=tuple(obj for obj in objects if obj["kind"] == "NetworkPolicy"),
+    )
+
+    (line,) = [line for line in examine(seen, "0.1.0") if line.about == "callers"]
+
+    assert line.state == state
+    assert ("every Pod can call podfit" in line.said) == (state == "warn")
 
 
 def test_no_object_is_judged_by_two_webhooks(chart: list[JSONDict]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import binaries
 from tests.e2e.controlplane import Cluster, running
 from tests.e2e.release import Podfit, installed, make_namespace
 from tests.e2e.user import User
@@ -38,6 +41,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def _cluster() -> Iterator[Cluster]:
     """The control plane."""
     with running() as cluster:
+        yield cluster
+
+
+@pytest.fixture(name="oldest", scope="session")
+def _oldest() -> Iterator[Cluster]:
+    """A control plane with the oldest API server that the chart allows."""
+    if os.environ.get("KUBEBUILDER_ASSETS") and not shutil.which("go"):
+        pytest.skip("there is no Go to build the oldest API server with")
+    with running(binaries.OLDEST) as cluster:
         yield cluster
 
 

@@ -1,8 +1,8 @@
 """A Kubernetes control plane on loopback: etcd, API server and controller manager; no scheduler, no kubelet.
 
-It is a process of its own (`python -m tests.e2e.controlplane [oldest]`), which says in one line of JSON how to reach it,
-and lives until its standard input ends. So it ends with whoever started it, even where that one was killed, and leaves
-nothing: no process, no port, no folder. By hand: `KUBECONFIG=FOLDER/kubeconfig-admin-default kubectl …`; Ctrl-D.
+It is a process of its own (`python -m tests.e2e.controlplane [VERSION]`), which says in one line of JSON how to reach
+it, and lives until its standard input ends. So it ends with whoever started it, even where that one was killed, and
+leaves nothing: no process, no port, no folder. By hand: `KUBECONFIG=FOLDER/kubeconfig-admin-default kubectl …`; Ctrl-D.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import GOOD_POD
+from tests.e2e import crds
 from tests.e2e.controlplane import Cluster
-from tests.e2e.manifests import workloads
+from tests.e2e.manifests import named, workloads
 from tests.e2e.process import until
 from tests.e2e.release import Podfit
 from tests.e2e.user import User
@@ -105,3 +106,53 @@ def test_a_workload_that_a_controller_made_is_not_judged_again(install: Install,
     assert user.listed("apps/replicasets")
     assert user.podfit.reviews(kind="ReplicaSet") == 0
     assert user.podfit.reviews(kind="Deployment", dry_run="false") == 1
+
+
+OPERATORS = (*crds.KINDS, ("argoproj.io", "Workflow"), ("example.com", "Widget"))
+"""The kinds of operators that podfit knows, and one that nobody knows."""
+
+
+def owned(obj: JSONDict, name: str, api_version: str, kind: str, **metadata: Any) -> JSONDict:
+    """The object under that name, made by the controller of an object of that kind."""
+    owner = {"apiVersion": api_version, "kind": kind, "name": "llama", "uid": "1", "controller": True}
+    made = named(obj, name)
+    made["metadata"] |= {"ownerReferences": [owner], **metadata}
+    return made
+
+
+def test_the_children_of_operators_are_warned_of_and_not_denied(install: Install, user_of: UserOf) -> None:
+    """A denial there would stop the operator; its own object was judged, or nobody knows it."""
+    user = user_of(install())
+    bad = doomed(GOOD_POD)
+    pods = [owned(bad, f"p{n}", f"{group}/v1", kind) for n, (group, kind) in enumerate(OPERATORS)]
+    children = [
+        owned(obj, f"c{n}-{number}", f"{group}/v1", kind)
+        for number, (group, kind) in enumerate(OPERATORS)
+        for n, (resource, obj) in enumerate(workloads(bad).items())
+        if resource != "pods"
+    ]
+    labels = {"leaderworkerset.sigs.k8s.io/name": "llama"}
+    children.append(owned(workloads(bad)["apps/statefulsets"], "llama-0", "v1", "Pod", labels=labels))
+    user.write("pods.yaml", *pods)
+    user.write("children.yaml", *children)
+    before = user.podfit.findings(rule="unknown-flag", mode="warn")
+
+    made = user.kubectl("apply --dry-run=server -f pods.yaml")
+
+    assert made.count(" created (server dry run)") == len(pods)
+    assert "Warning: podfit unknown-flag" in made
+    assert user.podfit.findings(rule="unknown-flag", mode="warn") == before + len(pods)
+    made = user.kubectl("apply --dry-run=server -f children.yaml")
+    assert made.count(" created (server dry run)") == len(children)
+    assert "Warning" not in made
+
+
+def test_the_children_of_kinds_that_make_none_are_denied(user: User) -> None:
+    bad = doomed(GOOD_POD)
+    for resource in ("pods", "apps/deployments", "batch/jobs", "apps/statefulsets"):
+        user.write("child.yaml", owned(workloads(bad)[resource], "llama-8b", "v1", "ConfigMap"))
+
+        said = user.kubectl("apply --dry-run=server -f child.yaml", exits=1)
+
+        assert "denied the request: vLLM would not start: 1 problem (unknown-flag)" in said
+        assert "of ConfigMap" not in said

@@ -264,30 +264,3 @@ def test_an_image_that_does_not_say_vllm_is_sent_for_its_arguments(podfit: Podfi
     user.kubectl("apply -f llama-8b.yaml")
 
     assert podfit.reviews(kind="Pod", decision="allowed", dry_run="false") == before + 2
-
-
-NULLS = ("containers", "initContainers", "volumes", "nodeSelector")
-
-
-def test_conditions_stand_what_is_null_absent_or_odd(install: Install, user_of: UserOf) -> None:
-    """An error in a condition would follow the failurePolicy: here, refuse."""
-    podfit = install({"webhooks": {"failurePolicy": "Fail"}})
-    user = user_of(podfit)
-    metric = "apiserver_admission_match_condition_evaluation_errors_total"
-    names = ("pods.podfit.dev", "workloads.podfit.dev")
-    before = [counted(user, metric, name) for name in names]
-    container: JSONDict = {"name": "a", "image": "nginx:1.29", "args": None, "command": None, "env": None}
-    pods: list[JSONDict] = [
-        {"metadata": {"name": "a", "annotations": None, "labels": None}, "spec": {"containers": [container]}},
-        {"metadata": {"name": "b"}, "spec": dict.fromkeys(NULLS)},
-        {"metadata": {"name": "c"}, "spec": None},
-        {"metadata": {"name": "d", "ownerReferences": []}, "spec": {"containers": [{"name": "a", "image": None}]}},
-    ]
-    answers = [user.cluster.call("POST", user.path("pods") + "?dryRun=All", pod) for pod in pods]
-    for pod in pods:
-        body = {"metadata": pod["metadata"], "template": {"spec": pod["spec"]}}
-        answers.append(user.cluster.call("POST", user.path("podtemplates") + "?dryRun=All", body))
-
-    assert answers[0][0] == 201, answers[0]
-    assert not [answer for answer in answers if "podfit" in str(answer[1].get("message"))]
-    assert [counted(user, metric, name) for name in names] == before

@@ -254,11 +254,12 @@ def test_metadata_is_the_template_s_and_the_object_s_where_there_is_no_template(
 
 
 def test_what_a_controller_made_is_owned() -> None:
-    owner = {"kind": "ReplicaSet", "controller": True}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"ownerReferences": [owner]}, "spec": POD}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}
+    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"ownerReferences": [owner]}, "spec": POD}
 
     assert [one.owned for one in find(pod)] == [True]
-    assert [one.owned for one in find({**pod, "metadata": {"ownerReferences": [{"kind": "Node"}]}})] == [False]
+    pod["metadata"] = {"ownerReferences": [{**owner, "kind": "Deployment"}]}
+    assert [one.owned for one in find(pod)] == [False]
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,32 @@ def mutator(name: str, **rule: object) -> JSONDict:
     return {"metadata": {"name": name}, "webhooks": [{"name": f"{name}.example.com", "rules": rules}]}
 
 
+OURS = {"app.kubernetes.io/name": "podfit"}
+"""Labels of podfit's Pods."""
+
+
 def deployment(
-    replicas: int = 2, ready: int = 2, version: str = "0.1.0", image: str = "r:5000/podfit@sha256:1"
-) -> JSONDict:
+    replicas: int = 2, ready: int = 2, version: str = "0.1.0", image: str = "r:5000/podfit@sha256:1",
+    args: tuple[str, ...] = (), **spec_of_pod: object,
+) -> JSONDict:  # fmt: skip
     labels = {"app.kubernetes.io/version": version}
-    template = {"spec": {"containers": [{"name": "proxy", "image": "p:9.9"}, {"name": "podfit", "image": image}]}}
+    ports = [{"name": "https", "containerPort": 8443}]
+    server = {"name": "podfit", "image": image, "args": ["serve", *args], "ports": ports}
+    containers = [{"name": "proxy", "image": "p:9.9"}, server]
+    template = {"metadata": {"labels": OURS}, "spec": {"containers": containers, **spec_of_pod}}
     spec = {"replicas": replicas, "template": template}
     return {"metadata": {"labels": labels}, "spec": spec, "status": {"readyReplicas": ready}}
+
+
+def network_policy(*rules: JSONDict, selects: JSONDict = OURS, **spec: object) -> JSONDict:
+    """One that selects podfit's Pods."""
+    selector = {"matchLabels": selects}
+    return {"metadata": {"name": "podfit"}, "spec": {"podSelector": selector, "ingress": list(rules), **spec}}
+
+
+MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+APISERVER = {"ipBlock": {"cidr": "10.0.0.0/28"}}
+PORT = [{"protocol": "TCP", "port": 8443}]
 
 
 def counted(number: int) -> str:
@@ -66,6 +85,7 @@ WELL = Observed(
     configurations=BOTH,
     mutators=(mutator("podfit"),),
     deployment=deployment(),
+    network_policies=(network_policy({"ports": PORT, "from": [APISERVER, MONITORING]}),),
     ready={"podfit-a": ("ok", "policy 1234: 2 policies")},
     served=(Served("podfit.podfit-system.svc:443", LEAF.certificate, ""),),
     metrics=counted(0),
@@ -85,7 +105,7 @@ def test_all_is_well() -> None:
     assert {line.state for line in lines(WELL)} == {"ok"}
     assert [line.about for line in lines(WELL)] == [
         "validating", "mutating", "switch", "caBundle", "certificate", "API server", "fail-open", "replicas",
-        "failurePolicy", "replica", "other mutators", "policies", "versions",
+        "failurePolicy", "replica", "callers", "other mutators", "policies", "versions",
     ]  # fmt: skip
 
 
@@ -154,6 +174,30 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
      "fail", "replica", 'a: not ready: {"error": "no certificate"}'),
     ("a replica tells of its certificate", {"ready": {"a": ("ok", "the certificate can't be looked after: 403")}},
      "warn", "replica", "a: the certificate can't be looked after: 403"),
+    *((f"every Pod can call it: {name}", {"network_policies": policies}, "warn", "callers",
+       f"every Pod can call podfit: {said}") for name, policies, said in (
+        ("the chart's default", (network_policy({"ports": PORT}),), "NetworkPolicy podfit allows every peer"),
+        ("no policy", (), "no NetworkPolicy selects its Pods"),
+        ("another's policy", (network_policy(selects={"app": "chat"}),), "no NetworkPolicy selects its Pods"),
+        ("egress only", (network_policy(policyTypes=["Egress"]),), "no NetworkPolicy selects its Pods"),
+        ("every namespace", (network_policy({"from": [APISERVER, {"namespaceSelector": {}}]}),),
+         "NetworkPolicy podfit allows every peer"),
+        ("every address", (network_policy({"from": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}),),
+         "NetworkPolicy podfit allows every peer"),
+        ("a second policy", (network_policy({"from": [APISERVER]}), network_policy({"ports": [
+            {"port": 8000, "endPort": 9000}]})), "NetworkPolicy podfit allows every peer"),
+        ("a port's name", (network_policy({"ports": [{"port": "https"}]}),), "NetworkPolicy podfit allows every peer"),
+    )),
+    ("every Pod can call what is in the host's network", {"deployment": deployment(hostNetwork=True)},
+     "warn", "callers", "every Pod can call podfit: it is in the host network, to which no NetworkPolicy applies"),
+    ("nobody sees who can call it", {"network_policies": UNSEEN},
+     "warn", "callers", "not known whether a NetworkPolicy limits who can call podfit: 403: forbidden"),
+    ("only those with a certificate can", {"network_policies": (), "deployment": deployment(args=("--client-ca=a",))},
+     "ok", "callers", "clients that show a certificate of the CA in certificates.clientCA"),
+    ("only some peers can", {"network_policies": (network_policy(
+        {"ports": PORT, "from": [APISERVER, {"namespaceSelector": {}, "podSelector": {"matchLabels": {"a": "b"}}}]},
+        {"ports": [{"port": 9000}]}, {"ports": [{"port": 8443, "protocol": "UDP"}]}),)},
+     "ok", "callers", "2 peers of NetworkPolicy podfit, if the network plugin enforces it"),
     ("others come later", {"mutators": (mutator("podfit"), mutator("sidecars"))},
      "ok", "other mutators",
      "Pods are changed by sidecars, too; after podfit: sidecars, so that podfit is asked again "
@@ -253,7 +297,7 @@ def test_who_may_not_list_the_configurations_may_name_his() -> None:
 
 def test_whoever_may_see_nothing_gets_warnings_and_no_failure() -> None:
     blind = Observed(
-        NOW, BOTH, UNSEEN, UNSEEN, UNSEEN, {}, (), UNSEEN, UNSEEN, UNSEEN, UNSEEN, UNSEEN
+        NOW, BOTH, UNSEEN, UNSEEN, UNSEEN, UNSEEN, {}, (), UNSEEN, UNSEEN, UNSEEN, UNSEEN, UNSEEN
     )  # fmt: skip
 
     assert "fail" not in {line.state for line in lines(blind)}

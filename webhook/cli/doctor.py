@@ -54,7 +54,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="is podfit well in its cluster, and if not, what to do next",
         description="Looks from outside, with your rights: webhook configurations, certificates, whether the API\n"
         "server reaches podfit (a doomed Pod, as a dry run), how often objects passed unjudged, replicas, who\n"
-        "else changes Pods, policies, versions. Changes nothing.",
+        "can call podfit, who else changes Pods, policies, versions. Changes nothing.",
         epilog="examples: podfit doctor\n"
         "          podfit doctor -n podfit-system --format json\n"
         "exit codes: 0 all is well (warnings allowed: what you may not see is one), 1 something fails, 2 usage,\n"
@@ -131,12 +131,15 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
     name = args.name or next((one["metadata"]["name"] for one in found.values()), "podfit")
     unseen = any(isinstance(one, doctor.Unseen) for one in own.values())
     pods: tuple[JSON, ...] | Unseen = ()
+    network_policies: tuple[JSON, ...] | Unseen = ()
     deployment: JSON | Unseen | None = doctor.Unseen("in which namespace? -n NAMESPACE") if unseen else None
     if namespace:
         where = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         deployment = _none_if_missing(_seen(lambda: client.whole(where)))
         beside = f"/api/v1/namespaces/{namespace}/pods?{_selector(deployment)}"
         pods = _seen(lambda: tuple(client.whole(beside)["items"]))
+        limits = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+        network_policies = _seen(lambda: tuple(client.whole(limits)["items"]))
     before = _seen(lambda: client.text("/metrics", {}, MOST))
     tell("a dry run of a doomed Pod")
     asked = _asked(client, args.probe_namespace) if found or unseen else ""
@@ -151,6 +154,7 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
         ),
         deployment=deployment,
         pods=pods,
+        network_policies=network_policies,
         ready=_ready(client, namespace, pods) if not isinstance(pods, doctor.Unseen) else {},
         served=_served(hooks),
         metrics=_seen(lambda: client.text("/metrics", {}, MOST)),

@@ -13,6 +13,9 @@ from typing import Any, Literal
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from webhook.kube.path import mapping
+from webhook.kube.selector import of_object
+from webhook.kube.workload import listing
 from webhook.server import certs, registration
 from webhook.server.certs import renewal
 
@@ -65,6 +68,8 @@ class Observed:
     """All MutatingWebhookConfigurations."""
     deployment: JSON | Unseen | None = None
     pods: tuple[JSON, ...] | Unseen = ()
+    network_policies: tuple[JSON, ...] | Unseen = ()
+    """Of podfit's namespace."""
     ready: Mapping[str, tuple[str, ...] | Unseen] = field(default_factory=dict)
     """Pod → the lines of its /readyz, through the API server."""
     served: tuple[Served, ...] = ()
@@ -109,7 +114,7 @@ def examine(seen: Observed, mine: str) -> list[CheckResult]:
     if found or unseen:
         replicas = [*_replicas(seen, found)]
         causes = dict.fromkeys(line.about for line in (*lines, *replicas) if line.state == "fail")
-        lines += [*_asked(seen, found, names, tuple(causes)), *_fail_open(seen, names), *replicas]
+        lines += [*_asked(seen, found, names, tuple(causes)), *_fail_open(seen, names), *replicas, *_callers(seen)]
         lines += [*_mutators(seen.mutators, found), *_policies(seen)]
     return [*lines, *_versions(seen, mine)]
 
@@ -322,6 +327,79 @@ def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[CheckResult
 
 
 _PROBLEM = re.compile(r"certificate|last good state|not seen|stale|expired|failed")
+
+
+def _callers(seen: Observed) -> Iterator[CheckResult]:
+    """Who can send reviews: the API server must, and every other caller costs processor time."""
+    about = "callers"
+    if not isinstance(seen.deployment, Mapping):
+        return  # told by `_replicas`
+    template = mapping(mapping(seen.deployment.get("spec")).get("template"))
+    spec = mapping(template.get("spec"))
+    ours = [mapping(one) for one in listing(spec.get("containers"))]
+    if any(str(word).startswith("--client-ca") for one in ours for word in listing(one.get("args"))):
+        yield CheckResult("ok", about, "clients that show a certificate of the CA in certificates.clientCA")
+        return
+    if spec.get("hostNetwork"):
+        said = "every Pod can call podfit: it is in the host network, to which no NetworkPolicy applies"
+        yield CheckResult("warn", about, said, f"set certificates.clientCA: {_WHO}")
+        return
+    if isinstance(seen.network_policies, Unseen):
+        said = f"not known whether a NetworkPolicy limits who can call podfit: {seen.network_policies.why}"
+        yield CheckResult("warn", about, said, "needed: the right to list networkpolicies in podfit's namespace")
+        return
+    labels = mapping(mapping(template.get("metadata")).get("labels"))
+    ports = [mapping(port) for one in ours for port in listing(one.get("ports"))]
+    applied = [one for one in seen.network_policies if _applies(mapping(one.get("spec")), labels)]
+    rules = [(_name(one), rule) for one in applied for rule in _rules(one, ports)]
+    open_to_all = [name for name, rule in rules if _is_open(rule)]
+    if open_to_all or not applied:
+        why = f"NetworkPolicy {open_to_all[0]} allows every peer" if applied else "no NetworkPolicy selects its Pods"
+        advice = f"set networkPolicy.from or certificates.clientCA: {_WHO}"
+        yield CheckResult("warn", about, f"every Pod can call podfit: {why}", advice)
+    else:
+        peers = sum(len(listing(rule.get("from"))) for _, rule in rules)
+        names = ", ".join(_name(one) for one in applied)
+        said = f"{peers} peer{'' if peers == 1 else 's'} of NetworkPolicy {names}, if the network plugin enforces it"
+        yield CheckResult("ok", about, said)
+
+
+_WHO = "docs/production.md, Who can call the webhook"
+
+
+def _applies(spec: JSON, labels: Mapping[str, str]) -> bool:
+    """Whether a NetworkPolicy limits what reaches Pods with these labels."""
+    selector = of_object(mapping(spec.get("podSelector")))
+    return "Ingress" in listing(spec.get("policyTypes") or ["Ingress"]) and bool(selector and selector.selects(labels))
+
+
+def _rules(policy: JSON, ports: Iterable[JSON]) -> Iterator[JSON]:
+    """A NetworkPolicy's rules of ingress to one of these ports of a container."""
+    for rule in listing(mapping(policy.get("spec")).get("ingress")):
+        wanted = [mapping(one) for one in listing(mapping(rule).get("ports"))]
+        if not wanted or any(_is_in(port, one) for port in ports for one in wanted):
+            yield mapping(rule)
+
+
+def _is_in(port: JSON, wanted: JSON) -> bool:
+    first, number = wanted.get("port"), port.get("containerPort")
+    if wanted.get("protocol", "TCP") != "TCP":
+        return False
+    if not isinstance(first, int) or not isinstance(number, int):
+        return first is None or first == port.get("name")
+    return first <= number <= int(wanted.get("endPort") or first)
+
+
+def _is_open(rule: JSON) -> bool:
+    """Whether a rule of ingress allows every Pod."""
+    peers = [mapping(one) for one in listing(rule.get("from"))]
+    return not peers or any(_is_everybody(one) for one in peers)
+
+
+def _is_everybody(peer: JSON) -> bool:
+    if "ipBlock" in peer:
+        return str(mapping(peer["ipBlock"]).get("cidr")).endswith("/0")
+    return peer.get("namespaceSelector") == {} and not peer.get("podSelector")
 
 
 def _mutators(mutators: tuple[JSON, ...] | Unseen, found: Mapping[str, JSON]) -> Iterator[CheckResult]:

@@ -156,16 +156,18 @@ namespaceSelector:
     {{- end }}
 {{- end -}}
 
-{{/* The match conditions, in CEL. An API server evaluates all of a webhook's conditions, in their order, and an error in
-one of them follows failurePolicy. So every step is optional (`.?`, `orValue`; a list may be there and null:
-`ofNonZeroValue`), and each cost is bounded, whatever the author of an object writes: an expression may cost 1,000,000,
-all conditions of a webhook 2,500,000 (k8s.io/apiserver pkg/apis/cel/config.go). The costliest object that can be written
-costs about 850,000 (docs/production.md, tests/e2e/test_conditions.py).
+{{/* The match conditions, in CEL. An API server evaluates all conditions of a webhook, in their order, and an error in one
+follows failurePolicy. So every step is optional (`.?`, `orValue`; a list may be there and null: `ofNonZeroValue`), and
+guards bound the cost, whatever an author writes: an expression may cost 1,000,000, all conditions of a webhook 2,500,000
+(k8s.io/apiserver pkg/apis/cel/config.go). The costliest object costs 820,000 (5,000 containers, each with an image, a
+resource and a variable of the longest names that are read; kube-apiserver 1.36.3).
 
-Time is bounded apart from that: CEL's cost tracker searches a stack that grows with each iteration of a loop
-(cel-go interpreter/runtimecost.go, refValStack), so that a loop over n items takes n² steps. Therefore words are joined,
-not looped over, no other list of more than 2,000 items is looped over, and containers in two nested loops of 100.
-`[x].exists(name, …)` gives a value a name; cel.bind is newer than Kubernetes 1.30. */}}
+Time is bounded apart from that: CEL's cost tracker searches a stack that each iteration of a loop makes longer (cel-go
+interpreter/runtimecost.go, refValStack), so that a loop over n items takes n² steps. Therefore no list of more than 2,000
+items is looped over, words are joined before they are searched, and 5,000 containers are 50 loops over 100.
+
+`[x].exists(name, …)` gives a value a name: cel.bind is newer than Kubernetes 1.30. docs/production.md tells authors what
+is read. */}}
 
 {{/* Whether a container mentions vLLM. A flag may be written with underscores, as vLLM's parser takes it. */}}
 {{- define "podfit.mentionsVLLM" -}}
