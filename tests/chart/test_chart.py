@@ -361,7 +361,9 @@ def test_the_doctor_tells_who_can_call_what_the_chart_installs(values: JSONDict,
     objects = render(**values)
     seen = Observed(
         now=datetime.now(UTC),
-        configurations={kind: {"metadata": {"name": "podfit"}, "webhooks": []} for kind in registration.KINDS},
+        configurations={
+            kind: {"metadata": {"name": "podfit"}, "webhooks": []} for kind in registration.WEBHOOK_CONFIGURATIONS
+        },
         deployment=only(objects, "Deployment"),
         network_policies=tuple(obj for obj in objects if obj["kind"] == "NetworkPolicy"),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from webhook.kube.workload import controller_of
 from webhook.kube.workload.controller import BUILT_IN, MAKES
-from webhook.kube.workload.table import TABLE
+from webhook.kube.workload.table import WORKLOAD_KINDS
 
 JSONDict = dict[str, Any]
 LEADER = {"leaderworkerset.sigs.k8s.io/name": "llama"}
@@ -99,7 +99,7 @@ def test_odd_references_are_no_error(references: object) -> None:
 
 def test_every_group_of_the_table_is_built_in_or_an_operators() -> None:
     """A new operator's kind must never be mistaken for one of Kubernetes."""
-    operators = {group for group, _ in TABLE if "." in group}
+    operators = {group for group, _ in WORKLOAD_KINDS if "." in group}
 
     assert not operators & BUILT_IN
     assert {group for group, _ in MAKES} | {one for owners in MAKES.values() for one, _ in owners} <= BUILT_IN
