@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from operator import itemgetter
 
 from webhook.base.printable import clean, one_line
@@ -13,7 +13,6 @@ from webhook.base.secret import Secrets
 from webhook.evaluation import subject
 from webhook.evaluation.lint import Judged, Report
 from webhook.kube.workload import controller_of
-from webhook.kube.workload.template import listing
 from webhook.report import bounds
 from webhook.report.checked import Accepted, Checked, Container, Item
 from webhook.rules.engine import Engine
