@@ -75,15 +75,23 @@ def _version(case: Mapping[str, Any]) -> str | None:
 
 def _facts(case: Mapping[str, Any]) -> Facts:
     config = case.get("model_config")
-    memory, weights = case.get("gpu_memory_bytes"), case.get("weights_bytes")
+    memory, weights, cache = (
+        _bytes(case, key) for key in ("gpu_memory_bytes", "weights_bytes", "kv_cache_memory_bytes")
+    )
     return Facts(
         gpu=_accelerator(case.get("gpu")),
-        gpu_memory=memory if isinstance(memory, int) else None,
+        gpu_memory=memory,
+        kv_cache_memory=cache,
         models={"*": GivenModel(config, "config.json handed in", given.counted(config, {}))}
         if isinstance(config, dict)
         else {},
-        weights_bytes=weights if isinstance(weights, int) else None,
+        weights_bytes=weights,
     )
+
+
+def _bytes(case: Mapping[str, Any], key: str) -> int | None:
+    value = case.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _accelerator(name: Any) -> Accelerator | None:

@@ -23,7 +23,7 @@ from webhook.vllm import gpu
 from webhook.vllm.args import settings
 from webhook.vllm.facts import Fact, Facts
 from webhook.vllm.gpu import Accelerator
-from webhook.vllm.memory import kv_cache, needs
+from webhook.vllm.memory import kv_specs, needs
 from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.memory.needs import Offer, Stock
 from webhook.vllm.model import Model, longest_max_model_len
@@ -89,8 +89,8 @@ def _refuse_unknown(judged: Result) -> None:
     refused = any(one.rule == "invalid-flag-value" and one.finding.path == at for one in judged.findings)
     if found is not None and (refused or not own):
         raise edge.UnusableError(f"--quantization {method}: vLLM {base.release} has {', '.join(found.allowed)}")
-    if isinstance(dtype, str) and not kv_cache.is_known(dtype):
-        raise edge.UnusableError(f"--kv-cache-dtype {dtype}: podfit knows {', '.join(kv_cache.DTYPES)}")
+    if isinstance(dtype, str) and not kv_specs.is_known(dtype):
+        raise edge.UnusableError(f"--kv-cache-dtype {dtype}: podfit knows {', '.join(kv_specs.DTYPES)}")
 
 
 def _refuse_unsized(model: str, found: Fact[Model]) -> None:

@@ -15,6 +15,7 @@ from webhook.cli import batch, command_line, edge, plot
 from webhook.cli.command_line import is_spoken_of, judged_as
 from webhook.evaluation.lint import Report
 from webhook.evaluation.policy import Policy
+from webhook.kube import quantity
 from webhook.report import plan as as_plan
 from webhook.report import sweep as as_sweep
 from webhook.report import text
@@ -75,6 +76,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="V",
         help="such as 0.27.1; default: unknown, planned as every one; two of them are compared",
     )
+    parser.add_argument(
+        "--kv-cache-memory",
+        type=_size,
+        metavar="SIZE",
+        help="the KV cache memory that vLLM found, such as 37.5GiB, in place of the estimate",
+    )
     parser.add_argument("--model-config", metavar="FILE", help="the model's config.json, where the catalogue lacks it")
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument(
@@ -115,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
     args.vllm_version = versions[-1]
     _tell_of_newer(filter(None, versions), edge.policy(args.policy))
     facts = edge.facts(args)
+    if args.kv_cache_memory is not None:
+        facts = replace(facts, kv_cache_memory=args.kv_cache_memory)
     if args.model_config:
         facts = replace(facts, models={"*": _model_config(Path(args.model_config))})
     if len(argv) == 1 and not argv[0].startswith("-") and " " not in argv[0]:
@@ -125,6 +134,8 @@ def run(args: argparse.Namespace) -> int:
                 "two --vllm-version compare a command line: "
                 f"podfit plan --vllm-version A --vllm-version B -- vllm serve {argv[0]}"
             )
+        if args.kv_cache_memory is not None:
+            raise edge.UnusableError(f"--kv-cache-memory belongs to a command line; {BEFORE}")
         return needs.run(args, argv[0], facts)
     if args.context or args.users > 1 or args.nodes:
         raise edge.UnusableError(
@@ -224,6 +235,14 @@ def _count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0, such as 16384 or 16k")
     return number
+
+
+def _size(text: str) -> int:
+    """Bytes: 37.5GiB as vLLM logs it, 37.5Gi as Kubernetes writes it, or a number of bytes."""
+    size = quantity.try_parse(text.removesuffix("B") if text.endswith("iB") else text)
+    if size is None or size < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size above 0, such as 37.5GiB")
+    return size
 
 
 def _model_config(path: Path) -> GivenModel:

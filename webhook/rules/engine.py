@@ -298,8 +298,8 @@ class Engine:
     ) -> list[solve.Alternative]:
         """At most `most` changes that would fit, best first, found with at most `steps` plans; `also`: what is changed
         in any case."""
-        if self.model is None or self.gpu is None:
-            return []
+        if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
+            return []  # the KV cache memory that one engine had tells nothing of another
         args = with_changes(self.args, also or {})
         return solve.alternatives(
             args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env,
@@ -429,6 +429,7 @@ def _read(
         env=found.env,
         files=files._replace(disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
         known=facts.measured,
+        kv_cache_memory=facts.kv_cache_memory,
         vendor=_vendor(requested, image),
     )
     whole = Engine(

@@ -111,6 +111,8 @@ class Facts:
     """The accelerator given on the command line (`--gpu NAME[:COUNT]`): used where the Pod names none."""
     gpu_memory: int | None = None
     """Bytes that a process sees on each GPU, where that was measured: wins over any product's figure."""
+    kv_cache_memory: int | None = None
+    """Bytes on each GPU that vLLM found for the KV cache: takes the place of the estimate."""
     models: Mapping[str, GivenModel] = field(default_factory=dict)
     """Model id or path → its files (`webhook.vllm.model.given`); "*" is whatever model is served."""
     weights_bytes: int | None = None
@@ -162,6 +164,7 @@ class Facts:
         given = [
             self.gpu,
             self.gpu_memory,
+            self.kv_cache_memory,
             self.weights_bytes,
             self.models,
             self.config_maps,

@@ -19,7 +19,7 @@ from tests.vllm.memory.engines import (
     model,
 )
 from webhook.kube.quantity import GI
-from webhook.vllm.memory import kv_cache, settings
+from webhook.vllm.memory import kv_cache, kv_specs, settings
 from webhook.vllm.memory.kv_cache import Layout
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.release import parse
@@ -102,14 +102,14 @@ def test_speculative_tokens_keep_a_state_each() -> None:
         {**QWEN35_35B, "mtp_num_hidden_layers": 1},
         speculative_config={"method": "mtp", "num_speculative_tokens": 3},
     )
-    assert {group.states for group in layout.groups if not group.block_tokens} == {4}
+    assert {group.spec.states for group in layout.groups if group.spec.is_state} == {4}
 
 
 def test_the_longest_request_is_the_largest_that_fits() -> None:
     layout, resolved = laid_out("0.33.0", LLAMA_8B)
     found = kv_cache.longest(3 * GI, layout, 131_072, resolved)
-    assert found == 3 * GI // 131_072 // 16 * 16
-    assert layout.bytes(found, resolved) <= 3 * GI < layout.bytes(found + 16, resolved)
+    assert found == (3 * GI // 131_072 // 16 - 1) * 16  # one block stands for "no block"
+    assert layout.bytes(found, resolved) <= 3 * GI - layout.null < layout.bytes(found + 16, resolved)
 
 
 def test_a_checkpoint_may_choose_its_own_cache_dtype() -> None:
@@ -129,19 +129,19 @@ def test_one_token_more_than_the_longest_does_not_fit(config: Mapping[str, Any],
 
 
 @pytest.mark.parametrize(
-    ("release", "gib"),
+    ("release", "mib"),
     [
-        pytest.param("0.13.0", 13.7, id="layers, not padded groups"),
-        pytest.param("0.18.0", 2.5, id="one group alone"),
-        pytest.param("0.19.0", 14.3, id="all groups, padded"),
+        pytest.param("0.9.0", 13_990, id="layers with windows, though stored in full"),
+        pytest.param("0.13.0", 13_990, id="layers, not padded groups"),
+        pytest.param("0.18.0", 721, id="the first group alone: a window"),
+        pytest.param("0.19.0", 14_567, id="all groups, padded"),
+        pytest.param("0.26.0", 18_407, id="windows keep two batches"),
     ],
 )
-def test_what_one_request_certainly_needs_by_the_check_of_a_release(release: str, gib: float) -> None:
+def test_what_the_check_of_a_release_counts_for_one_request(release: str, mib: int) -> None:
     """Gemma 3 27B, 131,072 tokens: 10 layers see all, 52 a window."""
     layout, resolved = laid_out(release, GEMMA3_27B)
-    taken = layout.bytes(131_072, resolved)
-    assert layout.checked(131_072, resolved, taken) / GI <= gib
-    assert layout.checked(131_072, resolved, taken) <= taken
+    assert layout.needed(131_072, resolved) // 2**20 == mib
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_without_latents_whole_heads_are_stored(release: str, width: int) -> Non
     shape, number = model(**DEEPSEEK_V3), parse(release)
     assert number is not None
     resolved = settings.resolve(engine(release), shape, gpu(79.19), 79 * GI, number, {"VLLM_MLA_DISABLE": "1"})
-    assert kv_cache.attention_bytes(shape, kv_cache.stored(resolved), "full_attention") == 128 * 2 * width * 2
+    assert kv_specs.attention_bytes(shape, kv_specs.stored(resolved), "full_attention") == 128 * 2 * width * 2

@@ -6,7 +6,7 @@ import pytest
 
 from tests.vllm.memory.engines import DEEPSEEK_V3, LLAMA_8B, QWEN35_35B, engine, gpu, model, on
 from tests.vllm.memory.test_kv_cache import laid_out
-from webhook.vllm.memory import kv_cache
+from webhook.vllm.memory import kv_cache, kv_specs
 from webhook.vllm.memory.plan import plan
 
 WIDTHS = (64, 128, 256)
@@ -41,7 +41,7 @@ def test_bytes_of_a_token_and_key_value_head(dtype: str, sizes: tuple[int, ...])
         one = {**LLAMA_8B, "num_hidden_layers": 1, "num_key_value_heads": 1, "head_dim": width}
         found.append(laid_out("0.33.0", one, kv_cache_dtype=dtype)[0].bytes_per_token)
     assert tuple(found) == sizes
-    assert kv_cache.is_known(dtype)
+    assert kv_specs.is_known(dtype)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_state_has_the_dtype_that_the_arguments_say() -> None:
     _, usual = laid_out("0.27.1", QWEN35_35B)
     _, small = laid_out("0.27.1", QWEN35_35B, mamba_ssm_cache_dtype="bfloat16")
     wide, narrow = (
-        kv_cache.state_bytes(model(**QWEN35_35B), kv_cache.stored(one), "linear_attention") for one in (usual, small)
+        kv_specs.state_bytes(model(**QWEN35_35B), kv_specs.stored(one), "linear_attention") for one in (usual, small)
     )
     assert (wide, narrow) == (8192 * 3 * 2 + 4096 * 128 * 4, 8192 * 3 * 2 + 4096 * 128 * 2)
 
@@ -106,6 +106,6 @@ def test_kimi_delta_attention_keeps_a_square_a_head() -> None:
     _, resolved = laid_out("0.27.1", config, tensor_parallel_size=2)
     width = 32 * 128 // 2
     assert (
-        kv_cache.state_bytes(model(**config), kv_cache.stored(resolved), "linear_attention")
+        kv_specs.state_bytes(model(**config), kv_specs.stored(resolved), "linear_attention")
         == 3 * width * 3 * 2 + width * 128 * 4
     )

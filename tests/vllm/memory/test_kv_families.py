@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from webhook.vllm.args import EngineArgs
-from webhook.vllm.memory import kv_cache, settings
+from webhook.vllm.memory import kv_cache, kv_specs, settings
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model, by_id, from_config
 from webhook.vllm.release import Release
@@ -129,10 +129,10 @@ def test_each_kind_of_layer_takes_what_vllm_allots(
     resolved = settings.resolve(EngineArgs(release=NEWEST, given={}), model, None, 80 << 30, NEWEST, {})
 
     for kind, size in attention.items():
-        assert kv_cache.attention_bytes(model, kv_cache.stored(resolved), kind) == size, source
+        assert kv_specs.attention_bytes(model, kv_specs.stored(resolved), kind) == size, source
     for kind, size in states.items():
         assert kind in model.layer_types or model.model_type == "falcon_h1"
-        assert kv_cache.state_bytes(model, kv_cache.stored(resolved), kind) == size, source
+        assert kv_specs.state_bytes(model, kv_specs.stored(resolved), kind) == size, source
 
 
 def test_layers_that_share_keys_and_values_store_none() -> None:
@@ -160,7 +160,7 @@ def test_an_encoder_decoders_own_layers_are_the_decoders() -> None:
     resolved = settings.resolve(EngineArgs(release=NEWEST, given={}), model, None, 80 << 30, NEWEST, {})
 
     assert model.num_hidden_layers == 4
-    assert kv_cache.attention_bytes(model, kv_cache.stored(resolved), "full_attention") == 2 * 20 * 64 * 2
+    assert kv_specs.attention_bytes(model, kv_specs.stored(resolved), "full_attention") == 2 * 20 * 64 * 2
 
 
 def test_heads_are_cut_by_tensor_parallel_down_to_one() -> None:

@@ -191,11 +191,11 @@ def test_the_check_of_one_request_under_pipeline_parallelism(release: str, verdi
     found = plan(engine(release, pipeline_parallel_size=2), model(**QWEN3_30B), on(card, count=2))
     assert found.verdict == verdict
     assert found.gpu is not None
-    assert found.gpu.kv_cache_bytes_per_request == 12 * 2**30
+    assert found.gpu.kv_cache_bytes_per_request == (24 if verdict == "does-not-fit" else 12) * 2**30
     if verdict == "does-not-fit":
         assert found.cause == "request"
         assert "one request of 262,144 tokens needs 24 GiB" in found.why
-        assert "holds it against the layers of all 2 stages" in found.why
+        assert "compares it with what the layers of all 2 pipeline stages need" in found.why
         longest = found.gpu.estimated_max_model_len or 0
         shorter = engine(release, pipeline_parallel_size=2, max_model_len=longest * 7 // 10)
         assert plan(shorter, model(**QWEN3_30B), on(card, count=2)).verdict == "fits"

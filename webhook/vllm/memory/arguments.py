@@ -44,8 +44,8 @@ class MemoryArguments(NamedTuple):
     scheme: Scheme | None
     kv_cache_dtype: str
     pooling: bool
-    hybrid: bool
-    """The hybrid KV cache manager is not switched off."""
+    manager: bool | None
+    """`--no-disable-hybrid-kv-cache-manager` or the opposite."""
     text_only: bool
     images: bool
     """Images are accepted."""
@@ -64,10 +64,16 @@ class MemoryArguments(NamedTuple):
     seldom: tuple[Any, ...]
     """The last fields of Settings, from `block_size` on; () where nothing is said of them."""
 
+    @property
+    def speculative(self) -> Speculative | None:
+        """`--speculative-config`."""
+        return self.seldom[3] if self.seldom else None
+
 
 VARIABLES = frozenset({
-    "VLLM_FUSED_MOE_CHUNK_SIZE", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE",
-    "VLLM_USE_FLASHINFER_SAMPLER", "VLLM_USE_V2_MODEL_RUNNER",
+    "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE", "VLLM_FUSED_MOE_CHUNK_SIZE",
+    "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE", "VLLM_USE_FLASHINFER_SAMPLER",
+    "VLLM_USE_V2_MODEL_RUNNER",
 })  # fmt: skip
 """What the lines of the ledger read of the environment."""
 OTHER_KERNELS = (
@@ -80,9 +86,10 @@ OTHER_KERNELS = (
 """Variables that choose another kernel for the experts."""
 
 SELDOM = frozenset({
-    "all2all_backend", "block_size", "cpu_offload_gb", "enable_lora", "enable_prefix_caching",
-    "kv_cache_dtype_skip_layers", "kv_cache_memory", "kv_cache_memory_bytes", "limit_mm_per_prompt",
-    "mamba_cache_dtype", "mamba_ssm_cache_dtype", "mm_encoder_tp_mode", "speculative_config", "speculative_model",
+    "all2all_backend", "async_scheduling", "block_size", "cpu_offload_gb", "enable_lora", "enable_prefix_caching",
+    "kv_cache_dtype_skip_layers", "kv_cache_memory", "kv_cache_memory_bytes", "kv_events_config", "kv_transfer_config",
+    "limit_mm_per_prompt", "mamba_cache_dtype", "mamba_cache_mode", "mamba_ssm_cache_dtype", "mm_encoder_tp_mode",
+    "speculative_config", "speculative_model",
 })  # fmt: skip
 """Arguments that `_seldom` reads: most command lines have few of them or none."""
 
@@ -143,7 +150,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> MemoryArgume
         quantisation.scheme(model, args.quantization if "quantization" in given else None),
         kv_dtype[:LONGEST_NAME] if isinstance(kv_dtype, str) else "auto",
         _is_pooling(given, model),
-        not given.get("disable_hybrid_kv_cache_manager"),
+        None if (off := given.get("disable_hybrid_kv_cache_manager")) is None else not off,
         text_only,
         not text_only and (usual or not _no_images(given.get("limit_mm_per_prompt"))),
         not given.get("skip_mm_profiling"),
@@ -175,6 +182,7 @@ def _seldom(given: Mapping[str, Any], model: Model) -> tuple[Any, ...]:
         given.get("mm_encoder_tp_mode") == "data",
         (_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
         bool(given.get("kv_cache_dtype_skip_layers")),
+        _named(given.get("mamba_cache_mode")),
     )
 
 

@@ -17,23 +17,13 @@ class KvCapacity(NamedTuple):
     model: Model
     settings: Settings
     layout: Layout | None
-    checked: Layout | None
-    """What this release's check of one request counts with."""
     length: int | None
     """max_model_len; what fits, where vLLM is to find that."""
-    blocks: int
-    """Of one request of that length; 0 where that is not known."""
-
-    def needed(self, checked: Layout, length: int) -> int:
-        """Bytes that one request of `length` tokens takes as `checked` counts."""
-        if checked is self.layout and length == self.length:
-            return self.blocks * checked.bytes_per_block
-        return checked.bytes(length, self.settings)
 
     @property
     def bytes_per_request(self) -> int | None:
-        """What one request of max_model_len takes."""
-        return self.blocks * self.layout.bytes_per_block if self.layout and self.length else None
+        """What this release's check counts for one request of max_model_len."""
+        return self.layout.needed(self.length, self.settings) if self.layout and self.length else None
 
     @property
     def model_length(self) -> int | None:
@@ -62,10 +52,10 @@ class KvCapacity(NamedTuple):
         return estimated
 
     def _longest(self, left: Estimate, ceiling: int) -> int | None:
-        return kv_cache.longest(left.likely, self.checked, ceiling, self.settings) if self.checked else None
+        return kv_cache.longest(left.likely, self.layout, ceiling, self.settings) if self.layout else None
 
     def concurrency(self, left: Estimate) -> float | None:
         """ "Maximum concurrency for N tokens per request" (likely)."""
         if self.layout is None or not self.length:
             return None
-        return round(max(0, left.likely) // self.layout.bytes_per_block / self.blocks, 2)
+        return round(kv_cache.concurrency(left.likely, self.layout, self.length, self.settings), 2)

@@ -12,8 +12,8 @@ from webhook.vllm.memory.estimate import NOTHING, Estimate
 from webhook.vllm.memory.kv_capacity import KvCapacity
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
-Cause = Literal["free-memory", "weights", "loading", "blocks", "request", "graphs"]
-"""What fails first, in vLLM's order (`webhook.vllm.memory.verdict`)."""
+Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "request", "graphs"]
+"""What fails first, in vLLM's order (`webhook.memory.verdict`)."""
 
 IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fit": "does not fit"}
 """A verdict as people read it."""

@@ -79,16 +79,20 @@ def plan(
     files: Files | None = None,
     vendor: str = "nvidia",
     known: Sequence[Measured] = (),
+    kv_cache_memory: int | None = None,
 ) -> MemoryPlan:
     """The plan of one engine.
 
     `gpu_memory`: bytes the process sees on each GPU, where measured; wins over the product's. `env`: the process's
     environment. `files`: where the checkpoint comes from, None where that is not known. `vendor`: who makes the GPU,
     where the product is not known. `known`: what logs printed of starts, believed where one was exactly this.
+    `kv_cache_memory`: bytes that vLLM found for the KV cache, in place of the estimate.
     Never raises; what can't be known is None in the plan, and `why` says what is missing.
     """
     env = env or {}
-    judged = judge(args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known)
+    judged = judge(
+        args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known, kv_cache_memory=kv_cache_memory
+    )
     resolved, found = judged.settings, judged.checkpoint
     release = resolved.release if resolved else args.release or NEWEST
     if model and not resolved:
@@ -116,6 +120,7 @@ def judge(
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
     known: Sequence[Measured] = (),
+    kv_cache_memory: int | None = None,
 ) -> Judged:
     """The GPU's part of the plan: does it fit on every product that this may be, with every release that it may be?"""
     gpus = gpus_of(accelerator, gpu_memory)
@@ -124,7 +129,8 @@ def judge(
         missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
         return Judged("unsure", lambda: missed, None)
     asked = arguments.read(args, model, env or {})
-    planned = [one for gpu in gpus if (one := _on_gpu(asked, gpu, gpu_memory, env or {}, known)) is not None]
+    facts = _Facts(gpu_memory, env or {}, known, kv_cache_memory)
+    planned = [one for gpu in gpus if (one := _on_gpu(asked, gpu, facts)) is not None]
     if not planned:
         return Judged("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
     shown = planned[0]
@@ -196,10 +202,9 @@ def _longest(begun: Loaded) -> int:
     resolved = begun.settings
     least = resolved.max_model_len or 0
     for rank in begun.ranks.ranks:
-        if rank.checked is not None:
+        if rank.layout is not None:
             left = _left(begun.budget, resolved, rank)
-            null = rank.checked.bytes_per_block if resolved.release >= verdict.NULL_BLOCK else 0
-            least = min(least, kv_cache.longest(left.low - null, rank.checked, least, resolved))
+            least = min(least, kv_cache.longest(left.low, rank.layout, least, resolved))
     return least
 
 
@@ -215,17 +220,25 @@ def gpus_of(accelerator: Accelerator | None, measured: int | None) -> Sequence[G
     return (None,) if measured else ()
 
 
-def _on_gpu(
-    asked: MemoryArguments, gpu: Gpu | None, measured: int | None, env: Mapping[str, str], known: Sequence[Measured]
-) -> Judged | None:
+class _Facts(NamedTuple):
+    """What is measured."""
+
+    gpu_memory: int | None
+    env: Mapping[str, str]
+    known: Sequence[Measured]
+    kv_cache_memory: int | None
+
+
+def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> Judged | None:
     """One GPU: the release's plan, or every generation's where it is not known."""
     if (release := asked.args.release) is not None:
-        one = _judge(asked, gpu, measured, release, env, known)
+        one = _judge(asked, gpu, release, facts)
         if one is not None and release < OLDEST:
             return _unsure(one, lambda _: f"vLLM {release} is older than what is known here")
         return one
     several = possible(asked.model, asked.args)
-    judged = [one for release in several if (one := _judge(asked, gpu, measured, release, env))]
+    unknown = facts._replace(known=())
+    judged = [one for release in several if (one := _judge(asked, gpu, release, unknown))]
     if not judged:
         return None
     newest = judged[-1]
@@ -234,21 +247,17 @@ def _on_gpu(
     return _unsure(newest, lambda own: f"it depends on vLLM's release, which is not known: {own}")
 
 
-def _judge(
-    asked: MemoryArguments,
-    gpu: Gpu | None,
-    measured: int | None,
-    release: Release,
-    env: Mapping[str, str],
-    known: Sequence[Measured] = (),
-) -> Judged | None:
+def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts) -> Judged | None:
     """The worst of the pipeline's stages."""
-    begun = load(asked, gpu, measured, release)
+    begun = load(asked, gpu, facts.gpu_memory, release)
     if begun is None:
         return None
-    seen = printed.of(known, asked.args, asked.model, gpu, begun.whole, release, env) if known else None
+    known, found = facts.known, facts.kv_cache_memory
+    seen = printed.of(known, asked.args, asked.model, gpu, begun.whole, release, facts.env) if known else None
     judged = [
-        verdict.of_rank(asked.args, begun.settings, begun.ranks.checkpoint, _ledger(begun, rank, seen))
+        verdict.of_rank(
+            asked.args, begun.settings, begun.ranks.checkpoint, _ledger(begun, rank, seen, found), found is not None
+        )
         for rank in begun.ranks.ranks
     ]
     if len(judged) == 1:
@@ -269,19 +278,22 @@ def load(asked: MemoryArguments, gpu: Gpu | None, measured: int | None, release:
     return None if found is None else Loaded(asked.model, whole, budget.line(whole, resolved), resolved, found)
 
 
-def _ledger(begun: Loaded, rank: Rank, seen: Measured | None = None) -> GpuLedger:
-    """The lines of one rank, what they leave, and what that holds."""
+def _ledger(begun: Loaded, rank: Rank, seen: Measured | None = None, found: int | None = None) -> GpuLedger:
+    """The lines of one rank, what they leave, and what that holds.
+
+    `found`: bytes of KV cache memory that vLLM found."""
     model, whole, allowed, resolved, _ = begun
     if seen is not None:
         rank = printed.rank(seen, rank)  # without what stands there while it loads: it did load
     left = _left(allowed, resolved, rank)
     if seen is not None:
         left = printed.kv_cache(seen, left, whole)
-    length, layout = resolved.max_model_len, rank.layout
-    if resolved.auto_len and rank.checked and length:
-        length = kv_cache.longest(left.likely, rank.checked, length, resolved)
-    blocks = layout.blocks(length, resolved) if layout and length else 0
-    held = KvCapacity(model, resolved, layout, rank.checked, length, blocks)
+    if found is not None:
+        left = Estimate(found, found, found, found, "given", "kv_cache_memory_bytes of the question")
+    length = resolved.max_model_len
+    if resolved.auto_len and rank.layout and length:
+        length = kv_cache.longest(left.likely, rank.layout, length, resolved)
+    held = KvCapacity(model, resolved, rank.layout, length)
     loaded, peak, graphs, other, charged = rank[:5]
     return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, charged, rank.loading, held)
 

@@ -45,7 +45,7 @@ def rank(seen: Measured, own: Rank) -> Rank:
     """Weights, activations, CUDA graphs and non-torch memory."""
     names = ("weights", "activations", "cuda_graphs", "non_torch")
     one, two, three, four = (_line(line, seen.lines.get(name), seen) for name, line in zip(names, own[:4], strict=True))
-    return added((one, two, three, four), own.graphs_charged, own.layout, own.checked)
+    return added((one, two, three, four), own.graphs_charged, own.layout)
 
 
 def _line(own: Estimate, size: int | None, seen: Measured) -> Estimate:

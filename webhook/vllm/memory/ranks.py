@@ -25,8 +25,6 @@ class Rank(NamedTuple):
     graphs_charged: bool
     """The budget pays for the CUDA graphs."""
     layout: Layout | None
-    checked: Layout | None
-    """What this release's check of one request counts with."""
     least: int
     """Bytes that are certainly taken of the budget."""
     taken: int
@@ -77,17 +75,12 @@ def _rank(model: Model, settings: Settings, found: Checkpoint, stage: int, own: 
         cuda_graphs.line(model, settings),
         non_torch.line(settings),
     )
-    rank = added(lines, cuda_graphs.charged(settings), layout, kv_cache.of_check(model, settings, layout))
+    rank = added(lines, cuda_graphs.charged(settings), layout)
     whole = loading.line(model, settings, stage)
     return rank if whole is None else rank._replace(loading=whole)
 
 
-def added(
-    lines: tuple[Estimate, Estimate, Estimate, Estimate],
-    graphs_charged: bool,
-    layout: Layout | None,
-    checked: Layout | None,
-) -> Rank:
+def added(lines: tuple[Estimate, Estimate, Estimate, Estimate], graphs_charged: bool, layout: Layout | None) -> Rank:
     """A rank of these lines: weights, activations, CUDA graphs and non-torch memory."""
     loaded, peak, graphs, other = lines
     inside = (loaded, peak, other, graphs) if graphs_charged else (loaded, peak, other)
@@ -95,7 +88,6 @@ def added(
         *lines,
         graphs_charged,
         layout,
-        checked,
         least=sum([one.floor for one in inside]),
         taken=sum([one.likely for one in inside]),
         less=_doubt([one.likely - one.low for one in inside]),

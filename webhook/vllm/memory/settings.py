@@ -8,7 +8,7 @@ from typing import NamedTuple
 from webhook.kube.quantity import GI
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Gpu
-from webhook.vllm.memory import arguments, media
+from webhook.vllm.memory import arguments, kv_releases, media
 from webhook.vllm.memory.arguments import Lora, MemoryArguments, Speculative
 from webhook.vllm.memory.dtype import is_widened
 from webhook.vllm.memory.parallel import Parallel
@@ -43,13 +43,17 @@ class Settings(NamedTuple):
     kv_cache_dtype: str
     pooling: bool
     """No logits, no sampler, no LM head."""
-    windows: bool
-    """Layers with a sliding window keep only that much: the hybrid KV cache manager is on."""
+    manager: bool | None
+    """The hybrid KV cache manager is on, so that layers with a window keep only that much; None: not known."""
+    batches: int
+    """Batches that are under way at once."""
     vision: bool
     """The vision tower is loaded, and profiled."""
     vision_profiled: bool
     flashinfer: bool
     """FlashInfer's attention, with its workspace."""
+    backend_named: bool
+    """The attention backend is named, not chosen by vLLM."""
     capability: tuple[int, int] | None
     all2all: str | None
     """`--all2all-backend` or VLLM_ALL2ALL_BACKEND: how tokens reach other data-parallel ranks' experts."""
@@ -73,6 +77,8 @@ class Settings(NamedTuple):
     """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None where they are left to the model."""
     skipped_layers: bool = False
     """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
+    state_mode: str | None = None
+    """`--mamba-cache-mode`, None where it is left to vLLM."""
 
     @property
     def uses_mla(self) -> bool:
@@ -124,6 +130,7 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
     flashinfer = asked.flashinfer
     if flashinfer is None and release < BACKEND_UNREAD:
         flashinfer = asked.flashinfer_by_variable
+    named = flashinfer is not None
     if flashinfer is None:
         flashinfer = capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
     return Settings(  # by position, as what is said
@@ -141,10 +148,12 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
         asked.scheme,
         asked.kv_cache_dtype,
         asked.pooling,
-        v1 and asked.hybrid,
+        v1 and _manager(asked, release),
+        _batches(asked, release),
         not dropped,
         asked.images and asked.profiled,
         flashinfer,
+        named,
         capability,
         asked.all2all,
         gpu.vendor.lower() if gpu else "nvidia",
@@ -153,6 +162,52 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
         asked.other_kernels,
         *asked.seldom,
     )
+
+
+def _manager(asked: MemoryArguments, release: Release) -> bool | None:
+    """Whether the hybrid KV cache manager is on (config/vllm.py __post_init__); None where that can't be known."""
+    given, wish = asked.args.given, asked.manager
+    if release < kv_releases.MANAGER or wish is False:
+        return False
+    if asked.model.config.get("attention_chunk_size") is not None:
+        first, last = kv_releases.CHUNKS_OFF
+        allowed = dict(asked.variables).get("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE")
+        if release >= first and (allowed != "1" if release < last else allowed == "0"):
+            return False
+        if release >= kv_releases.CHUNKS and asked.speculative and asked.speculative.method in EAGLES:
+            return False
+    if given.get("kv_events_config") is not None and release < kv_releases.EVENTS:
+        return False
+    if wish is True and release >= kv_releases.FLAG_OF_THREE:
+        return True
+    connector = given.get("kv_transfer_config")
+    if connector is None:
+        return None if "kv_transfer_config" in asked.args.unresolved else True
+    return kv_releases.supports_manager(connector if isinstance(connector, Mapping) else {}, release)
+
+
+EAGLES = ("eagle", "eagle3", "mtp", "dflash", "extract_hidden_states")
+"""Methods for which vLLM's `use_eagle` is true, as `arguments` names them."""
+
+
+def _batches(asked: MemoryArguments, release: Release) -> int:
+    """max_concurrent_batches (vLLM 0.26 … 0.33 config/vllm.py): asynchronous scheduling, which is the default from
+    0.14, and pipeline stages. Ngram and draft models are scheduled one batch after the other, so are poolers and
+    Ray."""
+    given, stages = asked.args.given, asked.parallel.pp
+    asynchronous = given.get("async_scheduling")
+    if not isinstance(asynchronous, bool):
+        drafted = asked.speculative
+        asynchronous = (
+            not asked.pooling
+            and (drafted is None or drafted.method in (*EAGLES, "dspark", "ngram_gpu"))
+            and given.get("distributed_executor_backend") != "ray"
+        )
+    return stages + 1 if asynchronous and (stages == 1 or release >= SECOND_RUNNER) else stages
+
+
+SECOND_RUNNER = Release(0, 29)
+"""Model runner V2 is the default for every model; it alone schedules asynchronously over pipeline stages."""
 
 
 def is_v1(release: Release, capability: tuple[int, int] | None, wish: str | None) -> bool:

@@ -5,8 +5,9 @@
    transient and no ground for a denial; a budget that leaves nothing to the process's own CUDA context is.
 2. weights: what must be on the card is more than the card has; or (loading) was so until it was quantised.
 3. blocks: the budget is spent before the KV cache ("No available memory for the cache blocks").
-4. one request: the KV cache is smaller than one request of max_model_len ("To serve at least one request …").
-5. graphs: before 0.20 they, the context and NCCL take what the budget leaves of the card.
+4. layout: the layers can't be stored together ("Hybrid KV cache manager is disabled but failed to convert …").
+5. one request: the KV cache is smaller than one request of max_model_len ("To serve at least one request …").
+6. graphs: before 0.20 they, the context and NCCL take what the budget leaves of the card.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from webhook.vllm.memory.kv_cache import Layout
 from webhook.vllm.memory.ledger import Cause, GpuLedger, Verdict
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.weights import Checkpoint
-from webhook.vllm.release import Release
 
 SIZES = (
     "tensor_parallel_size",
@@ -44,8 +44,6 @@ SIZES = (
 
 PEAKS = ("max_num_batched_tokens", "max_num_seqs", "all2all_backend")
 """Arguments that decide the activation peak: where one can't be known, only the weights are certain."""
-NULL_BLOCK = Release(0, 28)
-"""From here the check of one request leaves out block 0, which stands for "no block" (v1/core/kv_cache_utils.py)."""
 
 
 class Judged(NamedTuple):
@@ -72,9 +70,10 @@ _Found = tuple[Verdict, Callable[[], str], Cause | None]
 """The verdict, who writes why, and what fails or may fail first."""
 
 
-def of_rank(args: EngineArgs, resolved: Settings, found: Checkpoint, ledger: GpuLedger) -> Judged:
-    """The verdict of one rank, and the arithmetic behind it."""
-    verdict, tell, cause = _of_rank(args, resolved, ledger)
+def of_rank(args: EngineArgs, resolved: Settings, found: Checkpoint, ledger: GpuLedger, given: bool = False) -> Judged:
+    """The verdict of one rank, and the arithmetic behind it. `given`: the KV cache memory is what vLLM found, so what
+    comes before has succeeded."""
+    verdict, tell, cause = _of_cache_alone(resolved, ledger) if given else _of_rank(args, resolved, ledger)
     return Judged(verdict, tell, ledger, cause, resolved, found)
 
 
@@ -83,13 +82,23 @@ def fits(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> bool:
     return _of_rank(args, resolved, ledger)[0] == "fits"
 
 
+def _of_cache_alone(resolved: Settings, ledger: GpuLedger) -> _Found:
+    left, layout = ledger.kv_cache.likely, ledger.kv_capacity.layout
+    if layout is None:
+        return "unsure", lambda: "how this model's KV cache is laid out is not known here", "blocks"
+    if left <= 0:
+        return "does-not-fit", lambda: "nothing is left for the KV cache", "blocks"
+    return _with_cache(resolved, ledger, layout, None, lambda: f"{human(left)} of KV cache are given")
+
+
 def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
-    layout = ledger.kv_capacity.checked
+    layout = ledger.kv_capacity.layout
 
     def why() -> str:
         told = arithmetic(ledger, resolved)
-        if layout is not ledger.kv_capacity.layout:  # but the whole model's
-            told += f"; vLLM {resolved.release} holds it against the layers of all {resolved.parallel.pp} stages"
+        if layout is not None and layout.of_all_stages:
+            stages = resolved.parallel.pp
+            told += f"; vLLM {resolved.release} compares it with what the layers of all {stages} pipeline stages need"
         return told
 
     left, loaded, share = ledger.kv_cache, ledger.weights, resolved.utilization
@@ -183,16 +192,21 @@ def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
     return " and ".join(f"--{dest.replace('_', '-')}" for dest in which if dest in args.unresolved)
 
 
-def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, outside: int, why: Callable[[], str]) -> _Found:
+def _with_cache(
+    resolved: Settings, ledger: GpuLedger, layout: Layout, outside: int | None, why: Callable[[], str]
+) -> _Found:
     """The rank's KV cache is described: does one request fit, and what stands beside the budget?
 
-    `outside`: likely bytes of the CUDA context and NCCL.
+    `outside`: likely bytes of the CUDA context and NCCL; None where vLLM has got past them.
     """
     left, length = ledger.kv_cache, ledger.kv_capacity.length
+    refusal = layout.refusal
+    if refusal is not None and refusal.certain and layout.known:
+        return "does-not-fit", lambda: f"vLLM {resolved.release} can't lay out the KV cache: {refusal}", "layout"
     least = 1 if resolved.auto_len or length is None else length
-    needed = ledger.kv_capacity.needed(layout, least)
-    certain = layout.checked(least, resolved, needed) if layout.known else layout.bytes_per_block
-    if left.floor < certain * 0.999:
+    needed = layout.needed(least, resolved)
+    certain = needed - layout.rounding + layout.null if layout.known else layout.bytes_per_block
+    if left.floor < certain:
 
         def short() -> str:
             estimate = ledger.estimated_max_model_len
@@ -200,20 +214,22 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, outside: 
             return f"{told}; the estimated maximum model length is {estimate:,}" if estimate else told
 
         return "does-not-fit", short, "request"
-    if not ledger.graphs_charged:
-        outside += ledger.cuda_graphs.likely
-    beside = ledger.total.likely - ledger.budget.likely
-    if not resolved.kv_cache_memory and beside < outside:
-        return (
-            "unsure",
-            lambda: (
-                f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU to the CUDA "
-                f"context, NCCL and graphs, which may take {human(outside)}; {why()}"
-            ),
-            "graphs",
-        )
+    if outside is not None and not resolved.kv_cache_memory:
+        taken = outside + (0 if ledger.graphs_charged else ledger.cuda_graphs.likely)
+        beside = ledger.total.likely - ledger.budget.likely
+        if beside < taken:
+            return (
+                "unsure",
+                lambda: (
+                    f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU to the CUDA "
+                    f"context, NCCL and graphs, which may take {human(taken)}; {why()}"
+                ),
+                "graphs",
+            )
     if length is None:
         return "unsure", lambda: f"{why()}; the context length is not known", "request"
+    if refusal is not None:
+        return "unsure", lambda: f"vLLM {resolved.release} may not lay out the KV cache: {refusal}; {why()}", "layout"
     if not layout.known:
         return (
             "unsure",
@@ -226,7 +242,7 @@ def _with_cache(resolved: Settings, ledger: GpuLedger, layout: Layout, outside: 
             return f"{why()}; --max-model-len auto takes the longest that fits, about {length:,} tokens"
         return f"{why()}; one request of {length:,} tokens needs {human(needed)}"
 
-    if left.low >= needed + (layout.bytes_per_block if resolved.release >= NULL_BLOCK else 0):
+    if left.low >= needed + layout.null:
         return "fits", request, None
     cause: Cause = "request" if left.likely > 0 else "blocks"
     return "unsure", (lambda: f"{request()}: it is close") if left.likely >= needed else request, cause

@@ -111,6 +111,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
 def _defaults(model_type: str | None) -> dict[str, Any]:
     row = data.rows("model_defaults").get(model_type or "")
     found: dict[str, Any] = json.loads(row) if row else {}
+    found.pop("mamba_ssm_cache_dtype", None)  # vLLM has defaults of its own, by release (memory/kv_specs.py)
     return found
 
 
