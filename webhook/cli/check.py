@@ -109,6 +109,7 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
                 Problem.of(source.name, document.line, f"internal error in {error.rule}: {error.error}")
                 for error in report.errors
             ]
+            problems += [Problem(source.name, document.line, report.unread)] if report.unread else []
             containers += [checked.container(source.name, document, report, result) for result in report.results]
             notes += [str(note) for note in document.notes]
             if args.audit:

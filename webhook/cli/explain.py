@@ -4,11 +4,11 @@ rule's documentation, and with `--policy` which line of a policy decided."""
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from pathlib import Path
 from textwrap import indent
 
+from webhook.base.near import nearest
 from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
 from webhook.report import rule_page
@@ -114,7 +114,7 @@ def _draws() -> bool:
 def _rule(name: str) -> type[Rule]:
     rules = all_rules()
     if name not in rules:
-        near = difflib.get_close_matches(name, rules, 3)
+        near = nearest(name, rules, 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; `podfit explain` lists all"
         raise UnusableError(f"there is no rule {name!r}{hint}")
     return rules[name]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
 
 from webhook.base.frozen import frozen, kept
 from webhook.base.printable import LONGEST, clean, shortened
 from webhook.base.secret import FORMS, SHOWN, Secrets
 from webhook.evaluation.policy import Policy, Setting, Subject, Terms
 from webhook.kube import namespace_limits, revisions, workload
-from webhook.kube.patch import Edit, apply, fits, json_patch
+from webhook.kube.patch import Edit, edited, fits
 from webhook.kube.path import mapping
-from webhook.kube.workload import JSON, Workload
+from webhook.kube.workload import JSON, Container, Whole, Workload
 from webhook.rules import engine, glance
 from webhook.rules.engine import Engine
 from webhook.rules.rule import FACTS, IGNORE, Finding, Mode, Place, Rule
@@ -107,6 +109,8 @@ class Report:
     shadows: tuple[Shadow, ...] = ()
     secrets: Secrets = field(default=FORMS, compare=False)
     """Those of the object, and of its containers' commands: whatever else is shown of it is masked with them."""
+    unread: str | None = None
+    """What of the object is not evaluated, for people: it is larger than any that runs; None where all of it is."""
 
     @property
     def metadata(self) -> JSON:
@@ -151,9 +155,12 @@ def lint(
     unheard: list[RuleError] = []
     shadows = tuple(Shadow(name, judge.results(terms, unheard)) for name, terms in policy.shadowed(subject))
     told = tuple([replace(one, error=_bounded(judge.secrets.masked(one.error))) for one in errors])
-    return Report(obj, results, told, shadows, judge.secrets)
+    return Report(obj, results, told, shadows, judge.secrets, judge.unread)
 
 
+MOST_FINDINGS = 1024
+"""Findings of one object that are reported; then one of each rule in each container, since what follows is the same
+mistake again. Of the object before an update, which excuses what it had already, four times as many are looked for."""
 _NOTHING: Mapping[str, str] = {}
 _Before = Callable[[], frozenset[tuple[str, ...]]]
 """What was denied before an update: reading and judging the old object is left out where nothing is denied now."""
@@ -165,9 +172,11 @@ class _Read:
 
     object: JSON
     assume: Assumed
-    engines: list[Engine]
-    problems: list[RuleError]
+    engines: Sequence[Engine]
+    problems: Sequence[RuleError]
     secrets: Secrets
+    beyond: str | None
+    """What may run vLLM and is not read, for people."""
 
 
 @frozen(slots=False)
@@ -202,6 +211,11 @@ class _Judge:
         """Those of the object, once its results are known."""
         return next((one.secrets for one in self._read if one.object is self.obj), FORMS)
 
+    @property
+    def unread(self) -> str | None:
+        """What is not evaluated of the object."""
+        return next((one.beyond for one in self._read if one.object is self.obj), None)
+
     def _denied_before(self, terms: Terms) -> frozenset[tuple[str, ...]]:
         """What was denied of the object before the update, as `_keys` has it."""
         unheard = list[RuleError]()
@@ -209,7 +223,7 @@ class _Judge:
         return frozenset(
             key
             for found in read.engines
-            for one in self._findings(found, read, terms, unheard)
+            for one in self._findings(found, read, terms, unheard, most=4 * MOST_FINDINGS)
             if one.mode == "deny"
             for key in _keys(one, found)
         )
@@ -223,8 +237,10 @@ class _Judge:
         spared: Mapping[str, str] = _NOTHING,
     ) -> tuple[Result, ...]:
         results = []
+        room = MOST_FINDINGS
         for found in read.engines:
-            judged = self._findings(found, read, terms, errors, spared)
+            judged = self._findings(found, read, terms, errors, spared, max(1, room))
+            room -= len(judged)
             if self.old is not None:
                 judged = [self._ratcheted(one, found, before) for one in judged]
             results.append(Result(found, tuple(judged)))
@@ -232,17 +248,19 @@ class _Judge:
 
     def _spared(self, found: Iterable[Result]) -> Mapping[str, str]:
         """Rules whose repairs of resources the namespace may refuse at admission, and why: a mutation must never
-        break what was accepted without it. Each by itself, as `repair` makes them, one after the other."""
+        break what was accepted without it. All repairs of one rule together, since all of them are made."""
         spared: dict[str, str] = {}
         if self.where != "admission":
             return spared
+        edits: dict[str, list[Edit]] = {}
         for judged in [judged for one in found for judged in one.findings if judged.applies]:
-            edits = judged.finding.fix
-            if any("resources" in edit.path.parts for edit in edits):
-                after = apply(self.obj, json_patch(self.obj, edits))
-                namespace = self.subject.namespace
-                if why := namespace_limits.refusal(self.obj, after, namespace, self.facts.snapshot, self.policy.kinds):
-                    spared[judged.rule] = why
+            if any("resources" in edit.path.parts for edit in judged.finding.fix):
+                edits.setdefault(judged.rule, []).extend(judged.finding.fix)
+        for rule, its in edits.items():
+            after, _ = edited(self.obj, [its])
+            namespace = self.subject.namespace
+            if why := namespace_limits.refusal(self.obj, after, namespace, self.facts.snapshot, self.policy.kinds):
+                spared[rule] = why
         return spared
 
     def _ratcheted(self, judged: Judged, found: Engine, before: _Before) -> Judged:
@@ -268,23 +286,30 @@ class _Judge:
             if one.object is obj and one.assume == assume:
                 return one
         facts = self.facts if assume == self.facts.assume else replace(self.facts, assume=assume)
-        problems: list[RuleError] = []
-        engines = list(_engines(obj, self.policy, facts, problems))
+        engines, problems, beyond = _engines(obj, self.policy, facts)
         secrets = SHOWN if facts.show_secrets else Secrets.of(obj, *map(_told, engines))
-        read = _Read(obj, assume, engines, problems, secrets)
+        read = _Read(obj, assume, engines, problems, secrets, beyond)
         self._read.append(read)
         return read
 
     def _findings(
-        self, found: Engine, read: _Read, terms: Terms, errors: list[RuleError], spared: Mapping[str, str] = _NOTHING
+        self,
+        found: Engine,
+        read: _Read,
+        terms: Terms,
+        errors: list[RuleError],
+        spared: Mapping[str, str] = _NOTHING,
+        most: int = MOST_FINDINGS,
     ) -> list[Judged]:
         asked = terms.asked(self.where, glance.unknown(found), found.workload.completes, glance.shown(found))
         errors += [_error(rule, error) for rule, error in asked.wrong]
         all_judged: list[Judged] = []
         for setting in asked.settings:
             try:
-                findings = list(setting.rule.check(found))
+                findings = list(islice(setting.rule.check(found), most + 1))
                 if findings:  # most rules have nothing to say
+                    if len(findings) > most:
+                        findings = [*findings[: most - 1], _and_more(findings[most - 1], most)]
                     why = spared.get(setting.rule.id())
                     judged = [_judge(one, found, read, setting, terms, self.where, why) for one in findings]
                     judged = [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
@@ -294,23 +319,77 @@ class _Judge:
         return all_judged
 
 
-def _engines(obj: JSON, policy: Policy, facts: Facts, errors: list[RuleError]) -> Iterator[Engine]:
+_ROOM, _EACH = 1 << 15, 64
+"""What the vLLM containers of one object may cost together, in words of their commands; and what each costs at least.
+512 of them: a Ray cluster has a group for each, and no object that runs has more."""
+
+
+def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine], Sequence[RuleError], str | None]:
+    """The vLLM containers of an object, what went wrong, and what of the object is not read."""
     try:
         workloads: list[Workload] = workload.find(obj, policy.kinds)
     except Exception as error:
-        errors.append(_error("workload", error))
-        return
-    budget = WorkLimit(ALL_WORK)
-    for one in workloads:
-        siblings: list[engine.Sibling] = []
-        for container in one.containers:
-            try:
-                found = engine.read(one, container, facts, policy.releases, budget, siblings)
-            except Exception as error:
-                errors.append(_error("engine", error))
-                continue
-            if found is not None:
-                yield found
+        return (), [_error("workload", error)], None
+    wholes = {id(obj): Whole(obj, workloads)}
+    pods = [_Pod(one, wholes.setdefault(id(one.object), Whole(one.object)), [], []) for one in workloads]
+    listed = [_Listed(pod, container) for pod in pods for container in pod.workload.containers]
+    order = [n for n, one in enumerate(listed) if _asks_for_a_device(one.container)]
+    order += sorted({*range(len(listed))} - {*order})
+    budget, room, left = WorkLimit(ALL_WORK), _ROOM, 0
+    found: dict[int, Engine] = {}
+    errors: list[RuleError] = []
+    for n in order:
+        if room <= 0:
+            left += 1
+            continue
+        one = listed[n]
+        pod = one.pod
+        try:
+            read = engine.read(pod.workload, one.container, facts, policy.releases, budget, pod.siblings, pod.whole)
+        except Exception as error:
+            errors.append(_error("engine", error))
+            room -= _EACH
+            continue
+        if read is not None:
+            found[n] = read
+            pod.numbers.append(n)
+            room -= _EACH + len(read.command.words)
+    for pod in pods:
+        numbered = sorted(zip(pod.numbers, pod.siblings, strict=True), key=itemgetter(0))
+        pod.siblings[:] = [sibling for _, sibling in numbered]
+    beyond = next((one.beyond for one in workloads if one.beyond), None)
+    if left:
+        beyond = f"{left} of {len(listed)} containers are not evaluated: too many of the others run vLLM"
+    return [found[n] for n in sorted(found)], errors, beyond
+
+
+def _asks_for_a_device(container: Container) -> bool:
+    """Such containers are read first: others must not use up the room."""
+    resources = mapping(container.spec.get("resources"))
+    return bool(resources.get("claims")) or any("/" in str(name) for name in mapping(resources.get("limits")))
+
+
+class _Pod(NamedTuple):
+    """A Pod template of an object, to be read."""
+
+    workload: Workload
+    whole: Whole
+    siblings: list[engine.Sibling]
+    """The engines of the Pod that are read."""
+    numbers: list[int]
+    """Which of the object's containers each of them is."""
+
+
+class _Listed(NamedTuple):
+    """A container of an object, to be read."""
+
+    pod: _Pod
+    container: Container
+
+
+def _and_more(last: Finding, most: int) -> Finding:
+    """The last finding that is shown of a rule that has more."""
+    return replace(last, details=(*last.details, f"there are more of these; the first {most} are reported"))
 
 
 def _error(rule: str, error: Exception) -> RuleError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from webhook.evaluation.lint import Judged, Result, lint
 from webhook.evaluation.policy import Policy
 from webhook.kube.manifest.parameters import carried
-from webhook.kube.patch import Edit, apply, json_patch
+from webhook.kube.patch import Edit, edited
 from webhook.kube.workload import JSON
 from webhook.rules.rule import Place
 from webhook.vllm.facts import Facts
@@ -38,28 +39,54 @@ def repair(
     rules: Collection[str] = (),
     namespace: str | None = None,
     accepted: Iterable[tuple[Result, Judged]] = (),
+    found: Sequence[Result] | None = None,
 ) -> Repaired:
     """Repairs every finding whose fix is applied there.
 
-    One at a time, each on what the one before it left: a volume that one fix adds changes what the next one computes.
-    A finding that survives its own fix is left alone. `rules`: only these, where any are named. `namespace`: where the
-    object goes, in case it does not say so. `accepted`: findings of `obj` that stay as they are.
+    One at a time in each Pod template, each on what the one before it left: a volume that one fix adds changes what the
+    next one computes. A finding that survives its own fix is left alone. `rules`: only these, where any are named.
+    `namespace`: where the object goes, in case it does not say so. `accepted`: findings of `obj` that stay as they are.
+    `found`: what `lint` says of `obj`, for a caller who has asked already.
     """
     made: list[Judged] = []
     tried: set[tuple[str, str, str]] = set()
     kept = {_same(*one) for one in accepted}
+    results = lint(obj, policy, facts, where=where, namespace=namespace).results if found is None else found
+    rounds = max(_ROUNDS, _READINGS // max(1, len(results)))
     while True:
-        results = lint(obj, policy, facts, where=where, namespace=namespace).results
-        findings = [one for result in results for one in result.findings if _same(result, one) not in kept]
-        judged = next((one for one in findings if _wanted(one, rules) and _key(one) not in tried), None)
-        if judged is None:
-            left = [one for one in findings if one.mode == "deny" and (not rules or one.rule in rules)]
+        findings = [(one, result) for result in results for one in result.findings if _same(result, one) not in kept]
+        wanted = [pair for pair in findings if _wanted(pair[0], rules) and _key(pair[0]) not in tried]
+        if not wanted or not rounds:
+            left = [one for one, _ in findings if one.mode == "deny" and (not rules or one.rule in rules)]
             return Repaired(tuple(made), tuple(left))
-        tried.add(_key(judged))
-        patch = json_patch(obj, judged.finding.fix)
-        if patch:
-            obj = carried(obj, apply(obj, patch))
-            made.append(judged)
+        rounds -= 1
+        chosen = _apart(wanted)
+        tried |= {_key(judged) for judged in chosen}
+        after, changed = edited(obj, [judged.finding.fix for judged in chosen])
+        obj = carried(obj, after)
+        made += compress(chosen, changed)
+        results = lint(obj, policy, facts, where=where, namespace=namespace).results
+
+
+_READINGS, _ROUNDS = 2048, 8
+"""How many containers are evaluated again for all repairs of an object, and how often each is in any case."""
+
+
+def _apart(wanted: Sequence[tuple[Judged, Result]]) -> list[Judged]:
+    """The first finding, and with it the first of each other Pod template, where their fixes touch nothing else."""
+    first, result = wanted[0]
+    chosen = {result.engine.workload.path: first}
+    if _is_within(first, result):
+        for judged, other in wanted:
+            if other.engine.workload.path not in chosen and _is_within(judged, other):
+                chosen[other.engine.workload.path] = judged
+    return list(chosen.values())
+
+
+def _is_within(judged: Judged, result: Result) -> bool:
+    """The fix changes nothing but the Pod template."""
+    parts = result.engine.workload.path.parts
+    return all(edit.path.parts[: len(parts)] == parts for edit in judged.finding.fix)
 
 
 def _wanted(judged: Judged, rules: Collection[str]) -> bool:

@@ -187,7 +187,7 @@ def _versions(policy: Policy, facts: Facts) -> dict[str, str]:
 def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
     old = request.old_object if request.operation == "UPDATE" else None
     report = lint(request.object or {}, policy, facts, where="admission", old=old, namespace=request.namespace)
-    if not report.results and not report.errors:
+    if not report.results and not report.errors and not report.unread:
         return Decision(request, "skipped")  # no vLLM in it
     return Decision(
         request,
@@ -228,7 +228,9 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
         return Decision(request, "skipped")
     # All that a second call would repair is repaired now: API servers call again where others changed the object.
     made = (
-        repair(report.object, policy, facts, where="admission", namespace=request.namespace) if report.edits else None
+        repair(report.object, policy, facts, where="admission", namespace=request.namespace, found=report.results)
+        if report.edits
+        else None
     )
     operations = json_patch(report.object, made.edits) if made else []
     return Decision(

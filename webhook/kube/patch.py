@@ -29,7 +29,19 @@ def json_patch(obj: Any, edits: Iterable[Edit]) -> list[dict[str, Any]]:
     beyond a list's end appends. null counts as absent. Raises ValueError where something else stands in the way (a text
     where a list or an object must be).
     """
-    whole = [_copy(obj)]  # in a list, so that the root is a field too
+    return _made([_copy(obj)], edits)  # in a list, so that the root is a field too
+
+
+def edited(obj: Any, several: Iterable[Iterable[Edit]]) -> tuple[Any, list[bool]]:
+    """`obj` with several groups of edits made, as a new object, and of each group whether it changed anything. Raises
+    ValueError as `json_patch` does."""
+    whole = [_copy(obj)]
+    changed = [bool(_made(whole, edits)) for edits in several]
+    return whole[0], changed
+
+
+def _made(whole: list[Any], edits: Iterable[Edit]) -> list[dict[str, Any]]:
+    """The patch of the edits, which are made on `whole`."""
     patch: list[dict[str, Any]] = []
     for edit in edits:
         if edit.op == "swap":

@@ -33,9 +33,9 @@ class FieldPath:
     def items(self, count: int) -> Sequence[FieldPath]:
         """The places of a list's items, `count` of them or more."""
         parts = self.parts
-        if count > _FEW or sum([len(part) for part in parts if isinstance(part, str)]) > _SHORT:
-            return [FieldPath((*parts, index)) for index in range(count)]
-        return _first_items(parts)
+        if count <= _FEW and _is_common(parts):
+            return _first_items(parts)
+        return [FieldPath((*parts, index)) for index in range(count)]
 
     def __str__(self) -> str:
         out = ""
@@ -72,11 +72,22 @@ class FieldPath:
         return inside(obj, self.parts, default)
 
 
-_FEW, _SHORT = 32, 256
-"""Items of a list whose places are remembered, and characters of the keys on the way to it."""
+_FEW, _FIRST, _SHORT = 32, 4, 256
+"""Items of a list whose places are remembered; the highest index, and the characters of the keys, on the way to it."""
 
 
-@lru_cache(256)  # most containers stand where others do
+def _is_common(parts: Sequence[str | int]) -> bool:
+    """Other objects probably have a list there, too."""
+    characters = 0
+    for part in parts:
+        if isinstance(part, str):
+            characters += len(part)
+        elif part > _FIRST:
+            return False
+    return characters <= _SHORT
+
+
+@lru_cache(256)  # most containers are where others are
 def _first_items(parts: tuple[str | int, ...]) -> Sequence[FieldPath]:
     return tuple([FieldPath((*parts, index)) for index in range(_FEW)])
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from webhook.base.near import nearest
 from webhook.base.secret import FORMS, Secrets
 from webhook.evaluation import subject
 from webhook.evaluation.lint import Judged, Report, Result
@@ -284,12 +285,10 @@ def in_vain(file: str, text: str, known: Collection[str]) -> Iterator[str]:
         match = _COMMENT.search(line)
         if match is None:
             continue
-        from difflib import get_close_matches  # only a misspelt rule wants it, and a start waits for it
-
         rules = match["rules"]
         for rule in re.split(r"\s*,\s*", rules):
             if rule not in known:
-                near = next(iter(get_close_matches(rule, known, 1)), None)
+                near = next(iter(nearest(rule, known)), None)
                 means = f"did you mean {near}?" if near else "`podfit explain` lists them"
                 yield f"{file}:{number}: `podfit: ignore {rule}` silences nothing: there is no such rule; {means}"
         if not _SEPARATOR.sub("", match["reason"]).strip():

@@ -190,7 +190,7 @@ def warnings(report: Report) -> list[str]:
         bounds.warning(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed")
         for error in report.errors
     ]
-    return bounds.warnings(lines)
+    return bounds.warnings([bounds.warning(f"podfit: {report.unread}"), *lines] if report.unread else lines)
 
 
 _THREATENS = {threat: number for number, threat in enumerate(_THREATS)}

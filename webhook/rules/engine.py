@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from webhook.base.frozen import frozen, kept
 from webhook.kube import quantity
 from webhook.kube.path import FieldPath, inside, is_object
-from webhook.kube.workload import Container, Workload
+from webhook.kube.workload import Container, Whole, Workload
 from webhook.kube.workload.template import listing
 from webhook.vllm import args, command, gpu, group, model, release, volumes
 from webhook.vllm.args import EngineArgs, Releases
@@ -31,6 +31,8 @@ SHM = "/dev/shm"
 PARALLEL = frozenset({
     "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes",
 })  # fmt: skip
+_SEARCHES = 32
+"""Searches for what would fit in one object: nobody reads the suggestions for more containers."""
 NVIDIAS = "nvcr.io/nvidia/vllm:"
 """An image whose release notes say "effectively --gpu-memory-utilization≈1.0" by default
 (docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
@@ -66,6 +68,8 @@ class Engine:
     """The accelerator resource that the container asks for, and how many (None: can't be known)."""
     plan: MemoryPlan
     facts: Facts
+    whole: Whole = field(compare=False, repr=False)
+    """The object that it is in."""
     placement: Placement | None = None
     """The live nodes on which the Pod may run; None where nodes are not known."""
     mounts: tuple[Mount, ...] = ()
@@ -121,8 +125,9 @@ class Engine:
 
     @kept
     def raw_command(self) -> str:
-        """`command` and `args` as one text, for rules that look for a word wherever it stands."""
-        return f"{self.field('command')} {self.field('args')}"
+        """`command` and `args` as one text, for rules that look for a word wherever it stands: as much of them as a
+        person writes."""
+        return f"{_beginning(self.field('command'))} {_beginning(self.field('args'))}"
 
     @kept
     def variables(self) -> list[tuple[int, str, Any]]:
@@ -217,7 +222,7 @@ class Engine:
     @kept
     def group(self) -> Group | None:
         """The Pods that serve the model together, seen from the one that leads; None where that can't be known."""
-        return group.of(self.workload, self.container)
+        return group.of(self.workload, self.container, self.whole)
 
     @kept
     def alone(self) -> bool:
@@ -300,6 +305,8 @@ class Engine:
         in any case."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return []  # the KV cache memory that one engine had tells nothing of another
+        if not self.whole.is_among(_SEARCHES, "searches"):
+            return []
         args = with_changes(self.args, also or {})
         return solve.alternatives(
             args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env,
@@ -320,7 +327,7 @@ class Engine:
                 sizes[label] = min(one.memory for one in known)
         there = tuple(sorted(sizes, key=lambda label: (sizes[label], label)))
         closed = bool(there) and self.facts.assume.nodes == "closed"
-        there = tuple(dict.fromkeys((*gpu.advice.own_labels(self.workload.spec), *there)))
+        there = tuple(dict.fromkeys((*self.workload.once(_own_labels), *there)))
         return there if closed else (*there, *(label for label in solve.PRODUCTS if label not in there))
 
     def _also(self, alternative: solve.Alternative) -> str:
@@ -331,6 +338,27 @@ class Engine:
         if int(alternative.changes.get("gpus") or 1) > 1 and not self.shm.mounted and self.world_size == 1:
             return " and a memory volume at /dev/shm"
         return ""
+
+
+_SAID = 1 << 16
+"""Characters of a container's words that are looked at for one of them, wherever it is."""
+
+
+def _beginning(words: Any) -> Any:
+    """The first words of a list, as many as are looked at."""
+    if not isinstance(words, list):
+        return words[:_SAID] if isinstance(words, str) else words
+    room, found = _SAID, []
+    for word in words:
+        if room <= 0:
+            break
+        found.append(word[:room] if isinstance(word, str) else word)
+        room -= 4 + (len(word) if isinstance(word, str) else 0)
+    return found
+
+
+def _own_labels(workload: Workload) -> tuple[str, ...]:
+    return gpu.advice.own_labels(workload.spec)
 
 
 @frozen
@@ -376,14 +404,15 @@ def read(
     releases: Releases | None = None,
     budget: WorkLimit | None = None,
     siblings: list[Sibling] | None = None,
+    whole: Whole | None = None,
 ) -> Engine | None:
     """Reads one container; None where it does not run vLLM.
 
     `releases`: what a policy says of vLLM's releases; `budget`: what reading the object's scripts may cost;
-    `siblings`: the engines of the same Pod that were read before, to which this one is added.
+    `siblings`: the engines of the same Pod that were read before, to which this one is added; `whole`: the object.
     """
-    siblings = [] if siblings is None else siblings
-    read = _read(workload, container, facts, releases, budget, siblings)
+    siblings, whole = [] if siblings is None else siblings, whole or Whole(workload.object)
+    read = _read(workload, container, facts, releases, budget, siblings, whole)
     if read is not None:
         port = None if read.command.branched or read.command.guessed else read.port
         host = read.args.get("host")
@@ -398,8 +427,9 @@ def _read(
     releases: Releases | None,
     budget: WorkLimit | None,
     siblings: list[Sibling],
+    whole: Whole,
 ) -> Engine | None:
-    found = command.resolve(workload, container, facts.config_maps, budget)
+    found = command.resolve(workload, container, facts.config_maps, budget, whole)
     if found is None:
         return None
     image = container.spec.get("image")
@@ -432,7 +462,7 @@ def _read(
         kv_cache_memory=facts.kv_cache_memory,
         vendor=_vendor(requested, image),
     )
-    whole = Engine(
+    made = Engine(
         workload=workload,
         container=container,
         command=found,
@@ -447,12 +477,13 @@ def _read(
         placement=placement,
         mounts=mounted,
         siblings=siblings,
+        whole=whole,
     )
     if on_processors:
-        return replace(whole, plan=replace(planned, host=_on_host(whole), startup=None))
-    if _on_gpus(workload, container, whole) and not model.is_default(its_model):  # of that, whether it starts will do
-        return whole
-    return replace(whole, plan=replace(planned, host=None, startup=None))
+        return replace(made, plan=replace(planned, host=_on_host(made), startup=None))
+    if _on_gpus(workload, container, made) and not model.is_default(its_model):  # of that, whether it starts will do
+        return made
+    return replace(made, plan=replace(planned, host=None, startup=None))
 
 
 def _vendor(requested: tuple[str, int | None] | None, image: object) -> str:
@@ -478,7 +509,7 @@ def _on_processors(
     """It is vLLM's CPU backend, and no device is asked for: then weights and KV cache are host memory."""
     if requested is not None:
         return False
-    name = image if isinstance(image, str) else ""
+    name = image[: release.LONGEST] if isinstance(image, str) else ""
     told = args.given.get("device") == "cpu" or args.written.get("device") == "cpu"
     told = told or env.get("VLLM_TARGET_DEVICE") == "cpu" or cpu.SPACE in env
     told = told or _CPU_IMAGE.search(name.rpartition(":")[0] or name) is not None

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from webhook.kube import workload as workloads
 from webhook.kube.path import FieldPath
-from webhook.kube.workload import Container, Workload
+from webhook.kube.workload import Container, Whole, Workload, number
 from webhook.vllm import gpu
 
 
@@ -28,11 +27,14 @@ class Group:
     """No other Pod can be one of them: what the object says of its size is all that there is."""
 
 
-def of(workload: Workload, container: Container) -> Group | None:
-    """The group of a container that leads it; None where its size or its GPUs can't be known, or another Pod leads."""
-    parts = workload.path.parts
+def of(workload: Workload, container: Container, whole: Whole | None = None) -> Group | None:
+    """The group of a container that leads it; None where its size or its GPUs can't be known, or another Pod leads.
+
+    `whole`: the object that the workload is in, for a caller who asks of all its containers.
+    """
+    parts, whole = workload.path.parts, whole or Whole(workload.object)
     if "headGroupSpec" in parts or "workerGroupSpecs" in parts:
-        return _ray(workload)
+        return whole.once(_ray)
     asked, size = gpu.requested(workload, container), workload.pods_per_replica
     resource, own = asked or ("", None)
     if size is None or own is None:
@@ -40,16 +42,22 @@ def of(workload: Workload, container: Container) -> Group | None:
     sized = "leaderWorkerTemplate" in parts or "workloadTemplate" in parts
     if size == 1:
         return Group(1, own, resource, closed=sized)
-    others = [one for one in workloads.find(workload.object) if one.path != _within(workload)]
     if parts[-2:] == ("workerTemplate", "spec"):
-        return None if any({"leaderTemplate", "entryTemplate"} & {*one.path.parts} for one in others) else Group(
-            size, own * size, resource, closed=True
-        )  # fmt: skip
+        return None if whole.once(_is_led) else Group(size, own * size, resource, closed=True)
     if parts[-1] in ("workerSpec", "worker"):
         return None
-    worker = next((one for one in others if _works_for(one.path, workload)), None)
+    worker = whole.once(_by_path).get(_of_worker(_within(workload)))
     each = own if worker is None else _count(worker, resource)
     return None if each is None else Group(size, own + (size - 1) * each, resource, closed=sized)
+
+
+def _is_led(whole: Whole) -> bool:
+    """A leader has a template of its own."""
+    return any({"leaderTemplate", "entryTemplate"} & {*one.path.parts} for one in whole.workloads)
+
+
+def _by_path(whole: Whole) -> Mapping[FieldPath, Workload]:
+    return {one.path: one for one in reversed(whole.workloads)}
 
 
 def _within(workload: Workload) -> FieldPath:
@@ -61,13 +69,14 @@ def _within(workload: Workload) -> FieldPath:
     return workload.path
 
 
-def _works_for(worker: FieldPath, leader: Workload) -> bool:
-    parts, own = worker.parts, _within(leader).parts
+def _of_worker(leader: FieldPath) -> FieldPath:
+    """Where the template of a leader's workers is."""
+    own = leader.parts
     if own[-2:] in (("leaderTemplate", "spec"), ("entryTemplate", "spec")):
-        return parts == (*own[:-2], "workerTemplate", "spec")
+        return FieldPath((*own[:-2], "workerTemplate", "spec"))
     if own[-1] == "template":  # LLMInferenceService
-        return parts == (*own[:-1], "worker")
-    return parts == (*own, "workerSpec")
+        return FieldPath((*own[:-1], "worker"))
+    return leader / "workerSpec"
 
 
 def _count(workload: Workload, resource: str) -> int | None:
@@ -77,12 +86,12 @@ def _count(workload: Workload, resource: str) -> int | None:
     return None if any(count is None for count in counts) else sum(count or 0 for count in counts)
 
 
-def _ray(workload: Workload) -> Group | None:
+def _ray(whole: Whole) -> Group | None:
     """A Ray cluster at its largest: Ray places an engine's ranks wherever there are GPUs."""
     pods = gpus = 0
     resource = None
-    for one in workloads.find(workload.object):
-        group = FieldPath(one.path.parts[:-2]).get(workload.object)
+    for one in whole.workloads:
+        group = FieldPath(one.path.parts[:-2]).get(whole.object)
         asked = next((found for c in one.containers if (found := gpu.requested(one, c)) is not None), None)
         many = _hosts(group) if isinstance(group, Mapping) and "workerGroupSpecs" in one.path.parts else 1
         said = FieldPath(("rayStartParams", "num-gpus")).get(group)
@@ -96,7 +105,7 @@ def _ray(workload: Workload) -> Group | None:
 
 def _hosts(group: Mapping[str, object]) -> int | None:
     """Pods of a worker group: the most that an autoscaler may make, where it says so."""
-    numbers = [workloads.number(group.get(name)) for name in ("replicas", "maxReplicas")]
+    numbers = [number(group.get(name)) for name in ("replicas", "maxReplicas")]
     most = max((count for count in numbers if count is not None), default=None)
-    hosts = workloads.number(group.get("numOfHosts")) if group.get("numOfHosts") is not None else 1
+    hosts = number(group.get("numOfHosts")) if group.get("numOfHosts") is not None else 1
     return None if most is None or hosts is None else most * hosts

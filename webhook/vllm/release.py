@@ -105,10 +105,10 @@ def from_image(image: str) -> Release | None:
     their own releases, other programs' images (router, operator) too; `data/releases.json` holds what they say is in
     them.
     """
-    return _from_image(image) if len(image) <= _LONGEST else None
+    return _from_image(image) if len(image) <= LONGEST else None
 
 
-_LONGEST = 512
+LONGEST = 512
 """Characters of an image; with its registry, tag and digest none has more."""
 
 
@@ -174,7 +174,7 @@ def is_official(image: str) -> bool:
 
     Others build on vLLM under the same numbers and add flags of their own (AIBrix' vllm-openai, vLLM-Omni).
     """
-    return len(image) <= _LONGEST and _is_official(image)
+    return len(image) <= LONGEST and _is_official(image)
 
 
 @lru_cache(256)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.base.frozen import frozen
-from webhook.kube.path import FieldPath, is_object, mapping
+from webhook.kube.path import FieldPath, is_object
 from webhook.kube.workload import JSON, Container, Workload, listing
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.model import by_id
@@ -64,13 +64,8 @@ def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
     listed = listing(container.spec.get("volumeMounts"))
     if not listed:
         return ()
-    volumes = listing(workload.spec.get("volumes"))
-    declared: dict[str, int] = {}
-    for index, volume in enumerate(volumes):
-        if isinstance(name := mapping(volume).get("name"), str):
-            declared.setdefault(name, index)
+    volumes, declared, claims = listing(workload.spec.get("volumes")), workload.volumes, workload.claims
     at = workload.path / "volumes"
-    claims = _claim_templates(workload)
     found = []
     for index, mount in enumerate(listed):
         if not is_object(mount) or not isinstance(path := mount.get("mountPath"), str):
@@ -81,17 +76,6 @@ def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
         place = claims.get(name, at) if where is None else at / where
         found.append(Mount(posixpath.normpath(path), index, name, volume, place, mount.get("readOnly") is True))
     return tuple(found)
-
-
-def _claim_templates(workload: Workload) -> Mapping[str, FieldPath]:
-    """A StatefulSet's volumeClaimTemplates: a claim takes precedence over the template's volume of the same name."""
-    if workload.path.parts[-2:] != ("template", "spec"):
-        return {}
-    listed = mapping(workload.object.get("spec")).get("volumeClaimTemplates")
-    if not isinstance(listed, list):
-        return {}
-    place = FieldPath(workload.path.parts[:-2]) / "volumeClaimTemplates"
-    return {str(mapping(mapping(one).get("metadata")).get("name")): place / index for index, one in enumerate(listed)}
 
 
 def holding(mounted: Iterable[Mount], path: str) -> Mount | None:
@@ -176,6 +160,6 @@ def files(
         return Files(True if bare else None, rate=rate)
     if "image" in mount.volume:
         return Files(False, rate=rate)
-    filled = any(other.init for other in workload.containers)
+    filled = workload.init
     fresh = mount.empty_dir is not None or "ephemeral" in mount.volume
     return Files(True if fresh and not filled else None, in_memory=mount.memory and not filled, rate=rate)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
 
+from webhook.base import near
 from webhook.evaluation.policy.expiry import ends
 from webhook.kube import quantity, selector
 from webhook.kube.workload.table import WORKLOAD_KINDS
@@ -24,10 +25,8 @@ _PODS = re.compile(r"([A-Za-z_][\w-]*|\*)(\.([A-Za-z_][\w-]*|\*))*")
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """ "; did you mean 'deny'?", or nothing."""
-    import difflib
-
-    near = difflib.get_close_matches(word, list(words), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    close = near.nearest(word, words)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _checked(problem: Callable[[str], str | None]) -> AfterValidator:

@@ -15,6 +15,32 @@ _WHOLE = re.compile(r"\$\{\{(\w+)\}\}")
 pkg/template/templateprocessing.go)."""
 _MOST = 1 << 20
 """Characters that all values of an object may take: what is written once can't grow without bound."""
+
+
+_EACH = 64
+"""What each reference counts for beside its value."""
+
+
+class Room:
+    """The characters that are left for the values of one object's parameters, in all of its parts."""
+
+    def __init__(self, left: int = _MOST) -> None:
+        self.left = left
+
+    def take(self, text: str) -> bool:
+        """Whether there was room for the text."""
+        if len(text) > self.left:
+            return False
+        self.left -= len(text) + _EACH
+        return True
+
+    def spend(self) -> None:
+        """What a reference costs that has no value."""
+        self.left -= _EACH
+
+
+_MORE = "one of too many"
+"""Stands for the parameters that are not looked up."""
 _DEEPEST = 64
 _NAMING = frozenset({"metadata", "labels", "annotations", "selector", "matchLabels"})
 """What only names things: a parameter there is no reason for doubt."""
@@ -58,14 +84,17 @@ class Parameters:
         whole: re.Pattern[str] | None = None,
         *,
         every: bool = False,
+        end: str = "}",
+        room: Room | None = None,
     ) -> None:
-        self.values, self.names, self.whole, self.every = values, names, whole, every
+        """`end`: what each of `names` ends with; `room`: of the object, where this is a part of it."""
+        self.values, self.names, self.whole, self.every, self.end = values, names, whole, every, end
         self.unfilled: dict[str, None] = {}
         self.used: dict[str, None] = {}
         """Those that have a value, and do more than name things."""
         self.told: dict[str, None] = {}
         """Those of them that may change what vLLM is told."""
-        self._left = _MOST
+        self._room = room or Room()
 
     @property
     def aside(self) -> tuple[str, ...]:
@@ -98,9 +127,14 @@ class Parameters:
             except (ValueError, RecursionError):
                 return said
             return value if _fits(value, _DEEPEST) else said
-        return self.names.sub(
-            lambda found: self._value(found, naming, aside) if self._is_one(found) else found[0], text
+        if self._room.left <= 0:
+            self.unfilled[_MORE] = None
+            return f"$({variable(_MORE)})"
+        end = text.rfind(self.end) + len(self.end)  # no name is behind it, and to look for one takes a turn for each
+        made = self.names.sub(
+            lambda found: self._value(found, naming, aside) if self._is_one(found) else found[0], text[:end]
         )
+        return made + text[end:]
 
     def _key(self, text: str, naming: bool) -> str:
         """Keys are texts, whatever a value would be."""
@@ -115,13 +149,13 @@ class Parameters:
     def _value(self, found: re.Match[str], naming: bool, aside: bool = False) -> str:
         name = found[1].strip()
         value = self.values.get(name)
-        if value is not None and len(value) <= self._left:
-            self._left -= len(value)
+        if value is not None and self._room.take(value):
             if not naming:
                 self.used[name] = None
                 if not aside:
                     self.told[name] = None
             return value
+        self._room.spend()
         if naming:
             return found[0]
         self.unfilled[name] = None
@@ -151,11 +185,12 @@ def objects(template: Mapping[str, Any], held: list[Any]) -> list[tuple[FieldPat
     for one in map(mapping, listed if isinstance(listed, list) else ()):
         value = one.get("value")
         values[str(one.get("name"))] = None if value in (None, "") else str(value)
-    return [(FieldPath(("objects", index)), _filled(item, values)) for index, item in enumerate(held)]
+    room = Room()
+    return [(FieldPath(("objects", index)), _filled(item, values, room)) for index, item in enumerate(held)]
 
 
-def _filled(item: Any, values: Mapping[str, str | None]) -> Any:
-    parameters = Parameters(values, _NAMES, _WHOLE)
+def _filled(item: Any, values: Mapping[str, str | None], room: Room) -> Any:
+    parameters = Parameters(values, _NAMES, _WHOLE, room=room)
     made = parameters.fill(item) if values else item
     if not isinstance(made, dict) or not values:
         return made

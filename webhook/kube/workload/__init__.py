@@ -7,11 +7,13 @@ that kind's operator would write it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
+from webhook.base.frozen import kept
 from webhook.kube import manifest
 from webhook.kube.manifest.parameters import Filled
 from webhook.kube.path import FieldPath, inside, is_object, mapping
@@ -19,7 +21,38 @@ from webhook.kube.workload.controller import controller_of
 from webhook.kube.workload.table import WORKLOAD_KINDS, Pods, Row
 from webhook.kube.workload.template import JSON, Container, Workload, containers_of, listing, number
 
-__all__ = ["JSON", "Container", "Workload", "controller_of", "find", "listing", "number"]
+__all__ = ["JSON", "Container", "Whole", "Workload", "controller_of", "find", "listing", "number"]
+
+T = TypeVar("T")
+
+
+class Whole:
+    """An object, and what is worked out once for all that is in it: it may have hundreds of Pod templates, and each
+    container may ask for what all of them have together."""
+
+    def __init__(self, obj: JSON, found: list[Workload] | None = None) -> None:
+        """`found`: its Pod templates, for a caller who has them."""
+        self.object = obj
+        self._found = found
+        self._known: dict[object, Any] = {}
+        self._counted: Counter[str] = Counter()
+
+    @kept
+    def workloads(self) -> list[Workload]:
+        """Every Pod template of the object."""
+        return find(self.object) if self._found is None else self._found
+
+    def once(self, of: Callable[[Whole], T], key: object = None) -> T:
+        """What is asked of it, worked out at the first time. `key`: for a function that is another one each time."""
+        key = key or of
+        if key not in self._known:
+            self._known[key] = of(self)
+        return self._known[key]  # type: ignore[no-any-return]
+
+    def is_among(self, most: int, what: str) -> bool:
+        """This is asked for the first `most` times: what is of use for a few containers, and for no more."""
+        self._counted[what] += 1
+        return self._counted[what] <= most
 
 
 def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Workload]:
@@ -84,7 +117,10 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
 
 def _said(workload: Workload, main: str, owned: bool) -> Workload:
     """The workload with what else its object says."""
-    return replace(workload, completes=_absent(workload, main), owned=owned)
+    completes = _absent(workload, main)
+    if completes == workload.completes and owned == workload.owned:
+        return workload
+    return replace(workload, completes=completes, owned=owned)
 
 
 def _pod_metadata(obj: JSON, path: FieldPath, own: JSON) -> JSON:
@@ -109,7 +145,8 @@ def _absent(workload: Workload, main: str) -> frozenset[str]:
     its = next((one for one in mains if one.name == main), mains[0] if mains else None)
     if its is None:
         return workload.completes
-    return frozenset(word for word in workload.completes if word not in _GIVEN or not _GIVEN[word].get(its.spec))
+    given = [word for word in workload.completes if word in _GIVEN and _GIVEN[word].get(its.spec)]
+    return workload.completes.difference(given) if given else workload.completes
 
 
 def _objects(obj: object, path: FieldPath, depth: int) -> Iterator[tuple[FieldPath, JSON]]:

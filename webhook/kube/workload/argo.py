@@ -6,18 +6,21 @@ argo-workflows pkg/apis/workflow/v1alpha1/workflow_types.go, `Template` and `Wor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from webhook.base.frozen import kept
 from webhook.kube import manifest
-from webhook.kube.manifest.parameters import Parameters
+from webhook.kube.manifest.parameters import Parameters, Room
 from webhook.kube.path import FieldPath, is_object, mapping
 from webhook.kube.workload.merge import Unmergeable, merged
 from webhook.kube.workload.template import JSON, Container, Refine, Workload, containers_of, listing
 
 _TAG = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
 """From two braces to the next two, whatever is between them (valyala/fasttemplate, which Argo uses)."""
+_END = "}}"
 _ARGUMENT = "workflow.parameters."
 _INPUT = "inputs.parameters."
 _OF_ALL = ("volumes", "nodeSelector", "tolerations", "affinity", "securityContext", "hostNetwork", "imagePullSecrets")
@@ -38,12 +41,73 @@ def workflow(at: FieldPath, *, final: bool = False) -> Refine:
 
     def refine(obj: JSON, found: list[Workload]) -> list[Workload]:
         spec = mapping(at.get(obj))
-        values = {_ARGUMENT + name: value for name, value in _parameters(spec.get("arguments"))}
-        templates = enumerate(listing(spec.get("templates")))
-        pods = [_pod(obj, spec, at, n, values) for n, one in templates if _runs(one)]
+        shared = _Shared(obj, at, spec)
+        templates = [n for n, one in enumerate(listing(spec.get("templates"))) if _runs(one)]
+        read = _first(templates, spec, shared)
+        pods = [_pod(shared, n) for n in read]
+        if len(read) < len(templates):
+            beyond = f"{len(templates) - len(read)} of {len(templates)} templates are not evaluated"
+            pods = [replace(one, beyond=beyond) for one in pods]
         return [*found, *(replace(one, defaults=_inputs(one.defaults)) if final else one for one in pods)]
 
     return refine
+
+
+class _Shared:
+    """What all templates of a Workflow share."""
+
+    def __init__(self, obj: JSON, root: FieldPath, spec: JSON) -> None:
+        self.object, self.root, self.spec = obj, root, spec
+        self.values = {_ARGUMENT + name: value for name, value in _parameters(spec.get("arguments"))}
+        self.defaults = mapping(spec.get("templateDefaults"))
+        self.room = Room()
+        self._patches: dict[str, Any] = {}
+
+    @kept
+    def size(self) -> int:
+        """How many values each Pod has of it."""
+        own = sum(_size(self.spec[key]) for key in (*_OF_ALL, "initContainers") if key in self.spec)
+        text = self.spec.get("podSpecPatch")
+        return own + _size(self.defaults) + (min(len(text), manifest.LONGEST) // 8 if isinstance(text, str) else 0)
+
+    def patch(self, text: str) -> Any:
+        """A podSpecPatch, read: most are the same for all."""
+        if text not in self._patches:
+            self._patches[text] = manifest.load(text)
+        return self._patches[text]
+
+
+_ROOM, _EACH = 1 << 17, 256
+"""Values that all Pods of a Workflow may have of what is shared, and for how many a template of its own counts."""
+
+
+def _first(templates: Sequence[int], spec: JSON, shared: _Shared) -> Sequence[int]:
+    """The templates that are read: all, or as many as there is room for, first of those that ask for a device."""
+    most = max(1, _ROOM // (_EACH + shared.size))
+    if len(templates) <= most:
+        return templates
+    listed = spec["templates"]
+    return sorted(sorted(templates, key=lambda n: not _asks_for_a_device(listed[n]))[:most])
+
+
+def _asks_for_a_device(template: JSON) -> bool:
+    several = listing(mapping(template.get("containerSet")).get("containers"))
+    ones = [mapping(one) for one in (template.get("container"), template.get("script"), *several)]
+    asked = [mapping(mapping(one.get("resources")).get("limits")) for one in ones]
+    return any("/" in str(name) for names in asked for name in names)
+
+
+def _size(value: Any) -> int:
+    """How many values it holds, itself too."""
+    count, left = 0, [value]
+    while left:
+        one = left.pop()
+        count += 1
+        if isinstance(one, list):
+            left += one
+        elif is_object(one):
+            left += one.values()
+    return count
 
 
 def _parameters(said: Any) -> Iterator[tuple[str, str]]:
@@ -59,26 +123,28 @@ def _inputs(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(one for one in names if one.startswith(_INPUT))
 
 
-def _with_inputs(values: dict[str, str], spec: JSON, template: JSON) -> dict[str, str]:
+def _with_inputs(values: Mapping[str, str], spec: JSON, template: JSON, room: Room) -> Mapping[str, str]:
     """The values, and those of the template's inputs as far as they are known here; the entrypoint's are the
     Workflow's arguments of the same name (argo-workflows workflow/common/util.go ProcessArgs)."""
-    found = dict(values)
+    found: dict[str, str] = {}
     for name, said in _parameters(template.get("inputs")):
         if template.get("name") == spec.get("entrypoint") and _ARGUMENT + name in values:
             said = values[_ARGUMENT + name]
-        made = _TAG.sub(lambda tag: values.get(tag[1].strip(), tag[0]), said)
-        if not _TAG.search(made):
+        parameters = Parameters(values, _TAG, every=True, end=_END, room=room)
+        made = parameters.fill(said)
+        if not parameters.unfilled and not ("{{" in made and _END in made):
             found[_INPUT + name] = made
-    return found
+    return ChainMap(found, values)  # type: ignore[arg-type]  # nothing is written
 
 
 def _runs(template: object) -> bool:
     return is_object(template) and any(template.get(key) for key in _TYPES)
 
 
-def _pod(obj: JSON, spec: JSON, root: FieldPath, index: int, values: dict[str, str]) -> Workload:
+def _pod(shared: _Shared, index: int) -> Workload:
     """One template as a Pod. Tags that are no argument of the Workflow have no value before it runs."""
-    at, defaults = root.join("templates", index), mapping(spec.get("templateDefaults"))
+    obj, spec, root, defaults = shared.object, shared.spec, shared.root, shared.defaults
+    at = root.join("templates", index)
     written = mapping(at.get(obj))
     unread = None
     try:
@@ -90,14 +156,15 @@ def _pod(obj: JSON, spec: JSON, root: FieldPath, index: int, values: dict[str, s
     if spec.get("podSpecPatch"):
         patches.insert(0, (root / "podSpecPatch", spec["podSpecPatch"]))
     texts = [text for _, text in patches]
-    parameters = Parameters(_with_inputs(values, spec, whole), _TAG, every=True)
+    values = _with_inputs(shared.values, spec, whole, shared.room)
+    parameters = Parameters(values, _TAG, every=True, end=_END, room=shared.room)
     made = mapping(parameters.fill(template))
     pod: JSON = {key: one[key] for one in (spec, made) for key in (*_OF_ALL, "initContainers") if key in one}
     pod = {**pod, "volumes": [*listing(made.get("volumes")), *listing(spec.get("volumes"))]}
     containers = _inherited(_containers(made, at), written, defaults, root / "templateDefaults")
     for (place, _), text in zip(patches, parameters.fill(texts), strict=True):
         try:
-            pod, containers = _patched(pod, containers, text, place)
+            pod, containers = _patched(pod, containers, shared.patch(text) if isinstance(text, str) else None, place)
         except Unmergeable:
             unread = _UNREAD
     return Workload(
@@ -133,24 +200,25 @@ def _inherited(containers: Iterator[Container], written: JSON, defaults: JSON, p
     return found
 
 
-def _patched(pod: JSON, containers: Sequence[Container], text: Any, place: FieldPath) -> tuple[JSON, list[Container]]:
-    """The Pod as a podSpecPatch makes it: YAML or JSON text, merged strategically. Raises Unmergeable."""
-    patch = manifest.load(text) if isinstance(text, str) else None
+def _patched(pod: JSON, containers: Sequence[Container], patch: Any, place: FieldPath) -> tuple[JSON, list[Container]]:
+    """The Pod as a podSpecPatch makes it, merged strategically. Raises Unmergeable."""
     if not is_object(patch):
         raise Unmergeable(_UNREAD)
     rest = {key: value for key, value in patch.items() if key not in ("containers", "initContainers")}
     found = list(containers)
+    there = {(one.name, one.init): n for n, one in reversed([*enumerate(found)])}
     for key in ("containers", "initContainers"):
         for one in listing(patch.get(key)):
             name = mapping(one).get("name")
             if not isinstance(name, str):
                 raise Unmergeable(_UNREAD)
-            at = next((n for n, c in enumerate(found) if c.name == name and c.init == (key != "containers")), None)
+            at = there.get((name, key != "containers"))
             if at is not None:
                 before = found[at]
                 places = {**before.places, **{str(field): place for field in one}}
                 found[at] = replace(before, spec=merged(before.spec, one), places=places)
             elif name not in _EXECUTOR:
+                there[name, key != "containers"] = len(found)
                 found.append(Container(name, place, merged({}, one), key != "containers", synthetic=True))
     return merged(pod, rest), found
 

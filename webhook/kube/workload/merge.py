@@ -51,9 +51,13 @@ def merged(base: JSON, patch: JSON, depth: int = 0) -> dict[str, Any]:
 
 def _items(base: list[Any], patch: list[Any], key: str, depth: int) -> list[Any]:
     made = list(base)
+    there: dict[str | int, int] = {}
+    for n, item in enumerate(made):
+        if is_object(item) and isinstance(name := item.get(key), str | int):
+            there.setdefault(name, n)
     for one in patch:
         if not is_object(one) or not isinstance(one.get(key), str | int) or "$patch" in one:
             raise Unmergeable(f"an item without {key}")
-        at = next((n for n, item in enumerate(made) if is_object(item) and item.get(key) == one[key]), len(made))
+        at = there.setdefault(one[key], len(made))
         made[at : at + 1] = [merged(made[at] if at < len(made) else {}, one, depth + 1)]
     return made

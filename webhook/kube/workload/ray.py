@@ -38,19 +38,28 @@ def cluster(at: FieldPath) -> Refine:
     return refine
 
 
+_MOST = 512
+"""Groups in which an engine of a Serve configuration may run; nobody has as many."""
 _SERVE_CONFIG = FieldPath(("spec", "serveConfigV2"))
 
 
 def service(obj: JSON, found: list[Workload]) -> list[Workload]:
     """`serveConfigV2` (a YAML text) names the model and vLLM's engine arguments; Ray starts the engine in the workers
     that have accelerators (`ray.serve.llm`, Ray 2.44 and later). How many of them one engine spans is not known."""
-    found = [replace(one, pods_per_replica=None) for one in found]
-    engines = list(_serve_engines(_SERVE_CONFIG.get(obj)))
+    text = _SERVE_CONFIG.get(obj)
+    long = isinstance(text, str) and len(text) > manifest.LONGEST
+    beyond = f"serveConfigV2 has more than {manifest.LONGEST:,} characters, and is not evaluated" if long else None
+    found = [replace(one, pods_per_replica=None, beyond=beyond) for one in found]
+    engines = list(_serve_engines(text))
     workers = [one for one in found if "workerGroupSpecs" in one.path.parts and one.containers]
     hosts = [one for one in workers if _has_accelerator(one.containers[0].spec)] or workers or found[:1]
     if not engines or (len(engines) > 1 and len(hosts) > 1):
         return found  # which engine runs in which group is up to Ray's scheduler
-    return [_with_engines(one, engines) if one in hosts and one.containers else one for one in found]
+    if len(hosts) > _MOST:
+        beyond = f"{len(hosts) - _MOST} of {len(hosts)} worker groups are not evaluated"
+        found = [replace(one, beyond=beyond) for one in found]
+    there = {one.path for one in hosts[:_MOST]}
+    return [_with_engines(one, engines) if one.path in there and one.containers else one for one in found]
 
 
 def _serve_engines(text: object) -> Iterator[tuple[list[str], list[JSON], str | None]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeVar
 
 from webhook.base.frozen import frozen, kept
 from webhook.kube.path import FieldPath, is_object, mapping
 
+T = TypeVar("T")
 JSON = Mapping[str, Any]
 """A Kubernetes object or a part of one: objects stay dicts, so that no field is lost."""
 
@@ -79,6 +80,8 @@ class Workload:
     """Those of them that change nothing of what vLLM is told: replicas, probes, host memory."""
     unread: str | None = None
     """Why fields of the Pod may be others than they seem: something that changes them can't be read."""
+    beyond: str | None = None
+    """What of the object is not read, for people: it is larger than any that runs; None where all is."""
     template: str = ""
     """Its name, where an object has several Pod templates with names."""
     model_uri: str | None = None
@@ -103,11 +106,83 @@ class Workload:
         return str(namespace) if namespace else None
 
     @kept
+    def _once(self) -> dict[Callable[[Workload], Any], Any]:
+        return {}
+
+    def once(self, of: Callable[[Workload], T]) -> T:
+        """What is asked of it, worked out at the first time: its containers may be many."""
+        known = self._once
+        if of not in known:
+            known[of] = of(self)
+        return known[of]  # type: ignore[no-any-return]
+
+    @kept
     def annotations(self) -> Mapping[str, str]:
         """The Pod's annotations over the object's own."""
         own = mapping(mapping(self.object.get("metadata")).get("annotations"))
         its = mapping(self.metadata.get("annotations"))
-        return {str(key): str(value) for key, value in {**own, **its}.items()} if own or its else {}
+        return Annotations(own, its) if own or its else {}
+
+    @kept
+    def volumes(self) -> Mapping[str, int]:
+        """Name of a volume → its index in the list `volumes`; of several with one name, the first."""
+        found: dict[str, int] = {}
+        for index, volume in enumerate(listing(self.spec.get("volumes"))):
+            if isinstance(name := mapping(volume).get("name"), str):
+                found.setdefault(name, index)
+        return found
+
+    @kept
+    def claims(self) -> Mapping[str, FieldPath]:
+        """A StatefulSet's volumeClaimTemplates, each by its name: a claim takes precedence over the template's volume
+        of the same name."""
+        listed = mapping(self.object.get("spec")).get("volumeClaimTemplates")
+        if self.path.parts[-2:] != ("template", "spec") or not isinstance(listed, list):
+            return {}
+        place = FieldPath(self.path.parts[:-2]) / "volumeClaimTemplates"
+        return {
+            str(mapping(mapping(one).get("metadata")).get("name")): place / index for index, one in enumerate(listed)
+        }
+
+    @kept
+    def resource_claims(self) -> Mapping[str, JSON]:
+        """Name of a claim → its entry in the list `resourceClaims`."""
+        listed = [one for one in listing(self.spec.get("resourceClaims")) if is_object(one)]
+        return {str(one.get("name")): one for one in listed}
+
+    @kept
+    def by_name(self) -> Mapping[str, Container]:
+        """Name of a container → the first that has it."""
+        return {one.name: one for one in reversed(self.containers)}
+
+    @kept
+    def init(self) -> bool:
+        """There are init containers."""
+        return any(one.init for one in self.containers)
+
+
+class Annotations(Mapping[str, str]):
+    """An object's own annotations beneath its Pod's: looked up one by one, since an object may have thousands of them
+    and hundreds of templates."""
+
+    def __init__(self, own: JSON, its: JSON) -> None:
+        self._own, self._its = own, its
+
+    def __getitem__(self, key: str) -> str:
+        return str(self._its[key] if key in self._its else self._own[key])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._its or key in self._own
+
+    def __iter__(self) -> Iterator[str]:
+        yield from map(str, self._its)
+        yield from (str(key) for key in self._own if key not in self._its)
+
+    def __len__(self) -> int:
+        return len({*self._own, *self._its})
+
+    def __bool__(self) -> bool:
+        return bool(self._own or self._its)
 
 
 PROBES = frozenset({"startup-probe", "liveness-probe", "readiness-probe"})

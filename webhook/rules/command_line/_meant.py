@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from webhook.base.near import LONGEST, nearest
 from webhook.vllm.args import settings
 from webhook.vllm.args.values import InvalidValueError, human_int, key_values
 from webhook.vllm.release import Release
@@ -17,15 +18,12 @@ DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 _CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<choices>.*)\)")
 _MODE = Release(0, 11, 1)
 """Since when a compilation config's `level` is its `mode`."""
-_LONGEST = 100
 
 
 def name(given: str, allowed: Iterable[Any]) -> str | None:
     """The nearest of `allowed`: in any case, with other dashes, or with ATTENTION for ATTN."""
-    from difflib import get_close_matches  # here, because only a mistake needs it
-
     folded = {_folded(one): one for one in allowed if isinstance(one, str)}
-    near = get_close_matches(_folded(given), folded, 1, 0.82) if len(given) < _LONGEST else []
+    near = nearest(_folded(given), folded, cutoff=0.82) if len(given) <= LONGEST else []
     return folded[near[0]] if near else None
 
 
@@ -60,7 +58,7 @@ _POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,3}")
 def number(text: object) -> str | None:
     """The plain number that another way to write it stands for: `8,192`, `"8192"` with its quotes, `1e+06`, `1k`,
     `0,9`, `90%`. Whether the argument takes it, the parser says."""
-    if not isinstance(text, str) or len(text) > _LONGEST:
+    if not isinstance(text, str) or len(text) > LONGEST:
         return None
     plain = text.strip(" \t\r\n'\"\\")
     if _GROUPED.fullmatch(plain):

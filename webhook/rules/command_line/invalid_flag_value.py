@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from webhook.base.near import nearest
 from webhook.rules import _checkpoint
 from webhook.rules._flags import (
     certainty,
@@ -289,9 +290,7 @@ def _registry(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
     known = _looked_up(engine, dest, name)
     if known is None:
         return
-    from difflib import get_close_matches  # only a name that is not there wants it
-
-    near = [name.lower()] if name.lower() in found.allowed else get_close_matches(spelt, found.allowed, 1, 0.8)
+    near = [name.lower()] if name.lower() in found.allowed else nearest(spelt, found.allowed, cutoff=0.8)
     if near or known == "certain":  # builds of others bring their own
         flag = f"--{dest.replace('_', '-')}"
         yield Finding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from webhook.base.near import nearest
 from webhook.rules._flags import certainty, from_json, life, named, uncertain
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
@@ -49,11 +50,9 @@ class UnknownConfigKey(Rule):
                 yield _many(engine, dest, keys)
                 continue
             for one in keys:
-                from difflib import get_close_matches  # here, because only a mistake needs it
-
                 last = one.place.rpartition(".")[2]
                 renamed = [new for new in RENAMED.get(one.place, ()) if new in one.allowed]
-                near = renamed or get_close_matches(last, one.allowed, n=1, cutoff=0.7)
+                near = renamed or nearest(last, one.allowed, cutoff=0.7)
                 yield Finding(
                     path=engine.argument(dest),
                     certainty=certainty(engine),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook.base.near import nearest
 from webhook.rules._flags import life, named, registry_certainty, uncertain
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
@@ -51,9 +52,7 @@ class UnknownParser(Rule):
             found = settings.unknown_name(kind, name, engine.release)
             if found is None:
                 continue
-            from difflib import get_close_matches  # here, because only a mistake needs it
-
-            near = get_close_matches(name, found.allowed, n=1, cutoff=0.7)
+            near = nearest(name, found.allowed, cutoff=0.7)
             yield Finding(
                 path=engine.argument(kind),
                 certainty=registry_certainty(engine),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from webhook.base.near import nearest
 from webhook.rules._flags import certainty, parser, registry_certainty, uncertain
 from webhook.rules.command_line.invalid_flag_value import PLUGGED
 from webhook.rules.engine import Engine
@@ -17,6 +18,9 @@ _KUBERNETES = re.compile(r"\$\((?P<name>[^()]*)\)")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _OF_SERVICES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_\w+)")
 """What the kubelet adds for every Service of the namespace (kubernetes pkg/kubelet/envvars)."""
+_LONGEST, _MANY = 253, 256
+"""Characters of a variable's name (k8s.io/apimachinery IsEnvVarName and DNS names); variables that are compared with
+it."""
 _DIRECT = re.compile(r"(.*/)?(vllm|python[\d.]*)")
 """Programs that hand their arguments on as they are, unlike a wrapper, which may bring a shell."""
 _OWN = ("", "apps", "batch")
@@ -75,16 +79,15 @@ def _of_a_shell(engine: Engine, word: Word) -> Iterator[Finding]:
 
 def _undefined(engine: Engine, word: Word) -> Iterator[Finding]:
     found = _KUBERNETES.search(word.text)
-    if found is None or _OF_SERVICES.fullmatch(found["name"]):
+    if found is None or len(found["name"]) > _LONGEST or _OF_SERVICES.fullmatch(found["name"]):
         return
     name = found["name"]
     if _NAME.fullmatch(name) is None:  # `$(nproc --all)`
         message = f"{_gets(engine, word)}: no shell runs here that would run {name!r}"
         yield _finding(engine, word, message, _refused(engine, word), None, sure=True)
         return
-    from difflib import get_close_matches  # here, because only a mistake needs it
-
-    near = get_close_matches(name, sorted(engine.declared), 1, 0.75)
+    declared = engine.declared if len(engine.declared) <= _MANY else ()
+    near = nearest(name, sorted(declared), cutoff=0.75)
     message = f"{_gets(engine, word)}: this container's env has no {name}"
     instead = word.text.replace(found[0], f"$({near[0]})") if near else None
     yield _finding(engine, word, message, _refused(engine, word), instead, sure=False)

@@ -28,7 +28,9 @@ class ImageForOtherGpu(Rule):
         image, resource = engine.field("image"), engine.requested[0] if engine.requested else ""
         usual = resource.startswith(_USUAL)
         asked = _USUAL if usual else next((vendor for vendor in _VENDORS if resource.startswith(vendor)), None)
-        if asked is None or not isinstance(image, str) or (usual and not _may_be_for_another(image)):
+        if asked is None or not isinstance(image, str) or len(image) > release.LONGEST:
+            return
+        if usual and not _may_be_for_another(image):
             return
         wanted = _vendor(image)
         if wanted is None or asked == wanted:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
-from webhook.vllm.release import Release
+from webhook.vllm.release import LONGEST, Release
 
 
 class MigWithTensorParallel(Rule):
@@ -37,7 +37,7 @@ class MigWithTensorParallel(Rule):
             return
         if engine.spans_pods or engine.world_size < 2:
             return
-        newer = BUILT_FOR_CUDA_13.search(str(engine.field("image"))) is not None
+        newer = BUILT_FOR_CUDA_13.search(str(engine.field("image"))[:LONGEST]) is not None
         refuses = engine.release is not None and LAST_WITH_RAY < engine.release < CUDA_13 and not newer
         slices = f"{count} × {resource}" if count else resource
         whole = f"nvidia.com/gpu: {engine.world_size} instead of slices"

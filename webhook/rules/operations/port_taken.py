@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.kube.workload import Container
 from webhook.rules._flags import certainty, uncertain
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
@@ -71,16 +70,12 @@ def _alone(release: Release | None, args: EngineArgs) -> bool:
     return release < SHARED[0] or (release >= SHARED[1] and not several and not unknown)
 
 
-def _container(engine: Engine, name: str) -> Container | None:
-    return next((one for one in engine.workload.containers if one.name == name), None)
-
-
 def _is_vllms(engine: Engine, name: str) -> bool:
-    image = found.spec.get("image") if (found := _container(engine, name)) else None
+    image = found.spec.get("image") if (found := engine.workload.by_name.get(name)) else None
     return isinstance(image, str) and is_official(image)
 
 
 def _ends(engine: Engine, name: str) -> bool:
     """An init container that is done before the others start; a restartable one is a sidecar."""
-    found = _container(engine, name)
+    found = engine.workload.by_name.get(name)
     return found is not None and found.init and found.spec.get("restartPolicy") != "Always"

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+from webhook.base.near import nearest
 from webhook.kube.path import FieldPath, mapping
+from webhook.kube.workload import Whole
 from webhook.rules.engine import Engine
 from webhook.rules.rule import IGNORE, Finding, Rule
 from webhook.vllm.model import ANNOTATION
 
 PREFIX = "podfit.dev/"
 KNOWN = (ANNOTATION,)
+_LONGEST = 317
+"""Characters of an annotation's key (k8s.io/apimachinery IsQualifiedName)."""
+_COMPARED = 32
+"""Annotations of one object that are compared with what is known."""
 
 
 class UnknownAnnotation(Rule):
@@ -29,36 +36,49 @@ class UnknownAnnotation(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: nothing reads it."""
         workload = engine.workload
-        unsure = [key for key in workload.annotations if key.startswith(PREFIX) and key not in KNOWN]
-        if not unsure:
-            return
-        from webhook.rules import all_rules  # not before every rule is there
-
         template = workload.path.parts[-1:] == ("spec",) and workload.metadata is not workload.object.get("metadata")
-        own = mapping(mapping(workload.object.get("metadata")).get("annotations"))
-        for key in unsure:
-            rule = key.removeprefix(IGNORE)
-            if key.startswith(IGNORE) and rule in all_rules():
-                continue
-            where = FieldPath() if key in own or not template else FieldPath(workload.path.parts[:-1])
-            near = _nearest(rule, all_rules()) if key.startswith(IGNORE) else _nearest(key, _words(all_rules()))
-            meant = [IGNORE + one for one in near] if key.startswith(IGNORE) else near
-            said = f"; did you mean {' or '.join(meant)}?" if meant else ""
-            if key.startswith(IGNORE) and not meant:
-                said = f": no rule is called {rule}; docs/rules/README.md lists them"
-            yield Finding(
-                where.join("metadata", "annotations", key),
-                f"annotation {key} says nothing to podfit{said}",
-                suggestions=tuple(meant),
-            )
+        own, its = engine.whole.once(_own), _unread(workload.metadata) if template else ()
+        for key in own:
+            yield _finding(engine, FieldPath(), key)
+        for key in its:
+            if key not in own:
+                yield _finding(engine, FieldPath(workload.path.parts[:-1]), key)
+
+
+def _own(whole: Whole) -> Mapping[str, None]:
+    """The same of the object's own annotations, which all of its templates have."""
+    return _unread(mapping(whole.object.get("metadata")))
+
+
+def _unread(metadata: Mapping[str, Any]) -> Mapping[str, None]:
+    """Annotations of podfit's own that say nothing to it, in their order."""
+    from webhook.rules import all_rules  # not before every rule is there
+
+    known = {*KNOWN, *(IGNORE + one for one in all_rules())}
+    return {
+        key: None
+        for key in map(str, mapping(metadata.get("annotations")))
+        if key.startswith(PREFIX) and key not in known
+    }
+
+
+def _finding(engine: Engine, where: FieldPath, key: str) -> Finding:
+    from webhook.rules import all_rules
+
+    key = key if len(key) <= _LONGEST else f"{key[:_LONGEST]}…"
+    rule, ignores = key.removeprefix(IGNORE), key.startswith(IGNORE)
+    compared = engine.whole.is_among(_COMPARED, "annotations")
+    near = nearest(rule if ignores else key, all_rules() if ignores else _words(all_rules()), 2) if compared else []
+    meant = [IGNORE + one for one in near] if ignores else near
+    said = f"; did you mean {' or '.join(meant)}?" if meant else ""
+    if ignores and not meant:
+        said = f": no rule is called {rule}; docs/rules/README.md lists them"
+    return Finding(
+        where.join("metadata", "annotations", key),
+        f"annotation {key} says nothing to podfit{said}",
+        suggestions=tuple(meant),
+    )
 
 
 def _words(rules: Iterable[str]) -> list[str]:
     return [*KNOWN, *(IGNORE + one for one in rules)]
-
-
-def _nearest(word: str, known: Iterable[str]) -> list[str]:
-    """The known words that this one may have been meant for, the nearest first."""
-    import difflib
-
-    return difflib.get_close_matches(word, list(known), 2)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
+from webhook.vllm import release
 
 
 class UnpinnedImage(Rule):
@@ -27,7 +28,7 @@ class UnpinnedImage(Rule):
         if not isinstance(image, str) or not image or "@sha256:" in image:
             return
         name, _, tag = image.rpartition("/")[2].partition(":")
-        if (tag and not _moves(tag)) or _PLACEHOLDER.search(image):
+        if (tag and not _moves(tag[:_LONGEST])) or _PLACEHOLDER.search(image[: release.LONGEST]):
             return
         what = f"the tag {tag!r} moves" if tag else f"no tag: {name}:latest is pulled"
         yield Finding(
@@ -39,6 +40,8 @@ class UnpinnedImage(Rule):
 
 _PLACEHOLDER = re.compile(r"\$[({]|\{\{")
 """`${IMAGE}`, `{{ .Values.image }}`: whoever fills it in gives the tag, perhaps."""
+_LONGEST = 128
+"""Characters of a tag (distribution/reference)."""
 _ROCM = re.compile(r"(^|[/:._-])rocm", re.IGNORECASE)
 _XPU = re.compile(r"(^|[/:._-])xpu", re.IGNORECASE)
 _CPU = re.compile(r"(^|[/:._-])cpu", re.IGNORECASE)
@@ -57,6 +60,7 @@ def _moves(tag: str) -> bool:
 def _published(engine: Engine, image: str) -> str:
     """vLLM's own image for the processors that this one is for, as its name or the resource tells."""
     resource = engine.requested[0] if engine.requested else ""
+    image = image[: release.LONGEST]
     builds = {
         "-rocm": _ROCM.search(image) or resource.startswith("amd.com/"),
         "-xpu": _XPU.search(image) or resource.startswith("gpu.intel.com/"),

@@ -13,6 +13,8 @@ from webhook.kube.workload.template import listing
 _SHELLS = ("sh", "bash", "ash", "dash")
 _NOWHERE = re.compile(r"\s*[12&]?>>?\s*(/dev/null|&[12])")
 _FAILS_TOO = re.compile(r"\s*\|\|\s*(exit\s+[1-9]\d*|false)\s*;?\s*$")
+_MANY, _LONGEST = 64, 1024
+"""Words of one request, and characters of each; a probe with more does something else, too."""
 _OF_A_SHELL = frozenset(";&|$`()<>{}\n")
 _OWN = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{1,5})(?:[/?].*)?")
 _OTHERWISE = re.compile(r"--?(retry|unix-socket|resolve|connect-to|proxy|next|config|K$|x$)")
@@ -24,7 +26,7 @@ def port(probe: Mapping[str, Any]) -> int | None:
     than one command, a retry, a condition, a program of somebody's own."""
     action = probe.get("exec")
     words = listing(action.get("command")) if isinstance(action, Mapping) else []
-    if not words or not all(isinstance(word, str) for word in words):
+    if not words or len(words) > _MANY or not all(isinstance(word, str) and len(word) <= _LONGEST for word in words):
         return None
     if posixpath.basename(words[0]) in _SHELLS:
         if len(words) != 3 or not re.fullmatch(r"-[elx]*c", words[1]):

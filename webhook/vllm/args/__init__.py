@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from webhook.base.frozen import frozen
+from webhook.base.near import nearest
 from webhook.kube.path import FieldPath
 from webhook.vllm.args.flags import Parser, Releases, Table
 from webhook.vllm.args.grammar import Problem, Reading, read
@@ -126,10 +127,8 @@ class EngineArgs:
 _ALL = attrgetter(*EngineArgs.__slots__)  # type: ignore[attr-defined]
 """Of an object, its fields in their order."""
 _MODULE = "vllm.entrypoints.openai.api_server"
-_MOST_WORDS = 300
-"""More than anybody writes; a longer command is not read, so that no manifest can keep the server busy."""
-_MOST_TEXT = 1 << 16
-"""The same in characters."""
+_READINGS = 1 << 14
+"""Words of all readings of one command: of a long one, fewer releases are asked where the release is not known."""
 _MOST_SUGGESTIONS = 20
 _A_SLIP = 0.92
 """How much of a flag is another's, by difflib, where it is hardly meant to be one of its own."""
@@ -144,13 +143,11 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
     parser, newest = table.parser, table.releases[-1]
     lower, upper = (newest, newest) if release is None else table.neighbours(release)
     defaults = parser(lower or upper or newest, entry).defaults
-    many, whole = len(command.words), "\n".join([word.text for word in command.words])
-    if many > _MOST_WORDS or len(whole) - many >= _MOST_TEXT:
-        return EngineArgs(release, defaults=defaults, open=f"{many} words")
+    whole = "\n".join([word.text for word in command.words])
     if command.entry == "worker":
         return EngineArgs(release, defaults={**defaults, "model": None})  # it serves what the leader tells it
     if release is None:
-        candidates = table.releases[::-1]
+        candidates = table.releases[:: -max(1, len(command.words) * len(table.releases) // _READINGS)]
     else:
         candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
     parsers = (parser(one, entry) for one in candidates)  # of which the first will mostly do
@@ -301,12 +298,9 @@ def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[Unkn
     flags = [(problem, problem.flag) for problem in problems if problem.flag]
     if not flags:
         return
-    from difflib import get_close_matches  # here, because most commands have no unknown flag
-
     spellings = tuple(parser.spellings)
     for number, (problem, flag) in enumerate(flags):
-        compared = number < _MOST_SUGGESTIONS and len(flag) < _LONGEST_FLAG
-        near = get_close_matches(flag, spellings, n=1, cutoff=0.75) if compared else ()
+        near = nearest(flag, spellings, cutoff=0.75) if number < _MOST_SUGGESTIONS else ()
         life = parser.table.elsewhere(flag, parser.release)
         yield UnknownFlag(
             flag=flag,
@@ -329,7 +323,9 @@ def _unheard(reading: Reading, command: Command, parser: Parser) -> list[Unknown
     return [
         flag
         for flag in _unknown_flags(reading.passed_over, parser)
-        if flag.first is None and SequenceMatcher(None, flag.flag, flag.suggestion or "").ratio() >= _A_SLIP
+        if flag.first is None
+        and flag.suggestion is not None
+        and SequenceMatcher(None, flag.flag, flag.suggestion).ratio() >= _A_SLIP
     ]
 
 

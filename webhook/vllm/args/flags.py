@@ -224,6 +224,19 @@ class Table:
         """Every flag of every release."""
         return frozenset(self._lives)
 
+    @cached_property
+    def beginnings(self) -> frozenset[str]:
+        """What argparse takes for one of them or for several: each with all of its beginnings of three characters and
+        more."""
+        return frozenset(flag[:end] for flag in self._lives for end in range(min(3, len(flag)), len(flag) + 1))
+
+    @cached_property
+    def switches(self) -> frozenset[str]:
+        """Those that take no value in any release."""
+        return frozenset(
+            flag for flag, lives in self._lives.items() if all(option.nargs == 0 for _, _, option in lives)
+        )
+
     def _numbers(self, flag: str) -> frozenset[int]:
         spans = [span for spelling, lives in self._lives.items() if spelling.startswith(flag) for span in lives]
         return frozenset(number for first, last, _ in spans for number in range(first, last + 1))

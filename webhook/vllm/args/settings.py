@@ -144,6 +144,12 @@ def configs() -> frozenset[str]:
     return frozenset(load("settings")["configs"])
 
 
+@cache
+def is_strict(dest: str) -> bool:
+    """The argument's class refuses keys that it has not."""
+    return "" in load("settings")["configs"].get(dest, {}).get("strict", ())
+
+
 def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
     """The keys of a JSON argument that its class has not, where it refuses such."""
     said = load("settings")["configs"].get(dest)

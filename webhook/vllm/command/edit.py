@@ -16,6 +16,8 @@ from webhook.kube.patch import Edit, apply, json_patch
 from webhook.kube.path import FieldPath
 from webhook.vllm.command.word import Command, Word
 
+_LONGEST = 512
+"""Items of a list that is edited; no person writes more."""
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)+")
 _GAP = re.compile(rb"(?:[ \t]|\\\n)+\Z")
 _PLAIN = re.compile(r"[^'\"$`\\\n]*")
@@ -39,7 +41,7 @@ def substitute(obj: Any, command: Command, first: int, count: int, words: Sequen
 def _in_list(obj: Any, old: Sequence[Word], words: Sequence[str]) -> tuple[Edit, ...]:
     path, at = FieldPath(old[0].path.parts[:-1]), old[0].path.parts[-1]
     listed = path.get(obj)
-    if not isinstance(at, int) or not isinstance(listed, list):
+    if not isinstance(at, int) or not isinstance(listed, list) or len(listed) > _LONGEST:
         return ()
     if any(word.path != path / (at + n) or listed[at + n] != word.text for n, word in enumerate(old)):
         return ()

@@ -95,7 +95,7 @@ def start(argv: Argv) -> Start:
     if not argv:
         return Unknown("", ())
     first = text_of(argv[0])
-    if _FLAG.fullmatch(first):
+    if first[:2] == "--" and _FLAG.fullmatch(first):
         return _module_later(argv) or Unknown(first, tuple(argv[1:]))
     found = _plain(argv)
     if found is not None:
@@ -154,9 +154,9 @@ def _plain(argv: Argv) -> Start | None:
     name, texts = _name(argv[0]), texts_of(argv[:2])
     if "KUBERAY_GEN_RAY_START_CMD" in texts[0]:
         return Join()
-    if name in ("vllm", "vllm-omni", "lmcache_vllm") or _VERSIONED.fullmatch(name):
+    if "vllm" in name and (name in ("vllm", "vllm-omni", "lmcache_vllm") or _VERSIONED.fullmatch(name)):
         return _cli(argv)
-    if _PYTHONS.fullmatch(name):
+    if name[:2] == "py" and _PYTHONS.fullmatch(name):
         return _python(argv)
     if name in _SHELLS:
         return _shell(argv[1:] if name == "busybox" else argv)
@@ -164,7 +164,7 @@ def _plain(argv: Argv) -> Start | None:
         options = [text_of(word) for word in argv[2:]]
         joins = any(option.startswith("--address") for option in options)
         return Join() if joins and "--head" not in options else Unknown("ray start --head", ())
-    if _LEADER_SCRIPTS.fullmatch(name):
+    if name[-3:] == ".sh" and _LEADER_SCRIPTS.fullmatch(name):
         return _leader_script(argv)
     if name == "dynamo" and "serve" in texts[1:2]:
         return _dynamo_serve(argv)

@@ -16,8 +16,13 @@ from webhook.kube.path import FieldPath, mapping
 from webhook.kube.workload import JSON, Container, Workload
 from webhook.vllm.command.word import UNDEFINED, Piece, Value, known, literal, mystery
 
-LIMIT = 1 << 16
-"""Characters that the references in one text may expand to: doubling a variable must not fill our memory."""
+LIMIT = 1 << 17
+"""Bytes of an argument or a variable that Linux refuses, with the NUL at its end (MAX_ARG_STRLEN: 32 pages, of 4 KiB
+but on some Arm servers). What the references in one text expand to is followed as far: doubling a variable must not
+fill our memory."""
+TOO_LONG = "the text grows too long"
+"""Why a text is not known that no process can be given."""
+_TOO_MUCH = "too much text is expanded in this container"
 
 _LWS = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
 _RAY = ("KUBERAY_GEN_RAY_START_CMD", "RAY_ADDRESS", "RAY_IP", "FQ_RAY_IP", "RAY_PORT", "RAY_CLUSTER_NAME")
@@ -71,7 +76,7 @@ class Environment(Mapping[str, Value]):
     def set(self, name: str, value: Value) -> None:
         """Gives a variable a value, whatever it had before."""
         self.held[name] = value
-        text = known(value)
+        text = known(value) if len(value) != 1 else value[0].text if value[0].unknown is None else None
         if text is None:
             self.known.pop(name, None)
         else:
@@ -108,7 +113,7 @@ def string(value: Any) -> str:
         return value
     if value is None:
         return ""
-    return json.dumps(value, default=str)
+    return str(value) if type(value) is int else json.dumps(value, default=str)
 
 
 def environment(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> Environment:
@@ -209,14 +214,7 @@ def _value_from(
     return mystery(f"$({name})", f"{name} comes from {next(iter(source), 'nowhere')}", path)
 
 
-def expanded(text: str, env: Environment, path: FieldPath) -> Value:
-    """`expand`, with `path` as the origin of whatever has no other."""
-    if "$" not in text:
-        return literal(text, path)
-    return tuple(Piece(p.text, p.path or path, p.unknown) for p in expand(text, env, path))
-
-
-def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
+def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Value:
     """`$(VAR)` as Kubernetes expands it in `command`, `args` and `env[].value`; `$$` is an escaped `$`.
 
     A reference to a variable that is not in the container's env stays as it is, and is unknown: an operator or
@@ -226,58 +224,63 @@ def expand(text: str, env: Environment, path: FieldPath | None = None) -> Value:
         return literal(text, path)
     env.grown += 64 * text.count("$")
     if env.grown > 64 * LIMIT:
-        return mystery(text[:64], "the text grows too long", path)
+        return mystery(_beginning(text, env), _TOO_MUCH, path)
     pieces: list[Piece] = []
-    plain: list[str] = []
-    size = at = 0
-
-    def flush() -> None:
-        if plain:
-            pieces.append(Piece("".join(plain), path))
-            plain.clear()
-
+    plain: list[str] = []  # what is known of the piece to come
+    size = length = at = 0
     last = text.rfind(")")
     while at < len(text):
         dollar = text.find("$", at)
         if dollar < 0 or dollar + 1 == len(text):
             plain.append(text[at:])
             break
-        plain.append(text[at:dollar])
+        if dollar > at:
+            plain.append(text[at:dollar])
         follower = text[dollar + 1]
         close = text.find(")", dollar) if follower == "(" and dollar < last else -1
-        if follower == "$":
-            plain.append("$")
+        if close < 0:
+            plain.append("$" if follower == "$" else "$" + follower)
             at = dollar + 2
-        elif close < 0:
-            plain.append("$" + follower)
-            at = dollar + 2
-        else:
-            name, at = text[dollar + 2 : close], close + 1
-            value = env.get(name)
-            if value is None:
-                flush()
-                why = env.rest or f"$({name[:80]}) {UNDEFINED}"
-                if env.later is not None and name in env.later:
-                    why = f"{name[:80]} stands further down in env, and Kubernetes expands what stands above alone"
-                pieces.append(Piece(f"$({name})", path, why))
-                size += 16
-                if size <= LIMIT:
-                    continue
-                value = ()
-            size += sum(len(piece.text) + 256 for piece in value)
-            env.grown += size
-            if size > LIMIT or env.grown > 64 * LIMIT:
-                flush()
-                pieces.append(Piece(f"$({name})", path, "the text grows too long"))
-                break
-            for piece in value:
-                if piece.unknown is None:
-                    plain.append(piece.text)
-                else:
-                    flush()
-                    pieces.append(Piece(piece.text, path, piece.unknown))
-    flush()
+            continue
+        name, at = text[dollar + 2 : close], close + 1
+        value = env[name] if name in env.held else _undefined(name, env, path)
+        more = sum([len(piece.text) for piece in value])
+        length, size = length + more, size + more + 256 * len(value)
+        env.grown += size
+        if size > LIMIT or env.grown > 64 * LIMIT:
+            start = "".join(plain) or (_beginning(text, env) if not pieces else "")
+            known_ = [Piece(start, path)] if start else []
+            return (*pieces, *known_, Piece("…", path, TOO_LONG if length >= LIMIT else _TOO_MUCH))
+        for piece in value:
+            if piece.unknown is None:
+                plain.append(piece.text)
+            else:
+                if plain:
+                    pieces.append(Piece("".join(plain), path))
+                    plain.clear()
+                pieces.append(Piece(piece.text, path, piece.unknown))
+    if plain:
+        pieces.append(Piece("".join(plain), path))
     return tuple(pieces) or literal("", path)
+
+
+def _undefined(name: str, env: Environment, path: FieldPath | None) -> Value:
+    """A reference to a variable that there is not, or not yet."""
+    shown = name[:80]
+    if env.later is not None and name in env.later:
+        why = f"{shown} stands further down in env, and Kubernetes expands what stands above alone"
+    else:
+        why = env.rest or f"$({shown}) {UNDEFINED}"
+    return mystery(f"$({name})", why, path)
+
+
+def _beginning(text: str, env: Environment) -> str:
+    """The first characters of what a text expands to: they tell whether it is a flag."""
+    if not text.startswith("$("):
+        return "…" if text.startswith("$") else text[:64]
+    reference = text[: text.find(")", 0, 256) + 1]
+    value = env.get(reference[2:-1]) if reference else None
+    return value[0].text[:64] if value and value[0].unknown is None else reference or text[:64]
 
 
 def mounts(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> dict[str, str]:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from webhook.base.frozen import kept
-from webhook.kube.path import mapping
-from webhook.kube.workload import JSON, Container, Workload, listing
+from webhook.kube.path import FieldPath, mapping
+from webhook.kube.workload import JSON, Container, Whole, Workload, listing
 from webhook.vllm.command import images, kserve, python
+from webhook.vllm.command.condense import condensed, unread
 from webhook.vllm.command.entry import Serve
-from webhook.vllm.command.expand import Environment, environment, expanded, items, mounts, string
+from webhook.vllm.command.expand import LIMIT, TOO_LONG, Environment, environment, expanded, items, mounts, string
 from webhook.vllm.command.tree import WorkLimit
 from webhook.vllm.command.word import (
     UNEXPANDED,
@@ -28,27 +29,42 @@ from webhook.vllm.command.word import (
 
 _TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
 _SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
-_ITEMS = 1000
-"""Items of `command` and of `args` that are read."""
-_CHARACTERS = 1 << 16
-"""Characters of all of them. Linux itself takes no argument of more than 128 KiB."""
+_ITEMS = 512
+"""Items of `command` and of `args` that are read one by one; of more, what `condensed` leaves of the others."""
+_SHORT = 64
+"""Characters of a word that is read in any case."""
+_CHARACTERS = LIMIT
+"""Characters of all longer words that are read."""
+
+
+_FIRST = re.compile(r"\$\(([^()$]*)\)")
+_READS = re.compile(r"-[A-Za-z]{0,8}c[A-Za-z]{0,8}")
+"""What makes a shell take the next word for its script."""
 
 
 class Reading:
     """One container: its image, `command`, `args`, environment and files."""
 
     def __init__(
-        self, workload: Workload, container: Container, config_maps: Mapping[str, JSON], budget: WorkLimit | None
+        self,
+        workload: Workload,
+        container: Container,
+        config_maps: Mapping[str, JSON],
+        budget: WorkLimit | None,
+        whole: Whole | None = None,
     ) -> None:
         self.workload = workload
         self.budget = budget
+        self.whole = whole or Whole(workload.object)
         self.container = container
         self.config_maps = config_maps
         self.image = string(container.spec.get("image"))
         self.characters = 0
-        """How many of `command` and `args` were read."""
-        self.complete = True
-        """`command` and `args` were read to their ends."""
+        """How many of `command` and `args` were read, without those of short words."""
+        self.long: list[tuple[FieldPath, int]] = []
+        """Those that no process can be given, and their bytes."""
+        self.before = ""
+        """The word that was read last."""
         self.commands = self.listed("command")
         self.args = self.listed("args")
         given = "command" if self.commands else "args" if self.args else "image"
@@ -75,19 +91,40 @@ class Reading:
         place = self.container.place(name)
         # A synthetic container's words stand at one place, unless that place is such a list itself.
         one = name in self.container.places and place.parts[-1:] != (name,)
-        listed = items(given)
+        listed = [item if isinstance(item, str) else string(item) for item in items(given)]
+        head = listed[:_ITEMS]
+        paths = [place] * len(head) if one else place.items(len(head))
+        values = [self._value(text, path) for text, path in zip(head, paths, strict=False)]
         if len(listed) > _ITEMS:
-            self.complete, listed = False, listed[:_ITEMS]
-        paths = [place] * len(listed) if one else place.items(len(listed))
-        values: list[Value] = []
-        for item, path in zip(listed, paths, strict=False):
-            text = item if isinstance(item, str) else string(item)
-            self.characters += len(text)
-            if self.characters > _CHARACTERS:
-                self.complete = False
-                break
-            values.append(expanded(text, self.env, path) if "$" in text else (Word(text, path),))
+            rest = listed[_ITEMS:]
+            shown = [self._shown(text) for text in rest] if "$(" in "\0".join(rest) else rest
+            for index, text, why in condensed(shown):
+                path = place if one else place / (_ITEMS + index)
+                values.append(self._value(rest[index], path) if text is None else mystery(text, why or "", path))
         return values
+
+    def _value(self, text: str, path: FieldPath) -> Value:
+        """One item."""
+        if len(text) > _SHORT:
+            if 4 * len(text) >= LIMIT and (size := len(text.encode(errors="replace"))) >= LIMIT:
+                self.long.append((path, size))
+            if _READS.fullmatch(self.before) is None:  # a script's length is a matter of its own
+                if self.characters + len(text) > _CHARACTERS:
+                    return unread(text, path)
+                self.characters += len(text)
+        self.before = text
+        if "$" not in text:
+            return (Word(text, path),)
+        value = expanded(text, self.env, path)
+        if reason_of(value) == TOO_LONG:
+            self.long.append((path, LIMIT))
+        return value
+
+    def _shown(self, text: str) -> str:
+        """The item as it is expanded, as far as that may make it a flag."""
+        match = _FIRST.match(text) if text[:2] == "$(" else None
+        value = self.env.known.get(match[1]) if match else None
+        return text if match is None or value is None else value + text[match.end() :]
 
     def file(self, path: str) -> str | None:
         """The text of a mounted file; None where it is not known."""
@@ -142,9 +179,10 @@ class Reading:
             program=started.program,
             own_flags=started.own_flags,
             guessed=guessed,
-            complete=complete and self.complete and "args" not in self.workload.completes,
+            complete=complete and "args" not in self.workload.completes,
             changes=self._changes(started, env, argv[: max(len(argv) - len(started.words), 0)], moved=moved),
             slip=started.slip,
+            long=tuple(self.long),
         )
 
     def _changes(

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from webhook.kube import workload as workloads
-from webhook.kube.workload import JSON, Container, Workload
+from webhook.kube.path import FieldPath
+from webhook.kube.workload import JSON, Container, Whole, Workload
 from webhook.vllm.command import changes, entry, images, kserve, telling
 from webhook.vllm.command.entry import Join, Script, Serve, Unknown
 from webhook.vllm.command.reading import Reading
@@ -28,8 +28,9 @@ _SERVER = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.[\w.]*api_server\b"
 
 _LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
 """A program's name, and more words in the same one."""
-_SIBLINGS = 8
-"""How many other containers are asked whether they lead: a leader is among the first, if there is one."""
+_SIBLINGS, _EXAMINED = 8, 64
+"""How many other containers are asked whether they lead: a leader is among the first, if there is one; and how many are
+looked at, init containers too."""
 
 
 def resolve(
@@ -37,13 +38,15 @@ def resolve(
     container: Container,
     config_maps: Mapping[str, JSON] | None = None,
     budget: WorkLimit | None = None,
+    whole: Whole | None = None,
 ) -> Command | None:
     """How `container` starts vLLM, or None where it does not run vLLM.
 
     `config_maps`: name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef`, `--config` and
-    mounted scripts. `budget`: what following all scripts of the object may cost.
+    mounted scripts. `budget`: what following all scripts of the object may cost. `whole`: the object, for a caller who
+    asks of all its containers.
     """
-    return _Resolver(workload, container, config_maps or {}, budget).resolve()
+    return _Resolver(workload, container, config_maps or {}, budget, whole).resolve()
 
 
 class _Found(Exception):  # noqa: N818 - a way out of the walk through a script
@@ -374,17 +377,19 @@ class _Resolver(Reading):
 
     def _leader(self) -> bool:
         """Another container of the same object serves."""
-        others = (
-            (workload, other)
-            for workload in workloads.find(self.workload.object)
-            for other in workload.containers
-            if not other.init and other.path != self.container.path
-        )
-        for workload, other in itertools.islice(others, _SIBLINGS):
-            command = _Sibling(workload, other, self.config_maps, self.budget).resolve()
-            if command is not None and command.entry != "worker":
-                return True
-        return False
+        first = self.whole.once(self._first_containers, "first containers")
+        others = (serves for path, serves in first if path != self.container.path)
+        return any(itertools.islice(others, _SIBLINGS))
+
+    def _first_containers(self, whole: Whole) -> list[tuple[FieldPath, bool]]:
+        """The first containers of the object, each with whether it serves."""
+        listed = ((workload, one) for workload in whole.workloads for one in workload.containers)
+        first = [(workload, one) for workload, one in itertools.islice(listed, _EXAMINED) if not one.init]
+        return [(one.path, self._serves(workload, one)) for workload, one in first[: _SIBLINGS + 1]]
+
+    def _serves(self, workload: Workload, container: Container) -> bool:
+        command = _Sibling(workload, container, self.config_maps, self.budget).resolve()
+        return command is not None and command.entry != "worker"
 
 
 class _Sibling(_Resolver):

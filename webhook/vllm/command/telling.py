@@ -22,12 +22,14 @@ _NO_SERVER = re.compile(
 )
 
 
+_SERVER_FILE = re.compile(r"(entrypoint|start|serve|run|launch|vllm|inference_api)[\w-]*(\.sh|\.py|\.bash)?$")
+_LONGEST = 512
+"""Characters of a program's path, or an image's name, that are looked at."""
+
+
 def looks_like_vllm(program: str, words: Sequence[Value]) -> bool:
     """The arguments are vLLM's: a model, and a flag that only vLLM has."""
-    if _NO_SERVER.search(program):
-        return False
-    flags = {_flag(word) for word in words}
-    return bool(flags & _TELLING)
+    return any(_flag(word) in _TELLING for word in words) and not _NO_SERVER.search(program[:_LONGEST])
 
 
 def names_model(words: Sequence[Value]) -> bool:
@@ -37,10 +39,10 @@ def names_model(words: Sequence[Value]) -> bool:
 
 def is_server_file(program: str) -> bool:
     """The name of a start script or a server: `/entrypoint.sh`, `api_server.py`."""
-    if _NO_SERVER.search(program) or not re.search(r"/|\.(sh|bash|py)$", program):
+    _, slash, name = program.rpartition("/")
+    if len(program) > _LONGEST or not (slash or name.endswith((".sh", ".bash", ".py"))):
         return False
-    name = program.rpartition("/")[2]
-    return bool(re.search(r"(entrypoint|start|serve|run|launch|vllm|inference_api)[\w-]*(\.sh|\.py|\.bash)?$", name))
+    return _SERVER_FILE.search(name) is not None and not _NO_SERVER.search(program)
 
 
 def _flag(word: Value) -> str:

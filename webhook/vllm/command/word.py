@@ -190,6 +190,8 @@ class Command:
     """What keeps the command from starting vLLM at all; everything else is read as it is meant."""
     unclosed: str | None = None
     """The line of the script with a quote that nothing closes, so that no shell runs the script."""
+    long: tuple[tuple[FieldPath, int], ...] = ()
+    """Words, also before vLLM's own, that Linux hands to no process: where, and how many bytes at least."""
     repeated: bool = False
     """The image's entrypoint starts vLLM already, and the args start it once more: vLLM gets its own name as a word."""
 

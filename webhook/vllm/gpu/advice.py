@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from webhook.kube.workload import JSON
 from webhook.vllm.gpu import instances
 from webhook.vllm.gpu.labels import LABELS
 from webhook.vllm.gpu.name import SHARED_SUFFIX, by_name
 from webhook.vllm.gpu.product import Gpu, products
-from webhook.vllm.gpu.requirement import alternatives
+from webhook.vllm.gpu.requirement import Requirement, affinity, of_spec
 
 PRODUCT = "nvidia.com/gpu.product"
+_TOLD = frozenset((*LABELS, *instances.TYPE, *instances.FAMILY))
+"""Labels whose values say which product, or which machine, it is."""
+_MANY = 64
+"""Demands of a Pod, and products that it may choose from, that are looked at."""
 
 
 def of_product(spec: JSON, label: str, count: int = 1) -> str:
@@ -27,10 +32,9 @@ def of_product(spec: JSON, label: str, count: int = 1) -> str:
     if said or dropped:
         instead = f" instead of {', '.join(dropped)}" if dropped else ""
         return f"nodeSelector {', '.join(said) or f'{PRODUCT}: {label}'}{instead}"
-    for term in alternatives(spec):
-        for one in term:
-            if one.operator == "In" and (value := _value(one.key, one.values[0] if one.values else "", label, gpus, 1)):
-                return f"required affinity {one.key} In [{value}] instead of [{', '.join(one.values)}]"
+    for one in _affinity(spec):
+        if one.operator == "In" and (value := _value(one.key, one.values[0] if one.values else "", label, gpus, 1)):
+            return f"required affinity {one.key} In [{value}] instead of [{', '.join(one.values)}]"
     return f"nodeSelector {PRODUCT}: {label}"
 
 
@@ -47,14 +51,22 @@ def of_count(spec: JSON, gpus: Sequence[Gpu], count: int) -> str | None:
 def own_labels(spec: JSON) -> tuple[str, ...]:
     """The whole cards that a required affinity leaves to choose from (values of nvidia.com/gpu.product), least memory
     first; none where it allows only one."""
-    said = {value for term in alternatives(spec) for one in term if (one.key, one.operator) == (PRODUCT, "In")
-            for value in one.values}  # fmt: skip
+    demands = of_spec(spec)
+    said = {value for term in (demands.always, *demands.terms) for one in term
+            if (one.key, one.operator) == (PRODUCT, "In") for value in one.values}  # fmt: skip
+    if len(said) > _MANY:
+        return ()
     sizes = {
         value: min(one.memory for one in gpus)
         for value in sorted(said)
         if not SHARED_SUFFIX.search(value) and (gpus := by_name(value)) and not any(one.mig for one in gpus)
     }
     return tuple(sorted(sizes, key=sizes.__getitem__)) if len(sizes) > 1 else ()
+
+
+def _affinity(spec: JSON) -> Iterator[Requirement]:
+    """The demands of the required affinity whose labels say something of the product."""
+    return (one for one in islice(affinity(spec), _MANY) if one.key in _TOLD)
 
 
 def _names(gpu: Gpu) -> Mapping[str, Sequence[str]]:
@@ -64,7 +76,10 @@ def _names(gpu: Gpu) -> Mapping[str, Sequence[str]]:
 
 def _selector(spec: JSON) -> Mapping[str, str]:
     found = spec.get("nodeSelector")
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+    if not isinstance(found, Mapping):
+        return {}
+    told = _TOLD & found.keys()
+    return {str(key): str(found[key]) for key in (found if len(found) <= _MANY else told) if key in told}
 
 
 def _value(key: str, old: str, label: str, gpus: Sequence[Gpu], count: int) -> str | None:

@@ -49,7 +49,7 @@ def find(workload: Workload, container: Container, snapshot: Snapshot | None) ->
     asked = mapping(container.spec.get("resources")).get("claims")
     if not isinstance(asked, list):
         return None
-    there = {str(one.get("name")): one for one in _mappings(workload.spec.get("resourceClaims"))}
+    there = workload.resource_claims
     if not there:
         return None
     found: list[Claim] = []

@@ -81,6 +81,11 @@ def left_by(demands: Sequence[Requirement]) -> tuple[Gpu, ...]:
     return of_types(kept)
 
 
+def is_telling(key: str) -> bool:
+    """A label of Karpenter's that says something of the accelerators."""
+    return key.startswith(_PREFIXES) and _part(key) is not None
+
+
 def _holds(one: Requirement, value: str | None) -> bool:
     return one.holds({one.key: value} if value is not None else {})
 

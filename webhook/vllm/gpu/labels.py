@@ -12,7 +12,7 @@ from webhook.kube.workload import JSON, Workload
 from webhook.vllm.gpu import instances
 from webhook.vllm.gpu.name import SHARED_SUFFIX, by_name
 from webhook.vllm.gpu.product import Gpu, all_products, partition_of, products, slices
-from webhook.vllm.gpu.requirement import Demands, Requirement, alternatives
+from webhook.vllm.gpu.requirement import Demands, Requirement, of_spec
 
 LABELS: Mapping[str, tuple[str, ...]] = {
     "nvidia.com/gpu.product": ("gfd",),
@@ -63,9 +63,9 @@ GIGABYTES = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram", "gpu.nvidia.com/vram")
 SHARING_LABELS: Mapping[str, Callable[[str], bool]] = {
     "nvidia.com/gpu.sharing-strategy": lambda value: value not in ("", "none"),
     "nvidia.com/mps.capable": lambda value: value == "true",
-    "nvidia.com/gpu.replicas": lambda value: value.isdigit() and int(value) > 1,
+    "nvidia.com/gpu.replicas": lambda value: _is_number(value) and int(value) > 1,
     "cloud.google.com/gke-gpu-sharing-strategy": lambda value: value != "",
-    "cloud.google.com/gke-max-shared-clients-per-gpu": lambda value: value.isdigit() and int(value) > 1,
+    "cloud.google.com/gke-max-shared-clients-per-gpu": lambda value: _is_number(value) and int(value) > 1,
 }
 STRATEGIES = ("nvidia.com/gpu.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy")
 CLIENTS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
@@ -89,23 +89,53 @@ class Named:
 
 def named(workload: Workload, resource: str | None) -> Named | None:
     """The product, from what nodes must have and from the resource's own name."""
-    said = _of_spec(workload.spec) or _from_annotations(workload)
+    said = workload.once(_said)
     if (own := _from_resource(resource, said.gpus if said else None)) is not None:
         gpus, source = own
         return Named(gpus, f"{source}; {said.source}" if said else source, True, bool(said and said.shared))
     return said
 
 
+def _said(workload: Workload) -> Named | None:
+    return _of_spec(workload.spec) or _from_annotations(workload)
+
+
 def _of_spec(spec: JSON) -> Named | None:
     """What the Pod demands of its node, by labels."""
     selector = spec.get("nodeSelector") or {}
-    if spec.get("affinity") is None and isinstance(selector, dict):  # as most Pods say it
+    if spec.get("affinity") is None and isinstance(selector, dict) and len(selector) <= _MANY:  # as most Pods say it
         pairs = tuple(selector.items())
         texts = [text for pair in pairs for text in pair if isinstance(text, str)]
         if len(texts) == 2 * len(pairs) and _are_short(texts):
             return _known_selector(pairs)
-    terms = tuple(alternatives(spec))
-    return (_known_terms if _are_short([text for term in terms for text in _texts(term)]) else _of_terms)(terms)
+    terms = of_spec(spec).alternatives(_tells)
+    if len(terms) > _MANY:
+        return None
+    terms = [_few(term) for term in terms]
+    short = _are_short([text for term in terms for text in _texts(term)])
+    return _known_terms(tuple(terms)) if short else _of_terms(terms)
+
+
+_MANY = 64
+"""Alternatives, demands of one of them, and values of one demand, that are looked up: of more, nothing is named."""
+
+
+def _tells(one: Requirement) -> bool:
+    """The demand may say something of the product."""
+    key = one.key
+    return (
+        key in _TELLING
+        or instances.is_telling(key)
+        or (
+            ("gpu" in key or "accelerator" in key)
+            and (NAMED_KEY.fullmatch(key) or OWN_LABELS.fullmatch(key)) is not None
+        )
+    )
+
+
+def _few(term: Demands) -> Demands:
+    """The first of the demands, those by well-known labels before others."""
+    return term if len(term) <= _MANY else tuple(sorted(term, key=lambda one: one.key not in _TELLING)[:_MANY])
 
 
 def _texts(term: Demands) -> list[str]:
@@ -208,20 +238,24 @@ def _products_of(one: Requirement) -> tuple[tuple[Gpu, ...], bool]:
         return by_name(pair[2], LABELS[pair[1]]), True
     if one.operator != "In":
         return (), False
-    key, values = one.key, one.values
-    found: list[Sequence[Gpu]] = []
-    if key in LABELS:
-        found = [by_name(value, LABELS[key]) for value in values]
-    elif key in instances.TYPE:
-        found = [instances.of_types([value]) for value in values]
-    elif key in instances.FAMILY:
-        found = [instances.of_types(instances.of_family(value)) for value in values]
-    elif OWN_LABELS.fullmatch(key):
-        found = [by_name(f"{key}={value}") or by_name(value) for value in values]
+    key, values = one.key, tuple(dict.fromkeys(one.values))
     certain = key in LABELS or key in instances.TYPE or key in instances.FAMILY
-    if not found or not all(found):
+    if len(values) > _MANY or not (certain or OWN_LABELS.fullmatch(key)):
         return (), certain
-    return tuple({gpu.name: gpu for gpus in found for gpu in gpus}.values()), certain
+    found: dict[str, Gpu] = {}
+    for value in values:
+        if key in LABELS:
+            gpus = by_name(value, LABELS[key])
+        elif key in instances.TYPE:
+            gpus = instances.of_types([value])
+        elif key in instances.FAMILY:
+            gpus = instances.of_types(instances.of_family(value))
+        else:
+            gpus = by_name(f"{key}={value}") or by_name(value)
+        if not gpus:
+            return (), certain
+        found |= {gpu.name: gpu for gpu in gpus}
+    return tuple(found.values()), certain
 
 
 def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
@@ -230,7 +264,7 @@ def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
         said = [str(one) for one in demands if "/instance-" in one.key]
         return (found, said) if len(found) <= FEW else ((), [])
     for one in demands:
-        if one.key == MEMORY_LABELS[0] and one.operator == "In" and all(value.isdigit() for value in one.values):
+        if one.key == MEMORY_LABELS[0] and one.operator == "In" and all(map(_is_number, one.values)):
             wanted = {int(value) for value in one.values}
             if exact := tuple(gpu for gpu in all_products() if gpu.memory_label_mib in wanted):
                 return exact, [str(one)]
@@ -246,6 +280,8 @@ def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
 
 def _filtered(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
     """What one demand leaves of products; all of them where it says nothing of any."""
+    if len(one.values) > _MANY:
+        return gpus
     if one.key in _FILTERS:
         return tuple(gpu for gpu in gpus if _FILTERS[one.key](gpu, one)) or gpus
     if one.operator == "NotIn" and one.key in LABELS:
@@ -282,7 +318,11 @@ def _resized(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
 
 def _mib(one: Requirement) -> list[int]:
     """The values of a memory label: MiB that NVML prints; old GFD releases wrote bytes."""
-    return [int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in one.values if value.isdigit()]
+    return [int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in one.values if _is_number(value)]
+
+
+def _is_number(value: str) -> bool:
+    return value.isascii() and value.isdigit() and len(value) < 20
 
 
 def _memory(gpu: Gpu, one: Requirement) -> bool:
@@ -295,7 +335,7 @@ def _memory(gpu: Gpu, one: Requirement) -> bool:
 
 
 def _gigabytes(gpu: Gpu, one: Requirement) -> bool:
-    sizes = [int(found[1]) for value in one.values if (found := re.fullmatch(r"(\d+)(?:G|Gi|GB)?", value))]
+    sizes = [int(found[1]) for value in one.values if (found := re.fullmatch(r"([0-9]{1,19})(?:G|Gi|GB)?", value))]
     gib = gpu.memory_high / (1 << 30)
     near = any(abs(gib - size) <= 0.08 * size for size in sizes)
     if one.operator in ("In", "NotIn"):
@@ -330,6 +370,12 @@ _FILTERS: Mapping[str, Callable[[Gpu, Requirement], bool]] = {
 }
 
 
+_TELLING = frozenset((
+    *LABELS, *instances.TYPE, *instances.FAMILY, *_FILTERS, *SHARING_LABELS, PARTITION_SIZE, AMD_PARTITION
+))  # fmt: skip
+"""Labels that may say something of a product."""
+
+
 def _mps(gpus: tuple[Gpu, ...], demands: Demands) -> tuple[Gpu, ...]:
     """Under MPS an allocation beyond the client's share fails, whatever total is shown: the low bound alone.
 
@@ -338,7 +384,7 @@ def _mps(gpus: tuple[Gpu, ...], demands: Demands) -> tuple[Gpu, ...]:
     said = {one.key: one.values[0] for one in demands if one.operator == "In" and len(one.values) == 1}
     if not any(said.get(key) == "mps" for key in STRATEGIES):
         return gpus
-    clients = next((int(said[key]) for key in CLIENTS if said.get(key, "").isdigit()), 0)
+    clients = next((int(said[key]) for key in CLIENTS if _is_number(said.get(key, ""))), 0)
     if clients < 2:
         return gpus
     return tuple(gpu.with_memory(min(gpu.memory, _label_bytes(gpu) // clients), gpu.memory_high) for gpu in gpus)
@@ -352,7 +398,7 @@ def _from_annotations(workload: Workload) -> Named | None:
     for key in USE_TYPE:
         value = workload.annotations.get(key)
         if isinstance(value, str):
-            found = [by_name(name) for name in value.split(",")]
+            found = [by_name(name) for name in value.split(",", _MANY)]
             if found and all(found):
                 gpus = {gpu.name: gpu for gpus in found for gpu in gpus}
                 return Named(tuple(gpus.values()), f"annotation {key}: {value}", False, False)

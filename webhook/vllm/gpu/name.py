@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from webhook.base import near
 from webhook.vllm.gpu.product import Gpu, all_products, product, products, slices
 
 NOISE = re.compile(
@@ -28,11 +29,11 @@ def by_name(text: str, places: Sequence[str] = ()) -> tuple[Gpu, ...]:
     cloud's label, or short (`l4`, `a100-80gb`, `mi300x`). Whole words are compared: an L4 is no L40S.
     `places` prefers the names in use there ("gfd", "karpenter", "gke" …): Karpenter's `h100` is one product.
     """
-    return _known_name(text, tuple(places)) if len(text) <= _SHORT else _by_name(text, places)
+    return _known_name(text, tuple(places)) if len(text) <= _LONGEST else ()
 
 
-_SHORT = 128
-"""Characters of a name whose products are remembered; a label's value has at most 63."""
+_LONGEST = 128
+"""Characters of a name that is looked for; a label's value has at most 63."""
 
 
 @lru_cache(512)  # a cluster has a few products
@@ -57,10 +58,8 @@ def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
 
 def nearest(text: str) -> tuple[str, ...]:
     """Up to three short names that look like `text`, for "did you mean"."""
-    from difflib import get_close_matches
-
     short = {"-".join(word for word in _words(name) if not NOISE.fullmatch(word)): None for name in _names()}
-    return tuple(get_close_matches(_plain(text), [name for name in short if name], n=3, cutoff=0.6))
+    return tuple(near.nearest(_plain(text), [name for name in short if name], 3))
 
 
 def _plain(text: str) -> str:

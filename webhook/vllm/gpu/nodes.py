@@ -16,13 +16,17 @@ from webhook.kube.workload import JSON, Container, Workload
 from webhook.vllm.gpu import labels, resource
 from webhook.vllm.gpu.labels import Named
 from webhook.vllm.gpu.product import Gpu
-from webhook.vllm.gpu.requirement import NAME, Demands, alternatives
+from webhook.vllm.gpu.requirement import NAME, wanted
 
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler",
            "DeletionCandidateOfClusterAutoscaler")  # fmt: skip
 """Taints that come and go with the node's state: a node that has one now may run the Pod later."""
 ADDED = frozenset({"nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi"})
 """Taints that clouds' ExtendedResourceToleration admission tolerates for whoever asks for the resource."""
+
+
+_MOST = 1 << 18
+"""Demands and tolerations, times the sorts of nodes, that are compared; with more, it is not known where the Pod runs."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
     claims = bool(mapping(container.spec.get("resources")).get("claims"))
     if not asked and not claims:
         return None
-    terms = alternatives(workload.spec)
+    demands = wanted(workload)
     said = workload.spec.get("tolerations")
     tolerations = [one for one in said if isinstance(one, Mapping)] if isinstance(said, list) else []
     needed = {name: count or 1 for name, count in asked if "/" in name and name not in resource.ONE_BY_DEFAULT}
@@ -84,14 +88,17 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
     fitting: list[Alike] = []
     repelled: list[tuple[JSON, ...]] = []
     by_name = workload.spec.get("nodeName")
-    names = frozenset(one.key for term in terms for one in term)
+    names = frozenset([one.key for term in (demands.always, *demands.terms) for one in term])
     each = bool(by_name) or NAME in names
-    for node, many in (Alike(node, 1) for node in nodes) if each else snapshot.alike(names):
+    sorts = [Alike(node, 1) for node in nodes] if each else snapshot.alike(names)
+    if len(sorts) * (demands.size + len(tolerations)) > _MOST:
+        return None
+    for node, many in sorts:
         if by_name and node.name != by_name:
             lacking["affinity"] += many
         elif not _has(node, needed, part):
             lacking["resource"] += many
-        elif not by_name and not any(_matches(term, node) for term in terms):
+        elif not by_name and not demands.holds(node.labels, node.name):
             lacking["affinity"] += many
         elif not by_name and (taints := _untolerated(node, tolerations, tolerated)):
             lacking["taints"] += many
@@ -115,10 +122,6 @@ def _has(node: Node, needed: Mapping[str, int], part: bool) -> bool:
     if part or (needed and not node.allocatable):
         return _named(node.hardware, None) is not None
     return all(node.allocatable.get(name, 0) >= count for name, count in needed.items())
-
-
-def _matches(term: Demands, node: Node) -> bool:
-    return all(one.holds({NAME: node.name} if one.key == NAME else node.labels) for one in term)
 
 
 def _untolerated(node: Node, tolerations: Sequence[JSON], added: frozenset[str]) -> tuple[JSON, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from webhook.base.frozen import frozen
 from webhook.kube.path import is_object, mapping
-from webhook.kube.workload import JSON
+from webhook.kube.workload import JSON, Workload
 
 NAME = "metadata.name"
 """The one field that `matchFields` may name (k8s.io/kubernetes pkg/apis/core/validation)."""
@@ -55,19 +55,62 @@ def _number(value: str | float) -> float | None:
 Demands = tuple[Requirement, ...]
 
 
-def alternatives(spec: JSON) -> list[Demands]:
-    """What must all hold together, once for each term of the required affinity: any one of them is enough.
+@frozen
+class Wanted:
+    """What a Pod demands of its node. A preferred affinity and a toleration choose no node and are not in it.
 
-    A preferred affinity and a toleration choose no node and are not in it.
+    The two parts are kept apart: of both, an object may have tens of thousands.
     """
-    always = tuple(_selector(spec.get("nodeSelector")))
-    terms = [(*always, *term) for term in _terms(spec)]
-    return terms or [always]
+
+    always: Demands
+    """The node selector: all of it must hold."""
+    terms: tuple[Demands, ...]
+    """The required affinity: all of one of these must hold, too. Empty: there is none."""
+
+    def alternatives(self, tells: Callable[[Requirement], bool]) -> list[Demands]:
+        """What must all hold together, once for each different term, of the demands that tell something."""
+        always = tuple([one for one in self.always if tells(one)])
+        terms = dict.fromkeys([tuple([one for one in term if tells(one)]) for term in self.terms])
+        return [(*always, *term) for term in terms] if terms else [always]
+
+    def holds(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node with these labels and this name may run the Pod."""
+        return _holds(self.always, labels, name) and (
+            not self.terms or any(_holds(term, labels, name) for term in self.terms)
+        )
+
+    @property
+    def size(self) -> int:
+        """How many demands it has."""
+        return len(self.always) + sum(len(term) for term in self.terms)
+
+
+def _holds(demands: Demands, labels: Mapping[str, str], name: str) -> bool:
+    return all(one.holds({NAME: name} if one.key == NAME else labels) for one in demands)
+
+
+def wanted(workload: Workload) -> Wanted:
+    """What the Pod demands, read once."""
+    return workload.once(_of_workload)
+
+
+def _of_workload(workload: Workload) -> Wanted:
+    return of_spec(workload.spec)
+
+
+def of_spec(spec: JSON) -> Wanted:
+    """What a PodSpec demands."""
+    return Wanted(tuple(_selector(spec.get("nodeSelector"))), tuple(_terms(spec)))
 
 
 def _selector(value: object) -> Iterator[Requirement]:
     for key, wanted in mapping(value).items():
         yield Requirement(str(key), "In", (str(wanted),))
+
+
+def affinity(spec: JSON) -> Iterator[Requirement]:
+    """The demands of the required affinity, one term after the other."""
+    return (one for term in _terms(spec) for one in term)
 
 
 def _terms(spec: JSON) -> Iterator[Demands]:

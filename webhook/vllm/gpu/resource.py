@@ -44,6 +44,8 @@ CLAIM = "DRA claim"
 def requests(workload: Workload, container: Container) -> list[tuple[str, int | None]]:
     """Every accelerator resource that the container asks for, and how many of each (None: can't be known)."""
     asked = container.resources
+    if not asked:
+        return list(_fractions(workload, container))
     found: list[tuple[str, int | None]] = [
         (name, 1 if name in FRACTIONS else count)
         for name, value in asked.items()
@@ -115,6 +117,8 @@ def named_product(resource: str) -> tuple[Gpu, ...]:
 
 
 def _fractions(workload: Workload, container: Container) -> Iterator[tuple[str, int | None]]:
+    if not workload.annotations:
+        return
     only = workload.annotations.get(FRACTION_CONTAINER)
     if only not in (None, container.name):
         return

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
 
-from webhook.base import data
+from webhook.base import data, near
 from webhook.vllm.facts import Fact
 from webhook.vllm.model.config import from_config
 from webhook.vllm.model.schemes import SCHEMES
@@ -156,13 +156,11 @@ def source(name: str) -> str | None:
 
 def nearest(name: str) -> list[str]:
     """Ids that look like `name`, the likeliest first; for "did you mean"."""
-    import difflib  # here: only a mistake needs it
-
     wanted = name.strip().lower()
-    close = difflib.get_close_matches(wanted, ids(), 3, 0.75)
+    close = near.nearest(wanted, ids(), 3, 0.75)
     if not close and "/" not in wanted:
         tails = {one.rpartition("/")[2]: one for one in ids()}
-        close = [tails[one] for one in difflib.get_close_matches(wanted, tails, 3, 0.75)]
+        close = [tails[one] for one in near.nearest(wanted, tails, 3, 0.75)]
     return [ids()[one] for one in close]
 
 

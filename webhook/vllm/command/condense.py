@@ -1,0 +1,117 @@
+"""Long commands and long words, made short: what is left says the same to vLLM.
+
+No person writes more than a few hundred words, and an object holds half a million. Reading each would take seconds,
+and leaving the rest out would let padding hide what is wrong. argparse itself makes most of them irrelevant: the last
+of a flag's values wins, and a word without a dash is a value of the flag before it, or the model.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import islice
+from operator import itemgetter, sub
+from typing import NamedTuple
+
+from webhook.kube.path import FieldPath
+from webhook.vllm.command.word import Value, Word, mystery
+
+_VALUES = 8
+"""Values of one flag that are left. Of no option do more of them make an engine smaller, or a refusal go away."""
+_UNKNOWN = 16
+"""Flags of no release that are left: vLLM refuses the first already."""
+_DOTTED = 128
+"""Keys of one JSON argument that are left (`--compilation-config.key=value`). No class has as many, so that one which
+takes no other keys refuses one of these already."""
+_NAME = 100
+"""Characters of a word that say which flag it is; no flag has more."""
+_MORE = "…"
+
+
+class Left(NamedTuple):
+    """A word that is left."""
+
+    at: int
+    """Which of the words it is, or the first of those that it stands for."""
+    text: str | None = None
+    """What stands there instead; None: the word itself."""
+    unknown: str | None = None
+    """Why that is not known."""
+
+
+def condensed(words: Sequence[str]) -> list[Left]:
+    """Which of many words are left, in their order: the last place of each flag that some release knows, with the first
+    of its values, and the first of all others."""
+    from webhook.vllm.args import settings  # here: `args` reads what this package makes
+    from webhook.vllm.args.flags import builtin
+
+    table, end = builtin(), len(words)
+    if "--" in words:  # no flag is behind it
+        end = words.index("--")
+    flags = [n for n, text in enumerate(words) if text[:1] == "-" and text[1:2] not in _NUMBER and " " not in text]
+    if end < len(words):
+        flags = flags[: bisect_left(flags, end)]
+    ends = [*flags[1:], end][: len(flags)]
+    # A flag as it is written, without its value → the last place where it is.
+    places = {words[n][:_NAME].partition("=")[0]: place for place, n in enumerate(flags)}
+    last: dict[str, int] = {}
+    dotted: dict[str, int] = {}
+    left: list[Left] = []
+    unknown = 0
+    known = table.beginnings  # argparse takes the beginning of a flag for the flag
+    for written, place in places.items():
+        name, key = written, ""
+        if written not in known:
+            if "_" in name or "." in name:
+                name, key, _ = written.replace("_", "-").partition(".")
+            if name[1:2] != "-":
+                name = name[:2]
+            if name not in known:
+                unknown += 1
+                if unknown <= _UNKNOWN:
+                    left.append(Left(flags[place]))
+                continue
+        if not key:
+            last[name] = max(place, last.get(name, 0))
+            continue
+        dotted[name] = many = dotted.get(name, 0) + 1
+        if many <= _DOTTED:
+            left += _group(words, flags[place], ends[place])
+        elif many == _DOTTED + 1 and not settings.is_strict(name[2:].replace("-", "_")):
+            left.append(Left(flags[place], f"{name}.{_MORE}=", "only the first of its keys are read"))
+    for place in last.values():
+        left += _group(words, flags[place], ends[place])
+    most = max(map(sub, ends, flags), default=1)  # of a flag and the words up to the next
+    first = flags[0] if flags else end
+    left += _run(words, 0, first)
+    if (most > 2 or (most > 1 and not table.switches.isdisjoint(last))) and first <= _VALUES:
+        left.append(Left(first - 1, _MORE, "more words are not read"))
+    left += _run(words, end, len(words))
+    return sorted(left, key=_INDEX)
+
+
+_NUMBER = frozenset((*"0123456789.", ""))
+"""What follows a dash that begins no flag."""
+_INDEX = itemgetter(0)
+
+
+def _group(words: Sequence[str], n: int, until: int) -> list[Left]:
+    """A flag and its values."""
+    return [Left(n), *_run(words, n + 1, until)]
+
+
+def _run(words: Sequence[str], start: int, end: int) -> list[Left]:
+    """The first of some words that are no flags, and one of the others that may turn out to be one."""
+    left = [Left(n) for n in range(start, min(end, start + _VALUES))]
+    rest = range(start + len(left), end)
+    return [*left, *(Left(n) for n in islice((n for n in rest if words[n][:2] == "$("), 1))]
+
+
+def unread(text: str, path: FieldPath) -> Value:
+    """What is left of a word that is too long to be read: which flag it is, and that its value is not known."""
+    why = f"a word of {len(text):,} characters is not read"
+    name, equals, _ = text[:_NAME].partition("=")
+    if name[:1] != "-" or name[1:2] in _NUMBER or " " in name:
+        return mystery(_MORE, why, path)
+    # A name of so many characters is no flag of any release's.
+    return mystery(f"{name}={_MORE}", why, path) if equals else (Word(name + _MORE, path),)
