@@ -26,7 +26,7 @@ ADDED = frozenset({"nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai
 
 
 _MOST = 1 << 18
-"""Demands and tolerations, times the sorts of nodes, that are compared; with more, it is not known where the Pod runs."""
+"""Demands and tolerations, times the sorts of nodes, that are compared; with more, where the Pod runs is not known."""
 
 
 @dataclass(frozen=True)

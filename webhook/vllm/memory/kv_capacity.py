@@ -20,6 +20,10 @@ class KvCapacity(NamedTuple):
     length: int | None
     """max_model_len; what fits, where vLLM is to find that."""
 
+    def blocks(self, left: Estimate) -> int:
+        """Blocks of the pool (likely)."""
+        return kv_cache.blocks(left.likely, self.layout) if self.layout else 0
+
     @property
     def bytes_per_request(self) -> int | None:
         """What this release's check counts for one request of max_model_len."""

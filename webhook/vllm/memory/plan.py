@@ -262,7 +262,15 @@ def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Fa
     ]
     if len(judged) == 1:
         return judged[0]
-    return min(judged, key=lambda one: (RANK[one.verdict], one.ledger.kv_cache.likely if one.ledger else 0))
+    return min(judged, key=_room)
+
+
+def _room(one: Judged) -> tuple[int, int, int]:
+    """The worst verdict; where all fit, the fewest blocks, which all ranks use then; else the least memory."""
+    if one.ledger is None:
+        return RANK[one.verdict], 0, 0
+    left = one.ledger.kv_cache
+    return RANK[one.verdict], one.ledger.kv_capacity.blocks(left) if one.verdict == "fits" else 0, left.likely
 
 
 RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
