@@ -69,7 +69,11 @@ _NO_REFERENCES = frozenset({"clientSecret", "apiSecret", "sharedSecret", "appSec
 
 def names(name: str) -> bool:
     """Whether what has this name is a secret: `--api-key`, `HF_TOKEN`, `clientSecret`, `X-Api-Key`."""
-    return len(name) <= _LONGEST and _names(name)
+    return len(name) <= _LONGEST and _HINT.search(name) is not None and _names(name)
+
+
+_HINT = re.compile("key|token|secret|passw|passphrase|auth|cookie|credential|pwd|pat", re.IGNORECASE)
+"""A quick look before the thorough one: one of these is in every name of a secret."""
 
 
 @lru_cache(1024)  # the same few fields are in every object

@@ -33,6 +33,7 @@ def shown(engine: Engine) -> list[str]:
         ("a sign in a word", has_a_sign(engine)),
         ("a field with two colons", not TWO_COLONS.isdisjoint(spec)),
         ("a second entrypoint", command.repeated),
+        ("a script that is not read", command.unread),
         ("unknown flags", args.unknown or args.unheard),
         ("conflicts", args.conflicts),
         ("no context length", "max_model_len" not in args.given),

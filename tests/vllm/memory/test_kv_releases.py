@@ -266,3 +266,12 @@ def test_states_without_the_manager_are_a_layout_that_vllm_refuses() -> None:
     found = plan(asked, SHAPES["mamba2"], H100, kv_cache_memory=70 * GI)
     assert (found.verdict, found.cause) == ("does-not-fit", "layout")
     assert found.why.startswith("vLLM 0.27.1 can't lay out the KV cache: without the hybrid KV cache manager")
+
+
+@pytest.mark.parametrize("release", ["0.11.0", "0.16.0", "0.33.0"])
+def test_all_stages_use_as_many_blocks_as_the_one_with_the_fewest(release: str) -> None:
+    """Four groups of three layers: a block takes three pages of 32 KiB on the first stage, and two on the second."""
+    asked = engine(release, pipeline_parallel_size=2, max_model_len=4096)
+    ledger = plan(asked, windows("fff" + "w" * 9, 4, 128, 512), H100, kv_cache_memory=120_000_000).gpu
+    assert ledger is not None
+    assert ledger.kv_capacity.blocks(ledger.kv_cache) == 120_000_000 // (3 * 32 * 1024)

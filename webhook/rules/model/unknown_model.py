@@ -48,7 +48,11 @@ class UnknownModel(Rule):
                 f"annotation {ANNOTATION}: no model {annotation!r} is known" + _near(annotation),
                 suggestions=(TEACH,),
             )
-        if engine.command.entry == "worker" or any(map(_names_one, engine.once(unsplit).values())):
+        if (
+            engine.command.entry == "worker"
+            or engine.command.unread
+            or any(map(_names_one, engine.once(unsplit).values()))
+        ):
             return
         if engine.model is not None and engine.model.value.num_hidden_layers and not is_default(engine.model):
             if not engine.model.may_deny:  # of another name

@@ -15,7 +15,7 @@ from typing import Any
 from webhook.kube.path import FieldPath
 from webhook.vllm.args.flags import Flag, Option, Parser, name_of, plain
 from webhook.vllm.args.tokens import Token
-from webhook.vllm.args.values import InvalidValueError, convert, from_json
+from webhook.vllm.args.values import InvalidValueError, UnreadableValueError, convert, from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,9 @@ class _Reader:
                 value = self._value(option, texts, before)
         except InvalidValueError as error:
             self._write(dest, texts)
-            if doubt:
+            if isinstance(error, UnreadableValueError):
+                reading.unresolved[dest] = str(error)
+            elif doubt:
                 reading.unresolved[dest] = doubt
             else:
                 self._refuse(str(error) if error.complete else f"argument {option.name}: {error}", flag, option)

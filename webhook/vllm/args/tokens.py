@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from webhook.base.frozen import frozen
 from webhook.kube.path import FieldPath
 from webhook.vllm.args.flags import Parser
-from webhook.vllm.args.values import InvalidValueError, human_int
+from webhook.vllm.args.values import DEEPEST, TOO_DEEP, InvalidValueError, UnreadableValueError, from_json, human_int
 from webhook.vllm.command import Command
 from webhook.vllm.release import Release
 
@@ -274,10 +274,6 @@ def _optimization(tokens: list[Token], release: Release) -> list[Token]:
     return out
 
 
-_DEEPEST = 50
-"""Dots in one `--config.a.b.c`; Python's recursion limit is what really ends it, far beyond any config that exists."""
-
-
 def _dotted(words: Words, release: Release) -> None:
     """Merges `--config.key value` into one `--config '{"key": value}'` at the end, per flag."""
     prefix = "-" if release >= _DOTTED_SHORT else "--"
@@ -299,29 +295,29 @@ def _dotted(words: Words, release: Release) -> None:
                 continue
             value, text = following, following.text
         flag, *keys = name.removesuffix("+").split(".")
-        parsed = text.split(",") if name.endswith("+") else _dotted_value(text, release)
-        nested: Any = parsed
+        first, found = merged.setdefault(flag, (token, {}))
+        try:
+            nested: Any = text.split(",") if name.endswith("+") else _dotted_value(text, release)
+        except UnreadableValueError as why:
+            merged[flag] = (replace(first, unknown=str(why)), found)
+            continue
+        if len(keys) > DEEPEST:
+            merged[flag] = (replace(first, unknown=TOO_DEEP), found)
+            continue
         for key in reversed(keys):
             nested = {key: nested}
-        first, found = merged.setdefault(flag, (token, {}))
-        if len(keys) > _DEEPEST:
-            words.errors.append((f"argument {flag}: nested too deeply", token))
-            continue
         _update(found, nested)
         unknown, doubtful = first.unknown or value.unknown, first.doubtful or value.doubtful
         merged[flag] = (replace(first, unknown=unknown, doubtful=doubtful), found)
     for flag, (token, found) in merged.items():
-        try:
-            kept += [replace(token, text=flag, unknown=None, doubtful=None), replace(token, text=json.dumps(found))]
-        except RecursionError:
-            words.errors.append((f"argument {flag}: nested too deeply", token))
+        kept += [replace(token, text=flag, unknown=None, doubtful=None), replace(token, text=json.dumps(found))]
     words.tokens = kept
 
 
 def _dotted_value(text: str, release: Release) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return from_json(text)
+    except ValueError:
         if release >= _DOTTED_HUMAN:
             try:
                 return human_int(text)

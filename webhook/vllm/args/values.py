@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,13 @@ class InvalidValueError(Exception):
         self.complete = complete
 
 
+class UnreadableValueError(InvalidValueError):
+    """A value that is nested too deeply to be read here, which vLLM may accept."""
+
+
+DEEPEST = 50
+"""Lists and objects within each other, in JSON that is read."""
+TOO_DEEP = "it is nested too deeply to be read"
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -71,11 +78,22 @@ def key_values(text: str) -> dict[str, int]:
 
 
 def from_json(text: str) -> Any:
-    """`json.loads`, of which too deep a nesting is a ValueError too."""
+    """`json.loads`; raises UnreadableValueError where the text is nested too deeply."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise UnreadableValueError(TOO_DEEP) from None
+    if text.count("[") + text.count("{") > DEEPEST:
+        level = [value]
+        for _ in range(DEEPEST):
+            level = [inner for one in level for inner in _within(one)]
+        if any(isinstance(one, dict | list) for one in level):
+            raise UnreadableValueError(TOO_DEEP)
+    return value
+
+
+def _within(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 _IN_BRACES = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
@@ -112,7 +130,9 @@ def config_class(text: str) -> Any:
     except ValueError:
         try:
             value = ast.literal_eval(text)
-        except (SyntaxError, TypeError, MemoryError, RecursionError):
+        except (MemoryError, RecursionError):
+            raise UnreadableValueError(TOO_DEEP) from None
+        except (SyntaxError, TypeError):
             raise ValueError("no literal") from None
         if not isinstance(value, dict):
             raise ValueError("not an object") from None

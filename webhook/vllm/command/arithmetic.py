@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from webhook.vllm.command.state import Array
-from webhook.vllm.command.tree import source
+from webhook.vllm.command.tree import Depth, source
 from webhook.vllm.command.word import Value, known
 
 if TYPE_CHECKING:
@@ -16,25 +16,27 @@ if TYPE_CHECKING:
 Scalar = Callable[["Node"], Value]
 Lookup = Callable[[str], "Value | Array | None"]
 Assign = Callable[[str, "int | None"], None]
-_DEEPEST = 32
+_NAMES = 4
+"""Variables that name each other."""
 _ASSIGNS = re.compile(r"([-+*/%&|^]|<<|>>)?=")
 
 
-def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: int = 0) -> int | None:
-    """The value of an expression, None where a part of it is not known. `scalar` expands a word, `lookup` knows the
-    variables, `assign` gives one a value (None: one that is not known)."""
-    if depth > _DEEPEST:
-        return None
+def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: Depth) -> int | None:
+    """The value of an expression, None where a part of it is not known, or too deep. `scalar` expands a word, `lookup`
+    knows the variables, `assign` gives one a value (None: one that is not known)."""
 
     def of(part: Node) -> int | None:
-        return value(part, scalar, lookup, assign, depth + 1)
+        if depth.full:
+            return None
+        with depth:
+            return value(part, scalar, lookup, assign, depth)
 
     kind = node.type
     if kind in ("number", "word", "variable_name"):
-        return _number(source(node), lookup, depth)
+        return _number(source(node), lookup)
     if kind in ("simple_expansion", "expansion", "string", "concatenation", "command_substitution"):
         text = known(scalar(node))
-        return _number(text, lookup, depth) if text is not None else None
+        return _number(text, lookup) if text is not None else None
     named = [child for child in node.children if child.is_named]
     if kind == "parenthesized_expression" and len(named) == 1:
         return of(named[0])
@@ -69,8 +71,15 @@ def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: int
     return None
 
 
-def _number(text: str, lookup: Lookup, depth: int) -> int | None:
-    text = text.strip()
+def _number(text: str, lookup: Lookup) -> int | None:
+    """A number, or what the variable of that name holds, which may name another one."""
+    for _ in range(_NAMES):
+        text = text.strip()
+        found = lookup(text) if text.isidentifier() else None
+        inner = known(found) if isinstance(found, tuple) else None
+        if inner is None:
+            break
+        text = inner
     if re.fullmatch(r"[+-]?(0[xX][0-9a-fA-F]{1,16}|\d{1,18})", text):
         sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.lstrip("+"))
         octal = len(digits) > 1 and digits.startswith("0") and digits[1] not in "xX"
@@ -78,10 +87,6 @@ def _number(text: str, lookup: Lookup, depth: int) -> int | None:
             return sign * int(digits, 8 if octal else 0)
         except ValueError:
             return None
-    if text.isidentifier() and depth < _DEEPEST:
-        found = lookup(text)
-        inner = known(found) if isinstance(found, tuple) else None
-        return _number(inner, lookup, depth + 8) if inner is not None else None
     return None
 
 

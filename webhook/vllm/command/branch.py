@@ -54,7 +54,8 @@ def _otherwise(shell: Shell, clauses: Sequence[Node]) -> Status:
         return "yes"
     if clauses[0].type == "else_clause":
         return shell.block(clauses[0].children[1:])
-    return _branch(shell, [*clauses[0].children, *clauses[1:]])
+    with shell.budget:
+        return _branch(shell, [*clauses[0].children, *clauses[1:]])
 
 
 def case_statement(shell: Shell, node: Node) -> Status:
@@ -142,22 +143,41 @@ def while_statement(shell: Shell, node: Node) -> Status:
 
 
 def and_or(shell: Shell, node: Node) -> Status:
-    """`A && B`, `A || B`."""
-    named = [child for child in node.children if child.is_named]
-    operator = next((c.type for c in node.children if c.type in ("&&", "||")), "&&")
-    if len(named) != 2:
-        return shell.block(node.children)
-    left = shell.asked(named[:1]) if operator == "||" else shell.statement(named[0])
+    """`A && B || C`: one after the other, though the grammar has what comes before in each operator's left side."""
+    chain: list[tuple[Node, str, Node]] = []
+    while node.type == "list":
+        named = [child for child in node.children if child.is_named]
+        if len(named) != 2:
+            break
+        operator = next((c.type for c in node.children if c.type in ("&&", "||")), "&&")
+        chain.append((named[0], operator, named[1]))
+        node = named[0]
+    # What stands left of an `||` may fail, however much of it there is.
+    branches, caught = shell.branches, sum(operator == "||" for _, operator, _ in chain)
+    try:
+        shell.branches = branches + caught
+        status = shell.statement(node) if chain else shell.block(node.children)
+        for left, operator, right in reversed(chain):
+            caught -= operator == "||"
+            shell.branches = branches + caught
+            status = _then(shell, status, left, operator, right)
+        return status
+    finally:
+        shell.branches = branches
+
+
+def _then(shell: Shell, status: Status, left: Node, operator: str, right: Node) -> Status:
+    """`left && right` or `left || right`, where it is known how `left` ended."""
     if operator == "&&":
-        if left == "no":
+        if status == "no":
             return "no"
-        if left == "maybe":
-            shell.either([functools.partial(shell.statement, named[1]), lambda: "no"], source(named[0]))
+        if status == "maybe":
+            shell.either([functools.partial(shell.statement, right), lambda: "no"], source(left))
             return "maybe"
-        return shell.statement(named[1])
-    if left == "yes":
+        return shell.statement(right)
+    if status == "yes":
         return "yes"
-    if left == "no":
-        return shell.statement(named[1])
-    shell.either([lambda: "yes", functools.partial(shell.statement, named[1])], f"! {source(named[0])}")
+    if status == "no":
+        return shell.statement(right)
+    shell.either([lambda: "yes", functools.partial(shell.statement, right)], f"! {source(left)}")
     return "likely"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from webhook.vllm.command import entry, python
 from webhook.vllm.command.word import Change, Value, reason_of, text_of
 
-CODE = re.compile(r"packages(/|\b)|(^|/)(vllm|transformers)/\S*\.py\b|(^|/)vllm/?$")
+CODE = re.compile(r"packages(/|\b)|(^|/)(vllm|transformers)/\S{0,300}\.py\b|(^|/)vllm/?$")
 """A word or a path that names where installed Python code lies."""
 _PLAIN = frozenset(
     {

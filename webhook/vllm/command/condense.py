@@ -76,7 +76,7 @@ def condensed(words: Sequence[str]) -> list[Left]:
             continue
         dotted[name] = many = dotted.get(name, 0) + 1
         if many <= _DOTTED:
-            left += _group(words, flags[place], ends[place])
+            left += _group(words, flags[place], max(ends[place], min(flags[place] + 2, end)))  # its value may be a flag
         elif many == _DOTTED + 1 and not settings.is_strict(name[2:].replace("-", "_")):
             left.append(Left(flags[place], f"{name}.{_MORE}=", "only the first of its keys are read"))
     for place in last.values():
@@ -87,7 +87,7 @@ def condensed(words: Sequence[str]) -> list[Left]:
     if (most > 2 or (most > 1 and not table.switches.isdisjoint(last))) and first <= _VALUES:
         left.append(Left(first - 1, _MORE, "more words are not read"))
     left += _run(words, end, len(words))
-    return sorted(left, key=_INDEX)
+    return sorted(dict.fromkeys(left), key=_INDEX)
 
 
 _NUMBER = frozenset((*"0123456789.", ""))

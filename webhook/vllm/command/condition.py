@@ -26,7 +26,15 @@ def command(shell: Shell, node: Node) -> Status:
 
 
 def _test(shell: Shell, node: Node, extended: bool) -> bool | None:
-    """`[ … ]` and `[[ … ]]`; None where it can't be known."""
+    """`[ … ]` and `[[ … ]]`; None where it can't be known, or is too deep."""
+    depth = shell.budget.word
+    if depth.full:
+        return None
+    with depth:
+        return _answer(shell, node, extended)
+
+
+def _answer(shell: Shell, node: Node, extended: bool) -> bool | None:
     children = node.children
     if node.type == "parenthesized_expression":
         inner = [child for child in children if child.is_named]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from webhook.base.frozen import frozen
-from webhook.vllm.command import multiplexers
+from webhook.vllm.command import env, multiplexers
 from webhook.vllm.command.word import Change, Slip, Value, known, literal, mystery, text_of, texts_of
 
 Argv = Sequence[Value]
@@ -54,6 +53,8 @@ Start = Serve | Join | Script | Unknown
 _MODULES = re.compile(r"vllm(_\w+)?\.entrypoints\.(\w+\.)*(api_server|run_batch|grpc_server|serve)")
 _SERVER = "vllm.entrypoints.openai.api_server"
 _MODULE_FILES = re.compile(r"(?:.*/)?(vllm/entrypoints/(?:\w+/)*(?:api_server|run_batch|grpc_server))\.py")
+_LONGEST_PATH = 4096
+"""Bytes of a file's path, at most (Linux PATH_MAX)."""
 _WRAPPING_MODULES = frozenset({"vllm_tgis_adapter", "dynamo.vllm", "huggingfaceserver"})
 """Modules that take vLLM's flags and some of their own."""
 
@@ -77,6 +78,8 @@ _PYTHONS = re.compile(r"(python|pypy)[\d.]*")
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
 A_SHELL = "a shell"
 """A shell that reads its script from its input."""
+_DEEPEST = 8
+"""Programs that hand on to each other what they start."""
 _NEAR = 64
 """How many words a wrapper's own options may take."""
 _NOT_SERVING = frozenset({"bench", "chat", "complete", "collect-env", "launch"})
@@ -90,19 +93,19 @@ _FLAG = re.compile(r"--[a-z-]+")
 """No program: the words of an image's entrypoint mostly begin with one."""
 
 
-def start(argv: Argv) -> Start:
-    """What `argv` starts, behind any wrappers."""
+def start(argv: Argv, depth: int = 0) -> Start:
+    """What `argv` starts, behind any wrappers; `depth`: how many programs have handed it on."""
     if not argv:
         return Unknown("", ())
     first = text_of(argv[0])
     if first[:2] == "--" and _FLAG.fullmatch(first):
         return _module_later(argv) or Unknown(first, tuple(argv[1:]))
-    found = _plain(argv)
+    found = _plain(argv, depth)
     if found is not None:
         return found
     if _name(argv[0]) in _WRAPPERS:
         for index in range(1, min(len(argv), _NEAR)):
-            found = _plain(argv[index:])
+            found = _plain(argv[index:], depth)
             if found is not None:
                 return found
     else:
@@ -110,6 +113,20 @@ def start(argv: Argv) -> Start:
         if found is not None:
             return found
     return Unknown(text_of(argv[0]), tuple(argv[1:]))
+
+
+def unwrapped(argv: Argv, variables: Mapping[str, Value], spend: Callable[[int], None]) -> Argv:
+    """The words, with those of the string of `env -S` in its place. `variables`: what the process has; `spend` pays for
+    the work."""
+    if not argv or _name(argv[0]) not in _WRAPPERS:
+        return argv
+    for index in range(_NEAR):
+        name = _name(argv[index]) if index < len(argv) else "vllm"
+        if name in _SHELLS or name == "vllm" or _PYTHONS.fullmatch(name):
+            break
+        if name == "env":
+            argv = [*argv[:index], *env.split(argv[index:], variables, spend)]
+    return argv
 
 
 def assignments(argv: Argv) -> dict[str, Value]:
@@ -122,7 +139,7 @@ def assignments(argv: Argv) -> dict[str, Value]:
         if match:
             rest = word[0].text[match.end() :]
             found[match[1]] = (*literal(rest, word[0].path), *word[1:])
-        elif not text_of(word).startswith("-") and text_of(before) not in ("-u", "--unset"):
+        elif not text_of(word).startswith("-") and text_of(before) not in ("-u", "--unset", "-C", "--chdir"):
             break
     return found
 
@@ -149,8 +166,11 @@ def _name(word: Value) -> str:
     return text_of(word).rpartition("/")[2]
 
 
-def _plain(argv: Argv) -> Start | None:
-    """What `argv` starts if its first word says so itself."""
+def _plain(argv: Argv, depth: int) -> Start | None:
+    """What `argv` starts if its first word says so itself. What another program hands on is looked at once: each look
+    goes through many words."""
+    if depth > _DEEPEST:
+        return None
     name, texts = _name(argv[0]), texts_of(argv[:2])
     if "KUBERAY_GEN_RAY_START_CMD" in texts[0]:
         return Join()
@@ -158,8 +178,12 @@ def _plain(argv: Argv) -> Start | None:
         return _cli(argv)
     if name[:2] == "py" and _PYTHONS.fullmatch(name):
         return _python(argv)
+    if name == "busybox" and len(argv) > 1:
+        argv, name = argv[1:], _name(argv[1])
+        if name not in _SHELLS:
+            return start(argv, depth + 1)
     if name in _SHELLS:
-        return _shell(argv[1:] if name == "busybox" else argv)
+        return _shell(argv)
     if name == "ray" and "start" in texts[1:2]:
         options = [text_of(word) for word in argv[2:]]
         joins = any(option.startswith("--address") for option in options)
@@ -169,34 +193,34 @@ def _plain(argv: Argv) -> Start | None:
     if name == "dynamo" and "serve" in texts[1:2]:
         return _dynamo_serve(argv)
     if name in ("su", "runuser", "script", "flock"):
-        return _login(argv)
+        return _login(argv, depth)
     if name in multiplexers.MULTIPLEXERS:
         inner = multiplexers.MULTIPLEXERS[name](argv) if len(argv) <= 2 * _NEAR else None  # which may hold another one
-        return start(inner) if inner else None
+        return start(inner, depth + 1) if inner else None
     if name == "xargs":
-        return _xargs(argv)
+        return _xargs(argv, depth)
     if texts[0] == "-m":
         found = _module(argv[1:])
         return found if isinstance(found, Serve) else None
     return None
 
 
-def _login(argv: Argv) -> Start | None:
+def _login(argv: Argv, depth: int) -> Start | None:
     """`su USER -c SCRIPT`, `script -c SCRIPT FILE`, `runuser -u USER -- COMMAND`."""
     texts = [text_of(word) for word in argv[:_NEAR]]
     flag = next((n for n, text in enumerate(texts) if re.fullmatch(r"-[a-z]*c|--(session-)?command", text)), None)
     if flag is not None and flag + 1 < len(argv):
         return Script(argv[flag + 1], None, None, ())
-    return start(argv[texts.index("--") + 1 :]) if "--" in texts[1:-1] else None
+    return start(argv[texts.index("--") + 1 :], depth + 1) if "--" in texts[1:-1] else None
 
 
-def _xargs(argv: Argv) -> Start | None:
+def _xargs(argv: Argv, depth: int) -> Start:
     """`… | xargs COMMAND`: with further words, which nobody knows."""
-    for index in range(1, min(len(argv), _NEAR)):
-        found = _plain(argv[index:])
-        if isinstance(found, Serve):
-            return replace(found, words=(*found.words, mystery("", "xargs adds what it reads")))
-    return None
+    near = range(1, min(len(argv), _NEAR))
+    found = next((one for index in near if (one := _plain(argv[index:], depth + 1)) is not None), None)
+    if isinstance(found, Serve):
+        return replace(found, words=(*found.words, mystery("", "xargs adds what it reads")))
+    return Unknown("xargs", tuple(argv[1:]))
 
 
 def _cli(argv: Argv) -> Start | None:
@@ -235,12 +259,38 @@ def alike(text: str, meant: str) -> bool:
     return len(text) < 2 * len(meant) and SequenceMatcher(None, text, meant).ratio() > 0.8
 
 
+_MOST_WORDS = 1000
+"""More than are read of a command line."""
+_UNQUOTED = re.compile(r"[^ \t\r\n]+")
+_QUOTED = re.compile(
+    r"""[^ \t\r\n'"\\]+|\\.|'[^']*'|"[^"\\]*(?:\\.[^"\\]*)*"|([ \t\r\n]+)""",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r"""\\(["\\])""")
+
+
 def split(line: str) -> list[str]:
-    """The words that a shell would make of `line`."""
-    try:
-        return shlex.split(line)
-    except ValueError:  # a quote that nothing closes
-        return line.split()
+    """The words that a shell would make of `line`, the first thousand, as `shlex.split`, which takes a microsecond for
+    each character."""
+    if not any(sign in line for sign in "'\"\\"):
+        return [word[0] for word in itertools.islice(_UNQUOTED.finditer(line), _MOST_WORDS)]
+    words: list[list[str]] = [[]]
+    at = 0
+    for part in _QUOTED.finditer(line):
+        if part.start() > at or len(words) > _MOST_WORDS:
+            break
+        at, text = part.end(), part[0]
+        if part[1]:
+            words.append([])
+        elif text[0] == "\\":
+            words[-1].append(text[1])
+        elif text[0] == '"':
+            words[-1].append(_ESCAPED.sub(r"\1", text[1:-1]))
+        else:
+            words[-1].append(text[1:-1] if text[0] == "'" else text)
+    if at < len(line) and len(words) <= _MOST_WORDS:  # a quote that nothing closes
+        return line.split()[:_MOST_WORDS]
+    return ["".join(parts) for parts in words if parts][:_MOST_WORDS]
 
 
 def _python(argv: Argv) -> Start | None:
@@ -261,7 +311,7 @@ def _python(argv: Argv) -> Start | None:
             index += 1
         elif _name(argv[index]) == "vllm":
             return _cli(argv[index:])
-        elif (file := _MODULE_FILES.fullmatch(text)) is not None:
+        elif len(text) <= _LONGEST_PATH and (file := _MODULE_FILES.fullmatch(text)) is not None:
             return _module([literal(file[1].replace("/", ".")), *argv[index + 1 :]])
         else:
             return Unknown(text, tuple(argv[index + 1 :]))

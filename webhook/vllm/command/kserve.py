@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from webhook.kube.workload.kserve import hub_name
-from webhook.vllm.command.word import Piece, Value, known, literal, mystery, origin_of, text_of
+from webhook.vllm.command.word import Value, after, known, literal, mystery, origin_of, text_of
 
+_LONGEST = 1 << 14
+"""Characters of VLLM_ADDITIONAL_ARGS that are read."""
 MOUNT = "/mnt/models"
 """Where KServe's storage initializer puts the model."""
 
@@ -23,6 +25,8 @@ def additional(env: Mapping[str, Value]) -> list[Value]:
     text = known(value)
     if text is None:
         return [value]
+    if len(text) > _LONGEST:
+        return [mystery(text[:64], "VLLM_ADDITIONAL_ARGS is too long to be read", value[0].path)]
     import shlex  # here, because few commands need it
 
     try:
@@ -61,7 +65,7 @@ def huggingface(words: Sequence[Value], env: Mapping[str, Value], uri: str | Non
         if name not in ("model_id", "model_dir", "backend"):
             rest.append(word)
         elif equals:
-            given[name] = _after(word, len(flag) + 1)
+            given[name] = after(word, len(flag) + 1)
         elif index < len(words):
             given[name] = words[index]
             index += 1
@@ -71,14 +75,3 @@ def huggingface(words: Sequence[Value], env: Mapping[str, Value], uri: str | Non
     if model is None and uri is not None:
         model = literal(MOUNT)
     return substitute([literal("--model", origin_of(model)), model, *rest], uri) if model else rest
-
-
-def _after(value: Value, count: int) -> Value:
-    """A value without its first `count` characters."""
-    pieces = []
-    for piece in value:
-        cut = min(count, len(piece.text))
-        count -= cut
-        if piece.text[cut:]:
-            pieces.append(Piece(piece.text[cut:], piece.path, piece.unknown))
-    return tuple(pieces) or literal("")

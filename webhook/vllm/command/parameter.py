@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from webhook.vllm.command import arithmetic, transform
 from webhook.vllm.command.state import Array, State
-from webhook.vllm.command.tree import source
+from webhook.vllm.command.tree import WorkLimit, source
 from webhook.vllm.command.word import Piece, Value, known, literal, mystery, reason_of, text_of
 
 if TYPE_CHECKING:
@@ -46,14 +46,12 @@ _BREAK = _Segment((), False)
 class Words:
     """Expands the words of one script in a `State`."""
 
-    def __init__(
-        self, state: State, run: Callable[[Node], Value | None], spend: Callable[[int], None] = lambda work: None
-    ) -> None:
+    def __init__(self, state: State, run: Callable[[Node], Value | None], budget: WorkLimit) -> None:
         self.state = state
         self.run = run
         """A command substitution's output where it is plain, else None."""
-        self.spend = spend
-        """Told of the work done, so that a script that grows over and over comes to an end."""
+        self.budget = budget
+        """What pays for the work, so that a script that grows over and over comes to an end."""
 
     def fields(self, node: Node) -> list[Value]:
         """The fields that a word becomes: none, one or more."""
@@ -71,47 +69,51 @@ class Words:
     def _paid(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
         for segment in segments:
             each = 2 if segment.split else 32
-            self.spend(2 + sum(1 + len(piece.text) // each for piece in segment.value))
+            self.budget.spend(2 + sum(1 + len(piece.text) // each for piece in segment.value))
             yield segment
 
     # ── the parts of a word ──
 
     def segments(self, node: Node, quoted: bool) -> Iterator[_Segment]:
         """What a node of the grammar stands for."""
-        kind, text = node.type, source(node)
-        if kind in _EXPANSIONS:
-            # The grammar counts blanks before a `$` between quotes to the expansion.
-            lead = _LEAD.match(text)
-            if lead is not None:
-                yield from self._gap(lead[0].encode(), quoted)
-                text = text[lead.end() :]
-        if kind == "string":
-            if node.end_byte - node.start_byte <= 2:
-                yield _Segment(literal(""), False)
-            yield from self._range(node.children[1:-1], node.start_byte + 1, node.end_byte - 1, node, True)
-        elif kind == "raw_string":
-            yield _Segment(literal(text[1:-1]), False)
-        elif kind == "ansi_c_string":
-            yield _Segment(literal(transform.ansi_c(text[2:-1])), False)
-        elif kind in ("translated_string", "concatenation", "command_name"):
-            for child in node.children:
-                if child.type != "$":
-                    yield from self.segments(child, quoted)
-        elif kind == "simple_expansion":
-            yield from self._parameter(text[1:], None, quoted, text)
-        elif kind == "expansion":
-            yield from self._expansion(node, text, quoted)
-        elif kind == "arithmetic_expansion":
-            inner = [child for child in node.children if child.is_named]
-            number = self.arithmetic(inner[-1]) if inner else None
-            why = f"arithmetic {text} over values that are not known"
-            yield _Segment(literal(str(number)) if number is not None else mystery(text, why), not quoted)
-        elif kind == "command_substitution":
-            yield _Segment(self.run(node) or mystery(text, f"command substitution {text}"), not quoted)
-        elif kind == "process_substitution":
-            yield _Segment(mystery(text, f"process substitution {text}"), False)
-        else:
-            yield _Segment(literal(transform.unescape(text, quoted)), False)
+        kind, text, depth = node.type, source(node), self.budget.word
+        if depth.full:
+            yield _Segment(mystery(text, "the word is nested too deeply to be read"), False)
+            return
+        with depth:
+            if kind in _EXPANSIONS:
+                # The grammar counts blanks before a `$` between quotes to the expansion.
+                lead = _LEAD.match(text)
+                if lead is not None:
+                    yield from self._gap(lead[0].encode(), quoted)
+                    text = text[lead.end() :]
+            if kind == "string":
+                if node.end_byte - node.start_byte <= 2:
+                    yield _Segment(literal(""), False)
+                yield from self._range(node.children[1:-1], node.start_byte + 1, node.end_byte - 1, node, True)
+            elif kind == "raw_string":
+                yield _Segment(literal(text[1:-1]), False)
+            elif kind == "ansi_c_string":
+                yield _Segment(literal(transform.ansi_c(text[2:-1])), False)
+            elif kind in ("translated_string", "concatenation", "command_name"):
+                for child in node.children:
+                    if child.type != "$":
+                        yield from self.segments(child, quoted)
+            elif kind == "simple_expansion":
+                yield from self._parameter(text[1:], None, quoted, text)
+            elif kind == "expansion":
+                yield from self._expansion(node, text, quoted)
+            elif kind == "arithmetic_expansion":
+                inner = [child for child in node.children if child.is_named]
+                number = self.arithmetic(inner[-1]) if inner else None
+                why = f"arithmetic {text} over values that are not known"
+                yield _Segment(literal(str(number)) if number is not None else mystery(text, why), not quoted)
+            elif kind == "command_substitution":
+                yield _Segment(self.run(node) or mystery(text, f"command substitution {text}"), not quoted)
+            elif kind == "process_substitution":
+                yield _Segment(mystery(text, f"process substitution {text}"), False)
+            else:
+                yield _Segment(literal(transform.unescape(text, quoted)), False)
 
     def _range(self, children: list[Node], start: int, end: int, node: Node, quoted: bool) -> Iterator[_Segment]:
         """Nodes and the text between them, which the grammar leaves out where it is blank."""
@@ -122,8 +124,9 @@ class Words:
             if child.type in ("word", "number") or (child.type == "raw_string" and quoted):
                 continue  # part of the text between
             yield from self._gap(text[start - base : child.start_byte - base], quoted)
-            if child.type == "concatenation":
-                yield from self._range(child.children, child.start_byte, child.end_byte, child, quoted)
+            if child.type == "concatenation" and not self.budget.word.full:
+                with self.budget.word:
+                    yield from self._range(child.children, child.start_byte, child.end_byte, child, quoted)
             else:
                 yield from self.segments(child, quoted)
             start = child.end_byte
@@ -251,7 +254,7 @@ class Words:
         if text is None or "\0" in pattern:
             yield _Segment(mystery(written, reason_of(value) or f"{written} is not known"), not quoted)
             return
-        self.spend(min(len(text), 512) ** 2 // 32)
+        self.budget.spend(min(len(text), 512) ** 2 // 32)
         changed = transform.apply(text, operator, pattern)
         if changed is None:
             yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
@@ -273,7 +276,7 @@ class Words:
 
     def arithmetic(self, node: Node) -> int | None:
         """The value of an arithmetic expression, None where a part of it is not known."""
-        return arithmetic.value(node, self.scalar, self._lookup, self._computed)
+        return arithmetic.value(node, self.scalar, self._lookup, self._computed, self.budget.word)
 
     def _computed(self, name: str, value: int | None) -> None:
         unknown = mystery(f"${name}", f"{name} is computed when the script runs")

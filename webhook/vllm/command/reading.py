@@ -12,7 +12,7 @@ from webhook.vllm.command import images, kserve, python
 from webhook.vllm.command.condense import condensed, unread
 from webhook.vllm.command.entry import Serve
 from webhook.vllm.command.expand import LIMIT, TOO_LONG, Environment, environment, expanded, items, mounts, string
-from webhook.vllm.command.tree import WorkLimit
+from webhook.vllm.command.tree import ALL_WORK, WorkLimit
 from webhook.vllm.command.word import (
     UNEXPANDED,
     Change,
@@ -54,7 +54,8 @@ class Reading:
         whole: Whole | None = None,
     ) -> None:
         self.workload = workload
-        self.budget = budget
+        self.budget = budget or WorkLimit(ALL_WORK)
+        """What reading the object may cost."""
         self.whole = whole or Whole(workload.object)
         self.container = container
         self.config_maps = config_maps

@@ -20,7 +20,7 @@ from webhook.vllm.command.expand import Environment
 from webhook.vllm.command.flow import Break, Exit, Return, Status, negate
 from webhook.vllm.command.parameter import Words
 from webhook.vllm.command.state import Array, State, merge
-from webhook.vllm.command.tree import GiveUp, WorkLimit, only_command, source
+from webhook.vllm.command.tree import TOO_MUCH, GiveUp, WorkLimit, only_command, source
 from webhook.vllm.command.word import Change, Piece, Value, literal, text_of
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 WORDS = 1 << 14
 """Words of one command."""
-DEPTH = 40
-"""Functions, shells and sourced files within each other."""
 
 _QUESTIONS = frozenset({"grep", "egrep", "pgrep", "which", "type", "cmp", "diff", "mountpoint", "curl", "nc", "lsmod"})
 """Commands that are run for their exit status."""
@@ -100,8 +98,6 @@ class Shell:
 
     def run(self, script: str) -> None:
         """Follows a whole script."""
-        if self.depth > DEPTH:
-            raise GiveUp
         root = self.parse(script)
         alone = only_command(root)
         if self.depth == 0:
@@ -152,15 +148,16 @@ class Shell:
     def statement(self, node: Node, alone: bool = False) -> Status:
         """One statement of any kind; `alone`: the script is nothing else."""
         self.spend(10)
-        if node.type == "command":
-            return self.command(node, alone)
-        if node.type == "redirected_statement":
-            return redirect.statement(self, node, alone)
-        method = _STATEMENTS.get(node.type)
-        if method is not None:
-            return method(self, node)
-        # An unknown node, or one that the grammar could not parse: what stands in it may still run.
-        return self.block(node.children) if node.children else "likely"
+        with self.budget:
+            if node.type == "command":
+                return self.command(node, alone)
+            if node.type == "redirected_statement":
+                return redirect.statement(self, node, alone)
+            method = _STATEMENTS.get(node.type)
+            if method is not None:
+                return method(self, node)
+            # An unknown node, or one that the grammar could not parse: what stands in it may still run.
+            return self.block(node.children) if node.children else "likely"
 
     def asked(self, condition: Sequence[Node]) -> Status:
         """A condition: that it fails is an answer, not the script's end."""
@@ -223,7 +220,7 @@ class Shell:
         self.state = before
         if not ends:
             raise Exit
-        merged = functools.reduce(functools.partial(merge, why=_SPACE.sub(" ", why)[:80]), ends)
+        merged = functools.reduce(functools.partial(merge, why=_SPACE.sub(" ", why[:400])[:80]), ends)
         before.__dict__.update(merged.__dict__)
         return "maybe"
 
@@ -236,7 +233,7 @@ class Shell:
     @property
     def words(self) -> Words:
         """What expands words here and now."""
-        return Words(self.state, functools.partial(output.substitute, self), self.spend)
+        return Words(self.state, functools.partial(output.substitute, self), self.budget)
 
     def spend(self, work: int) -> None:
         """Pays for work; raises GiveUp where the script costs too much."""
@@ -255,7 +252,7 @@ class Shell:
             if node.field_name_for_child(position) in ("name", "argument"):
                 argv += self._marked(child, words.fields(child))
                 if len(argv) > WORDS:
-                    raise GiveUp
+                    raise GiveUp(TOO_MUCH)
         return argv
 
     def _marked(self, node: Node, fields: list[Value]) -> list[Value]:
@@ -347,8 +344,6 @@ class Shell:
         """Inside of a function, or of another text."""
         self.depth += 1
         try:
-            if self.depth > DEPTH:
-                raise GiveUp
             yield
         finally:
             self.depth -= 1

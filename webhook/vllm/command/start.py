@@ -12,6 +12,7 @@ from webhook.kube.path import FieldPath
 from webhook.kube.workload import JSON, Container, Whole, Workload
 from webhook.vllm.command import changes, entry, images, kserve, telling
 from webhook.vllm.command.entry import Join, Script, Serve, Unknown
+from webhook.vllm.command.expand import items
 from webhook.vllm.command.reading import Reading
 from webhook.vllm.command.tree import GiveUp, WorkLimit, unclosed
 from webhook.vllm.command.word import Command, Piece, Slip, Value, known, literal, origin_of, text_of, words_of
@@ -22,15 +23,20 @@ if TYPE_CHECKING:
 _MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH", "VLLM_MODEL_NAME")
 """How wrappers around vLLM call the variable that names the model; the first that is set counts."""
 
-_FOLLOWS = re.compile(r"--headless\b|\bray\s+start\b(?![^\n;&|]*--head\b)|\.sh[\"']?\s+(--)?worker\b")
+_FOLLOWS = re.compile(r"--headless\b|\.sh[\"']?\s+(--)?worker\b")
 """What a script says where it may run as a rank that serves nothing: a follower of vLLM's own, a worker of Ray's."""
-_SERVER = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.[\w.]*api_server\b")
+_RAY = re.compile(r"\bray\s+start\b")
+_LEADS = re.compile(r"--head\b")
+_STATEMENT = re.compile(r"[^\n;&|]+")
+_SERVER = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.[\w.]{0,100}api_server\b")
 
 _LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
 """A program's name, and more words in the same one."""
 _SIBLINGS, _EXAMINED = 8, 64
 """How many other containers are asked whether they lead: a leader is among the first, if there is one; and how many are
 looked at, init containers too."""
+_SPLITS = 2
+"""How often: `sh -c sh -c vllm …`."""
 
 
 def resolve(
@@ -69,12 +75,35 @@ class _Seen:
 
     def may_follow(self, sh: Shell) -> bool:
         """Whether the script may, on another way, end in something that serves nothing."""
-        follows = any(_FOLLOWS.search(text) for text in self.texts)
+        follows = any(map(_follows, self.texts))
         return follows or (sh.branched and all(len(_SERVER.findall(text)) < 2 for text in self.texts))
 
 
+def _may_serve(text: str) -> bool:
+    """The script speaks of a server, whatever quotes are in it."""
+    for sign in "'\"\\":
+        text = text.replace(sign, "")
+    return "vllm" in text and _SERVER.search(text) is not None
+
+
+def _follows(text: str) -> bool:
+    """The script says `--headless`, `run.sh worker`, or `ray start` without `--head` behind it."""
+    starts = (_RAY.split(one) for one in _STATEMENT.findall(text)) if "ray" in text else ()
+    return any(len(parts) > 1 and not _LEADS.search(parts[-1]) for parts in starts) or bool(_FOLLOWS.search(text))
+
+
 class _Resolver(Reading):
+    splits = 0
+    """How often a script was one word, and those after it what is meant."""
+
     def resolve(self) -> Command | None:
+        try:
+            return self._resolved()
+        except GiveUp as why:
+            given = [one for name in ("command", "args") for one in items(self.container.spec.get(name))]
+            return self._unread(str(why), " ".join([one for one in given if isinstance(one, str)]))
+
+    def _resolved(self) -> Command | None:
         if self.commands:
             line = text_of(self.commands[0])
             if _LINE.match(line) and "\n" not in line.strip():
@@ -143,6 +172,7 @@ class _Resolver(Reading):
     # ── a command ──
 
     def _started(self, argv: Sequence[Value]) -> Command | None:
+        argv = entry.unwrapped(argv, self.env, self.budget.spend)
         started = entry.start(argv)
         if isinstance(started, Serve):
             set_here, removed = entry.assignments(argv), entry.removals(argv)
@@ -236,24 +266,41 @@ class _Resolver(Reading):
         except _Found as found:
             command = replace(found.command, script=text if runner.marks else None, unclosed=unclosed(text))
             return _finish(command, self._lost(text, positional, zero) if inline else ())
-        except (GiveUp, RecursionError):
-            pass
+        except GiveUp as why:
+            return seen.guess or self._unread(str(why), *seen.texts)
         if seen.guess is not None:
             return seen.guess
         if inline and zero is not None and len(text.split()) == 1:
             return self._split(text, positional, zero)
         return self._worker(scripted=True) if seen.joined else None
 
+    def _unread(self, why: str, *texts: str) -> Command | None:
+        """A container with a script that is too complex to be read, and may start vLLM all the same."""
+        named = images.named_vllm(self.image) and images.runs(self.image) != "other"
+        if self.container.init or not (named or any(map(_may_serve, texts))):
+            return None
+        found = self.serve(
+            Serve("serve", "the script", (), own_flags=True),
+            self.env,
+            guessed="its script is too complex to be read",
+            complete=False,
+        )
+        return replace(found, unread=why, script_path=self.script_path) if found is not None else None
+
     def _split(self, text: str, positional: list[Value], zero: Value) -> Command | None:
         """`sh -c vllm serve MODEL`: the script is its first word alone, and what is meant is clear."""
+        self.splits += 1
+        if self.splits > _SPLITS:
+            return None
         found = self._started([literal(text.strip(), self.script_path), zero, *positional])
         if found is None or found.entry == "worker":
             return None
         lost = words_of([zero, *positional], self.path)
         return replace(found, lost=lost, guessed=f"the script of sh -c is {text.strip()!r} alone, and the rest is lost")
 
-    def _visit(self, argv: list[Value], sh: Shell, seen: _Seen) -> None:
+    def _visit(self, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
         """One command of a script."""
+        argv = entry.unwrapped(words, sh.environment, sh.spend)
         started = entry.start(argv)
         if isinstance(started, Serve):
             removed = entry.removals(argv)

@@ -21,6 +21,9 @@ _NO_SERVER = re.compile(
     re.IGNORECASE,
 )
 
+_LONGEST_NAME = 255
+"""Bytes of a file's name, at most (Linux NAME_MAX)."""
+
 
 _SERVER_FILE = re.compile(r"(entrypoint|start|serve|run|launch|vllm|inference_api)[\w-]*(\.sh|\.py|\.bash)?$")
 _LONGEST = 512

@@ -55,7 +55,7 @@ def ansi_c(text: str) -> str:
     def one(match: re.Match[str]) -> str:
         body = match[1]
         if body[0] in "xuU":
-            code = int(body[1:], 16)
+            code = int(body[1:] or "110000", 16)
             return chr(code) if code < 0x110000 else match[0]
         if body[0].isdigit():
             return chr(int(body, 8) & 0xFF)

@@ -15,34 +15,70 @@ if TYPE_CHECKING:
 
 WORK = 50_000
 """How far one script is followed, in units of some 3 microseconds: a command costs 10, each of its words 2. The
-costliest of 129 start scripts in the field costs 1,044."""
+costliest of 188 start scripts in the field costs 1,170."""
 ALL_WORK = 2 * WORK
 """The same for all scripts of one object, which may have hundreds of containers."""
 SIZE = 1 << 14
 """Characters of a script; larger ones are not read, for every one costs an admission request its time."""
-OPERATORS = 1000
-"""How many of `|&;<>(){}` and `[[` a script may have: at each error the parser goes back through all that is open. The
-most that was seen in the field is 80."""
-_OPERATORS = re.compile(rb"[|&;<>(){}]|\[\[")
+NESTING = 50
+"""Statements within each other that are followed, those of functions, shells and files that they run too. The most in
+the field is 11. Each takes up to 9 frames of Python's 1,000 (`benchmarks/fuzz_scripts.py` measures them)."""
+WORD_NESTING = 24
+"""Parts of a word, of arithmetic or of a condition within each other that are read; deeper ones are not known."""
+_SHORT = 512
+"""Bytes that are parsed without a trial: at worst they take 3 ms. Among errors the parser reads on to the end of the
+text from each word, so that the worst grows with the square of the length, and 16 KiB take two seconds."""
 _STEP = 30
-"""What a hundred steps of the parser cost. Among errors they cost half the text so far, which each one goes through."""
+"""What a hundred steps of the parser cost, and one more per 256 bytes of the text so far. Among errors it is one per 2
+bytes, which every error goes through."""
+_READ = 8, 512
+"""What it costs to read from somewhere to the end, and how many bytes of that cost one more."""
 
 _BLANKS = re.compile(rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}")
 """`<MODEL>` and `{{ .Values.model }}`."""
 
 
 class GiveUp(Exception):  # noqa: N818
-    """The script is too large to be followed."""
+    """The script is too complex to be read to its end; the text says in what way, for people."""
+
+
+TOO_LONG = f"it is longer than the {SIZE:,} characters that are read"
+TOO_DEEP = f"its statements are nested more than {NESTING} deep"
+TOO_MUCH = "it takes too many steps to follow"
+NUL = "it has a NUL character"
+
+
+class Depth:
+    """Parts of a word within each other that are being read: `with` it, one level deeper."""
+
+    def __init__(self) -> None:
+        self._level = 0
+
+    @property
+    def full(self) -> bool:
+        """What is deeper is not read."""
+        return self._level >= WORD_NESTING
+
+    def __enter__(self) -> None:
+        self._level += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._level -= 1
 
 
 class WorkLimit:
-    """The work that one script may cost, whatever shells it starts, or all scripts of an object."""
+    """The work that one script may cost, whatever shells it starts, or all scripts of an object. `with` it, a statement
+    is followed, within those that are already."""
 
     def __init__(self, most: int = WORK, whole: WorkLimit | None = None) -> None:
         self.most = most
         self.spent = 0
         self.whole = whole
         """What this one is a part of."""
+        self.level = 0
+        """Statements within each other that are being followed."""
+        self.word = Depth()
+        """Where in the word of the innermost statement."""
 
     def take(self, work: int) -> bool:
         """Whether the work was still to be had."""
@@ -52,7 +88,16 @@ class WorkLimit:
     def spend(self, work: int) -> None:
         """Raises GiveUp where the work is more than one script may cost."""
         if not self.take(work):
-            raise GiveUp
+            raise GiveUp(TOO_MUCH)
+
+    def __enter__(self) -> None:
+        """A level deeper; raises GiveUp where that is deeper than scripts are followed."""
+        if self.level >= NESTING:
+            raise GiveUp(TOO_DEEP)
+        self.level += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.level -= 1
 
 
 @functools.cache
@@ -70,16 +115,46 @@ def _parser() -> Parser:
     return tree_sitter.Parser(_grammar())
 
 
+_HELD: list[bytearray] = []
+"""What the parsers of trials read, as many as there were at the same time. tree-sitter 0.26 never lets go of an object
+that a function has handed it, so that it is handed the same ones over and over."""
+
+
 def _tree(text: bytes, budget: WorkLimit) -> Node:
     """The tree of a text; the parser's work is part of the script's."""
+    if len(text) > _SHORT:
+        budget.spend(_trial(text, budget))
+    else:
+        budget.spend(len(text) ** 2 // 256)
+    return _parser().parse(text).root_node
+
+
+def _trial(text: bytes, budget: WorkLimit) -> int:
+    """What parsing a text costs; raises GiveUp where that is more than the budget has left, and takes it from there.
+
+    tree-sitter can be stopped only where it asks for its text by a function. The tree of such a parse is of no use:
+    its nodes would ask for their texts in the same way, and end the process where the function raises.
+    """
+    before = budget.spent
+    held = _HELD.pop() if _HELD else bytearray()
+    each, per = _READ
+
+    def read(offset: int, _: object) -> bytes | bytearray:
+        if not budget.take(each + (len(text) - offset) // per):
+            return b""
+        held[:] = text[offset:]
+        return held
 
     def stop(offset: int, error: bool) -> bool:
-        return not budget.take(offset // 2 + _STEP if error else _STEP)
+        return not budget.take(_STEP + offset // (2 if error else 256))
 
     try:
-        return _parser().parse(lambda offset, _: text[offset:], progress_callback=stop).root_node
+        _parser().parse(read, progress_callback=stop)
     except ValueError:  # stopped
-        raise GiveUp from None
+        raise GiveUp(TOO_MUCH) from None
+    finally:
+        _HELD.append(held)
+    return budget.spent - before
 
 
 _ASIDE = re.compile(rb"(?<=\s)`#[^`\n'\"]{0,200}`(?=\s)")
@@ -91,14 +166,11 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
 
     Such a blank becomes a variable of its own in the tree; these come along with why they are not known.
     """
-    if len(script) > SIZE or "\0" in script:  # no process can be given a NUL
-        raise GiveUp
+    if len(script) > SIZE:
+        raise GiveUp(TOO_LONG)
+    if "\0" in script:  # which no process can be given
+        raise GiveUp(NUL)
     text = raw = _ASIDE.sub(lambda one: b" " * len(one[0]), script.encode(errors="replace"))
-    budget.spend(len(raw) // 16)
-    operators = sum(1 for _ in itertools.islice(_OPERATORS.finditer(raw), OPERATORS + 1))
-    if operators > OPERATORS:
-        raise GiveUp
-    budget.spend(operators**2 // 100)
     root = _tree(raw, budget)
     blanks: dict[str, Value] = {}
     for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), 1000))):

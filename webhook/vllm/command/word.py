@@ -81,6 +81,17 @@ def known(value: Value) -> str | None:
     return None if reason_of(value) is not None else text_of(value)
 
 
+def after(value: Value, count: int) -> Value:
+    """A value without its first `count` characters."""
+    pieces = []
+    for piece in value:
+        cut = min(count, len(piece.text))
+        count -= cut
+        if piece.text[cut:]:
+            pieces.append(Piece(piece.text[cut:], piece.path, piece.unknown))
+    return tuple(pieces) or literal("")
+
+
 def all_known(values: Mapping[str, Value]) -> dict[str, str]:
     """The texts of those that are known."""
     found = {}
@@ -192,6 +203,8 @@ class Command:
     """The line of the script with a quote that nothing closes, so that no shell runs the script."""
     long: tuple[tuple[FieldPath, int], ...] = ()
     """Words, also before vLLM's own, that Linux hands to no process: where, and how many bytes at least."""
+    unread: str | None = None
+    """Why the script that may start vLLM is too complex to be read, for people; then nothing is known of its words."""
     repeated: bool = False
     """The image's entrypoint starts vLLM already, and the args start it once more: vLLM gets its own name as a word."""
 

@@ -21,6 +21,8 @@ _TOKEN = re.compile(
     r"""|(?P<sign>&&|\|\||[=!<>]=|\.\?|\[\?|[-!<>()\[\].,?:+*/%]))"""
 )
 _LONGEST = 4096
+_DEEPEST = 32
+"""Expressions within each other: parentheses, lists, arguments, negations and fields of fields."""
 _QUANTIFIERS, _REPEATS, _LONGEST_TEXT = 6, 3, 128
 """Of a pattern: quantifiers, and those of them that repeat; of the text that it is held against: characters. With more,
 or with a quantifier behind a group, Python's backtracking matcher could be kept busy; Go's is linear. Names of products
@@ -40,14 +42,11 @@ def read(expression: str) -> Callable[[Device], bool | None]:
     """
     try:
         value = _Parser(expression).whole()
-    except (_UnreadableError, RecursionError):
+    except _UnreadableError:
         return lambda _: None
 
     def select(device: Device) -> bool | None:
-        try:
-            answer = value(device)
-        except RecursionError:
-            return None
+        answer = value(device)
         return answer if isinstance(answer, bool) else None
 
     return select
@@ -68,6 +67,7 @@ class _Parser:
             self._tokens.append((match.lastgroup, match[match.lastgroup]))
             at = match.end()
         self._at = 0
+        self._depth = 0
 
     def whole(self) -> _Value:
         found = self._either()
@@ -85,14 +85,21 @@ class _Parser:
             return text
         return None
 
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise _UnreadableError
+
     def _need(self, sign: str) -> None:
         if self._take(sign) is None:
             raise _UnreadableError
 
     def _either(self) -> _Value:
+        self._deeper()
         parts = [self._both()]
         while self._take("||"):
             parts.append(self._both())
+        self._depth -= 1
         return parts[0] if len(parts) == 1 else lambda device: _any([part(device) for part in parts])
 
     def _both(self) -> _Value:
@@ -111,7 +118,9 @@ class _Parser:
 
     def _unary(self) -> _Value:
         if self._take("!"):
+            self._deeper()
             inner = self._unary()
+            self._depth -= 1
             return lambda device: _not(inner(device))
         if self._take("-"):
             kind, text = self._next()
@@ -147,7 +156,9 @@ class _Parser:
         raise _UnreadableError
 
     def _chain(self, value: _Value) -> _Value:
+        before = self._depth
         while sign := self._take(".", ".?", "[", "[?"):
+            self._deeper()
             if sign.startswith("["):
                 (index,) = self._arguments("]")
                 value = _field(value, index)
@@ -157,6 +168,7 @@ class _Parser:
             if kind != "word":
                 raise _UnreadableError
             value = _method(name, value, self._arguments(")")) if self._take("(") else _field(value, _constant(name))
+        self._depth = before
         return value
 
     def _arguments(self, end: str) -> list[_Value]:

@@ -143,11 +143,11 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
     except LayoutError as error:
         page = max(spec.page for _, spec in own)
         return Layout((), page, counted, specs.known, specs.sure_blocks, refusal=error)
-    mine = [_projected(group, is_here) for group in groups]
+    mine = [_projected(group, is_here, release) for group in groups]
     per_block = max(group.page for group in mine)
     of_all = how.v1 and since.ALL_STAGES <= release < since.OWN_STAGE and len(own) < len(specs.layers)
     if how.v1 and release >= since.FIRST_GROUP:
-        among = [_projected(group, lambda _: True) for group in groups] if of_all else mine
+        among = [_projected(group, lambda _: True, release) for group in groups] if of_all else mine
         counted = _of_groups(among, all_of_them=release >= since.ALL_GROUPS)
     null = per_block if release >= since.NULL_BLOCK else 0
     return Layout(tuple(mine), per_block, counted, specs.known, specs.sure_blocks, null, of_all_stages=of_all)
@@ -235,9 +235,11 @@ def _of_one_page(layers: Layers, release: Release) -> list[Layers]:
     return groups
 
 
-def _projected(group: Layers, is_here: Callable[[int], bool]) -> Group:
+def _projected(group: Layers, is_here: Callable[[int], bool], release: Release) -> Group:
     """_project_kv_cache_groups_to_worker: the layers of a group that are on this rank."""
     pages = [spec.page for index, spec in group if is_here(index)]
+    if since.SIZES <= release < since.OWN_STAGE and len({spec for _, spec in group}) > 1:
+        return Group(group[0][1], len(pages), sum(spec.page for _, spec in group))  # a block counts every stage's
     return Group(group[0][1], len(pages), sum(pages))
 
 

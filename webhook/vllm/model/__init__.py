@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from webhook.kube.workload.kserve import hub_name
+from webhook.vllm.args.values import InvalidValueError, from_json
 from webhook.vllm.facts import Counted, Fact, Facts, GivenModel
 from webhook.vllm.model.catalogue import aliases_of, by_id, nearest, source
 from webhook.vllm.model.config import flat, from_config
@@ -244,10 +245,7 @@ def _overridden(model: Model, args: EngineArgs) -> Model | None:
 
 
 def _weight(overrides: Mapping[str, Any]) -> int:
-    try:
-        text = json.dumps(overrides)
-    except RecursionError:
-        return MOST_OVERRIDES + 1
+    text = json.dumps(overrides)
     return len(text) + EACH * sum(text.count(begin) for begin in "[{,")
 
 
@@ -255,7 +253,7 @@ def _json(value: object) -> Mapping[str, Any]:
     """An option's JSON object, parsed or not; empty for anything else (a Python function's name, say)."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
+            value = from_json(value)
+        except (ValueError, InvalidValueError):
             return {}
     return value if isinstance(value, Mapping) else {}

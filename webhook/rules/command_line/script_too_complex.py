@@ -1,0 +1,35 @@
+"""Rule script-too-complex."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+
+
+class ScriptTooComplex(Rule):
+    """The container's script is too long or too deeply nested to be read.
+
+    podfit follows a script to the command that starts vLLM. It gives up on a script of more than 16,384 characters, on
+    statements nested more than 50 deep (a function that calls itself, for example), and on loops and branches that take
+    too many steps: no manifest may keep the webhook busy. Whether such a script starts vLLM, and how, is not known, and
+    none of vLLM's arguments is checked. Start vLLM in `command`, or in a short script. What prepares the container can
+    be an init container or a file of the image.
+    """
+
+    plane = "config"
+    threatens = "practice"
+    never_denies = "what the script starts is not known"
+    about = ("a script that is not read",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """One finding per container."""
+        why = engine.command.unread
+        if why is not None:
+            yield Finding(
+                path=engine.command.script_path or engine.command.path,
+                message=f"the script is too complex to read: {why}; vLLM's arguments are not checked",
+                certainty="possible",
+                suggestions=("start vLLM in command, or in a shorter script",),
+            )
