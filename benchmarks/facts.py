@@ -33,7 +33,7 @@ def load() -> None:
     for name in TABLES:
         data.load(name)
     model.by_id("Qwen/Qwen3-8B")
-    model.named("/models/Qwen3-8B")
+    model.model_of_name("/models/Qwen3-8B")
     gpu.by_name("l4")
 
 

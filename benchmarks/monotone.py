@@ -22,7 +22,7 @@ from webhook.vllm.memory.ledger import Verdict
 from webhook.vllm.memory.plan import judge
 from webhook.vllm.model import Model, by_id
 from webhook.vllm.model.catalogue import ids
-from webhook.vllm.release import known
+from webhook.vllm.release import known_releases
 
 CHOICES: Mapping[str, Sequence[Any]] = {
     "tensor_parallel_size": (1, 1, 2, 4, 8),
@@ -51,7 +51,7 @@ def arguments(pick: random.Random) -> dict[str, Any]:
 
 def compare(pick: random.Random, models: Sequence[Model], cards: Sequence[Gpu]) -> tuple[str, Verdict, Verdict, str]:
     """One pair of plans: (what is changed, the tighter one's verdict, the roomier one's, and what they were)."""
-    model, card, release = pick.choice(models), pick.choice(cards), pick.choice((None, *known()))
+    model, card, release = pick.choice(models), pick.choice(cards), pick.choice((None, *known_releases()))
     given = arguments(pick)
     what = pick.choice(("more memory", "shorter length", "fewer sequences"))
     small = large = card

@@ -36,7 +36,7 @@ STAGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
     "command": ((command, "resolve"),),
     "args": ((args, "parse"),),
     "model": ((model, "find"),),
-    "gpu": ((gpu, "place"), (gpu, "find"), (gpu, "requested")),
+    "gpu": ((gpu, "find_placement"), (gpu, "find"), (gpu, "device_request")),
     "files": ((volumes, "files"),),
     "plan": ((plan, "plan"),),
     "engine": ((engine, "read"),),

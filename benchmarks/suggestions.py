@@ -19,7 +19,7 @@ from webhook.vllm.memory.plan import judge
 from webhook.vllm.memory.search import with_changes
 from webhook.vllm.model import Model, by_id
 from webhook.vllm.model.catalogue import ids
-from webhook.vllm.release import known
+from webhook.vllm.release import known_releases
 
 
 def applied(one: solve.Alternative, args: EngineArgs, model: Model, where: Accelerator) -> str:
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     verdicts: Counter[str] = Counter()
     helped = refused = 0
     for _ in range(count):
-        args = EngineArgs(release=pick.choice((None, *known())), given=arguments(pick))
+        args = EngineArgs(release=pick.choice((None, *known_releases())), given=arguments(pick))
         model, where = pick.choice(models), Accelerator((pick.choice(cards),), 1)
         if judge(args, model, where).verdict == "fits":
             continue

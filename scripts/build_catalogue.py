@@ -19,7 +19,7 @@ from typing import Any
 from scripts import additions, relatives, settle
 from scripts.corrections import CORRECTIONS, GEMMA3_WINDOW, UNSOURCED
 from webhook.vllm.model.length import LENGTHS
-from webhook.vllm.model.name import spelled
+from webhook.vllm.model.name import normalize_name
 
 DATA = Path(__file__).parent.parent / "webhook" / "data"
 MIB = 1 << 20
@@ -187,7 +187,7 @@ def last_parts(rows: Iterable[str], aliases: Mapping[str, str]) -> dict[str, lis
     """The last part of an id or alias, as `webhook.vllm.model.name` spells it → the rows that it may mean."""
     found: dict[str, list[str]] = {}
     for name, row in [*((row, row) for row in rows), *aliases.items()]:
-        meant = found.setdefault(spelled(name.rpartition("/")[2]), [])
+        meant = found.setdefault(normalize_name(name.rpartition("/")[2]), [])
         if row not in meant:
             meant.append(row)
     return dict(sorted(found.items()))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from webhook.base.secret import FORMS, MOST, SHOWN, WITHHELD, Secrets, found, names
+from webhook.base.secret import FORMS, MOST, SHOWN, WITHHELD, Secrets, names, secrets_in
 from webhook.cli import main
 from webhook.evaluation import review
 from webhook.evaluation.lint import lint
@@ -180,7 +180,7 @@ STARTS = ("hf_A0", "sk-", "nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glp
     ],
 )
 def test_every_form_of_a_secret_is_found(words: str, key: str) -> None:
-    assert found(words) == {key}
+    assert secrets_in(words) == {key}
     assert key not in FORMS.masked(words, quoted=True)
 
 
@@ -218,7 +218,7 @@ def test_a_private_key_is_one() -> None:
     ],
 )
 def test_what_is_no_secret_stays(words: str) -> None:
-    assert not found(words)
+    assert not secrets_in(words)
     assert FORMS.masked(words, quoted=True) == words
     assert Secrets.of({"args": [words]}).masked(words) == words
 

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from tests.cluster.script import Clock, access, node
 from webhook.cluster import STALE, Cluster
 from webhook.cluster.watch import State
-from webhook.kube.snapshot import JSON, MODEL_CONFIG, WATCHED_BY_DEFAULT, WATCHED_KINDS, Key, Snapshot, key, of
+from webhook.kube.snapshot import (
+    JSON,
+    MODEL_CONFIG,
+    WATCHED_BY_DEFAULT,
+    WATCHED_KINDS,
+    Key,
+    Snapshot,
+    from_objects,
+    key,
+)
 from webhook.vllm.facts import Facts, GivenModel
 
 
@@ -130,11 +139,11 @@ def test_files_are_a_cluster_where_they_hold_its_nodes() -> None:
         "metadata": {"name": "one"},
         "spec": {"spec": {}},
     }
-    found = of([written_out, by_hand, template, {"kind": "Pod"}])
+    found = from_objects([written_out, by_hand, template, {"kind": "Pod"}])
 
     assert [one.name for one in found.nodes or ()] == ["a"]
     assert found.get("resourceclaimtemplates", "anywhere", "one")
-    assert of([by_hand, template]).nodes is None
+    assert from_objects([by_hand, template]).nodes is None
 
 
 ODD = st.recursive(

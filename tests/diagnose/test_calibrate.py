@@ -128,7 +128,7 @@ def test_nothing_measured_makes_a_plan_be_refused(config: dict[str, Any], size: 
     assert plain.gpu is not None
     assert args.release is not None
     odd = {name: int(part * max(0, getattr(plain.gpu, name).likely)) for name in measured.LINES}
-    seen = measured.Measured(shape.id, card.name, args.release, measured.canonical(args.given, {}, {}), odd)
+    seen = measured.Measured(shape.id, card.name, args.release, measured.canonical_arguments(args.given, {}, {}), odd)
     believed = plan(args, shape, on(card), known=(seen,))
     assert believed.gpu is not None
     assert believed.gpu.weights.likely == odd["weights"]
@@ -140,7 +140,12 @@ def test_another_card_of_that_name_is_another_card() -> None:
     args, shape, card = engine("0.27.1", max_model_len=8192), model(), gpu(79.2)
     assert args.release is not None
     seen = measured.Measured(
-        shape.id, card.name, args.release, measured.canonical(args.given, {}, {}), {"kv_cache": GI}, int(93.1 * GI)
+        shape.id,
+        card.name,
+        args.release,
+        measured.canonical_arguments(args.given, {}, {}),
+        {"kv_cache": GI},
+        int(93.1 * GI),
     )
     other = plan(args, shape, on(card), known=(seen,))
     same = plan(args, shape, on(card), known=(replace(seen, gpu_memory=int(79.19 * GI)),))
@@ -171,7 +176,7 @@ def test_a_broken_file_is_told_with_the_field(text: str, problem: str) -> None:
 
 
 def test_secrets_are_not_written_down() -> None:
-    _, env = measured.own({}, {}, {"VLLM_API_KEY": "s3cret", "VLLM_USE_V1": "1", "HF_TOKEN": "hf"})
+    _, env = measured.own_arguments({}, {}, {"VLLM_API_KEY": "s3cret", "VLLM_USE_V1": "1", "HF_TOKEN": "hf"})
     assert env == {"VLLM_USE_V1": "1"}
 
 

@@ -88,9 +88,9 @@ def test_the_targets_leave_room_and_act_before_the_alerts(length: int, gpu: str,
     many = one.plan.gpu.max_concurrency if one.plan.gpu else None
     if many is None or many < 1:
         with pytest.raises(ValueError, match="would not start"):
-            autoscale.targets(one)
+            autoscale.scaling_targets(one)
         return
-    wanted = autoscale.targets(one)
+    wanted = autoscale.scaling_targets(one)
 
     assert 1 <= wanted.waiting <= 5 < 10, "VLLMRequestsWaiting fires above 10"
     assert 0.5 <= wanted.usage <= 0.8 < 0.9, "VLLMKVCacheNearlyFull fires above 0.9"

@@ -9,7 +9,7 @@ import pytest
 
 from webhook.cli import edge
 from webhook.kube import manifest, workload
-from webhook.kube.companions import Companions, describe, replicas, together
+from webhook.kube.companions import Companions, can_be_one_release, describe, replicas
 from webhook.kube.workload import Workload
 from webhook.vllm.facts import Facts
 
@@ -132,8 +132,8 @@ def test_an_autoscaler_of_the_deployment_that_kserve_makes() -> None:
 def test_objects_that_would_overwrite_each_other_are_no_release() -> None:
     beside, _ = read(RELEASE)
 
-    assert together(beside.objects)
-    assert not together((*beside.objects, beside.objects[0]))
+    assert can_be_one_release(beside.objects)
+    assert not can_be_one_release((*beside.objects, beside.objects[0]))
 
 
 def test_a_directory_is_one_release_unless_its_files_contradict_each_other(tmp_path: Path) -> None:

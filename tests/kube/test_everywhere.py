@@ -113,10 +113,10 @@ def test_what_is_farther_away_gives_way() -> None:
     def namespace(name: str, team: str) -> dict[str, object]:
         return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": team}}}
 
-    around = snapshot.of([namespace("chat", "far"), namespace("batch", "far")])
-    near = snapshot.of([namespace("chat", "near")], around)
+    around = snapshot.from_objects([namespace("chat", "far"), namespace("batch", "far")])
+    near = snapshot.from_objects([namespace("chat", "near")], around)
 
     assert {name: kept["labels"]["team"] for (_, name), kept in near.objects["namespaces"].items()} == {
         "chat": "near", "batch": "far",
     }  # fmt: skip
-    assert snapshot.of([], around) is around
+    assert snapshot.from_objects([], around) is around

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from webhook.kube.manifest import items, load, read
+from webhook.kube.manifest import list_items, load, read
 from webhook.kube.manifest.part import MAX_DEPTH
 from webhook.kube.manifest.yaml_text import MAX_ERRORS
 from webhook.kube.path import FieldPath
@@ -272,10 +272,10 @@ items:
 def test_the_items_of_a_typed_list_have_its_kind() -> None:
     listed = {"apiVersion": "apps/v1", "kind": "DeploymentList", "items": [{"metadata": {"name": "a"}}]}
 
-    assert items(listed) == [
+    assert list_items(listed) == [
         (FieldPath(("items", 0)), {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}})
     ]
-    assert items({"kind": "List", "items": "text"}) is None
+    assert list_items({"kind": "List", "items": "text"}) is None
 
 
 def test_json_objects_may_follow_one_another() -> None:

@@ -14,7 +14,7 @@ from webhook.evaluation.policy import Policy, load
 from webhook.kube import namespace_limits
 from webhook.kube.namespace_limits import refusal
 from webhook.kube.patch import apply, json_patch
-from webhook.kube.snapshot import of
+from webhook.kube.snapshot import from_objects
 from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
@@ -89,7 +89,7 @@ def test_a_change_that_the_namespace_may_refuse_is_told(
     case: str, wrap: Callable[[JSONDict], JSONDict], pod: JSONDict
 ) -> None:
     obj, before, after, why = CASES[case]
-    seen = of([obj])
+    seen = from_objects([obj])
 
     said = refusal(wrap(with_memory(pod, *before)), wrap(with_memory(pod, *after)), "chat", seen)
 
@@ -100,7 +100,7 @@ def test_a_change_that_the_namespace_may_refuse_is_told(
 def test_a_pod_that_leaves_the_best_effort_ones_is_counted_elsewhere(pod: JSONDict) -> None:
     bare = with_memory(pod, None)
     bare["spec"]["containers"][0]["resources"] = {}
-    seen = of([quota("pods", scopes=["NotBestEffort"])])
+    seen = from_objects([quota("pods", scopes=["NotBestEffort"])])
 
     assert refusal(bare, with_memory(pod, "4Gi"), "chat", seen) == (
         "ResourceQuota all: a Pod that requests something is counted by another quota"
@@ -118,12 +118,14 @@ def raising() -> Policy:
 def test_a_repair_that_the_namespace_would_refuse_is_not_made_and_says_why(pod: JSONDict, judge: Judge) -> None:
     low = with_memory(pod, "512Mi")
     made = judge(low, policy=raising())
-    spared = judge(low, policy=raising(), facts=Facts(cluster=of([limit_range(max={"memory": "1Gi"})])))
+    spared = judge(low, policy=raising(), facts=Facts(cluster=from_objects([limit_range(max={"memory": "1Gi"})])))
     (finding,) = spared.findings
 
     assert made.edits
     assert not made.denied, "the mutating webhook repairs it"
-    assert refusal(low, apply(low, json_patch(low, made.edits)), "chat", of([limit_range(max={"memory": "1Gi"})]))
+    assert refusal(
+        low, apply(low, json_patch(low, made.edits)), "chat", from_objects([limit_range(max={"memory": "1Gi"})])
+    )
     assert not spared.edits
     assert spared.denied, "nobody repairs it"
     assert finding.finding.details[-1] == "not repaired: LimitRange team: max memory 1Gi for a container"
@@ -143,6 +145,6 @@ def test_an_error_of_ours_repairs_nothing_and_is_told(
 
 
 def test_podfit_fix_writes_what_fits_whatever_one_cluster_says(pod: JSONDict, judge: Judge) -> None:
-    seen = Facts(cluster=of([limit_range(max={"memory": "1Gi"})]))
+    seen = Facts(cluster=from_objects([limit_range(max={"memory": "1Gi"})]))
 
     assert judge(with_memory(pod, "512Mi"), policy=raising(), facts=seen, where="check").edits

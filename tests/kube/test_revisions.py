@@ -47,10 +47,10 @@ def test_a_roll_back_is_warned_of_and_an_update_to_the_same_by_somebody_else_ref
 ) -> None:
     old, new = deployment(pod) | {"kind": kind}, deployment(doomed(pod)) | {"kind": kind}
     other = {**new, "metadata": {**new["metadata"], "name": "other"}}
-    seen = Facts(cluster=snapshot.of([kept(new)]))
+    seen = Facts(cluster=snapshot.from_objects([kept(new)]))
 
     assert judge(new, old=old).denied
-    assert judge(new, old=old, facts=Facts(cluster=snapshot.of([kept(other)]))).denied
+    assert judge(new, old=old, facts=Facts(cluster=snapshot.from_objects([kept(other)]))).denied
     report = judge(new, old=old, facts=seen)
     assert not report.denied
     (finding,) = report.findings
@@ -61,7 +61,7 @@ def test_a_roll_back_is_warned_of_and_an_update_to_the_same_by_somebody_else_ref
 
 def test_what_a_roll_back_does_not_bring_is_refused_beside_it(pod: JSONDict, judge: Judge) -> None:
     old, new = deployment(pod), deployment(doomed(pod))
-    seen = Facts(cluster=snapshot.of([replica_set(new)]))
+    seen = Facts(cluster=snapshot.from_objects([replica_set(new)]))
     new["spec"]["template"]["spec"]["containers"][0]["args"].append("--another-such-flag")
 
     assert judge(new, old=old, facts=seen).denied
@@ -74,7 +74,7 @@ def test_of_a_template_that_stays_nothing_is_returned_to(pod: JSONDict, judge: J
     old["spec"]["replicas"] = 0
     new = copy.deepcopy(old)
     new["spec"] |= {"replicas": 1, "progressDeadlineSeconds": 1}
-    seen = Facts(cluster=snapshot.of([replica_set(new)]))
+    seen = Facts(cluster=snapshot.from_objects([replica_set(new)]))
 
     assert [one.why_softened for one in judge(new, old=old, facts=seen).findings] == [
         one.why_softened for one in judge(new, old=old).findings
@@ -83,7 +83,7 @@ def test_of_a_template_that_stays_nothing_is_returned_to(pod: JSONDict, judge: J
 
 def test_odd_shapes_are_kept_as_nothing() -> None:
     for obj in ({}, {"metadata": {"ownerReferences": [None, 1]}}, {"metadata": {"ownerReferences": "a"}, "spec": []}):
-        seen = snapshot.of([{"apiVersion": "apps/v1", "kind": "ReplicaSet", **obj}])
+        seen = snapshot.from_objects([{"apiVersion": "apps/v1", "kind": "ReplicaSet", **obj}])
         assert list(seen.objects["replicasets"].values()) == [{}]
 
 
@@ -94,6 +94,6 @@ def test_a_template_nested_too_deep_is_no_revision(pod: JSONDict, judge: Judge) 
         deep = {"a": deep}
     new["spec"]["template"]["spec"]["deep"] = deep
     kept = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": made_by(new)}
-    seen = Facts(cluster=snapshot.of([{**kept, "spec": {"template": {"spec": {"deep": deep}}}}]))
+    seen = Facts(cluster=snapshot.from_objects([{**kept, "spec": {"template": {"spec": {"deep": deep}}}}]))
 
     assert judge(new, old=old, facts=seen).denied

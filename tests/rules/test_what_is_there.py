@@ -38,7 +38,7 @@ def found(obj: dict[str, Any], rule: str, facts: Facts, assume: str = "{}") -> l
 
 
 def test_a_product_of_the_cluster_is_suggested_before_any_other() -> None:
-    nodes = snapshot.of(
+    nodes = snapshot.from_objects(
         [node("a", "NVIDIA-A40"), node("b", "Tesla-T4"), node("c", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb")]
     )
     (judged,) = found(pod(), "gpu-memory-exceeded", Facts(cluster=nodes))
@@ -48,7 +48,7 @@ def test_a_product_of_the_cluster_is_suggested_before_any_other() -> None:
 
 
 def test_where_no_other_node_will_come_nothing_else_is_suggested() -> None:
-    facts = Facts(cluster=snapshot.of([node("b", "Tesla-T4")]))
+    facts = Facts(cluster=snapshot.from_objects([node("b", "Tesla-T4")]))
     (judged,) = found(pod(), "gpu-memory-exceeded", facts, "{nodes: closed}")
     assert not any("nodeSelector" in text for text in judged.finding.suggestions)
 

@@ -23,7 +23,7 @@ def of(text: str, index: int = 0) -> tuple[int, int] | None:
     """Pods and GPUs of the group of one of the templates of an object."""
     (document,) = manifest.read(text, "x.yaml").documents
     one = workload.find(document.object)[index]
-    found = group.of(one, one.containers[0])
+    found = group.group_of(one, one.containers[0])
     return (found.pods, found.gpus) if found else None
 
 

@@ -211,7 +211,7 @@ def test_any_image_is_read_without_an_error(image: str) -> None:
 
 def test_the_table_is_in_order() -> None:
     """Oldest first, each once."""
-    known = release.known()
+    known = release.known_releases()
     assert list(known) == sorted(set(known))
     assert known[0] < Release(0, 5)
     assert known[-1] >= Release(0, 33)
@@ -234,7 +234,7 @@ def test_a_release_has_neighbours_in_the_table(asked: Release, lower: str | None
 
 def test_nothing_is_known_of_a_release_after_the_last() -> None:
     """Its own patch releases may add flags, too."""
-    newest = release.known()[-1]
+    newest = release.known_releases()[-1]
     assert release.neighbours(Release(newest.major, newest.minor + 1)) == (newest, None)
     assert release.neighbours(Release(newest.major, newest.minor, newest.patch + 1)) == (newest, None)
 
@@ -270,6 +270,6 @@ def test_every_release_that_a_vendor_names_has_its_source() -> None:
 def test_the_first_pattern_that_fits_an_image_counts() -> None:
     """The digest is no part of it."""
     images = (("a/b:stable*", Release(0, 20)), ("a/*", Release(0, 21)))
-    assert release.named("a/b:stable-1@sha256:00", images) == Release(0, 20)
-    assert release.named("a/c@sha256:00", images) == Release(0, 21)
-    assert release.named("b/c", images) is None
+    assert release.release_of_image("a/b:stable-1@sha256:00", images) == Release(0, 20)
+    assert release.release_of_image("a/c@sha256:00", images) == Release(0, 21)
+    assert release.release_of_image("b/c", images) is None

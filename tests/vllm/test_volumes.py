@@ -125,7 +125,7 @@ def test_the_deepest_mount_holds_a_path() -> None:
     mounted = volumes.mounts(*place)
 
     def name(path: str) -> str | None:
-        found = volumes.holding(mounted, path)
+        found = volumes.mount_of_path(mounted, path)
         return found.name if found else None
 
     assert [name(path) for path in ("/data/models/a", "/data/modelsx", "/etc")] == ["inner", "data", "root"]
@@ -133,5 +133,5 @@ def test_the_deepest_mount_holds_a_path() -> None:
     assert (data.read_only, data.memory, str(data.at)) == (True, True, "spec.volumes[0]")
     root = next(one for one in mounted if one.name == "root")
     assert (root.volume, root.empty_dir, str(root.at)) == ({}, None, "spec.volumes")
-    assert volumes.holding((), "/data") is None
+    assert volumes.mount_of_path((), "/data") is None
     assert isinstance(root, Mount)

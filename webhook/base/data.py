@@ -26,6 +26,7 @@ def rows(name: str) -> Mapping[str, str]:
 
 
 def _read(name: str) -> bytes:
+    """The bytes of `webhook/data/NAME.json`; raises FileNotFoundError where there is none."""
     found = get_data("webhook", f"data/{name}.json")
     if found is None:
         raise FileNotFoundError(f"no table webhook/data/{name}.json")

@@ -356,7 +356,7 @@ def _odd(text: str, at: int) -> bool:
     return count % 2 == 1
 
 
-def found(text: str) -> frozenset[str]:
+def secrets_in(text: str) -> frozenset[str]:
     """The secrets that a text gives by a name or by their form; several texts are parted by `\\0`."""
     if not text:
         return frozenset()
@@ -466,7 +466,7 @@ class Secrets:
         texts: list[str] = []
         values = {_bare(value) for _, value in _leaves(self.trees, texts) if _is_secret(value)}
         text = "\0".join(dict.fromkeys([text for text in texts if len(text) <= LONG]))
-        return frozenset(values | found(text)) if len(values) <= MOST and _is_sparse(text) else None
+        return frozenset(values | secrets_in(text)) if len(values) <= MOST and _is_sparse(text) else None
 
     @kept
     def places(self) -> tuple[tuple[str | int, ...], ...]:

@@ -82,7 +82,7 @@ def _facts(case: Mapping[str, Any]) -> Facts:
         gpu=_accelerator(case.get("gpu")),
         gpu_memory=memory,
         kv_cache_memory=cache,
-        models={"*": GivenModel(config, "config.json handed in", given.counted(config, {}))}
+        models={"*": GivenModel(config, "config.json handed in", given.count_weights(config, {}))}
         if isinstance(config, dict)
         else {},
         weights_bytes=weights,

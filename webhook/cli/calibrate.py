@@ -12,7 +12,7 @@ from typing import Any
 
 from webhook.cli import edge, reach
 from webhook.diagnose import calibrate
-from webhook.diagnose.calibrate import Compared, Start
+from webhook.diagnose.calibrate import Start, StartComparison
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
 from webhook.kube.workload import JSON
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     policy, facts = edge.policy(args.policy), edge.facts(args)
     facts = replace(facts, given_measured=())  # else the plan would repeat what was measured before
     manifest = edge.read_workload(args.manifest) if args.manifest else None
-    found: list[Compared] = []
+    found: list[StartComparison] = []
     code = 0
     for name in args.inputs:
         try:
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _compared(
     name: str, args: argparse.Namespace, manifest: JSON | None, policy: Policy, facts: Facts
-) -> list[Compared]:
+) -> list[StartComparison]:
     """The starts of one input beside their plans."""
     shown, text, manifest, facts = _input(name, args, manifest, facts)
     starts = calibrate.read(text)
@@ -202,15 +202,15 @@ def _before(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _refuse_nothing(found: list[Compared]) -> None:
+def _refuse_nothing(found: list[StartComparison]) -> None:
     """Raises UnusableError with why, where no start can be written down."""
-    if not any(one.fact() for one in found):
+    if not any(one.measured_row() for one in found):
         raise edge.UnusableError(
             [f"{one.source}: not written down: {one.problem}" for one in found] or "nothing was read", 3
         )
 
 
-def _print_config_map(found: list[Compared], namespace: str | None) -> None:
+def _print_config_map(found: list[StartComparison], namespace: str | None) -> None:
     import yaml
 
     class Dumper(yaml.SafeDumper):

@@ -287,7 +287,9 @@ def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] =
     directories: dict[Path, list[JSON]] = {}
     for name, manifests in found:
         directories.setdefault(Path(name).parent, []).extend(document.object for document in manifests.documents)
-    releases = {path: Companions(tuple(held)) for path, held in directories.items() if companions.together(held)}
+    releases = {
+        path: Companions(tuple(held)) for path, held in directories.items() if companions.can_be_one_release(held)
+    }
     beyond = Everywhere(
         [PlacedObject(name, _folder(name), one.object) for name, manifests in found for one in manifests.documents]
     )

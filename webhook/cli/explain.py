@@ -138,6 +138,6 @@ def _decided(args: argparse.Namespace) -> int:
     for source in sources:
         for document in source.manifests.documents:
             selected = Subject.of(document.object, source.facts)
-            print(f"{subject.words(document.object)} ({source.name})")
+            print(f"{subject.describe_object(document.object)} ({source.name})")
             print(indent(decided.text(policy, rules, selected, every=bool(args.rule)), "  "))
     return 0

@@ -20,7 +20,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from webhook.cli import edge
-from webhook.evaluation.scan import RANK, Row, Scan
+from webhook.evaluation.scan import RANK, Scan, ScannedContainer
 from webhook.evaluation.scan.planned import PEAK, STEADY, USED
 
 WORKLOAD = ("namespace", "workload", "workload_type")
@@ -95,7 +95,7 @@ def _planned(scan: Scan) -> Iterator[Metric]:
     yield from (likely, high, tokens, pods)
 
 
-def _workload(row: Row) -> list[str]:
+def _workload(row: ScannedContainer) -> list[str]:
     return [row.object.namespace, row.object.name, row.object.kind.lower()]
 
 

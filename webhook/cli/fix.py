@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if args.write:
         for name, after in changed:
             path = Path(name)
-            path.write_text(after, encoding=encoding.of(path.read_bytes()), newline="")
+            path.write_text(after, encoding=encoding.codec_of(path.read_bytes()), newline="")
     elif changed:
         edge.tell("nothing is changed yet: --write does it")
     if not repairs and not code:
@@ -103,7 +103,7 @@ def _tell(name: str, repaired: list[tuple[Document, Repaired]], made: str) -> in
     """A line a repair, and a line for what stays denied: on standard error, the diff stands alone; how many repairs.
     The object is named where the file has several."""
     for document, one in repaired:
-        whose = f"{subject.words(document.object)}: " if len(repaired) > 1 else ""
+        whose = f"{subject.describe_object(document.object)}: " if len(repaired) > 1 else ""
         for word, findings in ((made, one.made), ("still denied", one.left)):
             for judged in findings:
                 edge.tell(f"{name}: {word}: {whose}{judged.rule}: {judged.finding.message}")

@@ -169,12 +169,12 @@ def _nodes(name: str) -> snapshot.Snapshot:
 
         with reach.client(argparse.Namespace(context=None)) as client, reach.told("--nodes cluster"):
             nodes = (one for page in pages(client, "/api/v1/nodes") for one in page)
-            seen = snapshot.of({"apiVersion": "v1", "kind": "Node", **one} for one in nodes)
+            seen = snapshot.from_objects({"apiVersion": "v1", "kind": "Node", **one} for one in nodes)
     else:
         manifests = edge.read_manifests(name)
         if manifests.errors:
             raise edge.UnusableError([str(error) for error in manifests.errors], 3)
-        seen = snapshot.of(document.object for document in manifests.documents)
+        seen = snapshot.from_objects(document.object for document in manifests.documents)
     if seen.nodes is None:
         raise edge.UnusableError(
             f"--nodes {name}: no Node with a status in it; write it with kubectl get nodes -o yaml", 3

@@ -19,8 +19,8 @@ from webhook.report import text
 from webhook.rules import all_rules
 
 if TYPE_CHECKING:
-    from webhook.evaluation.rehearsal import Asked
-    from webhook.evaluation.rehearsal.changes import Change
+    from webhook.evaluation.rehearsal import RehearsedObject
+    from webhook.evaluation.rehearsal.changes import RuleChange
     from webhook.vllm.facts import Facts
 
 SOON = timedelta(days=14)
@@ -157,7 +157,7 @@ def run_diff(args: argparse.Namespace) -> int:
     from webhook.evaluation.rehearsal import changes
 
     old, new = (edge.policy([] if name == "default" else [name], "") for name in (args.old, args.new))
-    count, found = 0, list["Change"]()
+    count, found = 0, list["RuleChange"]()
     for _, of_one in changes.changes(_asked(args), old, new):
         count += 1
         found += of_one
@@ -171,7 +171,7 @@ def run_diff(args: argparse.Namespace) -> int:
     return int(any(one.what == "newly denied" for one in found))
 
 
-def _print(what: str, found: list[Change]) -> None:
+def _print(what: str, found: list[RuleChange]) -> None:
     if not found:
         return
     print(f"{what}: {len(found)}")
@@ -182,10 +182,10 @@ def _print(what: str, found: list[Change]) -> None:
     print()
 
 
-def _asked(args: argparse.Namespace) -> Iterator[tuple[str, Asked, Facts]]:
+def _asked(args: argparse.Namespace) -> Iterator[tuple[str, RehearsedObject, Facts]]:
     """Every object, with where it stands and what is known beside it."""
     from webhook.evaluation import review
-    from webhook.evaluation.rehearsal import Asked
+    from webhook.evaluation.rehearsal import RehearsedObject
     from webhook.vllm.facts import Facts
 
     if args.on:
@@ -196,12 +196,12 @@ def _asked(args: argparse.Namespace) -> Iterator[tuple[str, Asked, Facts]]:
         for source in sources:
             for document in source.manifests.documents:
                 try:
-                    yield source.name, Asked.of(document.object), source.facts
+                    yield source.name, RehearsedObject.of(document.object), source.facts
                 except review.BadReview as error:
                     raise UnusableError(f"{source.name}: {error}", 3) from error
     elif args.on_audit_log:
         for line, obj in _recorded(edge.read_input(args.on_audit_log)):
-            yield f"{args.on_audit_log}:{line}", Asked.of(obj), Facts()
+            yield f"{args.on_audit_log}:{line}", RehearsedObject.of(obj), Facts()
     else:
         yield from _of_cluster()
 
@@ -252,12 +252,12 @@ def _named(obj: Mapping[str, Any], reference: Mapping[str, Any]) -> Mapping[str,
     return {**obj, "metadata": {**metadata, "namespace": reference["namespace"]}}
 
 
-def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
+def _of_cluster() -> Iterator[tuple[str, RehearsedObject, Facts]]:
     """Everything of the table's kinds that no controller made, with the user's own rights; the namespaces' labels."""
     from webhook.cli import reach
     from webhook.cluster.access import StatusError
     from webhook.cluster.listing import pages, served
-    from webhook.evaluation.rehearsal import Asked
+    from webhook.evaluation.rehearsal import RehearsedObject
     from webhook.evaluation.scan import order
     from webhook.kube.snapshot import Snapshot
     from webhook.kube.workload import controller_of
@@ -276,6 +276,6 @@ def _of_cluster() -> Iterator[tuple[str, Asked, Facts]]:
             try:
                 for one in (one for page in pages(client, resource.path()) for one in page):
                     if controller_of(obj := resource.whole(one)) is None:
-                        yield "cluster", Asked(obj), facts
+                        yield "cluster", RehearsedObject(obj), facts
             except StatusError as error:
                 edge.tell(f"note: {resource.name}: {error}")

@@ -58,7 +58,7 @@ def run_add(args: argparse.Namespace) -> int:
     version, options = _read(args.file)
     table = edge.policy(args.policy).releases.table
     like = taught.newest_before(table, version)
-    gone, changed = taught.difference(taught.rows(options), table.rows(like))
+    gone, changed = taught.options_difference(taught.rows(options), table.rows(like))
     said: dict[str, Any] = {"like": str(like)}
     if gone:
         said["removed"] = gone

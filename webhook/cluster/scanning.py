@@ -12,9 +12,9 @@ from webhook.cluster.listing import Key, Resource, get, pages, served
 from webhook.evaluation import rehearsal, scan
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
-from webhook.evaluation.scan import Broken, Owners, Ref, Scan
+from webhook.evaluation.scan import NewDenial, Owners, Ref, Scan
 from webhook.kube import workload
-from webhook.kube.companions import Companions, mentioned
+from webhook.kube.companions import Companions, config_map_names
 from webhook.kube.path import mapping
 from webhook.kube.selector import Selector
 from webhook.kube.snapshot import WATCHED_KINDS, Snapshot, key
@@ -206,7 +206,7 @@ class Scanner:
         """Those that the object's Pods refer to, each read once; what may not be read is told once."""
         found: dict[str, JSON] = {}
         resource = self._kinds.get(("", "ConfigMap"))
-        for name in sorted(mentioned(obj)) if resource and namespace else ():
+        for name in sorted(config_map_names(obj)) if resource and namespace else ():
             place = (namespace, name)
             if place not in self._maps and not self._maps_refused:
                 self._maps[place] = self._config_map(resource, namespace, name) if resource else None
@@ -239,7 +239,7 @@ class Scanner:
             self._owners.add(obj, top)
             self._up(obj, ref, top)
             return
-        if scan.over(obj) or (_parsed_of(obj) not in WORKLOAD_KINDS and not workload.find(obj, policy.kinds)):
+        if scan.has_ended(obj) or (_parsed_of(obj) not in WORKLOAD_KINDS and not workload.find(obj, policy.kinds)):
             return
         here = replace(facts, companions=beside(ref.namespace))
         report = lint(obj, policy, here, where="scan")
@@ -271,16 +271,16 @@ class Scanner:
         return self._wanted.selector.selects({str(word): str(said) for word, said in labels.items()}) is True
 
 
-def _broken(ref: Ref, obj: JSON, policy: Policy, other: Policy, facts: Facts) -> Iterator[Broken]:
+def _broken(ref: Ref, obj: JSON, policy: Policy, other: Policy, facts: Facts) -> Iterator[NewDenial]:
     """Why another policy would refuse the object, were it applied again, which the one that holds would not."""
-    asked = rehearsal.Asked(obj)
-    after = rehearsal.judge(asked, other, facts)
-    if not after.denied or rehearsal.judge(asked, policy, facts).denied:
+    asked = rehearsal.RehearsedObject(obj)
+    after = rehearsal.rehearse(asked, other, facts)
+    if not after.denied or rehearsal.rehearse(asked, policy, facts).denied:
         return
     for result in after.report.results:
         for one in result.findings:
             if one.mode == "deny":
-                yield Broken(ref, result.engine.container.name, one.rule, one.finding.message)
+                yield NewDenial(ref, result.engine.container.name, one.rule, one.finding.message)
 
 
 def _reduced(resource: Resource, obj: JSON) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from webhook.diagnose import events, line, log, status
 from webhook.diagnose.cause import Cause, Signature
 from webhook.diagnose.sighting import Sighting
-from webhook.diagnose.status import Word
+from webhook.diagnose.status import ContainerState
 from webhook.kube import manifest
 from webhook.kube.workload import JSON
 from webhook.rules.rule import Plane
@@ -52,7 +52,9 @@ class Diagnosis:
         if self.cause is None or self.signature is None:
             return ()
         rules = self.signature.rules or self.cause.rules
-        return tuple(sorted(rules, key=lambda rule: rule not in _meant(" ".join(self.evidence[:1]), rules)))
+        return tuple(
+            sorted(rules, key=lambda rule: rule not in _rules_named_by_line(" ".join(self.evidence[:1]), rules))
+        )
 
     @property
     def remedy(self) -> str | None:
@@ -69,7 +71,7 @@ class Diagnosis:
         return None if self.signature is None else "likely" if self.signature.weak else "certain"
 
 
-def _meant(line: str, rules: Sequence[str]) -> tuple[str, ...]:
+def _rules_named_by_line(line: str, rules: Sequence[str]) -> tuple[str, ...]:
     """Those of the rules that the line itself tells from the others."""
     if "unknown-flag" in rules and (flag := re.search(r"unrecognized arguments?:? (--[\w-]+)", line)):
         known = flag[1].replace("_", "-") in builtin().spellings
@@ -92,20 +94,20 @@ def diagnose(text: str) -> list[Diagnosis]:
     return [of_text(text)]
 
 
-def of_text(text: str, words: Sequence[Word] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
+def of_text(text: str, words: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
     """Of a log or what kubectl prints, beside what is known of the Pod already."""
     lines = line.read(text)
     rows, taken = events.from_lines(lines)
     said = [*words, *status.from_lines(lines)]
     rest = [one for index, one in enumerate(lines) if index not in taken]
-    return _decide(said, log.read(rest), [*more, *rows])
+    return _choose_cause(said, log.read(rest), [*more, *rows])
 
 
 def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
     """Of Pods, Events and workloads."""
     pods = [one for one in objects if one.get("kind") == "Pod" and isinstance(one.get("status"), Mapping)]
     seen = [event for one in objects if one.get("kind") == "Event" and (event := events.from_object(one))]
-    seen += [event for one in objects for event in _conditions(one)]
+    seen += [event for one in objects for event in _replica_failures(one)]
     others = [one for one in objects if one.get("kind") not in ("Pod", "Event")]
     if len(pods) <= 1:
         pod = pods[0] if pods else None
@@ -129,7 +131,7 @@ def _name(pod: JSON) -> str:
     return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
 
 
-def _conditions(obj: JSON) -> Iterator[events.Event]:
+def _replica_failures(obj: JSON) -> Iterator[events.Event]:
     """A workload's conditions that tell of Pods that could not be made."""
     held: Any = obj.get("status")
     conditions = held.get("conditions") if isinstance(held, Mapping) and obj.get("kind") != "Pod" else None
@@ -139,7 +141,9 @@ def _conditions(obj: JSON) -> Iterator[events.Event]:
             yield events.Event(reason, message, "", 0.0, f"{reason}: {message}")
 
 
-def _decide(words: Sequence[Word], read: log.LogReading, seen: Sequence[events.Event]) -> Diagnosis:
+def _choose_cause(words: Sequence[ContainerState], read: log.LogReading, seen: Sequence[events.Event]) -> Diagnosis:
+    """The diagnosis by the order of evidence: what the kubelet proves, errors in the log, Events, then weak
+    symptoms."""
     proofs = status.sightings(words)
     reported = events.sightings(seen)
     killed = any(word.exit_code in _KILLED and word.reason == "Error" for word in words)
@@ -154,14 +158,15 @@ def _decide(words: Sequence[Word], read: log.LogReading, seen: Sequence[events.E
         *(one for one in proofs if one.signature.weak),
     ]
     if order:
-        return _found(order)
+        return _diagnosis_of(order)
     if read.unexplained is not None:
         return Diagnosis(None, None, (read.unexplained.raw.strip(),), read.unexplained.number)
     ended = next((word for word in words if word.exit_code not in (None, 0)), None)
     return Diagnosis(None, None, ended.evidence if ended else ())
 
 
-def _found(order: Sequence[Sighting]) -> Diagnosis:
+def _diagnosis_of(order: Sequence[Sighting]) -> Diagnosis:
+    """The diagnosis whose cause is the first sighting's, with its evidence and the other causes."""
     first = order[0]
     mine = [line for one in order if one.cause is first.cause for line in one.evidence]
     then = dict.fromkeys(one.cause.id for one in order if one.cause is not first.cause)

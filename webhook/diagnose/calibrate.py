@@ -90,17 +90,18 @@ def read(text: str) -> list[Start]:
         begins = BEGINS.search(one.text)
         if not starts or (begins and starts[-1].sizes):  # the server and the engine both say which release they are
             starts.append(Start(one.number))
-        _take(starts[-1], one.text, begins)
+        _take_line(starts[-1], one.text, begins)
     return [start for start in starts if start.ledger() or start.tokens]
 
 
-def _take(start: Start, text: str, begins: re.Match[str] | None) -> None:
+def _take_line(start: Start, text: str, begins: re.Match[str] | None) -> None:
+    """Take what one line of a log says of the start-up."""
     if begins:
         start.release = parse(begins[1] or begins[2]) or start.release
     if (found := MODEL.search(text)) is not None:
         start.model = start.model or found[1]
     if (found := ARGUMENTS.search(text)) is not None:
-        start.given = _literal(found[1])
+        start.given = _python_dict(found[1])
         named = (start.given or {}).get("model_tag") or (start.given or {}).get("model")
         start.model = str(named) if named else start.model
     if (found := TOKENS.search(text)) is not None:
@@ -115,7 +116,7 @@ def _take(start: Start, text: str, begins: re.Match[str] | None) -> None:
             start.sizes[name] = min(size, before) if name in LEAST else max(size, before)
 
 
-def _literal(text: str) -> Mapping[str, Any] | None:
+def _python_dict(text: str) -> Mapping[str, Any] | None:
     """The dict that Python printed; None where it holds objects that are no literals."""
     try:
         found = ast.literal_eval(text)
@@ -141,7 +142,7 @@ def argv(start: Start) -> list[str] | None:
 
 
 @dataclass(frozen=True)
-class Row:
+class PrintedLine:
     """A line of the ledger, planned and printed. Bytes of one GPU, or tokens."""
 
     name: str
@@ -151,14 +152,14 @@ class Row:
     printed: int
 
     @property
-    def inside(self) -> bool:
+    def is_in_interval(self) -> bool:
         """The print lies in the interval; logs round to a hundredth of a GiB."""
         slack = 0.005 * GI if self.name != "kv_cache_tokens" else 0
         return self.low - slack <= self.printed <= self.high + slack
 
 
 @dataclass(frozen=True)
-class Compared:
+class StartComparison:
     """One start beside the plan of its engine."""
 
     source: str
@@ -167,7 +168,7 @@ class Compared:
     problem: str = ""
     """Why it can't be written down; empty where it can."""
 
-    def rows(self) -> Iterator[Row]:
+    def printed_lines(self) -> Iterator[PrintedLine]:
         """Each line that was printed and planned."""
         gpu = self.engine.plan.gpu
         if gpu is None:
@@ -176,17 +177,17 @@ class Compared:
         for name in LINES:
             if name in printed:
                 planned = getattr(gpu, name)
-                yield Row(name, planned.low, planned.likely, planned.high, printed[name])
+                yield PrintedLine(name, planned.low, planned.likely, planned.high, printed[name])
         if self.start.tokens and gpu.kv_cache_tokens:
-            yield Row("kv_cache_tokens", *gpu.kv_cache_tokens, self.start.tokens)
+            yield PrintedLine("kv_cache_tokens", *gpu.kv_cache_tokens, self.start.tokens)
 
-    def fact(self) -> dict[str, Any] | None:
+    def measured_row(self) -> dict[str, Any] | None:
         """What is written down: a row of `vllm.measured`; None where something that it holds for is not known."""
         engine, start = self.engine, self.start
         gpus = engine.gpu.value.gpus if engine.gpu else ()
         if self.problem or engine.release is None or len(gpus) != 1 or engine.model is None:
             return None
-        own = measured.own(engine.args.given, engine.args.defaults, engine.command.env)
+        own = measured.own_arguments(engine.args.given, engine.args.defaults, engine.command.env)
         row = {
             "model": key(engine.args.model or engine.model.value.id),
             "gpu": gpus[0].name,
@@ -206,7 +207,7 @@ def _one_of(gpus: Sequence[Gpu]) -> str:
     return f"{', '.join(names)} or {last}"
 
 
-def compare(source: str, start: Start, engine: Engine) -> Compared:
+def compare(source: str, start: Start, engine: Engine) -> StartComparison:
     """The start beside the engine that a manifest, or its own arguments, describe."""
     problem = ""
     if engine.gpu is None or not engine.gpu.value.gpus:
@@ -227,4 +228,4 @@ def compare(source: str, start: Start, engine: Engine) -> Compared:
         problem = "some of its arguments can't be known"
     elif "kv_cache" not in start.ledger() and "weights" not in start.ledger():
         problem = "the log prints neither the weights nor the KV cache memory"
-    return Compared(source, start, engine, problem)
+    return StartComparison(source, start, engine, problem)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from webhook.diagnose.line import LogLine
-from webhook.diagnose.sighting import Sighting, matching
+from webhook.diagnose.sighting import Sighting, matching_signatures
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ def from_object(obj: Mapping[str, Any]) -> Event | None:
 
 
 def _timestamp(text: object) -> float:
+    """Seconds since the epoch of an RFC 3339 time; 0 where it is none."""
     try:
         return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
     except ValueError:
@@ -123,15 +124,15 @@ def sightings(events: Iterable[Event]) -> list[Sighting]:
     events = list(events)
     found = []
     for event in events:
-        if event.reason in _GOOD or _over(event, events):
+        if event.reason in _GOOD or _is_solved(event, events):
             continue
-        match = next(matching("event", event.text), None)
+        match = next(matching_signatures("event", event.text), None)
         if match is not None:
             found.append(Sighting(match.cause, match.signature, (event.evidence,), event.line, event.first))
     return sorted(found, key=lambda one: one.at)
 
 
-def _over(event: Event, events: Sequence[Event]) -> bool:
+def _is_solved(event: Event, events: Sequence[Event]) -> bool:
     """A later event shows that what this one speaks of is solved."""
     mine = [one for one in events if one.subject == event.subject and one is not event]
     reasons = {one.reason for one in mine}

@@ -78,30 +78,32 @@ def read(text: str) -> list[LogLine]:
     lines: list[LogLine] = []
     for number, raw in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         if raw:
-            lines += _read(number, raw[:MAX_LINE])
+            lines += _read_line(number, raw[:MAX_LINE])
     return lines
 
 
-def _read(number: int, raw: str) -> Iterator[LogLine]:
+def _read_line(number: int, raw: str) -> Iterator[LogLine]:
+    """The log lines in one raw line: a JSON record may hold several."""
     raw = _COLOUR.sub("", raw)
-    unwrapped = _unwrapped(raw)
-    if unwrapped.startswith("{") and (record := _json(unwrapped)) is not None:
+    unwrapped = _without_collector_prefix(raw)
+    if unwrapped.startswith("{") and (record := _parse_json_record(unwrapped)) is not None:
         level = _record_level(record)
         for text in _record_texts(record):
             for part in text.replace("\r", "").split("\n"):
                 if part.strip():
-                    yield _plain(number, raw, _unwrapped(_COLOUR.sub("", part)), level)
+                    yield _log_line(number, raw, _without_collector_prefix(_COLOUR.sub("", part)), level)
         return
-    yield _plain(number, raw, unwrapped, None)
+    yield _log_line(number, raw, unwrapped, None)
 
 
-def _unwrapped(text: str) -> str:
+def _without_collector_prefix(text: str) -> str:
+    """The text without the prefixes that log collectors add."""
     while match := _WRAPPED.match(text):
         text = text[match.end() :]
     return text
 
 
-def _plain(number: int, raw: str, text: str, outer: Level | None) -> LogLine:
+def _log_line(number: int, raw: str, text: str, outer: Level | None) -> LogLine:
     """A line of text; its own level wins over that of the record it came in (collectors call all of stderr errors)."""
     source = ""
     while match := _SOURCE.match(text):
@@ -130,7 +132,8 @@ def level_of(text: str) -> Level | None:
     return "warning" if _WARNS.search(text[:300]) else None
 
 
-def _json(text: str) -> Mapping[str, Any] | None:
+def _parse_json_record(text: str) -> Mapping[str, Any] | None:
+    """A JSON object on one line; None where it is none."""
     from json import JSONDecodeError, loads
 
     try:
@@ -142,11 +145,12 @@ def _json(text: str) -> Mapping[str, Any] | None:
 
 def _record_level(record: Mapping[str, Any]) -> Level | None:
     """A collector calls a whole stream information: that says nothing of a traceback in it."""
-    level = _said_level(record)
+    level = _record_level_field(record)
     return level if level in ("error", "warning") or not _LOGGER_KEYS.isdisjoint(record) else None
 
 
-def _said_level(record: Mapping[str, Any]) -> Level | None:
+def _record_level_field(record: Mapping[str, Any]) -> Level | None:
+    """The level in the first of a record's level fields; None without one."""
     for key in _LEVEL_KEYS:
         value = record.get(key)
         if isinstance(value, str):
@@ -157,6 +161,7 @@ def _said_level(record: Mapping[str, Any]) -> Level | None:
 
 
 def _record_texts(record: Mapping[str, Any]) -> Iterator[str]:
+    """The messages of a JSON record, nested ones too."""
     for key in _MESSAGE_KEYS:
         value = record.get(key)
         if isinstance(value, str):

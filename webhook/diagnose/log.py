@@ -67,22 +67,22 @@ class LogReading:
 def read(lines: Sequence[LogLine]) -> LogReading:
     """Looks for what the log's program died of."""
     alive = [index for index, line in enumerate(lines) if _ALIVE.search(line.text) and line.level in (None, "info")]
-    dead = [index for index, line in enumerate(lines) if _ends(line)]
+    dead = [index for index, line in enumerate(lines) if _ends_the_process(line)]
     loaded = [index for index, line in enumerate(lines) if line.level == "info" and _LOADED.search(line.text)]
     stopped = _stopped(lines, alive, dead)
     found: list[tuple[int, Compiled]] = []
     error: LogLine | None = None
     cascade: LogLine | None = None
     for index, line in enumerate(lines):
-        hit = _hit(lines, index)
+        hit = _signature_of_line(lines, index)
         if index > stopped and (hit is None or hit.signature.weak):
             continue  # what a process says that was told to end
         if hit is not None and hit.signature.weak and error is not None:
             continue  # what an error that nobody knows brought about
         if hit is not None:
-            if not _survived(hit, index, lines, alive, dead, loaded):
+            if not _is_survived(hit, index, lines, alive, dead, loaded):
                 found.append((index, hit))
-        elif error is None and _unexplained(line) and not any(at > index for at in alive):
+        elif error is None and _is_unexplained_error(line) and not any(at > index for at in alive):
             error = line
         elif cascade is None and line.level in (None, "error") and _FOLLOWS.search(line.text):
             cascade = line if not any(at > index for at in alive) else None
@@ -105,13 +105,14 @@ def _stopped(lines: Sequence[LogLine], alive: Sequence[int], dead: Sequence[int]
     return len(lines)
 
 
-def _ends(line: LogLine) -> bool:
+def _ends_the_process(line: LogLine) -> bool:
+    """Whether the line says that the process ends."""
     if line.level in ("debug", "info", "warning") and "hutting down" not in line.text:
         return False
     return _DEAD.search(line.text) is not None
 
 
-def _hit(lines: Sequence[LogLine], index: int) -> Compiled | None:
+def _signature_of_line(lines: Sequence[LogLine], index: int) -> Compiled | None:
     """The signature that a line fits, the first of the table; None for what is no error, or is tried again."""
     line = lines[index]
     quiet = line.level in ("debug", "info", "warning")
@@ -158,7 +159,7 @@ def _traceback(lines: Sequence[LogLine], index: int) -> str:
     return "\n".join(text)
 
 
-def _survived(
+def _is_survived(
     hit: Compiled,
     index: int,
     lines: Sequence[LogLine],
@@ -180,7 +181,8 @@ def _same_block(lines: Sequence[LogLine], at: int, index: int) -> bool:
     return not any(_ALIVE.search(line.text) and "200" not in line.text for line in lines[first + 1 : last])
 
 
-def _unexplained(line: LogLine) -> bool:
+def _is_unexplained_error(line: LogLine) -> bool:
+    """Whether the line is an error that no signature knows."""
     if _AGAIN.search(line.text) or _QUOTED.search(line.text):
         return False
     if _PLAIN_ERROR.match(line.text):

@@ -56,10 +56,11 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
     return re.compile(pattern) if pattern else None
 
 
-def matching(channel: Channel, text: str) -> Iterator[Compiled]:
+def matching_signatures(channel: Channel, text: str) -> Iterator[Compiled]:
     """The signatures that `text` alone fits."""
-    return (one for one in signatures(channel) if one.pattern.search(text) and not _excluded(one, text))
+    return (one for one in signatures(channel) if one.pattern.search(text) and not _is_excluded(one, text))
 
 
-def _excluded(one: Compiled, text: str) -> bool:
+def _is_excluded(one: Compiled, text: str) -> bool:
+    """Whether the text contains what a signature excludes."""
     return one.unless is not None and one.unless.search(text) is not None

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from webhook.diagnose.line import LogLine
-from webhook.diagnose.sighting import Sighting, matching
+from webhook.diagnose.sighting import Sighting, matching_signatures
 from webhook.kube.path import FieldPath
 
 
 @dataclass(frozen=True)
-class Word:
+class ContainerState:
     """One thing that a status says."""
 
     reason: str
@@ -31,7 +31,7 @@ class Word:
         return f"{self.reason}: {self.message}{code}" if self.message else f"{self.reason}{code}"
 
 
-def from_pod(pod: Mapping[str, Any]) -> Iterator[Word]:
+def from_pod(pod: Mapping[str, Any]) -> Iterator[ContainerState]:
     """The words of a Pod's `status`: its own first, then its containers', then its conditions."""
     status = pod.get("status")
     if not isinstance(status, Mapping):
@@ -39,30 +39,35 @@ def from_pod(pod: Mapping[str, Any]) -> Iterator[Word]:
     at = FieldPath(("status",))
     if status.get("reason"):
         message = str(status.get("message") or "")
-        yield Word(str(status["reason"]), message, (f"{at / 'reason'}: {status['reason']}", *_said(at, message)))
+        yield ContainerState(
+            str(status["reason"]), message, (f"{at / 'reason'}: {status['reason']}", *_message_evidence(at, message))
+        )
     for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
         held = status.get(key)
         for index, one in enumerate(held if isinstance(held, list) else ()):
             if isinstance(one, Mapping):
-                yield from _container(one, at / key / index)
+                yield from _container_states(one, at / key / index)
     conditions = status.get("conditions")
     for index, one in enumerate(conditions if isinstance(conditions, list) else ()):
-        if isinstance(one, Mapping) and _bad(one):
+        if isinstance(one, Mapping) and _is_bad_condition(one):
             reason, message = str(one.get("reason") or ""), str(one.get("message") or "")
             said = f"{one.get('type')} {reason}" if one.get("type") == "DisruptionTarget" else reason
-            yield Word(said, message, (f"{at / 'conditions' / index}: {reason}: {message}",))
+            yield ContainerState(said, message, (f"{at / 'conditions' / index}: {reason}: {message}",))
 
 
-def _bad(condition: Mapping[str, Any]) -> bool:
+def _is_bad_condition(condition: Mapping[str, Any]) -> bool:
+    """Whether a Pod condition reports that it is not scheduled or is being disrupted."""
     kind, value = condition.get("type"), condition.get("status")
     return (kind == "PodScheduled" and value == "False") or (kind == "DisruptionTarget" and value == "True")
 
 
-def _said(at: FieldPath, message: str) -> tuple[str, ...]:
+def _message_evidence(at: FieldPath, message: str) -> tuple[str, ...]:
+    """A status message as evidence, with its field path; nothing where it is empty."""
     return (f"{at / 'message'}: {message}",) if message else ()
 
 
-def _container(one: Mapping[str, Any], at: FieldPath) -> Iterator[Word]:
+def _container_states(one: Mapping[str, Any], at: FieldPath) -> Iterator[ContainerState]:
+    """The terminated and waiting states of a container status."""
     for key in ("lastState", "state"):
         states = one.get(key)
         for kind in ("terminated", "waiting"):
@@ -75,7 +80,9 @@ def _container(one: Mapping[str, Any], at: FieldPath) -> Iterator[Word]:
             place = at / key / kind
             shown = f"{place}.reason: {reason}" + (f", exitCode {code}" if code is not None else "")
             log = kind == "terminated" and reason not in ("StartError", "ContainerCannotRun", "OOMKilled")
-            yield Word(reason, message, (shown, *(() if log else _said(place, message))), code, log=log)
+            yield ContainerState(
+                reason, message, (shown, *(() if log else _message_evidence(place, message))), code, log=log
+            )
 
 
 _FIELD = re.compile(r"^(\s*)([A-Z][A-Za-z ]+?):(?:\s+(.*))?$")
@@ -83,37 +90,38 @@ _TABLE = re.compile(r"^\s*(?:\S+\s+)?[a-z0-9][\w.-]*\s+\d+/\d+\s+(?P<status>[A-Z
 """`kubectl get pods`: NAME, READY, STATUS, RESTARTS, AGE."""
 
 
-def from_lines(lines: Sequence[LogLine]) -> list[Word]:
+def from_lines(lines: Sequence[LogLine]) -> list[ContainerState]:
     """The words of `kubectl describe pod`, and of `kubectl get pods`."""
-    words: list[Word] = []
+    words: list[ContainerState] = []
     block: list[tuple[str, str, LogLine]] = []
     for line in lines:
         if (row := _TABLE.match(line.raw)) is not None:
-            words.append(Word(row["status"].removeprefix("Init:"), "", (line.raw.strip(),), line=line.number))
+            words.append(ContainerState(row["status"].removeprefix("Init:"), "", (line.raw.strip(),), line=line.number))
             continue
         field = _FIELD.match(line.raw)
         if field is None:
             continue
         name, value = field[2], (field[3] or "").strip()
         if name in ("State", "Last State") or (name == "Status" and not field[1]):
-            words += _block(block)
+            words += _state_of_describe(block)
             block = [(name, value, line)]
         elif name in ("Reason", "Exit Code", "Message") and block:
             block.append((name, value, line))
         elif name in ("Ready", "Restart Count", "Containers", "Conditions", "Events", "IP"):
-            words += _block(block)
+            words += _state_of_describe(block)
             block = []
-    return words + list(_block(block))
+    return words + list(_state_of_describe(block))
 
 
-def _block(block: Sequence[tuple[str, str, LogLine]]) -> Iterable[Word]:
+def _state_of_describe(block: Sequence[tuple[str, str, LogLine]]) -> Iterable[ContainerState]:
+    """The state in a block of `kubectl describe`; nothing without a reason."""
     fields = {name: value for name, value, _ in block}
     if not fields.get("Reason"):
         return []
     code = fields.get("Exit Code", "")
     evidence = tuple(line.raw.strip() for name, _, line in block if name != "Message" or fields["Reason"] != "Error")
     return [
-        Word(
+        ContainerState(
             fields["Reason"],
             fields.get("Message", ""),
             evidence,
@@ -124,12 +132,12 @@ def _block(block: Sequence[tuple[str, str, LogLine]]) -> Iterable[Word]:
     ]
 
 
-def sightings(words: Iterable[Word]) -> list[Sighting]:
+def sightings(words: Iterable[ContainerState]) -> list[Sighting]:
     """The causes that the words name."""
     found = []
     for word in words:
-        text = Word(word.reason, "", (), word.exit_code).text if word.log else word.text
-        match = next(matching("status", text), None)
+        text = ContainerState(word.reason, "", (), word.exit_code).text if word.log else word.text
+        match = next(matching_signatures("status", text), None)
         if match is not None:
             found.append(Sighting(match.cause, match.signature, word.evidence, word.line))
     return found

@@ -68,7 +68,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Amount:
+class EstimateChange:
     """A ledger's line, before and after."""
 
     name: str
@@ -77,7 +77,7 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Change:
+class ContainerComparison:
     """One container, as it was and as it would be."""
 
     before: Side | None
@@ -103,10 +103,10 @@ class Change:
     def facts(self) -> tuple[Difference, ...]:
         """Release, model, accelerator, verdict."""
         return (
-            _both("vLLM", self, lambda one: str(one.release or "unknown")),
-            _both("model", self, lambda one: one.model.value.id if one.model else one.args.model),
-            _both("accelerator", self, _accelerator),
-            _both("verdict", self, lambda one: one.plan.verdict),
+            _difference("vLLM", self, lambda one: str(one.release or "unknown")),
+            _difference("model", self, lambda one: one.model.value.id if one.model else one.args.model),
+            _difference("accelerator", self, _accelerator_name),
+            _difference("verdict", self, lambda one: one.plan.verdict),
         )
 
     @cached_property
@@ -121,7 +121,7 @@ class Change:
     @cached_property
     def flags(self) -> tuple[Difference, ...]:
         """What is written on the command line, where that differs."""
-        before, after = (_written(side.engine) if side else {} for side in (self.before, self.after))
+        before, after = (_written_arguments(side.engine) if side else {} for side in (self.before, self.after))
         names = sorted(
             name for name in {**before, **after} if str(before.get(name, "")) != str(after.get(name, ""))
         )  # as written: a flag that one release does not know has no type there
@@ -153,42 +153,44 @@ class Change:
         return tuple(sorted(set(self.before.engine.args.defaults) - set(self.after.engine.args.defaults)))
 
     @cached_property
-    def gpu(self) -> tuple[Amount, ...]:
+    def gpu(self) -> tuple[EstimateChange, ...]:
         """The GPU's ledger, line by line; empty where neither side has one."""
         ledgers = [side.engine.plan.gpu if side else None for side in (self.before, self.after)]
         if not any(ledgers):
             return ()
-        return tuple(Amount(name, *(getattr(one, name) if one else None for one in ledgers)) for name in GPU_LINES)
+        return tuple(
+            EstimateChange(name, *(getattr(one, name) if one else None for one in ledgers)) for name in GPU_LINES
+        )
 
     @cached_property
-    def host(self) -> tuple[Amount, ...]:
+    def host(self) -> tuple[EstimateChange, ...]:
         """The host's ledger, line by line, its sums, and /dev/shm."""
-        before, after = (_host(side.engine.plan) if side else {} for side in (self.before, self.after))
-        return tuple(Amount(name, before.get(name), after.get(name)) for name in {**before, **after})
+        before, after = (_host_lines(side.engine.plan) if side else {} for side in (self.before, self.after))
+        return tuple(EstimateChange(name, before.get(name), after.get(name)) for name in {**before, **after})
 
     @cached_property
     def numbers(self) -> tuple[Difference, ...]:
         """What follows from the ledgers: tokens, requests, seconds."""
         return (
-            _both("kv_cache_tokens", self, lambda one: _tokens(one.plan)),
-            _both("max_concurrency", self, lambda one: one.plan.gpu and one.plan.gpu.max_concurrency),
-            _both("longest_request", self, lambda one: one.plan.gpu and one.plan.gpu.longest_request),
-            _both("startup_seconds", self, lambda one: one.plan.startup and round(one.plan.startup.likely)),
+            _difference("kv_cache_tokens", self, lambda one: _tokens(one.plan)),
+            _difference("max_concurrency", self, lambda one: one.plan.gpu and one.plan.gpu.max_concurrency),
+            _difference("longest_request", self, lambda one: one.plan.gpu and one.plan.gpu.longest_request),
+            _difference("startup_seconds", self, lambda one: one.plan.startup and round(one.plan.startup.likely)),
         )
 
     @cached_property
     def appeared(self) -> tuple[Judged, ...]:
         """Findings that only the newer side has, or that became a denial."""
-        known = {_words(one) for one in self.before.findings} if self.before else set()
-        return tuple(one for one in self.after.findings if _words(one) not in known) if self.after else ()
+        known = {_finding_identity(one) for one in self.before.findings} if self.before else set()
+        return tuple(one for one in self.after.findings if _finding_identity(one) not in known) if self.after else ()
 
     @cached_property
     def gone(self) -> tuple[Judged, ...]:
         """Findings that only the older side has."""
         if self.before is None:
             return ()
-        left = {_words(one)[1:] for one in self.after.findings} if self.after else set()
-        return tuple(one for one in self.before.findings if _words(one)[1:] not in left)
+        left = {_finding_identity(one)[1:] for one in self.after.findings} if self.after else set()
+        return tuple(one for one in self.before.findings if _finding_identity(one)[1:] not in left)
 
     @property
     def newly_denied(self) -> tuple[Judged, ...]:
@@ -196,16 +198,17 @@ class Change:
         return tuple(one for one in self.appeared if one.mode == "deny")
 
 
-def compare(old: Sequence[Report], new: Sequence[Report]) -> list[Change]:
+def compare(old: Sequence[Report], new: Sequence[Report]) -> list[ContainerComparison]:
     """Each vLLM container of both, matched by kind, namespace, name and container; those of the new side in its
     order, then those that are gone."""
-    before, after = dict(_sides(old)), dict(_sides(new))
-    before = _renamed(before, after)
-    gone = [Change(side, None) for key, side in before.items() if key not in after]
-    return [Change(before.get(key), side) for key, side in after.items()] + gone
+    before, after = dict(_sides_by_key(old)), dict(_sides_by_key(new))
+    before = _with_renamed_container(before, after)
+    gone = [ContainerComparison(side, None) for key, side in before.items() if key not in after]
+    return [ContainerComparison(before.get(key), side) for key, side in after.items()] + gone
 
 
-def _sides(reports: Iterable[Report]) -> Iterator[tuple[Key, Side]]:
+def _sides_by_key(reports: Iterable[Report]) -> Iterator[tuple[Key, Side]]:
+    """(kind, namespace, name, container) → each vLLM container of the reports."""
     for report in reports:
         metadata = report.metadata
         name = str(metadata.get("name") or metadata.get("generateName") or "")
@@ -218,7 +221,7 @@ def _sides(reports: Iterable[Report]) -> Iterator[tuple[Key, Side]]:
             )
 
 
-def _renamed(before: Mapping[Key, Side], after: Mapping[Key, Side]) -> dict[Key, Side]:
+def _with_renamed_container(before: Mapping[Key, Side], after: Mapping[Key, Side]) -> dict[Key, Side]:
     """The only container of each side is the same one, whatever it is called now."""
     if len(before) == len(after) == 1 and before.keys() != after.keys():
         (old,), (new,) = before, after
@@ -227,12 +230,14 @@ def _renamed(before: Mapping[Key, Side], after: Mapping[Key, Side]) -> dict[Key,
     return dict(before)
 
 
-def _both(name: str, change: Change, of: Any) -> Difference:
+def _difference(name: str, change: ContainerComparison, of: Any) -> Difference:
+    """What the function `of` reads of the engines of both sides."""
     before, after = (of(side.engine) if side else None for side in (change.before, change.after))
     return Difference(name, before, after)
 
 
-def _accelerator(engine: Engine) -> str | None:
+def _accelerator_name(engine: Engine) -> str | None:
+    """The GPU and its count, for people: "2 × NVIDIA L4"."""
     if engine.gpu is None:
         return None
     found = engine.gpu.value
@@ -259,11 +264,13 @@ def _graphs(charged: bool) -> str:
     return "inside the budget" if charged else "beside the budget"
 
 
-def _written(engine: Engine) -> dict[str, Any]:
+def _written_arguments(engine: Engine) -> dict[str, Any]:
+    """The arguments as they are given, without the model."""
     return {name: value for name, value in {**engine.args.given, **engine.args.written}.items() if name != "model"}
 
 
-def _host(planned: MemoryPlan) -> dict[str, Estimate]:
+def _host_lines(planned: MemoryPlan) -> dict[str, Estimate]:
+    """The lines and sums of the host ledger by name; empty without one."""
     if planned.host is None:
         return {}
     host = planned.host
@@ -274,7 +281,7 @@ def _tokens(planned: MemoryPlan) -> int | None:
     return planned.gpu.kv_cache_tokens[1] if planned.gpu and planned.gpu.kv_cache_tokens else None
 
 
-def _words(judged: Judged) -> tuple[str, str, str]:
+def _finding_identity(judged: Judged) -> tuple[str, str, str]:
     """How a finding is recognised where numbers and indices move: mode, rule, and the field; of an argument's rule, the
     flag too."""
     field = re.sub(r"\[\d+\]", "[]", str(judged.finding.path))

@@ -198,9 +198,9 @@ class _Judge:
         before: _Before = cache(lambda: self._denied_before(terms)) if self.old is not None else frozenset
         found = self._judged(read, terms, before, errors)
         try:
-            spared = self._spared(found)
+            spared = self._unrepairable_rules(found)
         except Exception as error:  # ours: then nothing of it is repaired
-            errors.append(_error("limits", error))
+            errors.append(_rule_error("limits", error))
             spared = {one.rule: "an error in podfit" for result in found for one in result.findings if one.applies}
         if spared:
             found = self._judged(read, terms, before, [], spared)
@@ -236,17 +236,18 @@ class _Judge:
         errors: list[RuleError],
         spared: Mapping[str, str] = _NOTHING,
     ) -> tuple[Result, ...]:
+        """A result for each engine: its findings under these terms."""
         results = []
         room = MOST_FINDINGS
         for found in read.engines:
             judged = self._findings(found, read, terms, errors, spared, max(1, room))
             room -= len(judged)
             if self.old is not None:
-                judged = [self._ratcheted(one, found, before) for one in judged]
+                judged = [self._softened_if_not_new(one, found, before) for one in judged]
             results.append(Result(found, tuple(judged)))
         return tuple(results)
 
-    def _spared(self, found: Iterable[Result]) -> Mapping[str, str]:
+    def _unrepairable_rules(self, found: Iterable[Result]) -> Mapping[str, str]:
         """Rules whose repairs of resources the namespace may refuse at admission, and why: a mutation must never
         break what was accepted without it. All repairs of one rule together, since all of them are made."""
         spared: dict[str, str] = {}
@@ -263,7 +264,7 @@ class _Judge:
                 spared[rule] = why
         return spared
 
-    def _ratcheted(self, judged: Judged, found: Engine, before: _Before) -> Judged:
+    def _softened_if_not_new(self, judged: Judged, found: Engine, before: _Before) -> Judged:
         """An update is refused for what it introduces, and not where it returns to what ran before."""
         if judged.mode != "deny":
             return judged
@@ -301,8 +302,10 @@ class _Judge:
         spared: Mapping[str, str] = _NOTHING,
         most: int = MOST_FINDINGS,
     ) -> list[Judged]:
+        """The findings of all applicable rules for one engine; an exception in a rule becomes an error, not a
+        failure."""
         asked = terms.asked(self.where, glance.unknown(found), found.workload.completes, glance.shown(found))
-        errors += [_error(rule, error) for rule, error in asked.wrong]
+        errors += [_rule_error(rule, error) for rule, error in asked.wrong]
         all_judged: list[Judged] = []
         for setting in asked.settings:
             try:
@@ -311,11 +314,11 @@ class _Judge:
                     if len(findings) > most:
                         findings = [*findings[: most - 1], _and_more(findings[most - 1], most)]
                     why = spared.get(setting.rule.id())
-                    judged = [_judge(one, found, read, setting, terms, self.where, why) for one in findings]
+                    judged = [_judge_finding(one, found, read, setting, terms, self.where, why) for one in findings]
                     judged = [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
                     all_judged += [_shown(one, read.secrets) for one in judged]
             except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
-                errors.append(_error(setting.rule.id(), error))
+                errors.append(_rule_error(setting.rule.id(), error))
         return all_judged
 
 
@@ -329,7 +332,7 @@ def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine],
     try:
         workloads: list[Workload] = workload.find(obj, policy.kinds)
     except Exception as error:
-        return (), [_error("workload", error)], None
+        return (), [_rule_error("workload", error)], None
     wholes = {id(obj): Whole(obj, workloads)}
     pods = [_Pod(one, wholes.setdefault(id(one.object), Whole(one.object)), [], []) for one in workloads]
     listed = [_Listed(pod, container) for pod in pods for container in pod.workload.containers]
@@ -347,7 +350,7 @@ def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine],
         try:
             read = engine.read(pod.workload, one.container, facts, policy.releases, budget, pod.siblings, pod.whole)
         except Exception as error:
-            errors.append(_error("engine", error))
+            errors.append(_rule_error("engine", error))
             room -= _EACH
             continue
         if read is not None:
@@ -392,7 +395,8 @@ def _and_more(last: Finding, most: int) -> Finding:
     return replace(last, details=(*last.details, f"there are more of these; the first {most} are reported"))
 
 
-def _error(rule: str, error: Exception) -> RuleError:
+def _rule_error(rule: str, error: Exception) -> RuleError:
+    """An exception of ours, as it is logged and counted."""
     return RuleError(rule, f"{type(error).__name__}: {error}")
 
 
@@ -407,7 +411,7 @@ def _told(found: Engine) -> list[Any]:
     return [[word.text for word in found.command.words], found.command.env, args.given, args.written, misspelt]
 
 
-def _judge(
+def _judge_finding(
     finding: Finding,
     found: Engine,
     read: _Read,

@@ -8,7 +8,7 @@ from itertools import compress
 
 from webhook.evaluation.lint import Judged, Result, lint
 from webhook.evaluation.policy import Policy
-from webhook.kube.manifest.parameters import carried
+from webhook.kube.manifest.parameters import with_parameters_of
 from webhook.kube.patch import Edit, edited
 from webhook.kube.workload import JSON
 from webhook.rules.rule import Place
@@ -50,12 +50,14 @@ def repair(
     """
     made: list[Judged] = []
     tried: set[tuple[str, str, str]] = set()
-    kept = {_same(*one) for one in accepted}
+    kept = {_finding_identity(*one) for one in accepted}
     results = lint(obj, policy, facts, where=where, namespace=namespace).results if found is None else found
     rounds = max(_ROUNDS, _READINGS // max(1, len(results)))
     while True:
-        findings = [(one, result) for result in results for one in result.findings if _same(result, one) not in kept]
-        wanted = [pair for pair in findings if _wanted(pair[0], rules) and _key(pair[0]) not in tried]
+        findings = [
+            (one, result) for result in results for one in result.findings if _finding_identity(result, one) not in kept
+        ]
+        wanted = [pair for pair in findings if _must_apply(pair[0], rules) and _key(pair[0]) not in tried]
         if not wanted or not rounds:
             left = [one for one, _ in findings if one.mode == "deny" and (not rules or one.rule in rules)]
             return Repaired(tuple(made), tuple(left))
@@ -63,7 +65,7 @@ def repair(
         chosen = _apart(wanted)
         tried |= {_key(judged) for judged in chosen}
         after, changed = edited(obj, [judged.finding.fix for judged in chosen])
-        obj = carried(obj, after)
+        obj = with_parameters_of(obj, after)
         made += compress(chosen, changed)
         results = lint(obj, policy, facts, where=where, namespace=namespace).results
 
@@ -89,11 +91,12 @@ def _is_within(judged: Judged, result: Result) -> bool:
     return all(edit.path.parts[: len(parts)] == parts for edit in judged.finding.fix)
 
 
-def _wanted(judged: Judged, rules: Collection[str]) -> bool:
+def _must_apply(judged: Judged, rules: Collection[str]) -> bool:
+    """Whether the finding has a fix that applies, of one of the rules (none named: of any)."""
     return judged.applies and (not rules or judged.rule in rules)
 
 
-def _same(result: Result, judged: Judged) -> tuple[str, str, str]:
+def _finding_identity(result: Result, judged: Judged) -> tuple[str, str, str]:
     """How a finding is known again when others are repaired: what stands in a list moves, and keeps its words."""
     path = judged.finding.path
     in_list = bool(path.parts) and isinstance(path.parts[-1], int)

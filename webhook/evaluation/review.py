@@ -18,7 +18,7 @@ from webhook.base.printable import one_line, shortened
 from webhook.base.secret import FORMS, Secrets
 from webhook.evaluation.lint import Judged, Report, RuleError, lint
 from webhook.evaluation.policy import Policy, Subject
-from webhook.evaluation.policy.layer import harder
+from webhook.evaluation.policy.layer import harder_mode
 from webhook.evaluation.repair import Repaired, repair
 from webhook.kube.patch import json_patch
 from webhook.kube.path import mapping
@@ -131,9 +131,10 @@ class Decision:
         return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
     def _rules(self) -> dict[str, str]:
+        """The audit annotations: rule=mode, and rule=reason of the exempted ones."""
         modes: dict[str, Mode] = {}
         for rule, mode in self.found:
-            modes[rule] = harder(mode, modes.get(rule, "ignore"))
+            modes[rule] = harder_mode(mode, modes.get(rule, "ignore"))
         said: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(self.exempted)}
         return {
             key: bounds.listed([f"{rule}={words[rule]}" for rule in sorted(words)])
@@ -157,7 +158,7 @@ def decide(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> 
     try:
         if (request.group, request.kind) == ("podfit.dev", "Policy"):
             return _of_policy(request) if webhook == "validate" else Decision(request, "skipped")
-        if _passes(webhook, request, policy, facts):
+        if _is_allowed_at_once(webhook, request, policy, facts):
             return Decision(request, "skipped")
         return (_validate if webhook == "validate" else _mutate)(request, policy, facts)
     except Exception as error:
@@ -175,7 +176,7 @@ def unread(uid: str) -> Request:
     return Request(uid, "", "", "", "", "", None, None, None, None, dry_run=False)
 
 
-def late(request: Request, why: str) -> Decision:
+def allowed_without_time(request: Request, why: str) -> Decision:
     """Allowed, because there was no time to judge it: `why` in a few words."""
     return Decision(request, "late", warnings=(f"podfit could not check this in time ({why}); allowed",))
 
@@ -185,6 +186,7 @@ def _versions(policy: Policy, facts: Facts) -> dict[str, str]:
 
 
 def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
+    """The decision of the validating webhook."""
     old = request.old_object if request.operation == "UPDATE" else None
     report = lint(request.object or {}, policy, facts, where="admission", old=old, namespace=request.namespace)
     if not report.results and not report.errors and not report.unread:
@@ -192,10 +194,10 @@ def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
     return Decision(
         request,
         "denied" if report.denied else "allowed",
-        _found(report.findings),
+        _rules_and_modes(report.findings),
         report.errors,
         exempted=tuple((judged.rule, judged.exempted) for judged in report.findings if judged.exempted),
-        shadowed=tuple(Shadowed(one.policy, one.denied, _found(one.findings)) for one in report.shadows),
+        shadowed=tuple(Shadowed(one.policy, one.denied, _rules_and_modes(one.findings)) for one in report.shadows),
         warnings=tuple(text.warnings(report)),
         status=_status(report) if report.denied else None,
         versions=_versions(policy, facts),
@@ -236,7 +238,7 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
     return Decision(
         request,
         "patched" if operations else "allowed",
-        _found(report.findings),
+        _rules_and_modes(report.findings),
         report.errors,
         warnings=_repaired(made) if made and operations else (),
         patch=base64.b64encode(json.dumps(operations).encode()).decode() if operations else None,
@@ -248,11 +250,12 @@ def _repaired(made: Repaired) -> tuple[str, ...]:
     return tuple(bounds.warnings([text.warning(one, "; repaired") for one in made.made]))
 
 
-def _found(findings: Iterable[Judged]) -> tuple[tuple[str, Mode], ...]:
+def _rules_and_modes(findings: Iterable[Judged]) -> tuple[tuple[str, Mode], ...]:
+    """Each finding's rule and mode."""
     return tuple((judged.rule, judged.mode) for judged in findings)
 
 
-def _passes(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> bool:
+def _is_allowed_at_once(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> bool:
     """Allowed at once: nothing that we judge is asked for, or refusing it would do harm."""
     if request.operation not in ("CREATE", "UPDATE") or request.object is None:
         return True
@@ -261,7 +264,7 @@ def _passes(webhook: Webhook, request: Request, policy: Policy, facts: Facts) ->
     metadata = mapping(request.object.get("metadata"))
     if metadata.get("deletionTimestamp") or _MIRROR in mapping(metadata.get("annotations")):
         return True
-    if request.operation == "UPDATE" and _judged(request.object) == _judged(request.old_object or {}):
+    if request.operation == "UPDATE" and _compared_part(request.object) == _compared_part(request.old_object or {}):
         return True
     if webhook == "mutate":
         # Most of a Pod can't be changed once it exists; GitOps tools compare workloads with their source, not Pods.
@@ -271,7 +274,7 @@ def _passes(webhook: Webhook, request: Request, policy: Policy, facts: Facts) ->
     return False
 
 
-def _judged(obj: JSON) -> dict[str, Any]:
+def _compared_part(obj: JSON) -> dict[str, Any]:
     """All of an object but labels, annotations, finalizers and status."""
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
 
@@ -288,61 +291,62 @@ def _forbidden(message: str, causes: list[dict[str, str]]) -> dict[str, Any]:
 
 def parse(body: bytes) -> Request:
     """Reads an AdmissionReview; raises BadReview where it is none, or where it contradicts itself."""
-    review = _read(body)
+    review = _decode_json(body)
     if review.get("kind") != "AdmissionReview":
-        _bad(f"kind is {_shown(review.get('kind'))}, expected AdmissionReview")
+        _refuse(f"kind is {_quote(review.get('kind'))}, expected AdmissionReview")
     if review.get("apiVersion") != API_VERSION:
-        _bad(f"apiVersion is {_shown(review.get('apiVersion'))}, expected {API_VERSION}")
+        _refuse(f"apiVersion is {_quote(review.get('apiVersion'))}, expected {API_VERSION}")
     request = review.get("request")
     if not isinstance(request, dict):
-        _bad("request is missing")
-    operation = _word(request, "operation")
+        _refuse("request is missing")
+    operation = _string_field(request, "operation")
     if operation not in _OPERATIONS:
-        _bad(f"request.operation is {_shown(operation)}, expected one of {', '.join(_OPERATIONS)}")
-    kind, resource = _part(request, "kind"), _part(request, "resource")
+        _refuse(f"request.operation is {_quote(operation)}, expected one of {', '.join(_OPERATIONS)}")
+    kind, resource = _object_field(request, "kind"), _object_field(request, "resource")
     found = Request(
-        uid=_word(request, "uid"),
+        uid=_string_field(request, "uid"),
         operation=operation,
-        group=_word(kind, "group", "kind.group", optional=True),
-        kind=_word(kind, "kind", "kind.kind"),
-        resource=_word(resource, "resource", "resource.resource"),
-        subresource=_word(request, "subResource", optional=True),
-        namespace=_word(request, "namespace", optional=True) or None,
-        name=_word(request, "name", optional=True) or None,
-        object=_object(request, "object"),
-        old_object=_object(request, "oldObject"),
+        group=_string_field(kind, "group", "kind.group", optional=True),
+        kind=_string_field(kind, "kind", "kind.kind"),
+        resource=_string_field(resource, "resource", "resource.resource"),
+        subresource=_string_field(request, "subResource", optional=True),
+        namespace=_string_field(request, "namespace", optional=True) or None,
+        name=_string_field(request, "name", optional=True) or None,
+        object=_optional_object(request, "object"),
+        old_object=_optional_object(request, "oldObject"),
         dry_run=request.get("dryRun") is True,
     )
-    _agree(found, _word(kind, "version", "kind.version", optional=True), resource)
+    _check_kinds_agree(found, _string_field(kind, "version", "kind.version", optional=True), resource)
     return found
 
 
-def _agree(request: Request, version: str, resource: Mapping[str, Any]) -> None:
+def _check_kinds_agree(request: Request, version: str, resource: Mapping[str, Any]) -> None:
     """The object is of the kind, and the kind of the resource, that the request names."""
     if request.operation not in ("CREATE", "UPDATE"):
         return
     if request.object is None:
-        _bad(f"request.object is missing in a {request.operation}")
+        _refuse(f"request.object is missing in a {request.operation}")
     api_version = f"{request.group}/{version}" if request.group else version
     for where, obj in (("object", request.object), ("oldObject", request.old_object)):
         if obj is None:
             continue
         if not isinstance(obj.get("metadata", {}), dict):
-            _bad(f"request.{where}.metadata is a JSON {_type(obj['metadata'])}, expected an object")
+            _refuse(f"request.{where}.metadata is a JSON {_type(obj['metadata'])}, expected an object")
         if (obj.get("apiVersion"), obj.get("kind")) != (api_version, request.kind):
-            _bad(
-                f"request.{where} is {_shown(obj.get('apiVersion'))} {_shown(obj.get('kind'))}, "
-                f"request.kind says {_shown(api_version)} {_shown(request.kind)}"
+            _refuse(
+                f"request.{where} is {_quote(obj.get('apiVersion'))} {_quote(obj.get('kind'))}, "
+                f"request.kind says {_quote(api_version)} {_quote(request.kind)}"
             )
     if request.subresource:
         return  # deployments/scale carries a Scale
-    named = (_word(resource, "group", "resource.group", optional=True), request.resource)
+    named = (_string_field(resource, "group", "resource.group", optional=True), request.resource)
     kind = (request.group, request.kind)
     if _RESOURCES.get(named, kind) != kind or _KINDS.get(kind, named) != named:
-        _bad(f"request.kind {_shown(request.kind)} is not the kind of request.resource {_shown(request.resource)}")
+        _refuse(f"request.kind {_quote(request.kind)} is not the kind of request.resource {_quote(request.resource)}")
 
 
-def _read(body: bytes) -> dict[str, Any]:
+def _decode_json(body: bytes) -> dict[str, Any]:
+    """The body as a JSON object; raises BadReview with the place of the error."""
     try:
         found = _JSON.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -356,7 +360,7 @@ def _read(body: bytes) -> dict[str, Any]:
     except ValueError:  # an integer of thousands of digits
         raise BadReview("the body is not JSON: a number is out of range") from None
     if not isinstance(found, dict):
-        _bad(f"the body is a JSON {_type(found)}, expected an AdmissionReview object")
+        _refuse(f"the body is a JSON {_type(found)}, expected an AdmissionReview object")
     return found
 
 
@@ -367,36 +371,40 @@ def _not_a_number(word: str) -> NoReturn:
 _JSON = json.JSONDecoder(parse_constant=_not_a_number)
 
 
-def _part(request: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _object_field(request: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A field of the request that must be an object; raises BadReview."""
     part = request.get(name)
     if not isinstance(part, dict):
-        _bad(f"request.{name} is missing")
+        _refuse(f"request.{name} is missing")
     return part
 
 
-def _object(request: Mapping[str, Any], name: str) -> JSON | None:
+def _optional_object(request: Mapping[str, Any], name: str) -> JSON | None:
+    """`object` or `oldObject` of the request; raises BadReview where it is no object."""
     obj = request.get(name)
     if obj is not None and not isinstance(obj, dict):
-        _bad(f"request.{name} is a JSON {_type(obj)}, expected an object")
+        _refuse(f"request.{name} is a JSON {_type(obj)}, expected an object")
     return obj
 
 
-def _word(part: Mapping[str, Any], name: str, place: str | None = None, *, optional: bool = False) -> str:
+def _string_field(part: Mapping[str, Any], name: str, place: str | None = None, *, optional: bool = False) -> str:
+    """A field that must be a string, empty where it is optional and absent; raises BadReview."""
     word = part.get(name)
     if word is None or word == "":
         if not optional:
-            _bad(f"request.{place or name} is missing")
+            _refuse(f"request.{place or name} is missing")
         return ""
     if not isinstance(word, str):
-        _bad(f"request.{place or name} is a JSON {_type(word)}, expected a string")
+        _refuse(f"request.{place or name} is a JSON {_type(word)}, expected a string")
     return word
 
 
-def _bad(message: str) -> NoReturn:
+def _refuse(message: str) -> NoReturn:
+    """Raises BadReview."""
     raise BadReview(message)
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     """A stranger's value for one line of text: short, quoted, without control characters."""
     shown = json.dumps(FORMS.masked(value)) if isinstance(value, str) else f"a JSON {_type(value)}"
     return "missing" if value is None else shown if len(shown) <= 80 else f"{shown[:79]}…"

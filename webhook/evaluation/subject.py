@@ -12,7 +12,7 @@ LONGEST = 253
 """Characters of a name: the most that Kubernetes allows, which a file need not keep to."""
 
 
-def words(obj: JSON) -> str:
+def describe_object(obj: JSON) -> str:
     """ "Deployment prod/llama-70b"."""
     metadata = mapping(obj.get("metadata"))
     namespace = metadata.get("namespace")
@@ -25,7 +25,7 @@ def shown(name: object) -> str:
     return shortened(clean(str(name)), LONGEST)
 
 
-def tree(obj: JSON) -> dict[str, Any]:
+def object_reference(obj: JSON) -> dict[str, Any]:
     """Its kind, namespace and name, null where they are not given."""
     metadata = mapping(obj.get("metadata"))
     return {

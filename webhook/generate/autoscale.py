@@ -53,7 +53,7 @@ class Targets:
     most: int
 
 
-def targets(engine: Engine) -> Targets:
+def scaling_targets(engine: Engine) -> Targets:
     """Raises ValueError where concurrency or start-up are not known."""
     ledger, startup = engine.plan.gpu, engine.plan.startup
     many = ledger.max_concurrency if ledger else None
@@ -96,11 +96,13 @@ def behavior(wanted: Targets) -> Object:
     }
 
 
-def write(engine: Engine, autoscaler: Object, wanted: Targets, head: Iterator[str]) -> str:
+def write_manifests(engine: Engine, autoscaler: Object, wanted: Targets, head: Iterator[str]) -> str:
     """The workload with at least two replicas, whose number the autoscaler alone sets, and the autoscaler."""
     made = list(workload.objects(scaled(engine, wanted)))
     del made[-1]["spec"]["replicas"]
-    text = "".join(f"# {line}".rstrip() + "\n" for line in (*head, *_why(wanted, made[-1]["metadata"]["name"])))
+    text = "".join(
+        f"# {line}".rstrip() + "\n" for line in (*head, *_explain_targets(wanted, made[-1]["metadata"]["name"]))
+    )
     return text + "---\n".join(yaml.safe_dump(one, sort_keys=False, width=120) for one in (*made, autoscaler))
 
 
@@ -114,7 +116,8 @@ def target(engine: Engine) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload.name_of(engine)}
 
 
-def _why(wanted: Targets, name: str) -> Iterator[str]:
+def _explain_targets(wanted: Targets, name: str) -> Iterator[str]:
+    """Comment lines that explain the numbers."""
     yield (
         f"one replica holds {wanted.requests:.1f} requests of {wanted.length:,} tokens at once, and starts in about "
         f"{wanted.start:.0f} s"

@@ -13,11 +13,12 @@ from webhook.rules.engine import Engine
 def render(engine: Engine) -> str:
     """The manifests, and in their head the two rules that prometheus-adapter needs; raises ValueError as the workload
     does, and where it is not known how many requests a replica holds."""
-    wanted = autoscale.targets(engine)
-    return autoscale.write(engine, _autoscaler(engine, wanted), wanted, _head(engine, wanted))
+    wanted = autoscale.scaling_targets(engine)
+    return autoscale.write_manifests(engine, _autoscaler(engine, wanted), wanted, _comment_lines(engine, wanted))
 
 
 def _autoscaler(engine: Engine, wanted: Targets) -> Object:
+    """The HorizontalPodAutoscaler."""
     name = workload.name_of(engine)
     return {
         "apiVersion": "autoscaling/v2",
@@ -46,7 +47,8 @@ def _adapted(series: str) -> str:
     return series.replace(":", "_")
 
 
-def _head(engine: Engine, wanted: Targets) -> Iterator[str]:
+def _comment_lines(engine: Engine, wanted: Targets) -> Iterator[str]:
+    """The comment at the top, with prometheus-adapter's rules for the metrics."""
     yield f"{engine.args.model}, scaled on what waits, written by `podfit plan -o hpa`"
     yield "the metrics come from prometheus-adapter (its Helm chart's values), of series with labels namespace and pod:"
     yield "  rules:"

@@ -17,11 +17,12 @@ _POLL = 15
 def render(engine: Engine) -> str:
     """The manifests; raises ValueError as the workload does, and where it is not known how many requests a replica
     holds."""
-    wanted = autoscale.targets(engine)
-    return autoscale.write(engine, _scaled_object(engine, wanted), wanted, _head(engine))
+    wanted = autoscale.scaling_targets(engine)
+    return autoscale.write_manifests(engine, _scaled_object(engine, wanted), wanted, _comment_lines(engine))
 
 
 def _scaled_object(engine: Engine, wanted: Targets) -> Object:
+    """The KEDA ScaledObject."""
     name = workload.name_of(engine)
     return {
         "apiVersion": "keda.sh/v1alpha1",
@@ -54,7 +55,8 @@ def _labels(engine: Engine) -> str:
     return "{" + (f'namespace="{namespace}",' if namespace else "") + pods + "}"
 
 
-def _head(engine: Engine) -> Iterator[str]:
+def _comment_lines(engine: Engine) -> Iterator[str]:
+    """The comment at the top."""
     yield f"{engine.args.model}, scaled on what waits, written by `podfit plan -o keda`"
     yield f"serverAddress: {PROMETHEUS} is the Prometheus operator's; say yours"
     if not engine.workload.namespace:

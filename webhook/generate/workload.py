@@ -42,27 +42,28 @@ def render(engine: Engine) -> str:
     model or GPU are not known, or no Deployment of one Pod a replica can serve them."""
     made = list(objects(engine))
     whole = _read(made[-1], engine)
-    head = "".join(f"# {line}".rstrip() + "\n" for line in _head(whole, made))
+    head = "".join(f"# {line}".rstrip() + "\n" for line in _comment_lines(whole, made))
     return head + "---\n".join(yaml.safe_dump(one, sort_keys=False, width=120) for one in made)
 
 
 def objects(engine: Engine) -> Iterator[Object]:
     """The objects in the order in which they are applied, the Deployment last; raises ValueError as `render` does."""
-    _check(engine)
+    _check_supported(engine)
     name, replicas = name_of(engine), engine.workload.replicas or 1
-    draft = _deployment(engine, name, replicas)
+    draft = _make_deployment(engine, name, replicas)
     read = _read(draft, engine)
     size = read.plan.checkpoint
     if size is None or read.plan.startup is None or read.plan.host is None:
         raise ValueError("the size of the checkpoint is not known; --model-config FILE with its index gives it")
     yield _claim(engine, name, replicas, size)
-    yield _service(engine, name)
+    yield _make_service(engine, name)
     if replicas > 1:
-        yield disruption_budget(engine, name)
+        yield make_disruption_budget(engine, name)
     yield _with_numbers(draft, read)
 
 
-def _check(engine: Engine) -> None:
+def _check_supported(engine: Engine) -> None:
+    """Raises ValueError, with what to add, for an engine that no manifest can be written for."""
     if engine.model is None:
         raise ValueError(f"model {engine.args.model!r} is not known; --model-config FILE gives its config.json")
     if not is_hub_id(engine.args.model):
@@ -103,37 +104,39 @@ def _labels(name: str) -> Object:
 # ── The Deployment ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _deployment(engine: Engine, name: str, replicas: int) -> Object:
+def _make_deployment(engine: Engine, name: str, replicas: int) -> Object:
+    """The Deployment."""
     spec: Object = {
         "replicas": replicas,
         "progressDeadlineSeconds": 0,  # `_with_numbers`
         # in place: a Pod more would need spare GPUs
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
         "selector": {"matchLabels": _labels(name)},
-        "template": {"metadata": {"labels": _labels(name)}, "spec": _pod(engine, name, replicas)},
+        "template": {"metadata": {"labels": _labels(name)}, "spec": _make_pod_spec(engine, name, replicas)},
     }
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(engine, name), "spec": spec}
 
 
-def _pod(engine: Engine, name: str, replicas: int) -> Object:
+def _make_pod_spec(engine: Engine, name: str, replicas: int) -> Object:
+    """The PodSpec of the Deployment."""
     tolerations = [{"key": RESOURCE, "operator": "Exists", "effect": "NoSchedule"}]
     pod: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # a Service called vllm would set VLLM_PORT
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        **_where(engine),
+        **_node_selection(engine),
         "tolerations": tolerations,
         "terminationGracePeriodSeconds": PRE_STOP + DRAIN + END,
     }
     if replicas > 1:
         spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
         pod["topologySpreadConstraints"] = [{**spread, "labelSelector": {"matchLabels": _labels(name)}}]
-    pod["containers"] = [_container(engine)]
+    pod["containers"] = [_make_container(engine)]
     pod["volumes"] = [{"name": "models", "persistentVolumeClaim": {"claimName": f"{name}-models"}}]
     return pod
 
 
-def _where(engine: Engine) -> Object:
+def _node_selection(engine: Engine) -> Object:
     """The product by its label; several (a name that is ambiguous) by a required affinity, each as good."""
     accelerator = engine.gpu.value if engine.gpu else None
     labels = [label for gpu in (accelerator.gpus if accelerator else ()) for label in gpu.labels[:1]]
@@ -147,7 +150,8 @@ def _where(engine: Engine) -> Object:
     }
 
 
-def _container(engine: Engine) -> Object:
+def _make_container(engine: Engine) -> Object:
+    """The vLLM container."""
     release = engine.release or NEWEST
     count = str(engine.world_size * max(1, int(engine.args.get("data_parallel_size") or 1)))
     env: list[Object] = [{"name": "HF_HOME", "value": MODELS}]
@@ -213,12 +217,12 @@ def _with_numbers(draft: Object, read: Engine) -> Object:
         "timeoutSeconds": 5,
         "failureThreshold": 6,
     }
-    pod["tolerations"] += [_toleration(taint) for taint in _repelling(read)]
+    pod["tolerations"] += [_toleration(taint) for taint in _untolerated_taints(read)]
     spec["progressDeadlineSeconds"] = math.ceil(2 * startup.high / 300) * 300
     return draft
 
 
-def _repelling(read: Engine) -> tuple[Mapping[str, Any], ...]:
+def _untolerated_taints(read: Engine) -> tuple[Mapping[str, Any], ...]:
     """The taints of a node that would do but for them, where no other node does."""
     placement = read.placement
     if placement is None or placement.candidates or not placement.repelled:
@@ -245,7 +249,8 @@ def _claim(engine: Engine, name: str, replicas: int, checkpoint: int) -> Object:
     }
 
 
-def _service(engine: Engine, name: str) -> Object:
+def _make_service(engine: Engine, name: str) -> Object:
+    """The Service."""
     ports = [{"name": "http", "port": 80, "targetPort": "http"}]
     return {
         "apiVersion": "v1",
@@ -255,7 +260,8 @@ def _service(engine: Engine, name: str) -> Object:
     }
 
 
-def disruption_budget(engine: Engine, name: str) -> Object:
+def make_disruption_budget(engine: Engine, name: str) -> Object:
+    """The PodDisruptionBudget: one Pod at a time."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -276,7 +282,7 @@ def _read(deployment: Mapping[str, Any], engine: Engine) -> Engine:
     return found
 
 
-def _head(read: Engine, made: list[Object]) -> Iterator[str]:
+def _comment_lines(read: Engine, made: list[Object]) -> Iterator[str]:
     """Why the numbers are what they are."""
     plan, accelerator = read.plan, read.gpu.value if read.gpu else None
     count = read.requested[1] if read.requested else None

@@ -48,7 +48,7 @@ class Companions:
         labels = mapping(workload.metadata.get("labels"))
         return [
             one
-            for one in self._near(_SERVICE, workload)
+            for one in self._in_namespace_of(_SERVICE, workload)
             if (selector := mapping(FieldPath(("spec", "selector")).get(one)))
             and all(labels.get(key) == value for key, value in selector.items())
         ]
@@ -60,7 +60,7 @@ class Companions:
         """
         return [
             (_name(one), one)
-            for one in self._near(_SERVICE, workload)
+            for one in self._in_namespace_of(_SERVICE, workload)
             if FieldPath(("spec", "clusterIP")).get(one) != "None"
             and FieldPath(("spec", "type")).get(one) != "ExternalName"
         ]
@@ -70,8 +70,8 @@ class Companions:
         return [
             one
             for kind in (_HPA, _SCALED_OBJECT)
-            for one in self._near(kind, workload)
-            if _targets(one, workload) and workload.name
+            for one in self._in_namespace_of(kind, workload)
+            if _is_scale_target(one, workload) and workload.name
         ]
 
     def disruption_budgets(self, workload: Workload) -> list[JSON]:
@@ -79,15 +79,15 @@ class Companions:
         labels = mapping(workload.metadata.get("labels"))
         return [
             one
-            for one in self._near(_BUDGET, workload)
-            if _selects(mapping(FieldPath(("spec", "selector")).get(one)), labels)
+            for one in self._in_namespace_of(_BUDGET, workload)
+            if _selects_labels(mapping(FieldPath(("spec", "selector")).get(one)), labels)
         ]
 
     def claim(self, workload: Workload, name: str) -> JSON | None:
         """The PersistentVolumeClaim of that name that the workload's Pods mount, None where it is not here."""
         if not self.objects:
             return None
-        return next((one for one in self._near(_CLAIM, workload) if _name(one) == name), None)
+        return next((one for one in self._in_namespace_of(_CLAIM, workload) if _name(one) == name), None)
 
     def holds_release(self, workload: Workload) -> bool:
         """What belongs to the workload is plausibly all here: something that addresses or scales it is."""
@@ -95,12 +95,13 @@ class Companions:
 
     @cached_property
     def _by_kind(self) -> Mapping[Key, list[JSON]]:
+        """(API group, kind) → the objects of that kind."""
         found: dict[Key, list[JSON]] = {}
         for one in self.objects:
             found.setdefault(_key(one), []).append(one)
         return found
 
-    def _near(self, kind: Key, workload: Workload) -> Iterator[JSON]:
+    def _in_namespace_of(self, kind: Key, workload: Workload) -> Iterator[JSON]:
         """The objects of a kind in the workload's namespace, where both say one (what applies them may add it)."""
         for one in self._by_kind.get(kind, ()):
             namespace = mapping(one.get("metadata")).get("namespace")
@@ -108,7 +109,7 @@ class Companions:
                 yield one
 
 
-def together(objects: Iterable[JSON]) -> bool:
+def can_be_one_release(objects: Iterable[JSON]) -> bool:
     """Whether the objects can be one release: none of them would overwrite another one."""
     names = Counter(
         (*_key(one), mapping(one.get("metadata")).get("namespace"), _name(one)) for one in objects if _name(one)
@@ -116,7 +117,7 @@ def together(objects: Iterable[JSON]) -> bool:
     return max(names.values(), default=0) <= 1
 
 
-def mentioned(obj: Any, found: set[str] | None = None) -> set[str]:
+def config_map_names(obj: Any, found: set[str] | None = None) -> set[str]:
     """The names of the ConfigMaps that an object's Pods refer to, wherever in it."""
     found = set() if found is None else found
     if isinstance(obj, Mapping):
@@ -125,10 +126,10 @@ def mentioned(obj: Any, found: set[str] | None = None) -> set[str]:
                 if isinstance(value.get("name"), str):
                     found.add(value["name"])
             else:
-                mentioned(value, found)
+                config_map_names(value, found)
     elif isinstance(obj, list):
         for one in obj:
-            mentioned(one, found)
+            config_map_names(one, found)
     return found
 
 
@@ -147,14 +148,16 @@ def replicas(obj: JSON) -> tuple[int | None, int | None]:
 
 
 def _key(obj: JSON) -> Key:
+    """The object's (API group, kind)."""
     return str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
 
 
 def _name(obj: JSON) -> str:
+    """The object's name, empty without one."""
     return str(mapping(obj.get("metadata")).get("name") or "")
 
 
-def _targets(obj: JSON, workload: Workload) -> bool:
+def _is_scale_target(obj: JSON, workload: Workload) -> bool:
     """`scaleTargetRef` names the workload, or the Deployment that KServe makes of it; KEDA's default kind is Deployment
     (keda.sh ScaledObject specification)."""
     ref = mapping(FieldPath(("spec", "scaleTargetRef")).get(obj))
@@ -169,7 +172,7 @@ _MADE = {"InferenceService": "-predictor", "LLMInferenceService": "-kserve"}
 """Kind → what its operator adds to the name for the Deployment (KServe pkg/constants, llmisvc workload_single_node)."""
 
 
-def _selects(selector: JSON, labels: JSON) -> bool:
+def _selects_labels(selector: JSON, labels: JSON) -> bool:
     """An empty selector selects everything (policy/v1 PodDisruptionBudgetSpec)."""
     read = of_object(selector)
     return read is not None and read.selects({str(key): str(value) for key, value in labels.items()}) is True

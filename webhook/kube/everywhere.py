@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from webhook.kube import snapshot
-from webhook.kube.companions import mentioned
+from webhook.kube.companions import config_map_names
 from webhook.kube.path import mapping
 from webhook.kube.snapshot import Snapshot
 from webhook.kube.workload import JSON
@@ -36,15 +36,17 @@ class Everywhere:
     @property
     def snapshot(self) -> Snapshot:
         """The cluster's objects that nothing contradicts."""
-        return self._cluster[0]
+        return self._snapshot_and_contradictions[0]
 
     @property
     def contradictions(self) -> Sequence[str]:
         """What is left out of the snapshot, and why."""
-        return self._cluster[1]
+        return self._snapshot_and_contradictions[1]
 
     @cached_property
-    def _cluster(self) -> tuple[Snapshot, tuple[str, ...]]:
+    def _snapshot_and_contradictions(self) -> tuple[Snapshot, tuple[str, ...]]:
+        """The cluster's objects of all files, without those that files define differently, and a line about each of
+        these."""
         seen: dict[tuple[str, snapshot.Key], dict[str, JSON]] = {}
         for file, _, obj in self.held:
             kind = snapshot.of_cluster(obj)
@@ -52,16 +54,16 @@ class Everywhere:
                 seen.setdefault((kind, snapshot.key(obj)), {})[file] = obj
         kept, said, lost = [], [], set()
         for (kind, (_, name)), files in seen.items():
-            reduced = {file: snapshot.of([obj]).objects.get(kind) for file, obj in files.items()}
+            reduced = {file: snapshot.from_objects([obj]).objects.get(kind) for file, obj in files.items()}
             first = next(iter(reduced.values()))
             if other := next((file for file, one in reduced.items() if one != first), None):
                 lost.add(kind)
                 what = next(iter(files.values())).get("kind")
-                said.append(_differs(f"{what} {name}", next(iter(files)), other))
+                said.append(_contradiction(f"{what} {name}", next(iter(files)), other))
             else:
                 kept.append((kind, next(iter(files.values()))))
         # What nodes there are is only known where each of them is.
-        return snapshot.of(obj for kind, obj in kept if kind != "nodes" or kind not in lost), tuple(said)
+        return snapshot.from_objects(obj for kind, obj in kept if kind != "nodes" or kind not in lost), tuple(said)
 
     @cached_property
     def _config_maps(self) -> Mapping[str, Sequence[PlacedObject]]:
@@ -77,20 +79,21 @@ class Everywhere:
     ) -> tuple[dict[str, JSON], list[str]]:
         """Name → ConfigMap for the objects of a file in the folder, `own` beside it; and what is unknown, and why."""
         found, said = dict(own), list[str]()
-        asks = [(snapshot.key(obj)[0], mentioned(obj)) for obj in objects] if self._config_maps else []
+        asks = [(snapshot.key(obj)[0], config_map_names(obj)) for obj in objects] if self._config_maps else []
         missing = {name for _, names in asks for name in names} - own.keys()
         spaces = {space for space, names in asks if names}
         for name in sorted(missing):
             held = [one for one in self._config_maps.get(name, ()) if _may_be_in(one.object, spaces)]
             near = [one for one in held if one.folder == folder] or held
             if other := next((one for one in near if _data(one.object) != _data(near[0].object)), None):
-                said.append(_differs(f"ConfigMap {name}", near[0].file, other.file))
+                said.append(_contradiction(f"ConfigMap {name}", near[0].file, other.file))
             elif near:
                 found[name] = near[0].object
         return found, said
 
 
-def _differs(what: str, one: str, other: str) -> str:
+def _contradiction(what: str, one: str, other: str) -> str:
+    """The line that says that an object is left out, since two files define it differently."""
     where = f"twice in {one}" if one == other else f"in {one} and {other}"
     return f"{what} is defined differently {where}: taken as unknown where neither stands beside it"
 
@@ -102,4 +105,5 @@ def _may_be_in(obj: JSON, spaces: Iterable[str]) -> bool:
 
 
 def _data(obj: JSON) -> tuple[JSON, JSON]:
+    """A ConfigMap's texts and bytes."""
     return mapping(obj.get("data")), mapping(obj.get("binaryData"))

@@ -15,7 +15,7 @@ from webhook.kube.path import mapping
 from webhook.kube.quantity import try_parse
 from webhook.kube.snapshot import Snapshot
 from webhook.kube.workload import JSON
-from webhook.kube.workload.template import listing
+from webhook.kube.workload.template import as_list
 
 _EXTENT = ("BestEffort", "NotBestEffort")
 """Scopes of a quota that a Pod enters or leaves with its first request."""
@@ -33,7 +33,7 @@ def refusal(
         (name, mapping(item))
         for (place, name), kept in snapshot.objects.get("limitranges", {}).items()
         if place == namespace
-        for item in listing(kept.get("limits"))
+        for item in as_list(kept.get("limits"))
     ]
     quotas = [
         (name, kept) for (place, name), kept in snapshot.objects.get("resourcequotas", {}).items() if place == namespace
@@ -47,7 +47,7 @@ def refusal(
             if key not in had:
                 return why
         for name, kept in quotas:
-            if counted := _counted(was, becomes, kept):
+            if counted := _added_to_quota(was, becomes, kept):
                 return f"ResourceQuota {name}: {counted}"
     return None
 
@@ -69,16 +69,17 @@ class _Pod:
 
     @classmethod
     def of(cls, spec: JSON, limits: Sequence[tuple[str, JSON]]) -> _Pod:
-        mains = [one for one in listing(spec.get("containers")) if isinstance(one, Mapping)]
-        inits = [one for one in listing(spec.get("initContainers")) if isinstance(one, Mapping)]
-        named = [(str(one.get("name")), _filled(one, limits)) for one in mains]
-        before = [(str(one.get("name")), _filled(one, limits)) for one in inits]
+        """The resources of a PodSpec, with the defaults of the namespace's LimitRanges."""
+        mains = [one for one in as_list(spec.get("containers")) if isinstance(one, Mapping)]
+        inits = [one for one in as_list(spec.get("initContainers")) if isinstance(one, Mapping)]
+        named = [(str(one.get("name")), _with_defaults(one, limits)) for one in mains]
+        before = [(str(one.get("name")), _with_defaults(one, limits)) for one in inits]
         aside = [amounts for one, (_, amounts) in zip(inits, before, strict=True) if one.get("restartPolicy")]
         running = [*aside, *(amounts for _, amounts in named)]
         once = [amounts for _, amounts in before]
         whole = _Amounts(
-            _whole([one.requests for one in running], [one.requests for one in once]),
-            _whole([one.limits for one in running], [one.limits for one in once]),
+            _effective_sum([one.requests for one in running], [one.requests for one in once]),
+            _effective_sum([one.limits for one in running], [one.limits for one in once]),
         )
         own = mapping(spec.get("resources"))  # of the Pod itself: they win over the containers' sum
         whole = _Amounts(
@@ -87,7 +88,7 @@ class _Pod:
         return cls((*named, *before), whole)
 
 
-def _whole(running: Sequence[Mapping[str, int]], once: Sequence[Mapping[str, int]]) -> dict[str, int]:
+def _effective_sum(running: Sequence[Mapping[str, int]], once: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """The sum of those that run together, or the most that one of those before them takes."""
     names = {name for one in (*running, *once) for name in one}
     return {
@@ -95,7 +96,7 @@ def _whole(running: Sequence[Mapping[str, int]], once: Sequence[Mapping[str, int
     }
 
 
-def _filled(container: JSON, limits: Sequence[tuple[str, JSON]]) -> _Amounts:
+def _with_defaults(container: JSON, limits: Sequence[tuple[str, JSON]]) -> _Amounts:
     """A request that is not given is the limit; what then is not given is a LimitRange's default."""
     given = mapping(container.get("resources"))
     most = _amounts(given.get("limits"))
@@ -108,6 +109,7 @@ def _filled(container: JSON, limits: Sequence[tuple[str, JSON]]) -> _Amounts:
 
 
 def _amounts(given: object) -> dict[str, int]:
+    """Resource → bytes or count; values that are no quantity are left out."""
     return {str(name): size for name, value in mapping(given).items() if (size := try_parse(value)) is not None}
 
 
@@ -117,12 +119,14 @@ def _violations(pod: _Pod, limits: Sequence[tuple[str, JSON]]) -> Iterator[tuple
         extent = item.get("type")
         subjects = [("", pod.whole)] if extent == "Pod" else pod.containers if extent == "Container" else ()
         for whose, amounts in subjects:
-            for word, resource, value in _refused(item, amounts):
+            for word, resource, value in _broken_bounds(item, amounts):
                 what = f"{word} {resource} {value} for a {str(extent).lower()}"
                 yield (name, str(extent), whose, word, resource), f"LimitRange {name}: {what}"
 
 
-def _refused(item: JSON, amounts: _Amounts) -> Iterator[tuple[str, str, Any]]:
+def _broken_bounds(item: JSON, amounts: _Amounts) -> Iterator[tuple[str, str, Any]]:
+    """(bound, resource, its value) for each `min`, `max` and `maxLimitRequestRatio` of a LimitRange item that the
+    amounts break."""
     for resource, value in mapping(item.get("min")).items():
         bound, least = try_parse(value), amounts.requests.get(resource)
         if bound is not None and (least is None or min(least, amounts.limits.get(resource, least)) < bound):
@@ -137,13 +141,13 @@ def _refused(item: JSON, amounts: _Amounts) -> Iterator[tuple[str, str, Any]]:
             yield "maxLimitRequestRatio", resource, value
 
 
-def _counted(was: _Pod, becomes: _Pod, quota: JSON) -> str | None:
+def _added_to_quota(was: _Pod, becomes: _Pod, quota: JSON) -> str | None:
     """What the change adds to a quota. How much of it is left another Pod may take meanwhile."""
     if bool(was.whole.requests or was.whole.limits) != bool(becomes.whole.requests or becomes.whole.limits) and any(
-        scope in _EXTENT for scope in listing(quota.get("scopes"))
+        scope in _EXTENT for scope in as_list(quota.get("scopes"))
     ):
         return "a Pod that requests something is counted by another quota"
-    for resource in listing(quota.get("hard")):
+    for resource in as_list(quota.get("hard")):
         part = "limits" if str(resource).startswith("limits.") else "requests"
         name = str(resource).removeprefix(f"{part}.")
         old, new = getattr(was.whole, part), getattr(becomes.whole, part)

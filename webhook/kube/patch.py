@@ -45,10 +45,10 @@ def _made(whole: list[Any], edits: Iterable[Edit]) -> list[dict[str, Any]]:
     patch: list[dict[str, Any]] = []
     for edit in edits:
         if edit.op == "swap":
-            patch += _swap(whole, edit)
+            patch += _swap_operations(whole, edit)
             continue
         operation = _operation(whole, edit)
-        if operation is not None and not _joined(patch, operation):
+        if operation is not None and not _join_operation(patch, operation):
             patch.append(operation)
     return patch
 
@@ -73,7 +73,7 @@ def fits(obj: Any, edits: Iterable[Edit]) -> bool:
     """Whether every edit can be made: no field on its way holds something of another kind (`resources: 64Gi`)."""
     try:
         for edit in edits:
-            at, key, path = _place([obj], edit)
+            at, key, path = _deepest_existing([obj], edit)
             if edit.op == "append" and len(path.parts) == len(edit.path.parts):
                 _list(_child(at, key), path)
     except ValueError:
@@ -81,7 +81,7 @@ def fits(obj: Any, edits: Iterable[Edit]) -> bool:
     return True
 
 
-def _place(whole: Sequence[Any], edit: Edit) -> tuple[Any, str | int, FieldPath]:
+def _deepest_existing(whole: Sequence[Any], edit: Edit) -> tuple[Any, str | int, FieldPath]:
     """How far the edit's path exists: the parent, the key in it, and the path of that key."""
     at: Any = whole
     key: str | int = 0
@@ -105,37 +105,37 @@ def _list(value: Any, path: FieldPath) -> list[Any] | None:
 
 def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
     """The edit as one operation, made on `whole` too; None where it changes nothing."""
-    at, key, path = _place(whole, edit)
+    at, key, path = _deepest_existing(whole, edit)
     rest = edit.path.parts[len(path.parts) :]
     now = _child(at, key)
     if edit.op == "remove":
-        if rest or not _holds(at, key):
+        if rest or not _has_child(at, key):
             return None
         del at[key]
         return {"op": "remove", "path": path.pointer()}
     value = _copy(edit.value)
     if edit.op == "append":
         if not rest and _list(now, path) is not None:
-            if _among(value, now):
+            if _is_in(value, now):
                 return None
             now.append(value)
             return {"op": "add", "path": path.pointer() + "/-", "value": _copy(value)}
         value = [value]
-    elif not rest and _holds(at, key) and _same(now, value):
+    elif not rest and _has_child(at, key) and _equal_as_json(now, value):
         return None
     for part in reversed(rest):
         value = [value] if isinstance(part, int) else {part: value}
     if isinstance(at, list) and isinstance(key, int) and key >= len(at):
         at.append(value)
         return {"op": "add", "path": FieldPath((*path.parts[:-1], "-")).pointer(), "value": _copy(value)}
-    op = "replace" if _holds(at, key) else "add"
+    op = "replace" if _has_child(at, key) else "add"
     at[key] = value
     return {"op": op, "path": path.pointer(), "value": _copy(value)}
 
 
-def _swap(whole: list[Any], edit: Edit) -> list[dict[str, Any]]:
+def _swap_operations(whole: list[Any], edit: Edit) -> list[dict[str, Any]]:
     """The operations of a `swap`, made on `whole` too: items that only move are not touched."""
-    at, key, path = _place(whole, edit)
+    at, key, path = _deepest_existing(whole, edit)
     now, (old, new) = _child(at, key), edit.value
     if path != edit.path or not old:
         return []
@@ -160,7 +160,7 @@ def _swap(whole: list[Any], edit: Edit) -> list[dict[str, Any]]:
     ]
 
 
-def _joined(patch: list[dict[str, Any]], operation: dict[str, Any]) -> bool:
+def _join_operation(patch: list[dict[str, Any]], operation: dict[str, Any]) -> bool:
     """Whether `operation` could be made part of what an earlier operation of `patch` adds: so a new parent comes
     whole, instead of empty with its fields after it."""
     if operation["op"] == "remove":
@@ -187,25 +187,27 @@ def _joined(patch: list[dict[str, Any]], operation: dict[str, Any]) -> bool:
 
 
 def _child(at: Any, key: str | int) -> Any:
-    return at.get(key) if isinstance(at, dict) else at[key] if _holds(at, key) else None
+    return at.get(key) if isinstance(at, dict) else at[key] if _has_child(at, key) else None
 
 
-def _holds(at: Any, key: str | int) -> bool:
+def _has_child(at: Any, key: str | int) -> bool:
+    """Whether a list has this index or an object this key."""
     if isinstance(at, list):
         return isinstance(key, int) and 0 <= key < len(at)
     return key in at
 
 
-def _same(one: Any, other: Any) -> bool:
+def _equal_as_json(one: Any, other: Any) -> bool:
     """Equal as JSON: unlike in Python, `true` is not 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(_equal_as_json(value, other[key]) for key, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(_equal_as_json, one, other))
     return bool(one == other)
 
 
-def _among(value: Any, items: list[Any]) -> bool:
-    return any(_same(value, item) for item in items)
+def _is_in(value: Any, items: list[Any]) -> bool:
+    """Whether the list contains the value, compared as JSON."""
+    return any(_equal_as_json(value, item) for item in items)

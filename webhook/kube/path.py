@@ -69,7 +69,7 @@ class FieldPath:
 
     def get(self, obj: Any, default: Any = None) -> Any:
         """What stands at this place of `obj`, or `default` where the place does not exist."""
-        return inside(obj, self.parts, default)
+        return value_at(obj, self.parts, default)
 
 
 _FEW, _FIRST, _SHORT = 32, 4, 256
@@ -92,16 +92,17 @@ def _first_items(parts: tuple[str | int, ...]) -> Sequence[FieldPath]:
     return tuple([FieldPath((*parts, index)) for index in range(_FEW)])
 
 
-def inside(obj: Any, parts: Sequence[str | int], default: Any = None) -> Any:
+def value_at(obj: Any, parts: Sequence[str | int], default: Any = None) -> Any:
     """What stands in `obj` at the place of these parts, or `default` where the place does not exist."""
     for part in parts:
-        if not (part in obj if isinstance(obj, dict) else _has(obj, part)):
+        if not (part in obj if isinstance(obj, dict) else _has_child(obj, part)):
             return default
         obj = obj[part]
     return obj
 
 
-def _has(value: object, part: str | int) -> bool:
+def _has_child(value: object, part: str | int) -> bool:
+    """Whether a list has this index or an object this key."""
     return part in range(len(value)) if isinstance(value, list) else is_object(value) and part in value
 
 

@@ -31,15 +31,16 @@ class QuantityError(ValueError):
 
 def parse(value: object) -> int:
     """The quantity as an integer (bytes for memory), rounded up and capped as Kubernetes does; raises QuantityError."""
-    text = value if isinstance(value, str) else _text(value)
-    found = _read(text) if len(text) <= 64 else None
+    text = value if isinstance(value, str) else _as_text(value)
+    found = _parse_exact(text) if len(text) <= 64 else None
     if found is None:
         raise QuantityError(f"{value!r:.60} is not a quantity such as 64Gi, 500M or 2")
     return found
 
 
 @lru_cache(1024)
-def _read(text: str) -> int | None:
+def _parse_exact(text: str) -> int | None:
+    """The quantity as an integer, rounded up, within int64 as in Kubernetes; None where the text is no quantity."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return None
@@ -48,7 +49,8 @@ def _read(text: str) -> int | None:
     return _MAX if exact > _MAX else -_MAX if exact < -_MAX else int(exact.to_integral_value(ROUND_CEILING))
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
+    """A number of YAML as the quantity's text; empty for other types."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(max(-_MAX, min(value, _MAX)))
     return str(value) if isinstance(value, float) else ""
@@ -58,8 +60,8 @@ def try_parse(value: object) -> int | None:
     """Like `parse`, or None where the value is absent or no quantity (a rule of its own reports those)."""
     if value is None:
         return None
-    text = value if isinstance(value, str) else _text(value)
-    return _read(text) if 0 < len(text) <= 64 else None
+    text = value if isinstance(value, str) else _as_text(value)
+    return _parse_exact(text) if 0 < len(text) <= 64 else None
 
 
 def equal(one: object, other: object) -> bool:
@@ -67,11 +69,12 @@ def equal(one: object, other: object) -> bool:
     parsed = try_parse(one), try_parse(other)
     if None in parsed:
         return False
-    return _exact(one) == _exact(other)
+    return _as_decimal(one) == _as_decimal(other)
 
 
-def _exact(value: object) -> Decimal:
-    match = _QUANTITY.fullmatch(value if isinstance(value, str) else _text(value))
+def _as_decimal(value: object) -> Decimal:
+    """The exact value of a quantity; 0 where it is none."""
+    match = _QUANTITY.fullmatch(value if isinstance(value, str) else _as_text(value))
     number, exponent, suffix = match.groups() if match else ("0", "", "")
     return Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
 

@@ -19,7 +19,7 @@ _ADDED = "pod-template-hash"
 """The label that a Deployment's controller adds to a ReplicaSet's template."""
 
 
-def kept(obj: JSON) -> JSON:
+def reduce_revision(obj: JSON) -> JSON:
     """What is kept of a ReplicaSet or a ControllerRevision: whose it is, and its template's digest."""
     owners = mapping(obj.get("metadata")).get("ownerReferences")
     owner = next((mapping(one) for one in owners if mapping(one).get("controller") is True), {}) if owners else {}
@@ -36,7 +36,7 @@ def digest(template: JSON) -> str:
     labels = {name: value for name, value in mapping(own.get("labels")).items() if name != _ADDED}
     what = {"labels": labels, "annotations": own.get("annotations") or {}, "spec": template.get("spec")}
     try:
-        text = json.dumps(_filled(what), sort_keys=True, default=str)
+        text = json.dumps(_without_nulls(what), sort_keys=True, default=str)
     except RecursionError:  # no controller writes a template so deep
         return ""
     import hashlib  # here: it loads OpenSSL, and only an update of a live workload needs it
@@ -44,17 +44,17 @@ def digest(template: JSON) -> str:
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
 
 
-def _filled(value: Any) -> Any:
+def _without_nulls(value: Any) -> Any:
     """Without nulls, and without the directive that makes a ControllerRevision's template a patch."""
     if isinstance(value, Mapping):
-        return {key: _filled(one) for key, one in value.items() if one is not None and key != "$patch"}
-    return [_filled(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None and key != "$patch"}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def returned_to(obj: JSON, namespace: str | None, seen: Mapping[str, Mapping[tuple[str, str], JSON]]) -> str | None:
     """The revision whose template a workload has now ("ReplicaSet llama-8b-7f"); None where none is seen.
 
-    `seen`: kind → its objects, as `kept` leaves them.
+    `seen`: kind → its objects, as `reduce_revision` leaves them.
     """
     kind, name = str(obj.get("kind")), mapping(obj.get("metadata")).get("name")
     revisions = seen.get(_KEPT.get(kind, ""), {})

@@ -44,7 +44,7 @@ class Selector:
 
     def selects(self, labels: Mapping[str, str], *, whole: bool = True) -> bool | None:
         """Whether it selects an object with these labels; `whole`: it has no others."""
-        return every(one.holds(labels, whole=whole) for one in self.requirements)
+        return all_known(one.holds(labels, whole=whole) for one in self.requirements)
 
 
 def of_object(said: Mapping[str, Any]) -> Selector | None:
@@ -92,7 +92,7 @@ def parse(text: str) -> Selector:
     return Selector(tuple(wanted))
 
 
-def every(answers: Iterable[bool | None]) -> bool | None:
+def all_known(answers: Iterable[bool | None]) -> bool | None:
     """The conjunction of answers that may be unknown (None): one False decides."""
     unknown = False
     for answer in answers:

@@ -98,7 +98,7 @@ class Snapshot:
         """All nodes; None where they are not watched."""
         if "nodes" not in self.objects:
             return None
-        return tuple(_read(name, kept) for (_, name), kept in self.objects["nodes"].items())
+        return tuple(_node_of(name, kept) for (_, name), kept in self.objects["nodes"].items())
 
     @cached_property
     def alike(self) -> Callable[[frozenset[str]], tuple[Alike, ...]]:
@@ -111,6 +111,7 @@ class Snapshot:
 
         @lru_cache(ALIKE)
         def sorts(names: frozenset[str]) -> tuple[Alike, ...]:
+            """The nodes, grouped by the values of these labels and by all else that counts."""
             found: dict[object, list[Node]] = {}
             for one, rest in zip(nodes, beside, strict=True):
                 found.setdefault((rest, *map(one.labels.get, names)), []).append(one)
@@ -119,13 +120,14 @@ class Snapshot:
         return lambda names: sorts(names & known)
 
 
-def _read(name: str, kept: JSON) -> Node:
+def _node_of(name: str, kept: JSON) -> Node:
+    """A node from what is kept of it."""
     labels = kept["labels"]
     hardware = frozenset((word, labels[word]) for word in kept.get("hardware", ()))
     return Node(name, labels, kept.get("taints", ()), kept.get("allocatable", {}), hardware)
 
 
-def of(objects: Iterable[JSON], around: Snapshot | None = None) -> Snapshot:
+def from_objects(objects: Iterable[JSON], around: Snapshot | None = None) -> Snapshot:
     """What files hold besides workloads: claims, device classes, volumes; and nodes, where a cluster was written out.
 
     `kubectl get nodes -o yaml` beside the manifests lets `podfit check` judge for that cluster. `around`: what stands
@@ -218,6 +220,7 @@ def _model_config(obj: JSON) -> JSON:
 
 
 def _volume_claim(obj: JSON) -> JSON:
+    """What is kept of a PersistentVolumeClaim."""
     spec = mapping(obj.get("spec"))
     words = ("accessModes", "storageClassName", "volumeMode", "resources", "volumeName")
     return {
@@ -259,8 +262,8 @@ WATCHED_KINDS: tuple[Kind, ...] = (
     Kind("storageclasses", "StorageClass", "storage.k8s.io", ("v1",), _storage_class, namespaced=False),
     Kind("limitranges", "LimitRange", "", ("v1",), _limit_range),
     Kind("resourcequotas", "ResourceQuota", "", ("v1",), _quota),
-    Kind("replicasets", "ReplicaSet", "apps", ("v1",), revisions.kept, aside=True),
-    Kind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.kept, aside=True),
+    Kind("replicasets", "ReplicaSet", "apps", ("v1",), revisions.reduce_revision, aside=True),
+    Kind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.reduce_revision, aside=True),
 )
 """What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/production.md."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webhook.base.printable import clean
-from webhook.diagnose.calibrate import Compared, Row
+from webhook.diagnose.calibrate import PrintedLine, StartComparison
 from webhook.kube import snapshot
 from webhook.kube.quantity import human
 from webhook.vllm import measured
@@ -19,7 +19,7 @@ TITLES = {
 }  # fmt: skip
 
 
-def text(all_of_them: Sequence[Compared]) -> str:
+def text(all_of_them: Sequence[StartComparison]) -> str:
     """A table for each start, and a line about all."""
     out = []
     for one in all_of_them:
@@ -29,31 +29,31 @@ def text(all_of_them: Sequence[Compared]) -> str:
         where = f"{count} × {gpu}" if count > 1 else gpu
         model = engine.model.value.id if engine.model else start.model or "model not known"
         out.append(clean(f"{one.source}:{start.line}: {model} on {where}, vLLM {engine.release or start.release}"))
-        rows = list(one.rows())
+        rows = list(one.printed_lines())
         if rows:
             out.append(f"  {'of one GPU':18} {'planned':>10} {'95 % interval':>23} {'printed':>10}   off by")
         out += [_line(row, one) for row in rows]
         out.append(f"  not written down: {one.problem}" if one.problem else "  written down")
         out.append("")
-    rows = [row for one in all_of_them for row in one.rows()]
+    rows = [row for one in all_of_them for row in one.printed_lines()]
     if rows:
-        inside = sum(row.inside for row in rows)
+        inside = sum(row.is_in_interval for row in rows)
         out.append(f"{_plural(len(all_of_them), 'start')}: {inside} of {len(rows)} printed values lie in the interval")
     return "\n".join(out) + "\n"
 
 
-def _line(row: Row, one: Compared) -> str:
+def _line(row: PrintedLine, one: StartComparison) -> str:
     if row.name == "kv_cache_tokens":
         shown = [f"{number:,}" for number in (row.likely, row.low, row.high, row.printed)]
     else:
         shown = [human(size) for size in (row.likely, row.low, row.high, row.printed)]
     likely, low, high, printed = shown
     off = _off(row, one)
-    beyond = "" if row.inside else "  outside"
+    beyond = "" if row.is_in_interval else "  outside"
     return f"  {TITLES[row.name]:18} {likely:>10} {f'{low} … {high}':>23} {printed:>10}   {off}{beyond}"
 
 
-def _off(row: Row, one: Compared) -> str:
+def _off(row: PrintedLine, one: StartComparison) -> str:
     """Of the printed value, and for memory of the card as well: a small line may be off by much of itself."""
     difference = row.likely - row.printed
     share = _percent(difference / row.printed) if row.printed else f"{difference:+,}"
@@ -67,7 +67,7 @@ def _percent(share: float) -> str:
     return f"{'0.0' if shown in ('-0.0', '+0.0') else shown} %"
 
 
-def tree(all_of_them: Sequence[Compared]) -> dict[str, Any]:
+def tree(all_of_them: Sequence[StartComparison]) -> dict[str, Any]:
     """`podfit calibrate --format json`."""
     return {
         "results": [
@@ -80,22 +80,22 @@ def tree(all_of_them: Sequence[Compared]) -> dict[str, Any]:
                 "lines": {
                     row.name: {
                         "low": row.low, "likely": row.likely, "high": row.high, "printed": row.printed,
-                        "inside": row.inside,
+                        "inside": row.is_in_interval,
                     }
-                    for row in one.rows()
+                    for row in one.printed_lines()
                 },
                 "problem": one.problem or None,
-                "measured": one.fact(),
+                "measured": one.measured_row(),
             }
             for one in all_of_them
         ]
     }  # fmt: skip
 
 
-def facts(all_of_them: Sequence[Compared], before: Sequence[Mapping[str, Any]] = ()) -> str:
+def facts(all_of_them: Sequence[StartComparison], before: Sequence[Mapping[str, Any]] = ()) -> str:
     """A `*.measured.json`: what was there before, and the new starts in place of those of the same engine."""
     rows: dict[str, Mapping[str, Any]] = {}
-    for row in [*before, *(fact for one in all_of_them if (fact := one.fact()))]:
+    for row in [*before, *(fact for one in all_of_them if (fact := one.measured_row()))]:
         rows[json.dumps([row.get(word) for word in SAME], sort_keys=True)] = row
     return json.dumps({"measured": list(rows.values())}, indent=1) + "\n"
 
@@ -104,9 +104,9 @@ SAME = ("model", "gpu", "vllm_version", "arguments", "env")
 """A later start of the same engine replaces an earlier one."""
 
 
-def config_map(all_of_them: Sequence[Compared], namespace: str | None) -> dict[str, Any]:
+def config_map(all_of_them: Sequence[StartComparison], namespace: str | None) -> dict[str, Any]:
     """The ConfigMap from which webhook, scan and check read the same."""
-    named = sorted({str(fact["model"]) for one in all_of_them if (fact := one.fact())})
+    named = sorted({str(fact["model"]) for one in all_of_them if (fact := one.measured_row())})
     word = re.sub(r"[^a-z0-9.]+", "-", (named[0] if len(named) == 1 else "models").lower()).strip("-.")[:200]
     metadata: dict[str, Any] = {"name": f"podfit-measured-{word}", "labels": {snapshot.MODEL_CONFIG: "true"}}
     if namespace:

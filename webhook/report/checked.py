@@ -49,7 +49,7 @@ class Item:
     @property
     def object(self) -> str:
         """ "Deployment prod/llama"."""
-        return subject.words(self.report.object)
+        return subject.describe_object(self.report.object)
 
     @property
     def fingerprint(self) -> str:

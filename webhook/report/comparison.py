@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from webhook.base.printable import one_line, shortened
 from webhook.evaluation import subject
-from webhook.evaluation.compare import Amount, Change, Difference, Side
+from webhook.evaluation.compare import ContainerComparison, Difference, EstimateChange, Side
 from webhook.evaluation.lint import Judged
 from webhook.kube.quantity import human
 from webhook.report.text import PLANES, many
@@ -35,14 +35,14 @@ MOST = 8
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def render_json(changes: Sequence[Change]) -> str:
+def render_json(changes: Sequence[ContainerComparison]) -> str:
     """For machines (docs/schemas/diff.json)."""
     return dumps({"changes": [_tree(one) for one in changes]}, indent=1, default=str) + "\n"
 
 
-def _tree(change: Change) -> dict[str, Any]:
+def _tree(change: ContainerComparison) -> dict[str, Any]:
     return {
-        "object": subject.tree(change.side.report.object),
+        "object": subject.object_reference(change.side.report.object),
         "container": change.side.engine.container.name,
         "state": change.state,
         **{one.name: _pair(*_shown(change, one)) for one in change.facts if one.name != "vLLM"},
@@ -81,12 +81,12 @@ def _finding(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _shown(change: Change, one: Difference) -> tuple[Any, Any]:
+def _shown(change: ContainerComparison, one: Difference) -> tuple[Any, Any]:
     """What is written, with stars for secrets."""
     return _masked(change.before, one.name, one.before), _masked(change.after, one.name, one.after)
 
 
-def _is_masked(change: Change, one: Difference) -> bool:
+def _is_masked(change: ContainerComparison, one: Difference) -> bool:
     values = [value if value is None else str(value) for value in (one.before, one.after)]
     return values != [value if value is None else str(value) for value in _shown(change, one)]
 
@@ -101,13 +101,13 @@ def _masked(side: Side | None, name: str, value: Any) -> Any:
 # ── Text ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def render_text(changes: Sequence[Change]) -> str:
+def render_text(changes: Sequence[ContainerComparison]) -> str:
     """For people; what does not change is told in one line."""
     blocks = [_text(one) for one in changes if one.state != "unchanged"]
     return "\n".join([*blocks, _tally(changes)]) + "\n"
 
 
-def _text(change: Change) -> str:
+def _text(change: ContainerComparison) -> str:
     out = [f"{_name(change)}{_state(change)}"]
     for one in change.facts:
         if not one.same or one.name in ("vLLM", "verdict"):
@@ -123,7 +123,7 @@ def _text(change: Change) -> str:
     return "\n".join(line.rstrip() for line in out) + "\n"
 
 
-def _ledger(title: str, rows: Sequence[Amount]) -> list[str]:
+def _ledger(title: str, rows: Sequence[EstimateChange]) -> list[str]:
     """The lines that change; the others, if there are any, by name."""
     moved = [one for one in rows if one.before != one.after]
     if not rows:
@@ -135,12 +135,12 @@ def _ledger(title: str, rows: Sequence[Amount]) -> list[str]:
     return ["", title, head, *map(_row, moved), *([f"  the same: {same}"] if same else [])]
 
 
-def _name(change: Change) -> str:
+def _name(change: ContainerComparison) -> str:
     side = change.side
-    return f'{subject.words(side.report.object)}, container "{subject.shown(side.engine.container.name)}"'
+    return f'{subject.describe_object(side.report.object)}, container "{subject.shown(side.engine.container.name)}"'
 
 
-def _state(change: Change) -> str:
+def _state(change: ContainerComparison) -> str:
     word = {"added": ": added", "removed": ": removed"}.get(change.state, "")
     return word + (": DENIED NOW" if change.newly_denied else "")
 
@@ -184,7 +184,7 @@ def _value(value: Any) -> str:
     return shortened(one_line(IN_WORDS.get(cast(Verdict, text), text)))
 
 
-def _parsers(change: Change) -> list[str]:
+def _parsers(change: ContainerComparison) -> list[str]:
     lines = []
     for word, names in (("new", change.new_flags), ("gone", change.dropped_flags)):
         if names:
@@ -193,12 +193,12 @@ def _parsers(change: Change) -> list[str]:
     return lines
 
 
-def _counts(one: Amount) -> bool:
+def _counts(one: EstimateChange) -> bool:
     """A line that is there, on one side at least, and not nothing on both."""
     return any(line is not None and line.likely for line in (one.before, one.after))
 
 
-def _row(one: Amount) -> str:
+def _row(one: EstimateChange) -> str:
     name = NAMES.get(one.name, one.name)
     before, after = one.before, one.after
     floors = " → ".join(dict.fromkeys(human(line.floor) if line else ABSENT for line in (before, after)))
@@ -209,19 +209,19 @@ def _row(one: Amount) -> str:
     )
 
 
-def _delta(one: Amount) -> str:
+def _delta(one: EstimateChange) -> str:
     if one.before is None or one.after is None:
         return ""
     moved = one.after.likely - one.before.likely
     return "same" if not moved else f"{'+' if moved > 0 else '−'}{human(abs(moved))}"
 
 
-def _findings(change: Change) -> list[str]:
+def _findings(change: ContainerComparison) -> list[str]:
     lines = [f"+ {one.mode}  {one.rule}: {one_line(one.finding.message)}" for one in change.appeared]
     return lines + [f"- {one.mode}  {one.rule}: {one_line(one.finding.message)}" for one in change.gone]
 
 
-def _tally(changes: Sequence[Change]) -> str:
+def _tally(changes: Sequence[ContainerComparison]) -> str:
     count = {
         state: sum(one.state == state for one in changes) for state in ("changed", "added", "removed", "unchanged")
     }
@@ -234,7 +234,7 @@ def _tally(changes: Sequence[Change]) -> str:
 # ── Markdown ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def render_markdown(changes: Sequence[Change]) -> str:
+def render_markdown(changes: Sequence[ContainerComparison]) -> str:
     """For a comment on a merge request."""
     out = [f"### podfit: {_tally(changes)}"]
     for change in changes:
@@ -268,7 +268,7 @@ def _said(judged: Judged) -> str:
     return f"`{judged.rule}` ({PLANES[judged.plane]}): {_cell(one_line(judged.finding.message))}"
 
 
-FORMATS: dict[str, Callable[[Sequence[Change]], str]] = {
+FORMATS: dict[str, Callable[[Sequence[ContainerComparison]], str]] = {
     "text": render_text,
     "json": render_json,
     "markdown": render_markdown,

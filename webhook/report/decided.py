@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from webhook.evaluation.policy import Policy, Subject
-from webhook.evaluation.policy.decided import BUILT_IN, Said, cap, words
-from webhook.evaluation.policy.layer import softer
+from webhook.evaluation.policy.decided import BUILT_IN, PolicyValue, cap, decided_fields
+from webhook.evaluation.policy.layer import softer_mode
 from webhook.rules.rule import Rule
 
 
@@ -15,7 +15,7 @@ def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *
     top = cap(policy, subject)
     lines = [f"no mode is stronger than {top.value}: {_where(top)}", ""] if top and top.value != "deny" else []
     for rule in rules:
-        found = words(policy, rule, subject)
+        found = decided_fields(policy, rule, subject)
         if not every and all(word.decided.place == BUILT_IN for word in found):
             continue
         lines.append(rule.id())
@@ -23,7 +23,7 @@ def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *
             last = word.decided
             over = f" (over {_over(word.said[-2])})" if len(word.said) > 1 else ""
             value = last.value
-            if word.name == "mode" and top is not None and softer(value, top.value) != value:
+            if word.name == "mode" and top is not None and softer_mode(value, top.value) != value:
                 over, value = f" ({value}: {_where(last)})", top.value
                 last = top
             lines.append(f"  {word.name:<14} {_shown(value):<10} {_where(last)}{over}")
@@ -32,12 +32,12 @@ def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *
     return "\n".join(lines) if lines else "no policy speaks of any rule"
 
 
-def _where(said: Said) -> str:
+def _where(said: PolicyValue) -> str:
     unsure = "" if said.certain else ", if it is for this object: its namespace is not known well enough"
     return f"{said.place}, policy {said.policy}{unsure}" if said.policy else said.place
 
 
-def _over(said: Said) -> str:
+def _over(said: PolicyValue) -> str:
     return f"{_shown(said.value)}, {said.place}"
 
 

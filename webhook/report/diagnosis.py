@@ -175,7 +175,7 @@ def _pod(one: Case) -> list[str]:
     for result in one.report.results:
         name = subject.shown(result.engine.container.name)
         table = plan.table(result.engine, one.secrets)
-        out += ["", f"plan of container '{name}' of {subject.words(one.report.object)}"]
+        out += ["", f"plan of container '{name}' of {subject.describe_object(one.report.object)}"]
         out += textwrap.indent(table.rstrip(), "  ").splitlines()
         for judged in result.findings:
             if judged.mode in ("deny", "warn"):

@@ -40,7 +40,7 @@ def result(file: str, report: Report, one: Result) -> dict[str, Any]:
     changes = patch(report, one.edits) if not any(judged.withheld for judged in one.findings) else None
     return {
         "file": file,
-        "object": subject.tree(report.object),
+        "object": subject.object_reference(report.object),
         "container": one.engine.container.name,
         "path": str(one.engine.container.path),
         "plan": {**planned, "findings": findings},

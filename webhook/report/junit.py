@@ -49,7 +49,8 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
 def _cases(container: Container, checked: Checked) -> list[str]:
     engine = container.result.engine
     template = f", template {engine.workload.template}" if engine.workload.template else ""
-    name = f"{subject.words(container.report.object)}{template}, container {subject.shown(engine.container.name)}"
+    place = subject.describe_object(container.report.object)
+    name = f"{place}{template}, container {subject.shown(engine.container.name)}"
     if not container.items:
         return [_case(name, container.file, "")]
     return [_case(f"{name}: {item.judged.rule}", container.file, _finding(item, checked)) for item in container.items]

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from webhook.base.printable import one_line
-from webhook.evaluation.scan import Found, Ref, Row, Scan
+from webhook.evaluation.scan import Ref, Scan, ScannedContainer, ScannedFinding
 from webhook.report.text import PLANES
 
 SOURCE = "podfit"
@@ -48,7 +48,7 @@ APIS = (
 
 def reports(scan: Scan, api: Api, now: datetime) -> Iterator[dict[str, Any]]:
     """A report for each workload; `now` is its results' time."""
-    rows: dict[Ref, list[Row]] = {}
+    rows: dict[Ref, list[ScannedContainer]] = {}
     for row in scan.rows:
         rows.setdefault(row.object, []).append(row)
     for ref, of in rows.items():
@@ -60,7 +60,7 @@ def name(ref: Ref) -> str:
     return f"podfit-{ref.uid}" if ref.uid else f"podfit-{ref.kind.lower()}-{ref.name}"
 
 
-def report(ref: Ref, rows: Sequence[Row], api: Api, now: datetime) -> dict[str, Any]:
+def report(ref: Ref, rows: Sequence[ScannedContainer], api: Api, now: datetime) -> dict[str, Any]:
     """One workload's report. Kubernetes removes it with the workload, which owns it."""
     results = [one for row in rows for one in _results(row, now)]
     summary = Counter(str(one["result"]) for one in results)
@@ -81,7 +81,7 @@ def report(ref: Ref, rows: Sequence[Row], api: Api, now: datetime) -> dict[str, 
     }
 
 
-def _results(row: Row, now: datetime) -> Iterator[dict[str, Any]]:
+def _results(row: ScannedContainer, now: datetime) -> Iterator[dict[str, Any]]:
     """Of one container: a finding each, and a `pass` where there is none."""
     common = {
         "source": SOURCE,
@@ -108,11 +108,11 @@ def _results(row: Row, now: datetime) -> Iterator[dict[str, Any]]:
         yield {**common, "rule": "all", "severity": "info", "result": "pass", "message": said, "properties": properties}
 
 
-def _result(one: Found) -> str:
+def _result(one: ScannedFinding) -> str:
     return {"deny": "fail", "warn": "warn"}.get(one.mode, "skip")
 
 
-def _severity(one: Found) -> str:
+def _severity(one: ScannedFinding) -> str:
     if one.mode == "deny":
         return "high"
     return "info" if one.mode != "warn" else "low" if one.threatens == "practice" else "medium"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from webhook.base.printable import clean, one_line
-from webhook.evaluation.scan import Broken, Found, Ref, Row, Scan
+from webhook.evaluation.scan import NewDenial, Ref, Scan, ScannedContainer, ScannedFinding
 from webhook.evaluation.scan.planned import Planned, Span
 from webhook.report.text import PLANES, Paint, many, plain
 
@@ -65,7 +65,7 @@ def ref(one: Ref) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: ScannedContainer) -> dict[str, Any]:
     return {
         "object": ref(row.object),
         "container": row.container,
@@ -92,7 +92,7 @@ def as_span(one: Span) -> dict[str, int]:
     return {"low": one.low, "likely": one.likely, "high": one.high}
 
 
-def _finding(one: Found) -> dict[str, Any]:
+def _finding(one: ScannedFinding) -> dict[str, Any]:
     return {
         "rule": one.rule, "mode": one.mode, "plane": one.plane, "path": one.path, "message": one.message,
         "details": list(one.details), "certainty": one.certainty, "suggestions": list(one.suggestions),
@@ -100,7 +100,7 @@ def _finding(one: Found) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _broken(one: Broken) -> dict[str, Any]:
+def _broken(one: NewDenial) -> dict[str, Any]:
     return {"object": ref(one.object), "container": one.container, "rule": one.rule, "message": one.message}
 
 
@@ -164,18 +164,18 @@ def _grouped(scan: Scan, limit: int, paint: Paint) -> Iterator[list[str]]:
         yield [*lines, *_more(len(rows) - len(shown))]
 
 
-def _lead(found: Found) -> str:
+def _lead(found: ScannedFinding) -> str:
     """ "fits" is said only where the planner computed it."""
     if not found.computed:
         return "change" if len(found.suggestions) == 1 else "change one of these"
     return "this fits" if len(found.suggestions) == 1 else "one of these fits"
 
 
-def _name(row: Row) -> str:
+def _name(row: ScannedContainer) -> str:
     return clean(f'{row.object}, container "{row.container}"')
 
 
-def _what_if(broken: list[Broken], limit: int, paint: Paint) -> Iterator[str]:
+def _what_if(broken: list[NewDenial], limit: int, paint: Paint) -> Iterator[str]:
     names = list(dict.fromkeys(one.object for one in broken))
     if not broken:
         yield "what if: no more workloads would be refused than today"

@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from webhook.base.printable import clean
-from webhook.evaluation.scan import RANK, Broken, Found, Ref, Row, Scan, State
+from webhook.evaluation.scan import RANK, NewDenial, Ref, Scan, ScannedContainer, ScannedFinding, State
 from webhook.evaluation.scan.planned import STEADY, USED
 from webhook.kube.quantity import human
 from webhook.report.scan import scan_headline
@@ -113,7 +113,7 @@ def _spaces(scan: Scan) -> Iterator[list[str]]:
         yield [_e(name or "(cluster)"), str(sum(count.values())), *(str(count[state]) for state in RANK)]
 
 
-def _what_if(broken: list[Broken]) -> Iterator[str]:
+def _what_if(broken: list[NewDenial]) -> Iterator[str]:
     count = len({one.object for one in broken})
     yield f"<h2>What if</h2><p>{many(count, 'more workload')} would be refused if applied again.</p>"
     rows = ([_e(one.object.namespace), _named(one.object), f"<code>{_e(one.rule)}</code>", _e(one.message)]
@@ -143,12 +143,12 @@ def _workloads(scan: Scan) -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
-def _size(row: Row, plane: Any, line: str) -> str:
+def _size(row: ScannedContainer, plane: Any, line: str) -> str:
     span = row.planned.get(plane, {}).get(line)
     return _by(span.likely, human(span.likely)) if span else ""
 
 
-def _findings(row: Row, shown: Sequence[Found]) -> str:
+def _findings(row: ScannedContainer, shown: Sequence[ScannedFinding]) -> str:
     if not shown:
         return ""
     items = "".join(

@@ -61,7 +61,7 @@ def refusal_headline(report: Report) -> str:
 
 def _whose(report: Report) -> str:
     """The object, and the controller that made it: an Event about a Pod is all that a Deployment's author sees."""
-    kind, _, name = subject.words(report.object).partition(" ")
+    kind, _, name = subject.describe_object(report.object).partition(" ")
     owner = controller_of(report.object)
     own = f"{_short(kind, 24)} {_short(name, 64 if owner is None else 32)}"
     if owner is None:
@@ -302,7 +302,7 @@ def many(count: int, what: str) -> str:
 def _container(one: Container, paint: Paint, width: int) -> str:
     state = {"denied": "DENIED", "warned": "allowed", "clean": "allowed"}[one.state]
     painted = paint(state, {"denied": "deny", "warned": "warn", "clean": "clean"}[one.state])
-    name = clean(f"{subject.words(one.report.object)}, {place(one.result.engine)}")
+    name = clean(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
     head = f"{paint(clean(one.file), 'file')}: {name}"
     lines = [f"{head}: {painted}", *wrapped(summary(one.result.engine, one.report.secrets), "  ", width=width)]
     for mode in ("deny", "warn"):

@@ -119,7 +119,7 @@ def in_file(engine: Engine, index: int) -> str:
 def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:
     """The arguments that fill a config class from JSON, and what is given of them; none with a placeholder in it."""
     args = engine.args
-    dests = sorted(settings.configs().intersection(args.given))
+    dests = sorted(settings.config_arguments().intersection(args.given))
     return [(dest, value) for dest in dests if is_object(value := args.given[dest]) and args.is_sure(dest)]
 
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from webhook.base.frozen import frozen, kept
 from webhook.kube import quantity
-from webhook.kube.path import FieldPath, inside, is_object
+from webhook.kube.path import FieldPath, is_object, value_at
 from webhook.kube.workload import Container, Whole, Workload
-from webhook.kube.workload.template import listing
+from webhook.kube.workload.template import as_list
 from webhook.vllm import args, command, gpu, group, model, release, volumes
 from webhook.vllm.args import EngineArgs, Releases
 from webhook.vllm.command import Command, WorkLimit
@@ -108,7 +108,7 @@ class Engine:
             elif found is None:
                 return None
             else:
-                found = inside(found, (part,))
+                found = value_at(found, (part,))
         return found
 
     def pod(self, *parts: str | int) -> Any:
@@ -120,7 +120,7 @@ class Engine:
             elif found is None:
                 return None
             else:
-                found = inside(found, (part,))
+                found = value_at(found, (part,))
         return found
 
     @kept
@@ -132,7 +132,7 @@ class Engine:
     @kept
     def variables(self) -> list[tuple[int, str, Any]]:
         """The container's `env`: each entry's index, name, and value (None where it comes from elsewhere)."""
-        listed = enumerate(listing(self.container.spec.get("env")))
+        listed = enumerate(as_list(self.container.spec.get("env")))
         return [
             (index, name, one.get("value"))
             for index, one in listed
@@ -222,7 +222,7 @@ class Engine:
     @kept
     def group(self) -> Group | None:
         """The Pods that serve the model together, seen from the one that leads; None where that can't be known."""
-        return group.of(self.workload, self.container, self.whole)
+        return group.group_of(self.workload, self.container, self.whole)
 
     @kept
     def alone(self) -> bool:
@@ -437,15 +437,15 @@ def _read(
     if "vllm" in found.changes:
         running = release.parse(found.release) if found.release else None
     elif isinstance(image, str):
-        named = release.named(image, releases.images) if releases and releases.images else None
+        named = release.release_of_image(image, releases.images) if releases and releases.images else None
         if facts.assume.registries:
             named = named or release.in_registry(image, facts.assume.registries)
         running, vouched = named or release.from_image(image), named is not None
     engine_args = args.parse(found, running, releases)
     its_model = model.find(engine_args, workload, container, facts)
-    placement = gpu.place(workload, container, facts.snapshot)
-    asked = gpu.asked(workload, container, facts.snapshot)
-    requested = asked.together
+    placement = gpu.find_placement(workload, container, facts.snapshot)
+    asked = gpu.device_request(workload, container, facts.snapshot)
+    requested = asked.resource_and_count
     on_processors = _on_processors(image, requested, engine_args, found.env)
     build = gpu.maker.of_build(image, found.env, engine_args.given.get("device"))
     accelerator = None if on_processors else gpu.find(workload, container, facts, placement, asked, build)

@@ -37,7 +37,7 @@ def shown(engine: Engine) -> list[str]:
         ("unknown flags", args.unknown or args.unheard),
         ("conflicts", args.conflicts),
         ("no context length", "max_model_len" not in args.given),
-        ("a config", not settings.configs().isdisjoint(args.given)),
+        ("a config", not settings.config_arguments().isdisjoint(args.given)),
         ("a variable that is checked", not settings.variables().isdisjoint(command.env)),
         ("a gated model", engine.model is not None and engine.model.value.gated),
         ("vLLM's CPU backend", engine.on_processors),

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from webhook.kube.path import mapping
 from webhook.kube.selector import of_object
-from webhook.kube.workload import listing
+from webhook.kube.workload import as_list
 from webhook.server import certs, registration
 from webhook.server.certs import renewal
 
@@ -336,8 +336,8 @@ def _callers(seen: Observed) -> Iterator[CheckResult]:
         return  # told by `_replicas`
     template = mapping(mapping(seen.deployment.get("spec")).get("template"))
     spec = mapping(template.get("spec"))
-    ours = [mapping(one) for one in listing(spec.get("containers"))]
-    if any(str(word).startswith("--client-ca") for one in ours for word in listing(one.get("args"))):
+    ours = [mapping(one) for one in as_list(spec.get("containers"))]
+    if any(str(word).startswith("--client-ca") for one in ours for word in as_list(one.get("args"))):
         yield CheckResult("ok", about, "clients that show a certificate of the CA in certificates.clientCA")
         return
     if spec.get("hostNetwork"):
@@ -349,7 +349,7 @@ def _callers(seen: Observed) -> Iterator[CheckResult]:
         yield CheckResult("warn", about, said, "needed: the right to list networkpolicies in podfit's namespace")
         return
     labels = mapping(mapping(template.get("metadata")).get("labels"))
-    ports = [mapping(port) for one in ours for port in listing(one.get("ports"))]
+    ports = [mapping(port) for one in ours for port in as_list(one.get("ports"))]
     applied = [one for one in seen.network_policies if _applies(mapping(one.get("spec")), labels)]
     rules = [(_name(one), rule) for one in applied for rule in _rules(one, ports)]
     open_to_all = [name for name, rule in rules if _is_open(rule)]
@@ -358,7 +358,7 @@ def _callers(seen: Observed) -> Iterator[CheckResult]:
         advice = f"set networkPolicy.from or certificates.clientCA: {_WHO}"
         yield CheckResult("warn", about, f"every Pod can call podfit: {why}", advice)
     else:
-        peers = sum(len(listing(rule.get("from"))) for _, rule in rules)
+        peers = sum(len(as_list(rule.get("from"))) for _, rule in rules)
         names = ", ".join(_name(one) for one in applied)
         said = f"{peers} peer{'' if peers == 1 else 's'} of NetworkPolicy {names}, if the network plugin enforces it"
         yield CheckResult("ok", about, said)
@@ -370,13 +370,13 @@ _WHO = "docs/production.md, Who can call the webhook"
 def _applies(spec: JSON, labels: Mapping[str, str]) -> bool:
     """Whether a NetworkPolicy limits what reaches Pods with these labels."""
     selector = of_object(mapping(spec.get("podSelector")))
-    return "Ingress" in listing(spec.get("policyTypes") or ["Ingress"]) and bool(selector and selector.selects(labels))
+    return "Ingress" in as_list(spec.get("policyTypes") or ["Ingress"]) and bool(selector and selector.selects(labels))
 
 
 def _rules(policy: JSON, ports: Iterable[JSON]) -> Iterator[JSON]:
     """A NetworkPolicy's rules of ingress to one of these ports of a container."""
-    for rule in listing(mapping(policy.get("spec")).get("ingress")):
-        wanted = [mapping(one) for one in listing(mapping(rule).get("ports"))]
+    for rule in as_list(mapping(policy.get("spec")).get("ingress")):
+        wanted = [mapping(one) for one in as_list(mapping(rule).get("ports"))]
         if not wanted or any(_is_in(port, one) for port in ports for one in wanted):
             yield mapping(rule)
 
@@ -392,7 +392,7 @@ def _is_in(port: JSON, wanted: JSON) -> bool:
 
 def _is_open(rule: JSON) -> bool:
     """Whether a rule of ingress allows every Pod."""
-    peers = [mapping(one) for one in listing(rule.get("from"))]
+    peers = [mapping(one) for one in as_list(rule.get("from"))]
     return not peers or any(_is_everybody(one) for one in peers)
 
 

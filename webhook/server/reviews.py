@@ -149,7 +149,7 @@ class Reviews:
         it in time stops it, and a cluster that can't create Pods is worse than one vLLM Pod that was not checked."""
         if left <= 0:
             log.warning("%s not judged, allowed: %s waited too long", webhook, _subject(asked))
-            return review.late(asked, "too much to do")
+            return review.allowed_without_time(asked, "too much to do")
         policy, facts = self._holding()
 
         def judged(request: Request) -> Decision:
@@ -161,7 +161,7 @@ class Reviews:
             rule = _where(ended)
             self._metrics.rule_error(rule)
             log.error("%s not judged, allowed: %s took too long, in %s", webhook, _subject(asked), rule)
-            return review.late(asked, "it took too long")
+            return review.allowed_without_time(asked, "it took too long")
 
 
 def _acceptable(environ: WSGIEnvironment) -> None:

@@ -139,7 +139,9 @@ class Facts:
     def snapshot(self) -> Snapshot:
         """The objects that others refer to by name (claims, device classes, nodes): the cluster's, or the input's."""
         return (
-            self.cluster if self.cluster is not None else snapshot.of(self.companions.objects, self.companions.around)
+            self.cluster
+            if self.cluster is not None
+            else snapshot.from_objects(self.companions.objects, self.companions.around)
         )
 
     @cached_property

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from webhook.kube.path import FieldPath
-from webhook.kube.workload import Container, Whole, Workload, number
+from webhook.kube.workload import Container, Whole, Workload, replica_count
 from webhook.vllm import gpu
 
 
@@ -27,7 +27,7 @@ class Group:
     """No other Pod can be one of them: what the object says of its size is all that there is."""
 
 
-def of(workload: Workload, container: Container, whole: Whole | None = None) -> Group | None:
+def group_of(workload: Workload, container: Container, whole: Whole | None = None) -> Group | None:
     """The group of a container that leads it; None where its size or its GPUs can't be known, or another Pod leads.
 
     `whole`: the object that the workload is in, for a caller who asks of all its containers.
@@ -35,7 +35,7 @@ def of(workload: Workload, container: Container, whole: Whole | None = None) -> 
     parts, whole = workload.path.parts, whole or Whole(workload.object)
     if "headGroupSpec" in parts or "workerGroupSpecs" in parts:
         return whole.once(_ray)
-    asked, size = gpu.requested(workload, container), workload.pods_per_replica
+    asked, size = gpu.requested_resource(workload, container), workload.pods_per_replica
     resource, own = asked or ("", None)
     if size is None or own is None:
         return None
@@ -46,8 +46,8 @@ def of(workload: Workload, container: Container, whole: Whole | None = None) -> 
         return None if whole.once(_is_led) else Group(size, own * size, resource, closed=True)
     if parts[-1] in ("workerSpec", "worker"):
         return None
-    worker = whole.once(_by_path).get(_of_worker(_within(workload)))
-    each = own if worker is None else _count(worker, resource)
+    worker = whole.once(_by_path).get(_of_worker(_path_in_item(workload)))
+    each = own if worker is None else _requested_by_pod(worker, resource)
     return None if each is None else Group(size, own + (size - 1) * each, resource, closed=sized)
 
 
@@ -60,7 +60,7 @@ def _by_path(whole: Whole) -> Mapping[FieldPath, Workload]:
     return {one.path: one for one in reversed(whole.workloads)}
 
 
-def _within(workload: Workload) -> FieldPath:
+def _path_in_item(workload: Workload) -> FieldPath:
     """The workload's path in its own object: in a List it continues the item's."""
     parts = workload.path.parts
     for start in range(len(parts)):
@@ -79,9 +79,9 @@ def _of_worker(leader: FieldPath) -> FieldPath:
     return leader / "workerSpec"
 
 
-def _count(workload: Workload, resource: str) -> int | None:
+def _requested_by_pod(workload: Workload, resource: str) -> int | None:
     """What the Pod's containers request of the resource together; None where that can't be known."""
-    asked = [gpu.requested(workload, one) for one in workload.containers if not one.init]
+    asked = [gpu.requested_resource(workload, one) for one in workload.containers if not one.init]
     counts = [one[1] for one in asked if one is not None and one[0] == resource]
     return None if any(count is None for count in counts) else sum(count or 0 for count in counts)
 
@@ -92,7 +92,7 @@ def _ray(whole: Whole) -> Group | None:
     resource = None
     for one in whole.workloads:
         group = FieldPath(one.path.parts[:-2]).get(whole.object)
-        asked = next((found for c in one.containers if (found := gpu.requested(one, c)) is not None), None)
+        asked = next((found for c in one.containers if (found := gpu.requested_resource(one, c)) is not None), None)
         many = _hosts(group) if isinstance(group, Mapping) and "workerGroupSpecs" in one.path.parts else 1
         said = FieldPath(("rayStartParams", "num-gpus")).get(group)
         each = int(said) if str(said or "").isdigit() else asked[1] if asked else 0
@@ -105,7 +105,7 @@ def _ray(whole: Whole) -> Group | None:
 
 def _hosts(group: Mapping[str, object]) -> int | None:
     """Pods of a worker group: the most that an autoscaler may make, where it says so."""
-    numbers = [number(group.get(name)) for name in ("replicas", "maxReplicas")]
+    numbers = [replica_count(group.get(name)) for name in ("replicas", "maxReplicas")]
     most = max((count for count in numbers if count is not None), default=None)
-    hosts = number(group.get("numOfHosts")) if group.get("numOfHosts") is not None else 1
+    hosts = replica_count(group.get("numOfHosts")) if group.get("numOfHosts") is not None else 1
     return None if most is None or hosts is None else most * hosts

@@ -39,7 +39,7 @@ class Measured:
     """The product, as data/gpus.json names it."""
     release: Release
     arguments: str
-    """What was given beyond the defaults, as `canonical` writes it."""
+    """What was given beyond the defaults, as `canonical_arguments` writes it."""
     lines: Mapping[str, int]
     """Line of the ledger → bytes of one GPU."""
     gpu_memory: int | None = None
@@ -47,18 +47,18 @@ class Measured:
     source: str = ""
 
 
-def canonical(given: Mapping[str, Any], defaults: Mapping[str, Any], env: Mapping[str, str]) -> str:
+def canonical_arguments(given: Mapping[str, Any], defaults: Mapping[str, Any], env: Mapping[str, str]) -> str:
     """Arguments and variables that decide about memory, in one text: equal for engines that are set up alike.
 
     What is given as the default is not given; of the environment only vLLM's own variables count, and no secrets.
     """
-    return json.dumps(own(given, defaults, env), sort_keys=True, default=str)
+    return json.dumps(own_arguments(given, defaults, env), sort_keys=True, default=str)
 
 
-def own(
+def own_arguments(
     given: Mapping[str, Any], defaults: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """(arguments, variables) of `canonical`."""
+    """(arguments, variables) of `canonical_arguments`."""
     arguments = {
         name: value
         for name, value in given.items()
@@ -91,7 +91,7 @@ BESIDE = frozenset({
 """More of them, which a log lists beside the engine's."""
 
 
-def matching(
+def find_measured(
     known: Iterable[Measured], models: Iterable[str], gpu: str, memory: int, release: Release, arguments: str
 ) -> Measured | None:
     """What was measured of exactly this; the last of several. `models`: the names that it goes by; `memory`: what the
@@ -116,13 +116,14 @@ def read(text: str, at: str) -> tuple[tuple[Measured, ...], list[str]]:
     found, errors = [], []
     for number, row in enumerate(rows):
         try:
-            found.append(_row(mapping(row), at))
+            found.append(_measured_of_row(mapping(row), at))
         except ValueError as error:
             errors.append(f"{at}: measured[{number}]{error}")
     return tuple(found), errors
 
 
-def _row(row: Mapping[str, Any], at: str) -> Measured:
+def _measured_of_row(row: Mapping[str, Any], at: str) -> Measured:
+    """A measurement from its JSON; raises ValueError with the field and the reason."""
     texts = [row.get(name) for name in ("model", "gpu", "vllm_version")]
     for name, value in zip(("model", "gpu", "vllm_version"), texts, strict=True):
         if not isinstance(value, str) or not value:
@@ -139,7 +140,13 @@ def _row(row: Mapping[str, Any], at: str) -> Measured:
         raise ValueError(f": none of {', '.join(LINES)} in it")
     given, env = mapping(row.get("arguments")), mapping(row.get("env"))
     return Measured(
-        str(texts[0]), str(texts[1]), release, canonical(given, {}, env), lines, memory, str(row.get("source") or at)
+        str(texts[0]),
+        str(texts[1]),
+        release,
+        canonical_arguments(given, {}, env),
+        lines,
+        memory,
+        str(row.get("source") or at),
     )
 
 

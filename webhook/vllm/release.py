@@ -85,7 +85,7 @@ Images = tuple[tuple[str, Release], ...]
 """Pattern of an image (`*` and `?` as in a shell) → the release in it; the first that fits counts."""
 
 
-def named(image: str, images: Images) -> Release | None:
+def release_of_image(image: str, images: Images) -> Release | None:
     """The release that somebody says the image holds, by its name without a digest."""
     name = image.strip().partition("@")[0]
     return next((release for pattern, release in images if fnmatchcase(name, pattern)), None)
@@ -114,7 +114,7 @@ LONGEST = 512
 
 @lru_cache(256)  # a cluster has a few images
 def _from_image(image: str) -> Release | None:
-    return named(image, _vendors()) or _from_tag(image)
+    return release_of_image(image, _vendors()) or _from_tag(image)
 
 
 @cache
@@ -124,6 +124,8 @@ def _vendors() -> Images:
 
 
 def _from_tag(image: str) -> Release | None:
+    """The release in the tag of an image of vLLM; None where the image is not vLLM or the number is another
+    program's."""
     name = image.strip().partition("@")[0]
     head, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
@@ -143,7 +145,7 @@ def _from_tag(image: str) -> Release | None:
 
 
 @cache
-def known() -> tuple[Release, ...]:
+def known_releases() -> tuple[Release, ...]:
     """The releases whose parser is in the table (`data/flags.json`), oldest first."""
     releases = (parse(name) for name in load("flags")["releases"])
     return tuple(release for release in releases if release is not None)
@@ -155,7 +157,7 @@ def neighbours(release: Release, table: Sequence[Release] | None = None) -> tupl
     A post release brings no flags, so it counts as the one in the table. A patch may (0.11.1 and 0.17.1 did), so it is
     a release of its own. The lower one is None before the table's first release, the upper one after its last.
     """
-    table, same = table or known(), release[:3]
+    table, same = table or known_releases(), release[:3]
     at = bisect_left(table, same)  # the first of the table that begins with these numbers, or comes after them
     if at < len(table) and table[at][:3] == same:
         return table[at], table[at]

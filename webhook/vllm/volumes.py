@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from webhook.base.frozen import frozen
 from webhook.kube.path import FieldPath, is_object
-from webhook.kube.workload import JSON, Container, Workload, listing
+from webhook.kube.workload import JSON, Container, Workload, as_list
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.model import by_id
 from webhook.vllm.release import is_official
@@ -61,10 +61,10 @@ class Mount:
 
 def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
     """A container's mounts; what is no mount is left out."""
-    listed = listing(container.spec.get("volumeMounts"))
+    listed = as_list(container.spec.get("volumeMounts"))
     if not listed:
         return ()
-    volumes, declared, claims = listing(workload.spec.get("volumes")), workload.volumes, workload.claims
+    volumes, declared, claims = as_list(workload.spec.get("volumes")), workload.volumes, workload.claims
     at = workload.path / "volumes"
     found = []
     for index, mount in enumerate(listed):
@@ -78,7 +78,7 @@ def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
     return tuple(found)
 
 
-def holding(mounted: Iterable[Mount], path: str) -> Mount | None:
+def mount_of_path(mounted: Iterable[Mount], path: str) -> Mount | None:
     """The mount that `path` lies in: the deepest one."""
     within = f"{posixpath.normpath(path)}/"
     inside = [one for one in mounted if one.path == "/" or within.startswith(f"{one.path}/")]
@@ -120,7 +120,7 @@ OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 MODELSCOPE = "VLLM_USE_MODELSCOPE"
 
 
-def offline(env: Mapping[str, str]) -> bool:
+def is_offline(env: Mapping[str, str]) -> bool:
     """No hub is asked: the first of the two variables that says something says so (huggingface_hub constants.py
     `HF_HUB_OFFLINE`, `_is_true`)."""
     hub, transformers = OFFLINE
@@ -150,10 +150,10 @@ def files(
     a volume that outlives the Pod.
     """
     mounted, name = mounts(workload, container) if mounted is None else mounted, args.model
-    if not is_hub_id(name) or offline(env):
-        there = holding(mounted, name) if name and name.startswith("/") else None
+    if not is_hub_id(name) or is_offline(env):
+        there = mount_of_path(mounted, name) if name and name.startswith("/") else None
         return Files(False if name else None, in_memory=there is not None and there.memory, rate=rate)
-    mount = holding(mounted, download_directory(args, env))
+    mount = mount_of_path(mounted, download_directory(args, env))
     if mount is None:
         image = container.spec.get("image")
         bare = isinstance(image, str) and is_official(image) and args.open is None

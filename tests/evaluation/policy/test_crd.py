@@ -41,7 +41,7 @@ def test_every_node_has_one_type_and_no_word_that_a_structural_schema_may_not_ha
 def test_every_field_is_there_and_explained() -> None:
     spec = SCHEMA["properties"]["spec"]["properties"]
 
-    assert list(spec) == shape.names(shape.SpecShape)
+    assert list(spec) == shape.field_names(shape.SpecShape)
     assert spec["rules"]["properties"].keys() == all_rules().keys()
     parts = [path for path, node in nodes(SCHEMA["properties"]["spec"]) if "description" not in node]
     assert not [path for path in parts if not path.endswith((".items", ".additionalProperties"))]

@@ -223,7 +223,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 WORDS = st.sampled_from(
-    [*shape.names(shape.SpecShape), *shape.names(shape.MatchShape), "matchExpressions", "shm-missing"]
+    [*shape.field_names(shape.SpecShape), *shape.field_names(shape.MatchShape), "matchExpressions", "shm-missing"]
 )
 
 

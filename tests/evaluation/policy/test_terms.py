@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.reviews import deployment, doomed, without_shm
 from webhook.evaluation.lint import Judged, Report, lint
 from webhook.evaluation.policy import Layer, Match, Policy, Subject, builtin, load, of_layers
-from webhook.evaluation.policy.expiry import ends
-from webhook.evaluation.policy.layer import SaidOfRule, softer
+from webhook.evaluation.policy.expiry import expiry_time
+from webhook.evaluation.policy.layer import SaidOfRule, softer_mode
 from webhook.kube.selector import Requirement, Selector
 from webhook.kube.snapshot import Snapshot
 from webhook.report import bounds
@@ -113,7 +113,7 @@ def test_an_exception_of_a_rule_stops_its_patch(pod: JSONDict) -> None:
     ],
 )
 def test_when_an_exception_ends(text: str, end: datetime | None) -> None:
-    assert ends(text) == end
+    assert expiry_time(text) == end
 
 
 def _ignoring(pod: JSONDict, why: str) -> JSONDict:
@@ -228,7 +228,7 @@ def test_what_is_unknown_is_no_harder_than_either_answer(layers: list[Layer]) ->
     for labels in ({"env": "prod"}, {"env": "dev"}):
         known = policies.of(Subject("Pod", "", "chat", {}, labels))
         for rule, setting in unknown.settings.items():
-            assert softer(setting.mode, known.settings[rule].mode) == setting.mode
+            assert softer_mode(setting.mode, known.settings[rule].mode) == setting.mode
         assert not (unknown.owned_pods == "deny" and known.owned_pods == "warn")
         assert unknown.trust_mutation or not known.trust_mutation
 

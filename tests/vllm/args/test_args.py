@@ -16,10 +16,10 @@ from webhook.vllm import args
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.args.flags import Option, parser
 from webhook.vllm.args.grammar import read
-from webhook.vllm.args.tokens import Token, command_line_of, prepare
+from webhook.vllm.args.tokens import Token, command_line_of, prepare_words
 from webhook.vllm.args.values import DEEPEST, InvalidValueError, convert
 from webhook.vllm.command import Command, Word
-from webhook.vllm.release import Release, known
+from webhook.vllm.release import Release, known_releases
 from webhook.vllm.release import parse as release_of
 
 ARGS = FieldPath(("spec", "containers", 0, "args"))
@@ -539,7 +539,7 @@ def test_defaults_are_the_releases_own() -> None:
 
 # ----------------------------------------------------------------------------------------------------- properties
 
-NEWEST = str(known()[-1])
+NEWEST = str(known_releases()[-1])
 VOCABULARY = [
     "m", "8", "8k", "-1", "-0.5", "a b", "", "-", "--", "{}", "image=2", "auto", "bfloat16", "-tp", "-tp=2", "-tp2",
     "-O", "-O3", "-cc", "-cc.mode", "-q", "-qfp8", "-h", "--model", "--model=x", "--max-model-len",
@@ -577,7 +577,7 @@ def test_nothing_raises(
 
 
 @pytest.mark.parametrize("entry", ["serve", "module"])
-@given(st.lists(st.sampled_from(VOCABULARY), max_size=6), st.sampled_from(known()), st.booleans())
+@given(st.lists(st.sampled_from(VOCABULARY), max_size=6), st.sampled_from(known_releases()), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_what_no_word_has_is_not_looked_for(entry: str, texts: list[str], release: Release, sure: bool) -> None:
     """Looking for it finds nothing."""
@@ -586,7 +586,9 @@ def test_what_no_word_has_is_not_looked_for(entry: str, texts: list[str], releas
     line = command_line_of(command, "\n".join(texts))
     found = parser(release, entry)
 
-    quick, thorough = (prepare(command, one, found) for one in (line, line._replace(whole="--config --model _ -O .")))
+    quick, thorough = (
+        prepare_words(command, one, found) for one in (line, line._replace(whole="--config --model _ -O ."))
+    )
 
     assert quick == thorough
 
@@ -596,7 +598,7 @@ def test_what_no_word_has_is_not_looked_for(entry: str, texts: list[str], releas
 @settings(max_examples=60, deadline=None)
 def test_a_value_reads_the_same_with_and_without_the_equals_sign(release: str, data: st.DataObject) -> None:
     """`--flag value` is `--flag=value`, as long as the value does not look like a flag."""
-    found = parser(next(r for r in known() if str(r) == release), "module")
+    found = parser(next(r for r in known_releases() if str(r) == release), "module")
     flags = [flag for flag, (option, _) in found.spellings.items() if flag.startswith("--") and option.nargs is None]
     flag = data.draw(st.sampled_from(flags))
     value = data.draw(st.one_of(st.sampled_from(["8", "8k", "auto", "{}", "a=1", "true", "None"]), st.text(max_size=6)))
@@ -660,7 +662,7 @@ def _argparse(entry: str, release: Release) -> argparse.ArgumentParser:
 @settings(max_examples=150, deadline=None)
 def test_the_grammar_is_argparses(release: str, entry: str, line: list[str]) -> None:
     """Given the same options, Python's parser accepts the same lines, with the same values."""
-    number = next(r for r in known() if str(r) == release)
+    number = next(r for r in known_releases() if str(r) == release)
     custom = {"middleware", "lora_modules", "enable_chunked_prefill", "help"}  # whose actions do more than store
     reading = read(parser(number, entry), [Token(text, ARGS, n) for n, text in enumerate(line)])
     stored = {k: v for k, v in reading.given.items() if v is not None and k not in custom}

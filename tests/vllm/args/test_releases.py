@@ -82,7 +82,9 @@ def test_a_policy_teaches_a_release() -> None:
 
 def test_a_taught_release_has_its_own_defaults() -> None:
     """As every other."""
-    table = taught.teach(builtin(), "0.34.0", None, [], {"port": {"flags": ["--port"], "type": "int", "default": 9}})
+    table = taught.teach_release(
+        builtin(), "0.34.0", None, [], {"port": {"flags": ["--port"], "type": "int", "default": 9}}
+    )
     command = Command("serve", (Word("m", FieldPath()),), FieldPath())
     assert parse(command, Release(0, 34), Releases((), table)).get("port") == 9
     assert parse(command, Release(0, 33), Releases((), table)).get("port") == 8000
@@ -117,15 +119,15 @@ def test_the_difference_of_two_releases_makes_one_of_the_other() -> None:
     """For every pair of neighbours in the table."""
     table = builtin()
     for old, new in zip(table.releases, table.releases[1:], strict=False):
-        gone, changed = taught.difference(table.rows(new), table.rows(old))
-        again = taught.teach(table, "0.99.0", str(old), gone, changed)
+        gone, changed = taught.options_difference(table.rows(new), table.rows(old))
+        again = taught.teach_release(table, "0.99.0", str(old), gone, changed)
         assert again.rows(Release(0, 99)) == table.rows(new)
 
 
 def test_a_release_can_not_be_like_one_that_nobody_knows() -> None:
     """Nor can it lack what the other lacks."""
     with pytest.raises(TaughtError):
-        taught.teach(builtin(), "0.99.0", "0.98.0", [], {})
+        taught.teach_release(builtin(), "0.99.0", "0.98.0", [], {})
 
 
 # ------------------------------------------------------------------------------------------------- podfit releases

@@ -119,8 +119,8 @@ def test_bounds(dest: str, value: float, release: str, refused: bool) -> None:
 
 
 def test_a_class_that_is_only_made_with_a_switch() -> None:
-    assert settings.needs("max_loras") == "enable_lora"
-    assert settings.needs("tensor_parallel_size") is None
+    assert settings.argument_that_enables("max_loras") == "enable_lora"
+    assert settings.argument_that_enables("tensor_parallel_size") is None
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_every_flag_with_bounds_is_an_argument_of_some_release() -> None:
     from webhook.vllm.args.flags import builtin
 
     known = {dest for release in builtin().releases for dest in builtin().rows(release)}
-    assert {*settings.bounded(), *settings.configs()} <= known
+    assert {*settings.bounded(), *settings.config_arguments()} <= known
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,13 @@ def find(obj: dict[str, Any], facts: Facts | None = None) -> Fact[Accelerator] |
     """What the first container gets."""
     (one,) = workload.find(obj)
     facts = facts or Facts()
-    return gpu.find(one, one.containers[0], facts, gpu.place(one, one.containers[0], facts.snapshot))
+    return gpu.find(one, one.containers[0], facts, gpu.find_placement(one, one.containers[0], facts.snapshot))
 
 
 def place(obj: dict[str, Any], snapshot: Snapshot) -> Placement:
     """Where the Pod may run."""
     (one,) = workload.find(obj)
-    found = gpu.place(one, one.containers[0], snapshot)
+    found = gpu.find_placement(one, one.containers[0], snapshot)
     assert found is not None
     return found
 
@@ -49,4 +49,4 @@ def place(obj: dict[str, Any], snapshot: Snapshot) -> Placement:
 def asked(obj: dict[str, Any], snapshot: Snapshot | None = None) -> tuple[str, int | None] | None:
     """The resource that the first container asks for, and how many."""
     (one,) = workload.find(obj)
-    return gpu.requested(one, one.containers[0], snapshot)
+    return gpu.requested_resource(one, one.containers[0], snapshot)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.vllm.gpu.pods import asked, find, pod
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin
-from webhook.kube.snapshot import of
+from webhook.kube.snapshot import from_objects
 from webhook.vllm import gpu
 from webhook.vllm.facts import Facts
 from webhook.vllm.gpu import cel
@@ -49,7 +49,7 @@ def claiming(name: str = "one-gpu", word: str = "resourceClaimTemplateName", req
 
 def products(*requests: dict[str, Any], others: tuple[dict[str, Any], ...] = ()) -> list[str]:
     """The products that a claim of these requests may be."""
-    found = find(claiming(), Facts(cluster=of([template(*requests), *others])))
+    found = find(claiming(), Facts(cluster=from_objects([template(*requests), *others])))
     return sorted(one.name for one in found.value.gpus) if found else []
 
 
@@ -79,17 +79,19 @@ def test_selectors_leave_these_products(expression: str, names: list[str]) -> No
 
 def test_a_claim_is_a_request_of_so_many_devices() -> None:
     two = exactly(NVIDIA, f"{ATTRIBUTES}.productName == 'NVIDIA L4'", count=2)
-    facts = of([template(two)])
+    facts = from_objects([template(two)])
 
     assert asked(claiming(), facts) == (gpu.CLAIM, 2)
-    assert asked(claiming(), of([template(exactly())])) == (gpu.CLAIM, 1)
-    assert asked(claiming(), of([template(exactly(allocationMode="All"))])) == (gpu.CLAIM, None)
+    assert asked(claiming(), from_objects([template(exactly())])) == (gpu.CLAIM, 1)
+    assert asked(claiming(), from_objects([template(exactly(allocationMode="All"))])) == (gpu.CLAIM, None)
 
 
 def test_a_product_by_its_whole_name_may_deny_and_a_pattern_only_informs() -> None:
-    whole = find(claiming(), Facts(cluster=of([template(exactly(NVIDIA, f"{ATTRIBUTES}.productName == 'NVIDIA L4'"))])))
+    whole = find(
+        claiming(), Facts(cluster=from_objects([template(exactly(NVIDIA, f"{ATTRIBUTES}.productName == 'NVIDIA L4'"))]))
+    )
     pattern = find(
-        claiming(), Facts(cluster=of([template(exactly(NVIDIA, f"{ATTRIBUTES}.productName.contains('L4')"))]))
+        claiming(), Facts(cluster=from_objects([template(exactly(NVIDIA, f"{ATTRIBUTES}.productName.contains('L4')"))]))
     )
 
     assert whole is not None
@@ -129,7 +131,7 @@ def test_older_apis_say_the_same_in_other_words() -> None:
 
     assert products(old) == ["Tesla T4"]
     assert products(several) == ["NVIDIA L4", "Tesla T4"]
-    (facts,) = (Facts(cluster=of([template(several)])),)
+    (facts,) = (Facts(cluster=from_objects([template(several)])),)
     chosen = find(claiming(request="gpu/small"), facts)
     assert chosen is not None
     assert chosen.value.name == "Tesla T4"
@@ -138,13 +140,13 @@ def test_older_apis_say_the_same_in_other_words() -> None:
 def test_a_claim_that_was_not_seen_is_unknown() -> None:
     assert asked(claiming()) == (gpu.CLAIM, None)
     assert find(claiming()) is None
-    assert asked(claiming("other"), of([template(exactly())])) == (gpu.CLAIM, None)
+    assert asked(claiming("other"), from_objects([template(exactly())])) == (gpu.CLAIM, None)
 
 
 def test_what_is_no_accelerator_is_no_request() -> None:
     channel = exactly("compute-domain-default-channel.nvidia.com")
 
-    assert asked(claiming(), of([template(channel)])) is None
+    assert asked(claiming(), from_objects([template(channel)])) is None
 
 
 def test_a_claim_by_name_is_read_where_claims_are_seen() -> None:
@@ -154,7 +156,7 @@ def test_a_claim_by_name_is_read_where_claims_are_seen() -> None:
         "metadata": {"name": "shared"},
         "spec": {"devices": {"requests": [exactly(NVIDIA, f"{ATTRIBUTES}.productName == 'NVIDIA L4'")]}},
     }
-    found = find(claiming("shared", "resourceClaimName"), Facts(cluster=of([claim])))
+    found = find(claiming("shared", "resourceClaimName"), Facts(cluster=from_objects([claim])))
 
     assert found is not None
     assert found.value.name == "NVIDIA L4"
@@ -219,7 +221,7 @@ def test_advice_for_a_claim_speaks_of_the_claim() -> None:
     container = obj["spec"]["containers"][0]
     container["args"] = ["unsloth/Llama-3.3-70B-Instruct", "--max-model-len", "8192"]
     l4 = exactly(NVIDIA, f"{ATTRIBUTES}.productName == 'NVIDIA L4'")
-    report = lint(obj, builtin(), Facts(cluster=of([template(l4)])))
+    report = lint(obj, builtin(), Facts(cluster=from_objects([template(l4)])))
     (found,) = [one for one in report.findings if one.rule == "gpu-memory-exceeded"]
 
     assert found.mode == "deny"

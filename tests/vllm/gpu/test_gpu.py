@@ -103,7 +103,7 @@ def find(obj: dict[str, Any], facts: Facts | None = None) -> Fact[Accelerator] |
 
 def asked(obj: dict[str, Any]) -> tuple[str, int | None] | None:
     (one,) = workload.find(obj)
-    return gpu.requested(one, one.containers[0])
+    return gpu.requested_resource(one, one.containers[0])
 
 
 def required(*terms: list[dict[str, Any]]) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def test_odd_manifests_raise_nothing(limits: Any, selector: Any, affinity: Any, 
         for one in workload.find(obj):
             for container in one.containers:
                 gpu.find(one, container, Facts())
-                gpu.requested(one, container)
+                gpu.requested_resource(one, container)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_odd_manifests_raise_nothing(limits: Any, selector: Any, affinity: Any, 
     ],
 )
 def test_a_misspelt_resource_is_told_from_those_of_other_plugins(name: str, meant: str) -> None:
-    assert gpu.misspelt({"memory": "8Gi", name: 1}) == (name, meant)
+    assert gpu.misspelled_resource({"memory": "8Gi", name: 1}) == (name, meant)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_a_misspelt_resource_is_told_from_those_of_other_plugins(name: str, mean
      "example.org/gpu", "nebius.com/gpu", "rdma/hca_shared", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"],
 )  # fmt: skip
 def test_a_resource_of_a_plugin_is_no_slip(name: str) -> None:
-    assert gpu.misspelt({name: 1}) is None
+    assert gpu.misspelled_resource({name: 1}) is None
 
 
 def test_what_sounds_like_an_accelerator_may_be_one() -> None:

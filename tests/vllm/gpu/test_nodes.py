@@ -290,7 +290,7 @@ def test_a_thousand_nodes_are_as_many_sorts_as_can_be_told_apart() -> None:
 def test_a_pod_that_asks_for_no_accelerator_is_placed_nowhere() -> None:
     (one,) = workload.find(pod({"memory": "4Gi"}))
 
-    assert gpu.place(one, one.containers[0], snapshot(L4)) is None
+    assert gpu.find_placement(one, one.containers[0], snapshot(L4)) is None
 
 
 ODD = st.recursive(

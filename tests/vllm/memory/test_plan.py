@@ -261,7 +261,7 @@ def test_generations_that_would_not_get_beyond_their_arguments_have_no_say(
     flags: tuple[str, ...], oldest: tuple[int, ...], newest: tuple[int, ...]
 ) -> None:
     """The last row: no release knows both flags, so they tell nothing."""
-    found = generations.possible(model(), replace(engine(None), releases=builtin().knowing(flags)))
+    found = generations.possible(model(), replace(engine(None), releases=builtin().releases_accepting(flags)))
     assert (found[0], found[-1]) == (Release(*oldest), Release(*newest))
 
 

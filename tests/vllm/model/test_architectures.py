@@ -45,7 +45,7 @@ def test_only_what_the_sources_prove_is_refused(
 def test_old_models_are_served_by_all() -> None:
     llama = by_id("meta-llama/Llama-3.1-8B-Instruct")
     assert llama is not None
-    assert architectures.known(llama.value) is None
+    assert architectures.architecture_of(llama.value) is None
 
 
 QWEN = {"architectures": ["QWenLMHeadModel"], "model_type": "qwen"}
@@ -72,5 +72,5 @@ def test_what_was_removed_is_refused_where_nothing_else_serves_it(
     model, found = from_config("acme/ours", config), parse(release)
     assert found is not None
 
-    assert (architectures.removed(model, found) is not None) is went
+    assert (architectures.removed_architecture(model, found) is not None) is went
     assert architectures.is_removed(model, found, remote_code=remote_code) is answer

@@ -109,7 +109,7 @@ def test_what_its_makers_store_quantised_is_known_to_be(name: str, method: str |
     ],
 )
 def test_a_scheme_that_only_an_id_tells_is_marked(name: str, method: str, guessed: bool) -> None:
-    found = catalogue.catalogued(name)
+    found = catalogue.model_of_row(name)
 
     assert (found.quantization_config or {})["quant_method"] == method
     assert found.scheme_guessed is guessed

@@ -401,7 +401,7 @@ def test_hf_overrides_change_the_shape_and_the_length() -> None:
 
 @given(st.text(max_size=60))
 def test_no_name_raises(name: str) -> None:
-    found = model.named(name)
+    found = model.model_of_name(name)
 
     assert found is None or found.value.id
 

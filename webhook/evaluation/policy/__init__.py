@@ -61,15 +61,18 @@ class Policy:
 
     def of(self, subject: Subject) -> Terms:
         """What holds for an object."""
-        return self._laid(self.layers, subject)
+        return self._apply_layers(self.layers, subject)
 
     def shadowed(self, subject: Subject) -> Iterator[tuple[str, Terms]]:
         """What would hold with each of the policies that are only counted, by its name."""
         for number, (place, shadow) in enumerate(self.shadows):
             if shadow.match.selects(subject) is True:
-                yield shadow.name, self._laid((*self.layers[:place], shadow, *self.layers[place:]), subject, number)
+                yield (
+                    shadow.name,
+                    self._apply_layers((*self.layers[:place], shadow, *self.layers[place:]), subject, number),
+                )
 
-    def _laid(self, layers: tuple[Layer, ...], subject: Subject, shadow: int | None = None) -> Terms:
+    def _apply_layers(self, layers: tuple[Layer, ...], subject: Subject, shadow: int | None = None) -> Terms:
         """What holds with these policies; `shadow`: the number of the one among them that is only counted."""
         answers = tuple(layer.match.selects(subject) for layer in layers)
         remembered = self._memo.terms
@@ -77,7 +80,7 @@ class Policy:
         if found is None:
             if len(remembered) >= _REMEMBERED:
                 remembered.clear()
-            found = reduce(_lay, zip(layers, answers, strict=True), self.base).capped()
+            found = reduce(_apply_layer, zip(layers, answers, strict=True), self.base).capped()
             remembered[shadow, answers] = found
         return found
 
@@ -91,11 +94,12 @@ class Policy:
     def version(self) -> str:
         """A short hash of everything the policies say, for audit annotations and metrics."""
         if not self._memo.version:
-            self._memo.version = self._hash()
+            self._memo.version = self._content_hash()
         # A verdict that an exception made is none any more when that has ended.
         return self._memo.version + (f"-{ended}" if (ended := len(self.expired)) else "")
 
-    def _hash(self) -> str:
+    def _content_hash(self) -> str:
+        """A short hash of everything that the policy says."""
         import hashlib  # here: `podfit check` asks for no version
 
         settings = [
@@ -108,7 +112,8 @@ class Policy:
         return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
-def _lay(terms: Terms, chosen: tuple[Layer, bool | None]) -> Terms:
+def _apply_layer(terms: Terms, chosen: tuple[Layer, bool | None]) -> Terms:
+    """The terms with a layer over them; where it is unknown whether it selects the object, the softer of both."""
     layer, selected = chosen
     if selected is None:
         return layer.perhaps_over(terms)
@@ -140,7 +145,7 @@ def of_layers(layers: Iterable[Layer]) -> Policy:
             shadows.append((len(active), layer))
             continue
         kinds |= layer.kinds
-        releases = _taught(releases, layer)
+        releases = _with_known_releases(releases, layer)
         if layer.match.everything and not active and not shadows:
             base = layer.over(base)
         else:
@@ -148,13 +153,13 @@ def of_layers(layers: Iterable[Layer]) -> Policy:
     return Policy(base, tuple(active), tuple(shadows), kinds, releases, everything=tuple(given))
 
 
-def _taught(releases: Releases, layer: Layer) -> Releases:
+def _with_known_releases(releases: Releases, layer: Layer) -> Releases:
     """What is known of releases, with what a policy says on top."""
     table = releases.table
     for one in layer.known:
         path = FieldPath(("spec", "releases", "known", one.name))
         try:
-            table = taught.teach(table, one.name, one.like, one.removed, one.options)
+            table = taught.teach_release(table, one.name, one.like, one.removed, one.options)
         except taught.TaughtError as error:
             named = (path.join("removed", index) for index, word in enumerate(one.removed) if repr(word) in str(error))
             path = next(named, path / "like" if repr(one.like) in str(error) else path)

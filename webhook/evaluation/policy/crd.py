@@ -32,15 +32,16 @@ def definition() -> dict[str, Any]:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": _columns(),
-                    "schema": {"openAPIV3Schema": _policy()},
+                    "additionalPrinterColumns": _printer_columns(),
+                    "schema": {"openAPIV3Schema": _policy_schema()},
                 }
             ],
         },
     }
 
 
-def _columns() -> list[dict[str, Any]]:
+def _printer_columns() -> list[dict[str, Any]]:
+    """The columns of `kubectl get policies`."""
     accepted = '.status.conditions[?(@.type=="Accepted")]'
     return [
         {"name": "Order", "type": "integer", "jsonPath": ".spec.order"},
@@ -52,7 +53,8 @@ def _columns() -> list[dict[str, Any]]:
     ]
 
 
-def _policy() -> dict[str, Any]:
+def _policy_schema() -> dict[str, Any]:
+    """The OpenAPI schema of a Policy object."""
     whole = shape.schema()
     spec = structural(whole["properties"]["spec"], whole["$defs"])
     return {
@@ -106,8 +108,8 @@ def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
         found = structural(definitions[schema["$ref"].rpartition("/")[2]], definitions)
         return {**found, "description": schema.get("description", found.get("description", ""))}
     if "anyOf" in schema:
-        return {**_one_of(schema["anyOf"], definitions), **_words(schema)}
-    out = _words(schema)
+        return {**_one_of(schema["anyOf"], definitions), **_kept_keywords(schema)}
+    out = _kept_keywords(schema)
     for bound, word in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if bound in schema:
             out |= {word: schema[bound], bound: True}
@@ -116,7 +118,7 @@ def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
         out["enum"] = choices
     kind = schema.get("type")
     if kind == "object":
-        out |= {"type": "object", **_inside(schema, definitions)}
+        out |= {"type": "object", **_children_schema(schema, definitions)}
     elif kind == "array":
         out |= {"type": "array", "items": structural(schema.get("items", {}), definitions)}
     elif kind is not None:
@@ -126,11 +128,13 @@ def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
     return out
 
 
-def _words(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _kept_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a JSON schema that a CRD may have."""
     return {word: schema[word] for word in _KEPT if word in schema}
 
 
-def _inside(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _children_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """The structural schema of an object's fields or values."""
     if "properties" not in schema:
         values = schema.get("additionalProperties")
         return {"additionalProperties": structural(values, definitions)} if isinstance(values, dict) else {_OPEN: True}

@@ -14,7 +14,7 @@ BUILT_IN = "built in"
 
 
 @dataclass(frozen=True)
-class Said:
+class PolicyValue:
     """What one policy says of one word."""
 
     value: Any
@@ -27,26 +27,26 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Word:
+class DecidedField:
     """A rule's mode, fix or a parameter, with everything that is said of it: the last one decides."""
 
     name: str
     """As a policy spells it."""
-    said: tuple[Said, ...]
+    said: tuple[PolicyValue, ...]
 
     @property
-    def decided(self) -> Said:
+    def decided(self) -> PolicyValue:
         """What holds; of those that may not apply, the softer answer of both may be another (docs/policies.md)."""
         return self.said[-1]
 
 
-def words(policy: Policy, rule: type[Rule], subject: Subject | None) -> list[Word]:
+def decided_fields(policy: Policy, rule: type[Rule], subject: Subject | None) -> list[DecidedField]:
     """Every word of a rule for an object; None: for one that every policy selects."""
     default = builtin().base.settings[rule.id()]
-    found: dict[str, list[Said]] = {
-        "mode": [Said(default.mode, BUILT_IN, "")],
-        "fix": [Said(default.fix, BUILT_IN, "")],
-        **{one.name: [Said(getattr(default.rule, one.name), BUILT_IN, "")] for one in fields(rule)},
+    found: dict[str, list[PolicyValue]] = {
+        "mode": [PolicyValue(default.mode, BUILT_IN, "")],
+        "fix": [PolicyValue(default.fix, BUILT_IN, "")],
+        **{one.name: [PolicyValue(getattr(default.rule, one.name), BUILT_IN, "")] for one in fields(rule)},
     }
     for layer, certain in _applying(policy, subject):
         said = layer.rules.get(rule.id())
@@ -56,16 +56,16 @@ def words(policy: Policy, rule: type[Rule], subject: Subject | None) -> list[Wor
         for name, value in given.items():
             if value is not None:
                 place = layer.place("spec", "rules", rule.id(), _camel(name))
-                found[name].append(Said(value, place, layer.name, certain))
-    return [Word(_camel(name), tuple(said)) for name, said in found.items()]
+                found[name].append(PolicyValue(value, place, layer.name, certain))
+    return [DecidedField(_camel(name), tuple(said)) for name, said in found.items()]
 
 
-def cap(policy: Policy, subject: Subject | None) -> Said | None:
+def cap(policy: Policy, subject: Subject | None) -> PolicyValue | None:
     """What says how strong a mode may be; None where nothing does."""
     found = None
     for layer, certain in _applying(policy, subject):
         if layer.at_most is not None:
-            found = Said(layer.at_most, layer.place("spec", "enforce", "mode"), layer.name, certain)
+            found = PolicyValue(layer.at_most, layer.place("spec", "enforce", "mode"), layer.name, certain)
     return found
 
 
@@ -78,5 +78,6 @@ def _applying(policy: Policy, subject: Subject | None) -> Iterator[tuple[Layer, 
 
 
 def _camel(name: str) -> str:
+    """`max_len` → `maxLen`."""
     first, *rest = name.split("_")
     return first + "".join(word.title() for word in rest)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from webhook.evaluation.policy import PolicyError, shape, traps
-from webhook.evaluation.policy.expiry import ends
+from webhook.evaluation.policy.expiry import expiry_time
 from webhook.evaluation.policy.layer import KnownRelease, Layer, PolicyException, SaidOfRule
 from webhook.evaluation.policy.match import Match
 from webhook.evaluation.policy.words import nearest
@@ -29,7 +29,7 @@ def read(texts: Iterable[tuple[str, str]]) -> list[Layer]:
     problems: list[str] = []
     layers: list[Layer] = []
     for name, text in texts:
-        found, wrong = _file(name, text)
+        found, wrong = _read_file(name, text)
         layers += found
         problems += wrong
     if problems:
@@ -39,20 +39,21 @@ def read(texts: Iterable[tuple[str, str]]) -> list[Layer]:
 
 def of_object(obj: Mapping[str, Any], name: str) -> Layer:
     """The policy in an object, as the API server has it; raises PolicyError. `name` stands for the file."""
-    wrong, place = check(obj), _placed(name, lambda path: None)
+    wrong, place = check(obj), _place_of(name, lambda path: None)
     if wrong:
         raise PolicyError([f"{place(path)}: {path or 'policy'}: {message}" for path, message in wrong])
     return _layer(obj, place)
 
 
-def _file(name: str, text: str) -> tuple[list[Layer], list[str]]:
+def _read_file(name: str, text: str) -> tuple[list[Layer], list[str]]:
+    """The layers of a policy file, and its problems as "file:line: path: message"."""
     read = manifest.read(text, name)
     said = [(error.line or 1, f"policy: {error.message}") for error in read.errors]
     said += [(note.line or 1, f"policy: {note.message}") for note in read.notes]
     if not said and not read.documents:
         said.append((1, f"policy: none in it: expected {_TITLES}"))
     layers = []
-    trapped = _traps(text) if read.documents and not read.errors else {}
+    trapped = _traps_by_place(text) if read.documents and not read.errors else {}
     for document in read.documents:
         seen = trapped.get(document.index, {})
         for path, message in check(document.object):
@@ -60,7 +61,7 @@ def _file(name: str, text: str) -> tuple[list[Layer], list[str]]:
                 said.append((document.line_of(path), f"{path or 'policy'}: {message}"))
         said += [(note.line or 1, f"{note.path}: duplicate key, one of the two is lost") for note in document.notes]
         if not said and not seen:
-            layers.append(_layer(document.object, _placed(name, document.line_of)))
+            layers.append(_layer(document.object, _place_of(name, document.line_of)))
     said += [
         (line, f"{FieldPath(path) or 'policy'}: {message}")
         for seen in trapped.values()
@@ -70,7 +71,7 @@ def _file(name: str, text: str) -> tuple[list[Layer], list[str]]:
     return layers, [f"{name}:{line}: {message}" for line, message in sorted(said, key=lambda one: one[0])]
 
 
-def _traps(text: str) -> dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]]:
+def _traps_by_place(text: str) -> dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]]:
     """Of each document of a YAML stream: place → line and message. JSON has none."""
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):
@@ -88,8 +89,11 @@ def _traps(text: str) -> dict[int, dict[tuple[str | int, ...], list[tuple[int, s
     return found
 
 
-def _placed(name: str, line_of: Callable[[FieldPath], int | None]) -> Callable[[FieldPath], str]:
+def _place_of(name: str, line_of: Callable[[FieldPath], int | None]) -> Callable[[FieldPath], str]:
+    """A function from a field to "file:line", or the name alone where the line is unknown."""
+
     def place(path: FieldPath) -> str:
+        """Where a field is: "file:line"."""
         line = line_of(path)
         return name if line is None else f"{name}:{line}"
 
@@ -102,7 +106,7 @@ def _placed(name: str, line_of: Callable[[FieldPath], int | None]) -> Callable[[
 def check(obj: Mapping[str, Any]) -> Wrong:
     """What is wrong in a policy, none where it can be used."""
     if obj.get("kind") != "Policy" and not str(obj.get("apiVersion")).startswith("podfit.dev/"):
-        shown = f"{_shown(obj.get('apiVersion'))}, kind {_shown(obj.get('kind'))}"
+        shown = f"{_quote_value(obj.get('apiVersion'))}, kind {_quote_value(obj.get('kind'))}"
         return [(FieldPath(("apiVersion",)), f"expected {_TITLES}, got apiVersion {shown}")]
     wrong = [(path, "is empty: leave it out, or give it a value") for path in _nulls(obj)]
     wrong += _validate(shape.DocumentShape, obj, FieldPath(), {path for path, _ in wrong})
@@ -127,7 +131,7 @@ def _nulls(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
     for path in queue:  # grows while it is walked
         if path.get(obj) is None:
             yield path
-        queue += _below(path, obj)
+        queue += _child_paths(path, obj)
 
 
 def _validate(model: type[BaseModel], said: Mapping[str, Any], at: FieldPath, known: set[FieldPath]) -> Wrong:
@@ -136,12 +140,12 @@ def _validate(model: type[BaseModel], said: Mapping[str, Any], at: FieldPath, kn
         # As JSON: a policy has its types, and nothing is converted into others.
         model.model_validate_json(json.dumps(said, default=str))
     except ValidationError as error:
-        found = [(at.join(*_place(problem["loc"])), problem) for problem in error.errors()]
-        return [(path, _message(path, problem, model, at)) for path, problem in found if path not in known]
+        found = [(at.join(*_without_type_names(problem["loc"])), problem) for problem in error.errors()]
+        return [(path, _describe_problem(path, problem, model, at)) for path, problem in found if path not in known]
     return []
 
 
-def _place(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+def _without_type_names(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
     """Without what pydantic adds for a key of a mapping and for one of several types."""
     return tuple(part for part in loc if part not in ("[key]", "int", "str", "constrained-str"))
 
@@ -159,7 +163,8 @@ _WANTED = {
 }
 
 
-def _message(path: FieldPath, problem: Any, model: type[BaseModel], at: FieldPath) -> str:
+def _describe_problem(path: FieldPath, problem: Any, model: type[BaseModel], at: FieldPath) -> str:
+    """pydantic's error as a message of ours."""
     kind, given = problem["type"], problem.get("input")
     if kind == "extra_forbidden":
         siblings = _siblings(model, path.parts[len(at.parts) : -1])
@@ -172,10 +177,10 @@ def _message(path: FieldPath, problem: Any, model: type[BaseModel], at: FieldPat
     if kind == "too_short":
         return "is empty: leave it out, or name at least one"
     if kind in _WANTED:
-        return f"expected {_WANTED[kind]}, got {_shown(given)}"
+        return f"expected {_WANTED[kind]}, got {_quote_value(given)}"
     message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}".replace("True", "true").replace("False", "false")
     near = nearest(given, problem["ctx"]["expected"].replace("'", " ").split()) if _is_word(kind, given) else ""
-    return f"{message}, got {_shown(given)}{near}"
+    return f"{message}, got {_quote_value(given)}{near}"
 
 
 def _is_word(kind: str, given: object) -> bool:
@@ -194,7 +199,7 @@ def _siblings(model: type[BaseModel], parts: tuple[str | int, ...]) -> list[str]
             return []
     if current is shape.Metadata:
         return list(shape.WRITTEN)
-    return [name for name in shape.names(current) if name != "status"]
+    return [name for name in shape.field_names(current) if name != "status"]
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -205,7 +210,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models(inner)
 
 
-def _shown(value: object) -> str:
+def _quote_value(value: object) -> str:
     """A value for one line of text: text in quotes, all else as JSON."""
     if isinstance(value, str):
         return f"{value!r:.60}"
@@ -230,6 +235,7 @@ def _selectors(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _requirement_problem(one: Mapping[str, Any]) -> str | None:
+    """What is wrong with the values of a selector's expression; None where they fit its operator."""
     operator, values = one.get("operator"), one.get("values")
     if operator in ("In", "NotIn") and values in (None, []):
         return None if values is None and "values" in one else f"required with {operator}: at least one value"
@@ -248,22 +254,22 @@ def _layer(obj: Mapping[str, Any], place: Callable[[FieldPath], str]) -> Layer:
     return Layer(
         name=name,
         order=spec.order,
-        match=_match(spec.match),
+        match=_match_of(spec.match),
         shadow=spec.shadow,
         rules={rule_id: _said_of_rule(rule_id, said) for rule_id, said in spec.rules.items()},
         at_most=spec.enforce.mode,
         owned_pods=spec.enforce.owned_pods,
         mutate_workloads=spec.mutate.workloads,
         trust_mutation=spec.trust_mutation,
-        assume=_assumed(spec.assume),
+        assume=_assumptions_of(spec.assume),
         kinds={kind: tuple(paths) for kind, paths in spec.kinds.items()},
         images=tuple(
             (pattern, found) for pattern, text in spec.releases.images.items() if (found := release.parse(text))
         ),
-        known=tuple(_known(name, said) for name, said in spec.releases.known.items()),
+        known=tuple(_known_release_of(name, said) for name, said in spec.releases.known.items()),
         allow_ignore=None if spec.allow_ignore is None else tuple(spec.allow_ignore),
         exceptions=tuple(
-            _exception(one, name, place(FieldPath(("spec", "exceptions", index, "expires"))))
+            _exception_of(one, name, place(FieldPath(("spec", "exceptions", index, "expires"))))
             for index, one in enumerate(spec.exceptions)
         ),
         places={path: place(path) for path in _places(obj)},
@@ -271,22 +277,25 @@ def _layer(obj: Mapping[str, Any], place: Callable[[FieldPath], str]) -> Layer:
 
 
 def _said_of_rule(rule_id: str, said: Mapping[str, Any]) -> SaidOfRule:
+    """What a policy sets of a rule: mode, fix and parameters."""
     model = shape.rule_shape(rule_id).model_validate_json(json.dumps(said))
     given = {name: getattr(model, name) for name in model.model_fields_set}
     return SaidOfRule(given.pop("mode", None), given.pop("fix", None), given)
 
 
-def _match(said: shape.MatchShape) -> Match:
+def _match_of(said: shape.MatchShape) -> Match:
+    """The checked `match` as what evaluation uses."""
     return Match(
         namespaces=None if said.namespaces is None else tuple(said.namespaces),
         excluded_namespaces=None if said.excluded_namespaces is None else tuple(said.excluded_namespaces),
-        namespace_selector=_selector(said.namespace_selector),
-        object_selector=_selector(said.object_selector),
+        namespace_selector=_selector_of(said.namespace_selector),
+        object_selector=_selector_of(said.object_selector),
         kinds=None if said.kinds is None else tuple(said.kinds),
     )
 
 
-def _selector(said: shape.LabelSelector | None) -> Selector | None:
+def _selector_of(said: shape.LabelSelector | None) -> Selector | None:
+    """The checked label selector as what evaluation uses."""
     if said is None:
         return None
     labels = [Requirement(key, "In", (value,)) for key, value in said.match_labels.items()]
@@ -295,7 +304,7 @@ def _selector(said: shape.LabelSelector | None) -> Selector | None:
     )
 
 
-def _assumed(said: shape.AssumeShape) -> dict[str, Any]:
+def _assumptions_of(said: shape.AssumeShape) -> dict[str, Any]:
     """Field of `Assumed` → value, of what the policy says."""
     found = {name: getattr(said, name) for name in said.model_fields_set}
     for name in ("download_bandwidth", "disk_bandwidth"):
@@ -308,26 +317,28 @@ def _assumed(said: shape.AssumeShape) -> dict[str, Any]:
     return found
 
 
-def _known(name: str, said: shape.KnownReleaseShape) -> KnownRelease:
+def _known_release_of(name: str, said: shape.KnownReleaseShape) -> KnownRelease:
+    """A release that the policy adds, with its options by dest."""
     options = {
-        option.dest or _dest(option.flags): option.model_dump(exclude={"dest"}, exclude_defaults=True)
+        option.dest or _dest_of_flags(option.flags): option.model_dump(exclude={"dest"}, exclude_defaults=True)
         for option in said.options
     }
     return KnownRelease(name, said.like, tuple(said.removed), options)
 
 
-def _dest(flags: Iterable[str]) -> str:
+def _dest_of_flags(flags: Iterable[str]) -> str:
     """argparse's: the first long flag, with underscores."""
     long = [flag for flag in flags if flag.startswith("--")] or list(flags)
     return long[0].lstrip("-").replace("-", "_")
 
 
-def _exception(said: shape.ExceptionShape, policy: str, place: str) -> PolicyException:
-    expires = ends(said.expires)
+def _exception_of(said: shape.ExceptionShape, policy: str, place: str) -> PolicyException:
+    """The checked exception as what evaluation uses."""
+    expires = expiry_time(said.expires)
     assert expires is not None  # noqa: S101 - it was checked
     return PolicyException(
-        tuple(said.rules), _match(said.match), said.reason.strip(), said.owner.strip(), expires, said.expires, policy,
-        place,
+        tuple(said.rules), _match_of(said.match), said.reason.strip(), said.owner.strip(), expires, said.expires,
+        policy, place,
     )  # fmt: skip
 
 
@@ -336,10 +347,11 @@ def _places(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
     queue = [FieldPath(("spec",))]
     for path in queue:  # grows while it is walked
         yield path
-        queue += _below(path, obj)
+        queue += _child_paths(path, obj)
 
 
-def _below(path: FieldPath, obj: Mapping[str, Any]) -> list[FieldPath]:
+def _child_paths(path: FieldPath, obj: Mapping[str, Any]) -> list[FieldPath]:
+    """The paths of a field's keys or items."""
     value = path.get(obj)
     if isinstance(value, Mapping):
         return [path / key for key in value]

@@ -9,7 +9,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2})")
 
 
-def ends(text: str) -> datetime | None:
+def expiry_time(text: str) -> datetime | None:
     """The instant from which it no longer holds: the end of a day (UTC), or an RFC 3339 time; None where it is none."""
     try:
         if _DAY.fullmatch(text):

@@ -22,12 +22,12 @@ _REMEMBERED = 1024
 _STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
 
 
-def softer(one: Mode, other: Mode) -> Mode:
+def softer_mode(one: Mode, other: Mode) -> Mode:
     """The mode of two that refuses and says less."""
     return min(one, other, key=lambda mode: _STRENGTH[mode])
 
 
-def harder(one: Mode, other: Mode) -> Mode:
+def harder_mode(one: Mode, other: Mode) -> Mode:
     """The mode of two that refuses or says more."""
     return max(one, other, key=lambda mode: _STRENGTH[mode])
 
@@ -48,7 +48,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ApplicableRules:
     """The rules that have a say about one sort of engine."""
 
     settings: tuple[Setting, ...]
@@ -56,7 +56,7 @@ class Asked:
     """Rules of which that can't be told, since they are declared wrong: a bug in one stops no other."""
 
     @classmethod
-    def of(cls, settings: Iterable[Setting], who: _Who) -> Asked:
+    def of(cls, settings: Iterable[Setting], who: _Who) -> ApplicableRules:
         """Those that are not ignored, and that `Rule.has_a_say` is true of."""
         chosen, wrong = list[Setting](), list[tuple[str, Exception]]()
         for one in settings:
@@ -113,22 +113,24 @@ class Terms:
     """Rules that an author may silence with an annotation; "*" is every rule."""
     exceptions: tuple[PolicyException, ...] = ()
 
-    _asked: dict[_Who, Asked] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _asked: dict[_Who, ApplicableRules] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def asked(self, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: Iterable[str]) -> Asked:
+    def asked(
+        self, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: Iterable[str]
+    ) -> ApplicableRules:
         """The rules that have a say at a place about an engine of which `unknown` is not known (words of `rule.FACTS`),
         whose operator fills in `completes`, and that shows `shown` (`rules.glance`). Remembered: most engines are
         alike in what of it matters."""
-        who = (where, unknown, completes, self._words.intersection(shown))
+        who = (where, unknown, completes, self._glance_words.intersection(shown))
         found = self._asked.get(who)
         if found is None:
             if len(self._asked) >= _REMEMBERED:
                 self._asked.clear()
-            found = self._asked[who] = Asked.of(self.settings.values(), who)
+            found = self._asked[who] = ApplicableRules.of(self.settings.values(), who)
         return found
 
     @cached_property
-    def _words(self) -> frozenset[str]:
+    def _glance_words(self) -> frozenset[str]:
         """All that rules are about."""
         said = [one.rule.about for one in self.settings.values()]
         return frozenset(word for words in said if isinstance(words, tuple) for word in words)
@@ -143,7 +145,9 @@ class Terms:
             return self
         patches = self.at_most == "warn"
         settings = {
-            rule_id: replace(one, mode=softer(one.mode, self.at_most), fix=one.fix if patches else _by_hand(one.fix))
+            rule_id: replace(
+                one, mode=softer_mode(one.mode, self.at_most), fix=one.fix if patches else _by_hand(one.fix)
+            )
             for rule_id, one in self.settings.items()
         }
         return replace(self, settings=settings, mutate_workloads=self.mutate_workloads and patches)
@@ -229,16 +233,16 @@ class Layer:
         settings = dict(terms.settings)
         for rule_id, said in self.rules.items():
             before, after = terms.settings[rule_id], if_so.settings[rule_id]
-            mode = softer(before.mode, after.mode)
+            mode = softer_mode(before.mode, after.mode)
             settings[rule_id] = Setting(
                 rule=before.rule,
-                mode=softer(mode, "warn") if said.parameters and before.rule != after.rule else mode,
+                mode=softer_mode(mode, "warn") if said.parameters and before.rule != after.rule else mode,
                 fix=before.fix if before.fix == after.fix else _by_hand(before.fix),
             )
         return replace(
             terms,
             settings=settings,
-            at_most=softer(terms.at_most, if_so.at_most),
+            at_most=softer_mode(terms.at_most, if_so.at_most),
             owned_pods="deny" if terms.owned_pods == if_so.owned_pods == "deny" else "warn",
             mutate_workloads=terms.mutate_workloads and if_so.mutate_workloads,
             trust_mutation=terms.trust_mutation or if_so.trust_mutation,

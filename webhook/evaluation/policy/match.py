@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from webhook.base.frozen import frozen
 from webhook.kube.path import mapping
-from webhook.kube.selector import Selector, every
+from webhook.kube.selector import Selector, all_known
 from webhook.kube.workload import JSON
 from webhook.vllm.facts import Facts
 
@@ -72,29 +72,31 @@ class Match:
 
     def selects(self, subject: Subject) -> bool | None:
         """Whether it is about this object; None where that can't be known."""
-        return every(self._answers(subject))
+        return all_known(self._criteria(subject))
 
-    def _answers(self, subject: Subject) -> Iterator[bool | None]:
+    def _criteria(self, subject: Subject) -> Iterator[bool | None]:
+        """The answer of each criterion that is set; None where it is unknown."""
         if self.kinds is not None:
             yield subject.kind in self.kinds or f"{subject.kind}.{subject.group}" in self.kinds
         if self.object_selector is not None:
             yield self.object_selector.selects(subject.labels)
         if self.namespaces is not None:
-            yield _named(subject, self.namespaces)
+            yield _namespace_matches(subject, self.namespaces)
         if self.excluded_namespaces is not None:
-            named = _named(subject, self.excluded_namespaces)
+            named = _namespace_matches(subject, self.excluded_namespaces)
             yield None if named is None else not named
         if self.namespace_selector is not None:
-            yield _labelled(subject, self.namespace_selector)
+            yield _namespace_labels_match(subject, self.namespace_selector)
 
 
-def _named(subject: Subject, patterns: tuple[str, ...]) -> bool | None:
+def _namespace_matches(subject: Subject, patterns: tuple[str, ...]) -> bool | None:
+    """Whether one of the patterns matches the object's namespace; None where the namespace is unknown."""
     if subject.namespace is None:
         return False if subject.cluster_scoped else None
     return any(fnmatchcase(subject.namespace, pattern) for pattern in patterns)
 
 
-def _labelled(subject: Subject, selector: Selector) -> bool | None:
+def _namespace_labels_match(subject: Subject, selector: Selector) -> bool | None:
     """As in a webhook's configuration: an object that is in no namespace is never left out by it."""
     if subject.cluster_scoped:
         return True

@@ -92,6 +92,7 @@ class OptionShape(Strict):
 
     @model_validator(mode="after")
     def _is_named(self) -> OptionShape:
+        """Raises ValueError for an option without flags and dest."""
         if not self.flags and not self.dest:
             raise ValueError("an option needs flags, or a dest")
         return self
@@ -261,7 +262,7 @@ def rule_shape(rule_id: str) -> type[BaseModel]:
     return create_model(rule.__name__, __base__=_RuleWords, __doc__=f"{rule.title()}.", **found)
 
 
-def names(model: type[BaseModel]) -> list[str]:
+def field_names(model: type[BaseModel]) -> list[str]:
     """A model's fields as a policy spells them."""
     return [info.alias or name for name, info in model.model_fields.items()]
 

@@ -44,18 +44,18 @@ def find(text: str) -> Iterator[tuple[int, int, tuple[str | int, ...], str]]:
             index += 1
         elif isinstance(event, CollectionEndEvent):
             stack.pop()
-            _next(stack)
+            _end_value(stack)
         elif isinstance(event, NodeEvent):
             is_key = bool(stack) and stack[-1].waits_for_key
             value = event.value if isinstance(event, ScalarEvent) else ""
             if is_key:
                 stack[-1].place = value
-            for message in _messages(event, is_key):
+            for message in _trap_messages(event, is_key):
                 yield index, _line(event), tuple(frame.place for frame in stack), message
             if isinstance(event, CollectionStartEvent):
                 stack.append(_Frame(isinstance(event, MappingStartEvent)))
             elif isinstance(event, ScalarEvent | AliasEvent):
-                _next(stack)
+                _end_value(stack)
 
 
 def _line(event: Any) -> int:
@@ -72,7 +72,7 @@ class _Frame:
         """The key, or the index, of what comes next."""
 
 
-def _next(stack: list[_Frame]) -> None:
+def _end_value(stack: list[_Frame]) -> None:
     """A value, or a key, has ended."""
     if not stack:
         return
@@ -83,7 +83,8 @@ def _next(stack: list[_Frame]) -> None:
         frame.place += 1
 
 
-def _messages(event: Any, is_key: bool) -> Iterator[str]:
+def _trap_messages(event: Any, is_key: bool) -> Iterator[str]:
+    """What YAML readers read differently in one event: anchors, tags, merge keys, plain scalars that are not text."""
     if getattr(event, "anchor", None) is not None:
         sign = "*" if type(event).__name__ == "AliasEvent" else "&"
         yield f"{sign}{event.anchor}: a policy has no anchors and aliases; write it out where it holds"
@@ -101,7 +102,7 @@ def _messages(event: Any, is_key: bool) -> Iterator[str]:
         word = _LETTERS[plain.lower()]
         yield f"kubectl reads an unquoted `{plain}` as {word}, other readers as text: write {word}, or quote it"
     elif _ONLY_SOME.fullmatch(plain):
-        read = scalar.plain(plain)
+        read = scalar.parse_plain(plain)
         yield f"kubectl reads {plain} as {read}, YAML 1.1 as text: write it in decimal digits, or quote it"
     elif _OCTAL.fullmatch(plain):
         read = int(plain.replace("_", ""), 8)

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator
 
 from webhook.base import near
-from webhook.evaluation.policy.expiry import ends
+from webhook.evaluation.policy.expiry import expiry_time
 from webhook.kube import quantity, selector
 from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.rules import all_rules
@@ -29,10 +29,11 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _checked(problem: Callable[[str], str | None]) -> AfterValidator:
+def _validator(problem: Callable[[str], str | None]) -> AfterValidator:
     """Refuses a text that `problem` has something to say about."""
 
     def check(text: str) -> str:
+        """The text; raises ValueError with the problem."""
         if found := problem(text):
             raise ValueError(found)
         return text
@@ -49,6 +50,7 @@ def _name_problem(word: str) -> str | None:
 
 
 def _namespace_problem(word: str) -> str | None:
+    """Why a text is no pattern for namespaces; None where it is one."""
     if _PATTERN.fullmatch(word):
         return None
     return f"{word!r} is no namespace: lower-case letters, digits and -, with * and ? as wildcards"
@@ -66,6 +68,7 @@ def _kind_problem(word: str) -> str | None:
 
 
 def _own_kind_problem(word: str) -> str | None:
+    """Why a text is no kind that a policy may add; None where it is one."""
     kind, _, group = word.partition(".")
     if not group or not _KIND.fullmatch(word):
         return f"{word!r} is no kind with its API group, such as Model.serving.example.com"
@@ -73,12 +76,14 @@ def _own_kind_problem(word: str) -> str | None:
 
 
 def _repository_problem(word: str) -> str | None:
+    """Why a text is no image repository; None where it is one."""
     if _REPOSITORY.fullmatch(word):
         return None
     return f"{word!r} is no image's repository such as registry.example.com/ml/vllm, without tag and digest"
 
 
 def _gpu_problem(word: str) -> str | None:
+    """Why a text names no GPU; None where it names one."""
     try:
         gpu.parse(word)
     except ValueError as error:
@@ -86,7 +91,8 @@ def _gpu_problem(word: str) -> str | None:
     return None
 
 
-def _rate(value: int | str) -> int | str:
+def _validate_rate(value: int | str) -> int | str:
+    """A quantity of bytes per second; raises ValueError where it is none, or not positive."""
     try:
         rate = quantity.parse(value)
     except quantity.QuantityError as error:
@@ -102,7 +108,11 @@ def _release_problem(word: str) -> str | None:
 
 
 def _expiry_problem(word: str) -> str | None:
-    return None if ends(word) else f"{word!r} is no date such as 2026-12-31, nor a time such as 2026-12-31T18:00:00Z"
+    return (
+        None
+        if expiry_time(word)
+        else f"{word!r} is no date such as 2026-12-31, nor a time such as 2026-12-31T18:00:00Z"
+    )
 
 
 def _pods_problem(word: str) -> str | None:
@@ -120,26 +130,26 @@ def _no_number(value: object) -> object:
     return value
 
 
-RuleId = Annotated[str, _checked(_rule_problem)]
+RuleId = Annotated[str, _validator(_rule_problem)]
 """A rule's id; "*" is every rule."""
-Name = Annotated[str, _checked(_name_problem)]
-Namespace = Annotated[str, _checked(_namespace_problem)]
+Name = Annotated[str, _validator(_name_problem)]
+Namespace = Annotated[str, _validator(_namespace_problem)]
 """With wildcards."""
-Kind = Annotated[str, _checked(_kind_problem)]
+Kind = Annotated[str, _validator(_kind_problem)]
 """One that podfit judges, or of a group that it does not know."""
-OwnKind = Annotated[str, _checked(_own_kind_problem)]
+OwnKind = Annotated[str, _validator(_own_kind_problem)]
 """One that podfit does not know, with its group."""
-Pods = Annotated[str, _checked(_pods_problem)]
+Pods = Annotated[str, _validator(_pods_problem)]
 """Where an object has a Pod template."""
-LabelKey = Annotated[str, _checked(selector.key_problem)]
-LabelValue = Annotated[str, _checked(selector.value_problem)]
-Version = Annotated[str, _checked(_release_problem)]
+LabelKey = Annotated[str, _validator(selector.key_problem)]
+LabelValue = Annotated[str, _validator(selector.value_problem)]
+Version = Annotated[str, _validator(_release_problem)]
 """A release of vLLM."""
-Repository = Annotated[str, _checked(_repository_problem)]
-Accelerator = Annotated[str, _checked(_gpu_problem)]
-Expiry = Annotated[str, _checked(_expiry_problem)]
-Rate = Annotated[int | str, AfterValidator(_rate)]
+Repository = Annotated[str, _validator(_repository_problem)]
+Accelerator = Annotated[str, _validator(_gpu_problem)]
+Expiry = Annotated[str, _validator(_expiry_problem)]
+Rate = Annotated[int | str, AfterValidator(_validate_rate)]
 """Bytes a second."""
-Text = Annotated[str, _checked(_blank_problem)]
+Text = Annotated[str, _validator(_blank_problem)]
 Repaired = Annotated[Fix, BeforeValidator(_no_number)]
 """Who applies a rule's edits."""

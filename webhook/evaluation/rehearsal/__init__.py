@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from webhook.evaluation import review
 from webhook.evaluation.lint import Judged, Report, lint
 from webhook.evaluation.policy import Policy, Subject
-from webhook.evaluation.policy.layer import harder
+from webhook.evaluation.policy.layer import harder_mode
 from webhook.kube.workload import JSON
 from webhook.rules.rule import Mode
 from webhook.vllm.facts import Facts
 
 
 @dataclass(frozen=True)
-class Asked:
+class RehearsedObject:
     """An object as the webhook would get it."""
 
     object: JSON
@@ -24,7 +24,7 @@ class Asked:
     namespace: str | None = None
 
     @classmethod
-    def of(cls, obj: JSON) -> Asked:
+    def of(cls, obj: JSON) -> RehearsedObject:
         """From an object, or from an AdmissionReview of one; raises review.BadReview where that is none."""
         if obj.get("kind") != "AdmissionReview":
             return cls(obj)
@@ -34,7 +34,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RehearsedDecision:
     """What a policy makes of an object, in short."""
 
     report: Report
@@ -53,13 +53,13 @@ class Verdict:
         return next((one for one in self.report.findings if (one.rule, one.mode) == (rule, self.modes.get(rule))), None)
 
 
-def judge(asked: Asked, policy: Policy, facts: Facts) -> Verdict:
+def rehearse(asked: RehearsedObject, policy: Policy, facts: Facts) -> RehearsedDecision:
     """As the webhook would."""
     report = lint(asked.object, policy, facts, where="admission", old=asked.old, namespace=asked.namespace)
     modes: dict[str, Mode] = {}
     for one in report.findings:
-        modes[one.rule] = harder(one.mode, modes.get(one.rule, "ignore"))
+        modes[one.rule] = harder_mode(one.mode, modes.get(one.rule, "ignore"))
     terms = policy.of(Subject.of(asked.object, facts, asked.namespace))
     patches = asked.object.get("kind") == "Pod" or terms.mutate_workloads
     fixed = dict.fromkeys(one.rule for one in report.findings if one.applies) if patches else ()
-    return Verdict(report, modes, tuple(fixed))
+    return RehearsedDecision(report, modes, tuple(fixed))

@@ -14,7 +14,7 @@ from webhook.evaluation.policy import Policy, PolicyError
 from webhook.evaluation.policy.document import validate
 from webhook.evaluation.policy.shape import Strict
 from webhook.evaluation.policy.words import RuleId
-from webhook.evaluation.rehearsal import Asked, Verdict, judge
+from webhook.evaluation.rehearsal import RehearsedDecision, RehearsedObject, rehearse
 from webhook.kube.manifest import Document
 from webhook.kube.path import FieldPath
 from webhook.kube.snapshot import Snapshot
@@ -54,7 +54,7 @@ class CasesShape(Strict):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """A case that was run."""
 
     name: str
@@ -72,24 +72,24 @@ def shape_of(document: Document, name: str) -> CasesShape:
 
 def run(
     said: CasesShape, document: Document, policy: Policy, facts: Facts, read: Callable[[str], Mapping[str, Any]]
-) -> Iterator[Outcome]:
+) -> Iterator[CaseOutcome]:
     """Every case; `read` gives the object of a file that a case names."""
     for index, case in enumerate(said.cases):
         line = document.line_of(FieldPath(("cases", index)))
         if (case.object is None) == (case.file is None):
-            yield Outcome(case.name, line, ("a case has either an object or a file",))
+            yield CaseOutcome(case.name, line, ("a case has either an object or a file",))
             continue
         try:
-            asked = Asked.of(case.object if case.object is not None else read(str(case.file)))
+            asked = RehearsedObject.of(case.object if case.object is not None else read(str(case.file)))
             at = policy.at(datetime.fromisoformat(case.now)) if case.now else policy
         except (review.BadReview, ValueError) as error:
-            yield Outcome(case.name, line, (str(error),))
+            yield CaseOutcome(case.name, line, (str(error),))
             continue
-        verdict = judge(asked, at, _with_labels(facts, asked, case.namespace_labels))
-        yield Outcome(case.name, line, tuple(_wrong(case.expect, verdict)))
+        verdict = rehearse(asked, at, _with_labels(facts, asked, case.namespace_labels))
+        yield CaseOutcome(case.name, line, tuple(_mismatches(case.expect, verdict)))
 
 
-def _with_labels(facts: Facts, asked: Asked, labels: Mapping[str, str] | None) -> Facts:
+def _with_labels(facts: Facts, asked: RehearsedObject, labels: Mapping[str, str] | None) -> Facts:
     """What is known where the object's namespace has these labels; None: they are not known."""
     if labels is None:
         return facts
@@ -99,23 +99,25 @@ def _with_labels(facts: Facts, asked: Asked, labels: Mapping[str, str] | None) -
     return Facts(cluster=Snapshot({"namespaces": {("", namespace): {"labels": labels}}}, version="case"))
 
 
-def _wrong(expected: Expected, verdict: Verdict) -> Iterator[str]:
+def _mismatches(expected: Expected, verdict: RehearsedDecision) -> Iterator[str]:
+    """Each difference between what is expected and what the policy does, one line each."""
     for rule, wanted in expected.rules.items():
         got = verdict.modes.get(rule, "none")
         if got != wanted:
-            yield f"{rule}: expected {wanted}, got {got}{_why(verdict, rule)}"
+            yield f"{rule}: expected {wanted}, got {got}{_finding_of_rule(verdict, rule)}"
     denying = [rule for rule, mode in verdict.modes.items() if mode == "deny" and rule not in expected.rules]
     for rule in () if expected.denied else denying:
-        yield f"{rule}: expected nothing, got deny{_why(verdict, rule)}"
+        yield f"{rule}: expected nothing, got deny{_finding_of_rule(verdict, rule)}"
     if expected.denied is not None and expected.denied != verdict.denied:
         yield f"denied: expected {str(expected.denied).lower()}, got {str(verdict.denied).lower()}"
     if expected.patched is not None and set(expected.patched) != set(verdict.patched):
-        yield f"patched: expected {_listed(expected.patched)}, got {_listed(verdict.patched)}"
+        yield f"patched: expected {_join_rules(expected.patched)}, got {_join_rules(verdict.patched)}"
     for error in verdict.report.errors:
         yield f"{error.rule}: {error.error}"
 
 
-def _why(verdict: Verdict, rule: str) -> str:
+def _finding_of_rule(verdict: RehearsedDecision, rule: str) -> str:
+    """The finding of a rule behind a mismatch, for people; empty without one."""
     found = verdict.worst(rule)
     if found is None:
         return ""
@@ -123,5 +125,6 @@ def _why(verdict: Verdict, rule: str) -> str:
     return f": {found.finding.path}: {found.finding.message}{softened}"
 
 
-def _listed(rules: Iterable[str]) -> str:
+def _join_rules(rules: Iterable[str]) -> str:
+    """Rule ids separated by commas; "nothing" for none."""
     return ", ".join(sorted(rules)) or "nothing"

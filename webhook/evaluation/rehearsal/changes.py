@@ -8,7 +8,7 @@ from typing import Literal
 
 from webhook.evaluation import subject
 from webhook.evaluation.policy import Policy
-from webhook.evaluation.rehearsal import Asked, Verdict, judge
+from webhook.evaluation.rehearsal import RehearsedDecision, RehearsedObject, rehearse
 from webhook.vllm.facts import Facts
 
 What = Literal["newly denied", "no longer denied", "newly warned", "no longer warned", "newly patched",
@@ -20,7 +20,7 @@ ORDER: tuple[What, ...] = (
 
 
 @dataclass(frozen=True)
-class Change:
+class RuleChange:
     """One rule that would decide otherwise about an object."""
 
     what: What
@@ -35,29 +35,31 @@ class Change:
 
 
 def changes(
-    asked: Iterable[tuple[str, Asked, Facts]], old: Policy, new: Policy
-) -> Iterator[tuple[str, tuple[Change, ...]]]:
+    asked: Iterable[tuple[str, RehearsedObject, Facts]], old: Policy, new: Policy
+) -> Iterator[tuple[str, tuple[RuleChange, ...]]]:
     """Of every object (where it stands, itself, what is known beside it) its name and what would change."""
     for where, one, facts in asked:
-        before, after = judge(one, old, facts), judge(one, new, facts)
-        name = subject.words(one.object)
-        yield name, tuple(_changes(where, name, before, after))
+        before, after = rehearse(one, old, facts), rehearse(one, new, facts)
+        name = subject.describe_object(one.object)
+        yield name, tuple(_rule_changes(where, name, before, after))
 
 
-def _changes(where: str, name: str, before: Verdict, after: Verdict) -> Iterator[Change]:
+def _rule_changes(where: str, name: str, before: RehearsedDecision, after: RehearsedDecision) -> Iterator[RuleChange]:
+    """What changes for one object, rule by rule."""
     for rule in sorted(before.modes.keys() | after.modes.keys()):
         old, new = before.modes.get(rule, "none"), after.modes.get(rule, "none")
         if old != new:
             found = after.worst(rule) or before.worst(rule)
             message = f"{found.finding.path}: {found.finding.message}" if found else ""
-            yield Change(_what(old, new), where, name, rule, old, new, message)
+            yield RuleChange(_kind_of_change(old, new), where, name, rule, old, new, message)
     for rule in sorted(set(before.patched) ^ set(after.patched)):
         what: What = "newly patched" if rule in after.patched else "no longer patched"
         found = after.worst(rule) or before.worst(rule)
-        yield Change(what, where, name, rule, "", "", found.finding.message if found else "")
+        yield RuleChange(what, where, name, rule, "", "", found.finding.message if found else "")
 
 
-def _what(old: str, new: str) -> What:
+def _kind_of_change(old: str, new: str) -> What:
+    """How a rule's mode changes: newly denied, no longer warned …"""
     if "deny" in (old, new):
         return "newly denied" if new == "deny" else "no longer denied"
     if "warn" in (old, new):

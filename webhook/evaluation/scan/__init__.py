@@ -1,6 +1,6 @@
 """The vLLM workloads of a whole cluster, judged one after the other: what is kept of each, and what counts once.
 
-Objects come page by page and go; a `Row` of a few kilobytes stays. Nothing here asks anybody.
+Objects come page by page and go; a `ScannedContainer` of a few kilobytes stays. Nothing here asks anybody.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 from webhook.base.secret import Secrets
 from webhook.evaluation.lint import Judged, Report, Result
-from webhook.evaluation.scan.planned import Planned, Span, planned
+from webhook.evaluation.scan.planned import Planned, Span, planned_lines
 from webhook.kube.path import mapping
 from webhook.kube.workload import JSON
 from webhook.kube.workload.table import WORKLOAD_KINDS
@@ -101,7 +101,7 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScannedFinding:
     """A finding, as far as it is shown."""
 
     rule: str
@@ -122,7 +122,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScannedContainer:
     """One vLLM container of one workload."""
 
     object: Ref
@@ -138,7 +138,7 @@ class Row:
     planned: Planned
     tokens: Span | None
     """Of the KV cache: "GPU KV cache size: N tokens"."""
-    findings: tuple[Found, ...]
+    findings: tuple[ScannedFinding, ...]
 
     @property
     def state(self) -> State:
@@ -148,7 +148,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class NewDenial:
     """A rule's finding that would refuse an object under another policy, which today's lets pass."""
 
     object: Ref
@@ -161,14 +161,14 @@ class Broken:
 class Scan:
     """What one reading of a cluster found."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ScannedContainer] = field(default_factory=list)
     looked_at: int = 0
     """Objects of all kinds that make Pods."""
     errors: list[str] = field(default_factory=list)
     """Faults in podfit, and lists that ended early: what is here is not everything."""
     not_read: dict[str, str] = field(default_factory=dict)
     """Kind → why it could not be read."""
-    what_if: list[Broken] | None = None
+    what_if: list[NewDenial] | None = None
     """None: nobody asked."""
     policy: str = ""
     """Whose verdicts these are, for people."""
@@ -200,9 +200,9 @@ class Scan:
             found.setdefault(ref.namespace, Counter())[state] += 1
         return sorted(found.items(), key=lambda one: (-one[1]["denied"], -one[1]["warned"], one[0]))
 
-    def rules(self) -> list[tuple[Mode, str, list[tuple[Row, Found]]]]:
+    def rules(self) -> list[tuple[Mode, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
         """Mode and rule → its findings: denials before warnings, the most frequent first."""
-        found: dict[tuple[Mode, str], list[tuple[Row, Found]]] = {}
+        found: dict[tuple[Mode, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
         for row in self.rows:
             for one in row.findings:
                 if one.mode in ("deny", "warn"):
@@ -233,7 +233,7 @@ class Owners:
             if isinstance(owner, Mapping) and (found := self._tops.get(str(owner.get("uid")))) is not None:
                 return found
         if any(isinstance(one, Mapping) and one.get("kind") == "Pod" for one in owners or ()):
-            return self._groups.get((Ref.of(obj).namespace, _group(obj)))
+            return self._groups.get((Ref.of(obj).namespace, _pod_group(obj)))
         return None
 
     def add(self, obj: JSON, top: str | None = None) -> None:
@@ -251,7 +251,8 @@ _GROUP = "leaderworkerset.sigs.k8s.io/name"
 pkg/controllers/pod_controller.go), which is read later."""
 
 
-def _group(obj: JSON) -> str:
+def _pod_group(obj: JSON) -> str:
+    """The name of the gang of Pods that the object belongs to, empty without one."""
     spec = mapping(obj.get("spec"))
     places = (mapping(obj.get("metadata")).get("labels"), mapping(spec.get("selector")).get("matchLabels"))
     return next((str(found) for one in places if (found := mapping(one).get(_GROUP))), "")
@@ -265,7 +266,7 @@ def retired(obj: JSON) -> bool:
     )  # fmt: skip
 
 
-def over(obj: JSON) -> bool:
+def has_ended(obj: JSON) -> bool:
     """A Pod or a Job that has ended, or whatever is being deleted: nothing will start there again."""
     if mapping(obj.get("metadata")).get("deletionTimestamp"):
         return True
@@ -275,16 +276,17 @@ def over(obj: JSON) -> bool:
     return obj.get("kind") == "Job" and bool(status.get("completionTime"))
 
 
-def rows(report: Report) -> list[Row]:
+def rows(report: Report) -> list[ScannedContainer]:
     """The vLLM containers of one object."""
     ref = Ref.of(report.object)
-    return [_row(ref, result, report.secrets) for result in report.results]
+    return [_scanned_container(ref, result, report.secrets) for result in report.results]
 
 
-def _row(ref: Ref, result: Result, secrets: Secrets) -> Row:
+def _scanned_container(ref: Ref, result: Result, secrets: Secrets) -> ScannedContainer:
+    """What a scan keeps of one container's result."""
     engine: Engine = result.engine
     model = engine.model.value.id if engine.model else engine.args.model
-    return Row(
+    return ScannedContainer(
         object=ref,
         container=engine.container.name,
         model=model and secrets.line(model),
@@ -294,15 +296,16 @@ def _row(ref: Ref, result: Result, secrets: Secrets) -> Row:
         replicas=engine.workload.replicas,
         verdict=engine.plan.verdict,
         why=secrets.line(engine.plan.why),
-        planned=planned(engine.plan),
+        planned=planned_lines(engine.plan),
         tokens=Span(*tokens) if (tokens := engine.plan.gpu and engine.plan.gpu.kv_cache_tokens) else None,
-        findings=tuple(_found(one) for one in result.findings if one.mode != "ignore"),
+        findings=tuple(_scanned_finding(one) for one in result.findings if one.mode != "ignore"),
     )
 
 
-def _found(judged: Judged) -> Found:
+def _scanned_finding(judged: Judged) -> ScannedFinding:
+    """What a scan keeps of one finding."""
     finding = judged.finding
-    return Found(
+    return ScannedFinding(
         judged.rule, judged.mode, judged.plane, judged.threatens, judged.path, finding.message, finding.details,
         finding.certainty, finding.suggestions, finding.computed, judged.why_softened, judged.exempted is not None,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from webhook.evaluation.scan import Ref, Row, Scan
+from webhook.evaluation.scan import Ref, Scan, ScannedContainer
 from webhook.evaluation.scan.planned import GPU_LINES, STEADY, USED, Plane, Span
 from webhook.kube.quantity import MI
 
@@ -83,13 +83,14 @@ def compare(scan: Scan, used: Iterable[Used], asked: frozenset[str]) -> list[Dri
         if top is not None:
             measured.setdefault((top, one.plane, one.line), []).append(one)
     up = set(scan.pods.values())
-    found = [one for row in scan.rows for one in _of(row, measured, asked, row.object.uid in up)]
-    return sorted(found, key=_rank)
+    found = [one for row in scan.rows for one in _drift_of_container(row, measured, asked, row.object.uid in up)]
+    return sorted(found, key=_drift_order)
 
 
-def _of(
-    row: Row, measured: Mapping[tuple[str, Plane, str], list[Used]], asked: frozenset[str], up: bool
+def _drift_of_container(
+    row: ScannedContainer, measured: Mapping[tuple[str, Plane, str], list[Used]], asked: frozenset[str], up: bool
 ) -> Iterator[Drift]:
+    """Each planned line of a container beside what its Pods use."""
     for plane, line, unit in LINES:
         if f"{plane}/{line}" not in asked:
             continue
@@ -110,7 +111,8 @@ def _of(
         )  # fmt: skip
 
 
-def _rank(one: Drift) -> tuple[int, float, str, str]:
+def _drift_order(one: Drift) -> tuple[int, float, str, str]:
+    """The order of the report: lines outside the plan first, the largest difference first."""
     place = {"above": 0, "below": 0, "as-planned": 1, "unknown": 2}[one.state]
     off = float("inf") if one.off is None and place == 0 else abs(one.off or 0.0)  # where nothing was planned
     return place, -off, str(one.object), one.line

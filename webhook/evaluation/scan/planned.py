@@ -36,19 +36,19 @@ STEADY, PEAK = "steady", "peak"
 """Host: unreclaimable memory while serving, and at its highest."""
 
 
-def planned(plan: MemoryPlan) -> Planned:
+def planned_lines(plan: MemoryPlan) -> Planned:
     """The lines of both ledgers; names are those of the ledgers with `_` for what is no letter."""
     found: dict[Plane, dict[str, Span]] = {}
     if plan.gpu is not None:
         lines = {name: Span.of(getattr(plan.gpu, name)) for name in GPU_LINES}
-        found["gpu"] = {**lines, "budget": Span.of(plan.gpu.budget), USED: _used(plan.gpu)}
+        found["gpu"] = {**lines, "budget": Span.of(plan.gpu.budget), USED: _used_of_gpu(plan.gpu)}
     if plan.host is not None:
-        named = {_word(name): Span.of(line) for name, line in plan.host.lines}
+        named = {_line_name(name): Span.of(line) for name, line in plan.host.lines}
         found["host"] = {**named, STEADY: Span.of(plan.host.steady), PEAK: Span.of(plan.host.peak)}
     return found
 
 
-def _used(ledger: GpuLedger) -> Span:
+def _used_of_gpu(ledger: GpuLedger) -> Span:
     """The KV cache takes what the other lines leave of the budget, so that their doubts cancel out: what stays doubtful
     is the budget, and the graphs of releases that capture them outside of it."""
     lines = [getattr(ledger, name) for name in GPU_LINES]
@@ -59,5 +59,6 @@ def _used(ledger: GpuLedger) -> Span:
     return Span(max(0, low), likely, high)
 
 
-def _word(name: str) -> str:
+def _line_name(name: str) -> str:
+    """A ledger line's name in lower case, with `_` for anything that is no letter or digit."""
     return "".join(letter if letter.isalnum() else "_" for letter in name).strip("_").lower()

@@ -32,7 +32,7 @@ class Note:
     path: FieldPath = _HERE
 
     def __str__(self) -> str:
-        return _located(self.file, self.line, self.message)
+        return _with_position(self.file, self.line, self.message)
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,11 @@ class ReadError:
     message: str
 
     def __str__(self) -> str:
-        return _located(self.file, self.line, self.message)
+        return _with_position(self.file, self.line, self.message)
 
 
-def _located(file: str, line: int | None, message: str) -> str:
+def _with_position(file: str, line: int | None, message: str) -> str:
+    """`FILE:LINE: message`, as compilers print it."""
     return f"{file}: {message}" if line is None else f"{file}:{line}: {message}"
 
 
@@ -69,7 +70,7 @@ class Document:
 
     def line_of(self, path: FieldPath) -> int:
         """The line of `path` in the file, or of the nearest place above it that is there."""
-        part = _marked(self.text).get(self.index, _NOWHERE)
+        part = _parse_with_marks(self.text).get(self.index, _NOWHERE)
         parts = (*self.root.parts, *path.parts)
         for length in range(len(parts), len(self.root.parts), -1):
             if (line := part.line_of(parts[:length])) is not None:
@@ -78,11 +79,11 @@ class Document:
 
     def value_at(self, path: FieldPath) -> Mark | None:
         """Where the value at `path` stands; None where the text has no such place."""
-        return _marked(self.text).get(self.index, _NOWHERE).value_at((*self.root.parts, *path.parts))
+        return _parse_with_marks(self.text).get(self.index, _NOWHERE).value_at((*self.root.parts, *path.parts))
 
     def mark_of(self, path: FieldPath) -> Mark:
         """The value at `path`, where it stands there on its lines; else its key, or the nearest key above it."""
-        part = _marked(self.text).get(self.index, _NOWHERE)
+        part = _parse_with_marks(self.text).get(self.index, _NOWHERE)
         parts = (*self.root.parts, *path.parts)
         value = part.value_at(parts)
         if value is not None and (value.end_line == value.line or part.is_text(parts)):
@@ -91,10 +92,10 @@ class Document:
             if (found := part.key_at(parts[:length])) is not None:
                 return found
             if (found := part.value_at(parts[:length])) is not None:
-                return self._rest(found.line, found.column)
-        return self._rest(self.line, 1)
+                return self._rest_of_line(found.line, found.column)
+        return self._rest_of_line(self.line, 1)
 
-    def _rest(self, line: int, column: int) -> Mark:
+    def _rest_of_line(self, line: int, column: int) -> Mark:
         """From there to the end of the line."""
         end = len(self.text.split("\n", line)[line - 1].rstrip()) + 1
         return Mark(line, column, line, max(end, column + 1))
@@ -158,7 +159,7 @@ def load(text: str) -> Any:
     return None if part is None or part.error else part.value
 
 
-def items(obj: Mapping[str, Any]) -> list[tuple[FieldPath, Any]] | None:
+def list_items(obj: Mapping[str, Any]) -> list[tuple[FieldPath, Any]] | None:
     """What a List (or DeploymentList …) or an OpenShift Template holds, with its place and its parameters filled in;
     None for other kinds."""
     kind = str(obj.get("kind") or "")
@@ -169,7 +170,7 @@ def items(obj: Mapping[str, Any]) -> list[tuple[FieldPath, Any]] | None:
         return [
             (
                 FieldPath(("items", index)),
-                parameters.carried(obj, {**own, **item} if own and isinstance(item, Mapping) else item),
+                parameters.with_parameters_of(obj, {**own, **item} if own and isinstance(item, Mapping) else item),
             )
             for index, item in enumerate(held)
         ]
@@ -194,18 +195,21 @@ def _take_apart(part: Part, said: tuple[Note, ...], file: str, text: str) -> tup
     for root, value in queue:  # grows while it is walked: a List may hold Lists
         if not isinstance(value, dict):
             place = f"{root}: " if root.parts else ""
-            notes.append(Note(file, part.line, f"{place}skipped: {_named(value)} is no Kubernetes object", root))
-        elif (held := items(value)) is not None:
+            notes.append(
+                Note(file, part.line, f"{place}skipped: {_describe_scalar(value)} is no Kubernetes object", root)
+            )
+        elif (held := list_items(value)) is not None:
             queue += [(root.join(*place.parts), item) for place, item in held]
         else:
             mine = tuple(note for note in said if note.path.parts[: len(root.parts)] == root.parts)
-            line = _marked(text).get(part.index, part).line_of(root.parts) if root.parts else None
+            line = _parse_with_marks(text).get(part.index, part).line_of(root.parts) if root.parts else None
             documents.append(Document(value, line or part.line, part.index, root, mine, text))
     taken = {note for document in documents for note in document.notes}
     return documents, [*notes, *(note for note in said if note not in taken)]
 
 
-def _named(value: object) -> str:
+def _describe_scalar(value: object) -> str:
+    """How a message names a document that is not an object: "the text 'a'", "a list"."""
     if value is None or isinstance(value, list):
         return "null" if value is None else "a list"
     kind = {str: "text", bool: "boolean"}.get(type(value), "number")
@@ -220,6 +224,7 @@ text."""
 
 
 def _template_line(text: str) -> int | None:
+    """The line of the first template action where YAML's structure would be; None without one."""
     found = _TEMPLATE.search(text)
     return text.count("\n", 0, found.end()) + 1 if found else None
 
@@ -239,7 +244,7 @@ def _parse(text: str, *, lines: bool = False) -> Iterator[Part]:
 
 
 @lru_cache(maxsize=4)
-def _marked(text: str) -> Mapping[int, Part]:
+def _parse_with_marks(text: str) -> Mapping[int, Part]:
     """Each document with where everything in it stands."""
     # A tab is JSON's business; it changes no line.
     text = text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text

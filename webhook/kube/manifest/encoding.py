@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 
 
-def of(data: bytes) -> str:
+def codec_of(data: bytes) -> str:
     """The codec of a file that begins with `data`; it takes the mark off, and writes one where there was one.
 
     kubectl's: cli-runtime pkg/resource/visitor.go, FileVisitor, for files and for standard input. PowerShell's `>`
@@ -18,4 +18,4 @@ def of(data: bytes) -> str:
 
 def decode(data: bytes, errors: str = "strict") -> str:
     """The text; raises UnicodeDecodeError unless `errors` says what becomes of such bytes."""
-    return data.decode(of(data), errors)
+    return data.decode(codec_of(data), errors)

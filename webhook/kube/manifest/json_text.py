@@ -14,6 +14,7 @@ def parse(text: str) -> Iterator[Part]:
     twice = False
 
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """One JSON object as a dict; notes that a key occurs twice."""
         nonlocal twice
         made = dict(pairs)
         twice = twice or len(made) != len(pairs)

@@ -61,7 +61,7 @@ class Filled(dict[str, Any]):
     """Those of them that change nothing of what vLLM is told."""
 
 
-def carried(of: object, made: Any) -> Any:
+def with_parameters_of(of: object, made: Any) -> Any:
     """`made` of the object `of`, with what is known of the parameters of that."""
     if not isinstance(of, Filled) or not isinstance(made, dict):
         return made
@@ -110,7 +110,11 @@ class Parameters:
         if is_object(value):
             return {
                 self._key(key, naming) if isinstance(key, str) and "{" in key else key: self.fill(
-                    one, naming=naming or key in _NAMING, aside=aside or _aside(of, key, depth), depth=depth + 1, of=key
+                    one,
+                    naming=naming or key in _NAMING,
+                    aside=aside or _is_harmless_field(of, key, depth),
+                    depth=depth + 1,
+                    of=key,
                 )
                 for key, one in value.items()
             }
@@ -119,6 +123,7 @@ class Parameters:
         return [self.fill(one, naming=naming, aside=aside, depth=depth + 1) for one in value]
 
     def _text(self, text: str, naming: bool, aside: bool = False) -> Any:
+        """A text with its parameters replaced: by a value of any type where `${{NAME}}` is all of it, else by texts."""
         whole = self.whole.fullmatch(text) if self.whole else None
         if whole is not None and self._is_one(whole):
             said = self._value(whole, naming, aside)
@@ -126,7 +131,7 @@ class Parameters:
                 value = json.loads(said)
             except (ValueError, RecursionError):
                 return said
-            return value if _fits(value, _DEEPEST) else said
+            return value if _is_shallow(value, _DEEPEST) else said
         if self._room.left <= 0:
             self.unfilled[_MORE] = None
             return f"$({variable(_MORE)})"
@@ -147,6 +152,8 @@ class Parameters:
         return self.every or found[1] in self.values
 
     def _value(self, found: re.Match[str], naming: bool, aside: bool = False) -> str:
+        """The text that replaces one parameter; `$(NAME)` where it has no value. Records what was used and what is
+        unfilled."""
         name = found[1].strip()
         value = self.values.get(name)
         if value is not None and self._room.take(value):
@@ -162,15 +169,15 @@ class Parameters:
         return f"$({variable(name)})"
 
 
-def _aside(of: object, key: object, depth: int) -> bool:
+def _is_harmless_field(of: object, key: object, depth: int) -> bool:
     """The field `key` of the field `of` changes nothing of what vLLM is told."""
     return key in _PROBES or (of in ("limits", "requests") and key in _AMOUNTS) or (key == "replicas" and depth == 1)
 
 
-def _fits(value: Any, depth: int) -> bool:
+def _is_shallow(value: Any, depth: int) -> bool:
     """Lists and objects stand no deeper in each other than that."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return depth > 0 and all(_fits(one, depth - 1) for one in inner)
+    return depth > 0 and all(_is_shallow(one, depth - 1) for one in inner)
 
 
 def variable(name: str) -> str:
@@ -186,10 +193,11 @@ def objects(template: Mapping[str, Any], held: list[Any]) -> list[tuple[FieldPat
         value = one.get("value")
         values[str(one.get("name"))] = None if value in (None, "") else str(value)
     room = Room()
-    return [(FieldPath(("objects", index)), _filled(item, values, room)) for index, item in enumerate(held)]
+    return [(FieldPath(("objects", index)), _fill_item(item, values, room)) for index, item in enumerate(held)]
 
 
-def _filled(item: Any, values: Mapping[str, str | None], room: Room) -> Any:
+def _fill_item(item: Any, values: Mapping[str, str | None], room: Room) -> Any:
+    """One object of a Template with its parameters replaced, and what is known of them."""
     parameters = Parameters(values, _NAMES, _WHOLE, room=room)
     made = parameters.fill(item) if values else item
     if not isinstance(made, dict) or not values:

@@ -69,5 +69,6 @@ class Part:
         return begins is not None and begins is ends
 
     def _mark(self, begins: Any, ends: Any) -> Mark:
+        """The place in the file between two events of the YAML reader, counted from 1."""
         start, end, first = begins.start_mark, ends.end_mark, self.first + 1
         return Mark(start.line + first, start.column + 1, end.line + first, end.column + 1)

@@ -45,35 +45,35 @@ def read(event: Any) -> Any:
     text: str = event.value
     try:
         if event.tag is not None:
-            return _tagged(event.tag.removeprefix(_PREFIX), text)
-        return text if event.style else plain(text)
+            return _parse_tagged(event.tag.removeprefix(_PREFIX), text)
+        return text if event.style else parse_plain(text)
     except ValueError as error:
         shown = text if text in _NO_NUMBERS else "this value"  # which may be a secret
         raise BrokenError(event.start_mark.line, f"kubectl refuses {shown}: {error}") from error
 
 
-def plain(text: str) -> Any:
+def parse_plain(text: str) -> Any:
     """The value of a scalar without quotes and tag; raises ValueError for one that JSON has no word for."""
     if text[:1] in _NUMERIC and text:
-        return _number(text)
+        return _parse_number(text)
     return _SPELT.get(text, text)
 
 
 def is_text(text: str) -> bool:
     """Whether it stays a text without quotes."""
     try:
-        return plain(text) is text
+        return parse_plain(text) is text
     except ValueError:
         return False
 
 
-def _number(text: str) -> Any:
+def _parse_number(text: str) -> Any:
     """A whole number is one however it is written (`1.0`, `1e3`): JSON does not tell them apart."""
     if text in _NO_NUMBERS:
         raise ValueError("JSON has no such number; quote what is text")
     digits = text.replace("_", "")
     if found := _INTEGER.fullmatch(digits):
-        value = _whole(*found.groups())
+        value = _parse_int(*found.groups())
         if value is not None and _LEAST <= value <= _MOST:
             return value
     if _FLOAT.fullmatch(digits):
@@ -83,7 +83,7 @@ def _number(text: str) -> Any:
     return text
 
 
-def _whole(sign: str, digits: str) -> int | None:
+def _parse_int(sign: str, digits: str) -> int | None:
     """None: more digits than Python reads."""
     try:
         octal = digits[:1] == "0" and digits.isdigit() and len(digits) > 1
@@ -93,11 +93,12 @@ def _whole(sign: str, digits: str) -> int | None:
     return -value if sign == "-" else value
 
 
-def _tagged(tag: str, text: str) -> Any:
+def _parse_tagged(tag: str, text: str) -> Any:
+    """The value of a plain scalar with a tag (`!!int 1`); raises ValueError where the text is not of that type."""
     fits = _TYPES.get(tag)
     if fits is None:
         return text
-    value = plain(text)
+    value = parse_plain(text)
     if not fits(value):
         raise ValueError(f"it is no !!{tag}")
     return value

@@ -31,7 +31,7 @@ def parse(text: str, lines: bool) -> Iterator[Part]:
         except yaml.MarkedYAMLError as error:
             open_quote = error.context_mark if "quoted scalar" in str(error.context) else None
             mark = open_quote or error.problem_mark or error.context_mark
-            line, reason = mark.line if mark else 0, _reason(error, text[at:], mark.line if mark else 0)
+            line, reason = mark.line if mark else 0, _explain_error(error, text[at:], mark.line if mark else 0)
         except yaml.reader.ReaderError as error:
             line = text.count("\n", at, at + error.position)
             reason = f"not YAML: {error.reason}"
@@ -50,7 +50,8 @@ def parse(text: str, lines: bool) -> Iterator[Part]:
         at, index = after, builder.index + 1
 
 
-def _reason(error: Any, text: str, line: int) -> str:
+def _explain_error(error: Any, text: str, line: int) -> str:
+    """Why PyYAML can't read a document, in one line for people."""
     problem = str(error.problem or error)
     its = text.splitlines()[line : line + 1]
     if its and re.match(r" *\t", its[0]):
@@ -62,6 +63,7 @@ def _reason(error: Any, text: str, line: int) -> str:
 
 @cache
 def _loader() -> Any:
+    """PyYAML's safe loader, libyaml's where it is installed."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -142,6 +144,7 @@ class _Builder:
                 )
 
     def _begin(self, event: Any) -> None:
+        """Start a document."""
         self.index += 1
         self.start = event.start_mark.line
         self.root: Any = None
@@ -160,6 +163,7 @@ class _Builder:
         return (*top.path, top.key if isinstance(top.value, dict) else len(top.value))
 
     def _open(self, value: dict[str, Any] | list[Any], event: Any) -> None:
+        """Start an object or a list; raises BrokenError where it is nested too deep or is a key."""
         if len(self.stack) >= MAX_DEPTH:
             raise BrokenError(event.start_mark.line, TOO_DEEP)
         top = self.stack[-1] if self.stack else None
@@ -170,6 +174,7 @@ class _Builder:
         self.stack.append(_Frame(value, event, self._path()))
 
     def _close(self, event: Any) -> None:
+        """End an object or a list: merge what `<<` names, note its anchor, and put it into its parent."""
         frame = self.stack.pop()
         for merged in frame.merges:
             for one in merged if isinstance(merged, list) else [merged]:
@@ -199,6 +204,8 @@ class _Builder:
         self._put(value, nodes, event)
 
     def _key(self, top: _Frame, value: Any, event: Any) -> None:
+        """Take a scalar as the next key of an object, as kubectl spells it; raises BrokenError for null, lists and
+        objects."""
         if value is None or isinstance(value, dict | list):
             what = "null" if value is None else "a list or an object"
             raise BrokenError(event.start_mark.line, f"not an object: a key is {what}, not text")

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 from webhook.base.frozen import kept
 from webhook.kube import manifest
 from webhook.kube.manifest.parameters import Filled
-from webhook.kube.path import FieldPath, inside, is_object, mapping
+from webhook.kube.path import FieldPath, is_object, mapping, value_at
 from webhook.kube.workload.controller import controller_of
 from webhook.kube.workload.table import WORKLOAD_KINDS, Pods, Row
-from webhook.kube.workload.template import JSON, Container, Workload, containers_of, listing, number
+from webhook.kube.workload.template import JSON, Container, Workload, as_list, containers_of, replica_count
 
-__all__ = ["JSON", "Container", "Whole", "Workload", "controller_of", "find", "listing", "number"]
+__all__ = ["JSON", "Container", "Whole", "Workload", "as_list", "controller_of", "find", "replica_count"]
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Wo
             row = Row(tuple(Pods(path) for path in ([paths] if isinstance(paths, str) else paths)))
         if row is not None:
             workloads = _workloads(item, row)
-            found += [_under(root, workload) for workload in workloads] if root.parts else workloads
+            found += [_with_root(root, workload) for workload in workloads] if root.parts else workloads
     return found
 
 
@@ -82,11 +82,11 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
     own = mapping(obj.get("metadata"))
     found = []
     for pods in row.pods:
-        for path, items in _expand(obj, pods.path):
+        for path, items in _matching_places(obj, pods.path):
             spec = path.get(obj)
             if not is_object(spec):
                 continue
-            size = _bound(pods.size, items).get(obj) if pods.size else None
+            size = _fill_stars(pods.size, items).get(obj) if pods.size else None
             found.append(
                 Workload(
                     object=obj,
@@ -95,8 +95,8 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
                     spec=spec,
                     containers=tuple(containers_of(spec, path)),
                     completes=row.completes,
-                    pods_per_replica=1 if size is None else number(size),
-                    replicas=number(_bound(pods.replicas, items).get(obj)) if pods.replicas else None,
+                    pods_per_replica=1 if size is None else replica_count(size),
+                    replicas=replica_count(_fill_stars(pods.replicas, items).get(obj)) if pods.replicas else None,
                 )
             )
     if row.refine is not None:
@@ -112,12 +112,12 @@ def _workloads(obj: JSON, row: Row) -> list[Workload]:
             for one in found
         ]
     owned = own.get("ownerReferences") is not None and controller_of(obj) is not None
-    return [_said(one, row.main, owned) if one.completes or owned != one.owned else one for one in found]
+    return [_with_owner_fields(one, row.main, owned) if one.completes or owned != one.owned else one for one in found]
 
 
-def _said(workload: Workload, main: str, owned: bool) -> Workload:
+def _with_owner_fields(workload: Workload, main: str, owned: bool) -> Workload:
     """The workload with what else its object says."""
-    completes = _absent(workload, main)
+    completes = _operator_completes(workload, main)
     if completes == workload.completes and owned == workload.owned:
         return workload
     return replace(workload, completes=completes, owned=owned)
@@ -127,7 +127,7 @@ def _pod_metadata(obj: JSON, path: FieldPath, own: JSON) -> JSON:
     """A PodSpec's neighbour `metadata`; the object's own where the PodSpec is no template's `spec`."""
     if path.parts[-1:] != ("spec",):
         return own
-    return mapping(inside(obj, (*path.parts[:-1], "metadata")))
+    return mapping(value_at(obj, (*path.parts[:-1], "metadata")))
 
 
 _GIVEN = {
@@ -139,7 +139,7 @@ _GIVEN = {
 }
 
 
-def _absent(workload: Workload, main: str) -> frozenset[str]:
+def _operator_completes(workload: Workload, main: str) -> frozenset[str]:
     """What the operator completes, without what the object says itself."""
     mains = [one for one in workload.containers if not one.init]
     its = next((one for one in mains if one.name == main), mains[0] if mains else None)
@@ -153,7 +153,7 @@ def _objects(obj: object, path: FieldPath, depth: int) -> Iterator[tuple[FieldPa
     """`obj`, or what a List or an OpenShift Template holds, with its place in it."""
     if not is_object(obj) or depth > 8:
         return
-    inner = manifest.items(obj)
+    inner = manifest.list_items(obj)
     if inner is None:
         yield path, obj
         return
@@ -161,7 +161,7 @@ def _objects(obj: object, path: FieldPath, depth: int) -> Iterator[tuple[FieldPa
         yield from _objects(item, path.join(*place.parts), depth + 1)
 
 
-def _under(root: FieldPath, workload: Workload) -> Workload:
+def _with_root(root: FieldPath, workload: Workload) -> Workload:
     """The workload, its paths continued from `root`."""
     return replace(
         workload,
@@ -181,38 +181,41 @@ _Place = tuple[FieldPath, tuple[str | int, ...]]
 """A place, and what the `*` of its pattern stand for."""
 
 
-def _expand(obj: Any, pattern: str) -> Sequence[_Place]:
+def _matching_places(obj: Any, pattern: str) -> Sequence[_Place]:
     """The places that fit `pattern`."""
     if "*" not in pattern:
-        return _only(pattern)
+        return _single_place(pattern)
     found: Sequence[_Place] = [(_ROOT, ())]
-    for part in _read(pattern).parts:
+    for part in _pattern_path(pattern).parts:
         if part != "*":
             found = [(path / part, items) for path, items in found]
         else:
-            found = [(path / key, (*items, key)) for path, items in found for key in _keys(path.get(obj))]
+            found = [(path / key, (*items, key)) for path, items in found for key in _child_keys(path.get(obj))]
     return found
 
 
 @lru_cache(1024)  # the table's patterns, and a policy's
-def _only(pattern: str) -> Sequence[_Place]:
-    return ((_read(pattern), ()),)
+def _single_place(pattern: str) -> Sequence[_Place]:
+    """The one place that a pattern without `*` names."""
+    return ((_pattern_path(pattern), ()),)
 
 
 @lru_cache(1024)
-def _read(pattern: str) -> FieldPath:
+def _pattern_path(pattern: str) -> FieldPath:
+    """A pattern ("spec.jobs.*.template") as a path, `*` included."""
     return FieldPath(tuple(pattern.split(".")))
 
 
-def _bound(pattern: str, items: tuple[str | int, ...]) -> FieldPath:
+def _fill_stars(pattern: str, items: tuple[str | int, ...]) -> FieldPath:
     """`pattern` with its `*` replaced by `items`, in their order."""
     if not items:
-        return _read(pattern)
+        return _pattern_path(pattern)
     left = iter(items)
-    return FieldPath(tuple(next(left, part) if part == "*" else part for part in _read(pattern).parts))
+    return FieldPath(tuple(next(left, part) if part == "*" else part for part in _pattern_path(pattern).parts))
 
 
-def _keys(value: object) -> Iterable[str | int]:
+def _child_keys(value: object) -> Iterable[str | int]:
+    """The keys of an object or the indices of a list."""
     if isinstance(value, Mapping):
         return [str(key) for key in value]
     return range(len(value)) if isinstance(value, list) else ()

@@ -15,8 +15,8 @@ from webhook.base.frozen import kept
 from webhook.kube import manifest
 from webhook.kube.manifest.parameters import Parameters, Room
 from webhook.kube.path import FieldPath, is_object, mapping
-from webhook.kube.workload.merge import Unmergeable, merged
-from webhook.kube.workload.template import JSON, Container, Refine, Workload, containers_of, listing
+from webhook.kube.workload.merge import Unmergeable, strategic_merge
+from webhook.kube.workload.template import JSON, Container, Refine, Workload, as_list, containers_of
 
 _TAG = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
 """From two braces to the next two, whatever is between them (valyala/fasttemplate, which Argo uses)."""
@@ -40,11 +40,12 @@ def workflow(at: FieldPath, *, final: bool = False) -> Refine:
     """For a kind that has its WorkflowSpec there. `final`: it is submitted as it is, with the arguments it has."""
 
     def refine(obj: JSON, found: list[Workload]) -> list[Workload]:
+        """The Pods of a Workflow: one for each template that runs a container."""
         spec = mapping(at.get(obj))
         shared = _Shared(obj, at, spec)
-        templates = [n for n, one in enumerate(listing(spec.get("templates"))) if _runs(one)]
+        templates = [n for n, one in enumerate(as_list(spec.get("templates"))) if _makes_a_pod(one)]
         read = _first(templates, spec, shared)
-        pods = [_pod(shared, n) for n in read]
+        pods = [_template_as_pod(shared, n) for n in read]
         if len(read) < len(templates):
             beyond = f"{len(templates) - len(read)} of {len(templates)} templates are not evaluated"
             pods = [replace(one, beyond=beyond) for one in pods]
@@ -91,7 +92,7 @@ def _first(templates: Sequence[int], spec: JSON, shared: _Shared) -> Sequence[in
 
 
 def _asks_for_a_device(template: JSON) -> bool:
-    several = listing(mapping(template.get("containerSet")).get("containers"))
+    several = as_list(mapping(template.get("containerSet")).get("containers"))
     ones = [mapping(one) for one in (template.get("container"), template.get("script"), *several)]
     asked = [mapping(mapping(one.get("resources")).get("limits")) for one in ones]
     return any("/" in str(name) for names in asked for name in names)
@@ -112,7 +113,7 @@ def _size(value: Any) -> int:
 
 def _parameters(said: Any) -> Iterator[tuple[str, str]]:
     """Name and value of each parameter of `arguments` or `inputs` that has one."""
-    for one in map(mapping, listing(mapping(said).get("parameters"))):
+    for one in map(mapping, as_list(mapping(said).get("parameters"))):
         value = one.get("value") if one.get("value") is not None else one.get("default")
         if value is not None:
             yield str(one.get("name")), str(value)
@@ -137,18 +138,19 @@ def _with_inputs(values: Mapping[str, str], spec: JSON, template: JSON, room: Ro
     return ChainMap(found, values)  # type: ignore[arg-type]  # nothing is written
 
 
-def _runs(template: object) -> bool:
+def _makes_a_pod(template: object) -> bool:
+    """Whether a template runs something itself, unlike one of steps or a DAG."""
     return is_object(template) and any(template.get(key) for key in _TYPES)
 
 
-def _pod(shared: _Shared, index: int) -> Workload:
+def _template_as_pod(shared: _Shared, index: int) -> Workload:
     """One template as a Pod. Tags that are no argument of the Workflow have no value before it runs."""
     obj, spec, root, defaults = shared.object, shared.spec, shared.root, shared.defaults
     at = root.join("templates", index)
     written = mapping(at.get(obj))
     unread = None
     try:
-        whole = merged(_alike(defaults, written), written) if defaults else written
+        whole = strategic_merge(_defaults_for(defaults, written), written) if defaults else written
     except Unmergeable:
         whole, unread = written, "templateDefaults can't be read here"
     template = {key: value for key, value in whole.items() if key in _OF_EACH}
@@ -160,11 +162,13 @@ def _pod(shared: _Shared, index: int) -> Workload:
     parameters = Parameters(values, _TAG, every=True, end=_END, room=shared.room)
     made = mapping(parameters.fill(template))
     pod: JSON = {key: one[key] for one in (spec, made) for key in (*_OF_ALL, "initContainers") if key in one}
-    pod = {**pod, "volumes": [*listing(made.get("volumes")), *listing(spec.get("volumes"))]}
-    containers = _inherited(_containers(made, at), written, defaults, root / "templateDefaults")
+    pod = {**pod, "volumes": [*as_list(made.get("volumes")), *as_list(spec.get("volumes"))]}
+    containers = _with_default_fields(_containers(made, at), written, defaults, root / "templateDefaults")
     for (place, _), text in zip(patches, parameters.fill(texts), strict=True):
         try:
-            pod, containers = _patched(pod, containers, shared.patch(text) if isinstance(text, str) else None, place)
+            pod, containers = _with_pod_spec_patch(
+                pod, containers, shared.patch(text) if isinstance(text, str) else None, place
+            )
         except Unmergeable:
             unread = _UNREAD
     return Workload(
@@ -182,12 +186,14 @@ def _pod(shared: _Shared, index: int) -> Workload:
     )
 
 
-def _alike(defaults: JSON, written: JSON) -> JSON:
+def _defaults_for(defaults: JSON, written: JSON) -> JSON:
     """Defaults for a template that runs what this one runs."""
     return {key: value for key, value in defaults.items() if key not in _TYPES or written.get(key)}
 
 
-def _inherited(containers: Iterator[Container], written: JSON, defaults: JSON, place: FieldPath) -> list[Container]:
+def _with_default_fields(
+    containers: Iterator[Container], written: JSON, defaults: JSON, place: FieldPath
+) -> list[Container]:
     """The containers; fields that only the defaults have stand there."""
     found = []
     for one in containers:
@@ -200,7 +206,9 @@ def _inherited(containers: Iterator[Container], written: JSON, defaults: JSON, p
     return found
 
 
-def _patched(pod: JSON, containers: Sequence[Container], patch: Any, place: FieldPath) -> tuple[JSON, list[Container]]:
+def _with_pod_spec_patch(
+    pod: JSON, containers: Sequence[Container], patch: Any, place: FieldPath
+) -> tuple[JSON, list[Container]]:
     """The Pod as a podSpecPatch makes it, merged strategically. Raises Unmergeable."""
     if not is_object(patch):
         raise Unmergeable(_UNREAD)
@@ -208,7 +216,7 @@ def _patched(pod: JSON, containers: Sequence[Container], patch: Any, place: Fiel
     found = list(containers)
     there = {(one.name, one.init): n for n, one in reversed([*enumerate(found)])}
     for key in ("containers", "initContainers"):
-        for one in listing(patch.get(key)):
+        for one in as_list(patch.get(key)):
             name = mapping(one).get("name")
             if not isinstance(name, str):
                 raise Unmergeable(_UNREAD)
@@ -216,25 +224,26 @@ def _patched(pod: JSON, containers: Sequence[Container], patch: Any, place: Fiel
             if at is not None:
                 before = found[at]
                 places = {**before.places, **{str(field): place for field in one}}
-                found[at] = replace(before, spec=merged(before.spec, one), places=places)
+                found[at] = replace(before, spec=strategic_merge(before.spec, one), places=places)
             elif name not in _EXECUTOR:
                 there[name, key != "containers"] = len(found)
-                found.append(Container(name, place, merged({}, one), key != "containers", synthetic=True))
-    return merged(pod, rest), found
+                found.append(Container(name, place, strategic_merge({}, one), key != "containers", synthetic=True))
+    return strategic_merge(pod, rest), found
 
 
 def _containers(template: JSON, at: FieldPath) -> Iterator[Container]:
+    """The containers of a template: its own, its script, its container set and its sidecars, with their places."""
     if is_object(main := template.get("container")):
         yield Container("main", at / "container", main)
     if is_object(script := template.get("script")):
-        command = listing(script.get("command"))
+        command = as_list(script.get("command"))
         if command and str(command[0]).rpartition("/")[2] in _SHELLS:  # Argo gives it the source in a file
             spec = {key: value for key, value in script.items() if key != "source"} | {
                 "args": ["-c", script.get("source")]
             }
             yield Container("main", at / "script", spec, places={"args": at.join("script", "source")})
     for key in ("containerSet", ""):
-        inside = mapping(template.get(key)) if key else {"containers": listing(template.get("sidecars"))}
+        inside = mapping(template.get(key)) if key else {"containers": as_list(template.get("sidecars"))}
         below = at / key if key else at
         for one in containers_of({"containers": inside.get("containers")}, below):
             place = one.path if key else at.join("sidecars", one.path.parts[-1])

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.kube.path import mapping
-from webhook.kube.workload.template import JSON, listing
+from webhook.kube.workload.template import JSON, as_list
 
 CORE = "v1"
 """The whole apiVersion of the core group, which has no name."""
@@ -45,7 +45,7 @@ pkg/controllers/pod_controller.go, setControllerReferenceWithStatefulSet)."""
 def controller_of(obj: JSON) -> Mapping[Any, Any] | None:
     """The owner reference of the controller that made `obj`; None if no reference is believed."""
     references = mapping(obj.get("metadata")).get("ownerReferences")
-    for owner in listing(references):
+    for owner in as_list(references):
         if mapping(owner).get("controller") is True and _makes(owner, obj):
             return mapping(owner)
     return None

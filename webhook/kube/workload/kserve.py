@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from webhook.kube.path import FieldPath, mapping
-from webhook.kube.workload.template import JSON, PROBES, Container, Workload, listing, number
+from webhook.kube.workload.template import JSON, PROBES, Container, Workload, as_list, replica_count
 
 PRESET = PROBES | {"shm", "image", "args"}
 """KServe's LLMInferenceServiceConfig presets; resources are the user's."""
@@ -61,7 +61,7 @@ def serving_runtime(obj: JSON, found: list[Workload]) -> list[Workload]:
     worker = next((one for one in found if one.path.parts[-1] == "workerSpec"), None)
     if worker is None:
         return found
-    size = number(worker.spec.get("pipelineParallelSize"))
+    size = replica_count(worker.spec.get("pipelineParallelSize"))
     return [replace(one, pods_per_replica=size if size and size > 1 else None) for one in found]
 
 
@@ -74,7 +74,7 @@ def _runtime_command(framework: str, said: JSON, uri: str | None) -> list[str]:
     if "vllm" in name:
         return ["vllm", "serve", hub or "/mnt/models"]
     if "huggingface" in name:
-        given = any(str(word).startswith(("--model_id", "--model-id")) for word in listing(said.get("args")))
+        given = any(str(word).startswith(("--model_id", "--model-id")) for word in as_list(said.get("args")))
         return ["python3", "-m", "huggingfaceserver", *([f"--model_id={hub}"] if hub and not given else [])]
     return []
 
@@ -93,7 +93,7 @@ def llm_inference_service(obj: JSON, found: list[Workload]) -> list[Workload]:
     spec = mapping(obj.get("spec"))
     model = mapping(spec.get("model"))
     uri = model.get("uri") if isinstance(model.get("uri"), str) else None
-    if any("sglang" in str(mapping(ref).get("name")) for ref in listing(spec.get("baseRefs"))):
+    if any("sglang" in str(mapping(ref).get("name")) for ref in as_list(spec.get("baseRefs"))):
         return found
     made = []
     for one in found:
@@ -139,7 +139,7 @@ def _with_preset_main(obj: JSON, found: list[Workload], model: JSON, uri: str | 
             containers=(main,),
             completes=PRESET,
             pods_per_replica=_preset_size(spec, parallelism),
-            replicas=number(spec.get("replicas")),
+            replicas=replica_count(spec.get("replicas")),
             model_uri=uri,
         )
         return [template, *found]
@@ -163,7 +163,7 @@ def _preset_command(model: JSON, uri: str | None, parallelism: JSON, *, across: 
         if isinstance(name := model.get("name"), str):
             command += ["--served-model-name", name]
     for key, flag in _PARALLELISM.items():
-        if (key == "tensor" or across) and (size := number(parallelism.get(key))) is not None:
+        if (key == "tensor" or across) and (size := replica_count(parallelism.get(key))) is not None:
             command += [flag, str(size)]
     if parallelism.get("expert") is True:
         command.append("--enable-expert-parallel")
@@ -174,7 +174,7 @@ def _preset_size(spec: JSON, parallelism: JSON) -> int | None:
     """A service with a `worker` is a LeaderWorkerSet: of data / dataLocal Pods, or one a pipeline stage."""
     if not isinstance(spec.get("worker"), Mapping):
         return 1
-    data, local = number(parallelism.get("data")), number(parallelism.get("dataLocal"))
+    data, local = replica_count(parallelism.get("data")), replica_count(parallelism.get("dataLocal"))
     if data and local and data % local == 0:
         return data // local
-    return number(parallelism.get("pipeline")) if not data else None
+    return replica_count(parallelism.get("pipeline")) if not data else None

@@ -29,7 +29,7 @@ class Unmergeable(ValueError):  # noqa: N818 - what a patch is
     """A patch with directives, or items that nothing tells apart."""
 
 
-def merged(base: JSON, patch: JSON, depth: int = 0) -> dict[str, Any]:
+def strategic_merge(base: JSON, patch: JSON, depth: int = 0) -> dict[str, Any]:
     """`base` with `patch` over it: objects field by field, null takes a field away. Raises Unmergeable."""
     made = dict(base)
     if depth > _DEEPEST:
@@ -41,15 +41,16 @@ def merged(base: JSON, patch: JSON, depth: int = 0) -> dict[str, Any]:
         if value is None:
             made.pop(key, None)
         elif is_object(value):
-            made[key] = merged(before if is_object(before) else {}, value, depth + 1)
+            made[key] = strategic_merge(before if is_object(before) else {}, value, depth + 1)
         elif isinstance(value, list) and key in _KEYS:
-            made[key] = _items(before if isinstance(before, list) else [], value, _KEYS[key], depth)
+            made[key] = _merge_list(before if isinstance(before, list) else [], value, _KEYS[key], depth)
         else:
             made[key] = value
     return made
 
 
-def _items(base: list[Any], patch: list[Any], key: str, depth: int) -> list[Any]:
+def _merge_list(base: list[Any], patch: list[Any], key: str, depth: int) -> list[Any]:
+    """A list merged item by item, matched by the merge key `key`; raises Unmergeable for an item without it."""
     made = list(base)
     there: dict[str | int, int] = {}
     for n, item in enumerate(made):
@@ -59,5 +60,5 @@ def _items(base: list[Any], patch: list[Any], key: str, depth: int) -> list[Any]
         if not is_object(one) or not isinstance(one.get(key), str | int) or "$patch" in one:
             raise Unmergeable(f"an item without {key}")
         at = there.setdefault(one[key], len(made))
-        made[at : at + 1] = [merged(made[at] if at < len(made) else {}, one, depth + 1)]
+        made[at : at + 1] = [strategic_merge(made[at] if at < len(made) else {}, one, depth + 1)]
     return made

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.kube.path import FieldPath, mapping
-from webhook.kube.workload.template import JSON, PROBES, Container, Workload, containers_of, listing, number
+from webhook.kube.workload.template import JSON, PROBES, Container, Workload, as_list, containers_of, replica_count
 
 DYNAMO = PROBES | {"shm"}
 """The Dynamo operator mounts 8Gi of /dev/shm and gives workers a start-up probe of two hours."""
@@ -17,25 +17,25 @@ DYNAMO = PROBES | {"shm"}
 def job_set(obj: JSON, found: list[Workload]) -> list[Workload]:
     """The Pods of a JobSet work together in ways that only they know; a single one serves alone."""
     pods = 0
-    for job in map(mapping, listing(mapping(obj.get("spec")).get("replicatedJobs"))):
+    for job in map(mapping, as_list(mapping(obj.get("spec")).get("replicatedJobs"))):
         parallelism = FieldPath(("template", "spec", "parallelism")).get(job)
-        counts = [1 if said is None else number(said) or 0 for said in (job.get("replicas"), parallelism)]
+        counts = [1 if said is None else replica_count(said) or 0 for said in (job.get("replicas"), parallelism)]
         pods += counts[0] * counts[1]
     return [replace(one, pods_per_replica=1 if pods == 1 else None) for one in found]
 
 
 def volcano_job(obj: JSON, found: list[Workload]) -> list[Workload]:
     """As those of a JobSet, the Pods of a Volcano Job: its tasks' replicas."""
-    tasks = [mapping(task).get("replicas") for task in listing(mapping(obj.get("spec")).get("tasks"))]
-    alone = sum(1 if said is None else number(said) or 0 for said in tasks) == 1
+    tasks = [mapping(task).get("replicas") for task in as_list(mapping(obj.get("spec")).get("tasks"))]
+    alone = sum(1 if said is None else replica_count(said) or 0 for said in tasks) == 1
     return [replace(one, pods_per_replica=1 if alone else None) for one in found]
 
 
 def pod_clique_set(obj: JSON, found: list[Workload]) -> list[Workload]:
     """Cliques of a scaling group, such as a leader and its workers, serve together; Pods of any other serve alone."""
     template = FieldPath(("spec", "template")).get(obj)
-    groups = map(mapping, listing(mapping(template).get("podCliqueScalingGroups")))
-    together = {name for group in groups for name in listing(group.get("cliqueNames")) if isinstance(name, str)}
+    groups = map(mapping, as_list(mapping(template).get("podCliqueScalingGroups")))
+    together = {name for group in groups for name in as_list(group.get("cliqueNames")) if isinstance(name, str)}
     return [
         replace(one, pods_per_replica=None)
         if mapping(FieldPath(one.path.parts[:-2]).get(obj)).get("name") in together
@@ -47,7 +47,9 @@ def pod_clique_set(obj: JSON, found: list[Workload]) -> list[Workload]:
 def model_serving(obj: JSON, found: list[Workload]) -> list[Workload]:
     """A role's entry Pod and its `workerReplicas` serve together."""
     return [
-        replace(one, pods_per_replica=1 if said is None else None if (count := number(said)) is None else 1 + count)
+        replace(
+            one, pods_per_replica=1 if said is None else None if (count := replica_count(said)) is None else 1 + count
+        )
         for one in found
         for said in (FieldPath((*one.path.parts[:-2], "workerReplicas")).get(obj),)
     ]
@@ -76,7 +78,7 @@ def _component(obj: JSON, workload: Workload) -> Workload:
         workload,
         containers=containers,
         completes=DYNAMO - ({"shm"} if bare else set()),
-        pods_per_replica=number(mapping(component.get("multinode")).get("nodeCount")) or 1,
+        pods_per_replica=replica_count(mapping(component.get("multinode")).get("nodeCount")) or 1,
     )
 
 
@@ -103,7 +105,7 @@ def _services(obj: JSON) -> list[Workload]:
         spec["env"] = _first_of_a_name(main.get("env"), service.get("envs"), mapping(obj.get("spec")).get("envs"))
         spec["resources"] = _dynamo_resources(mapping(spec.get("resources")))
         container = Container(str(name), path, spec, synthetic=not main, places=places)
-        nodes = number(mapping(service.get("multinode")).get("nodeCount"))
+        nodes = replica_count(mapping(service.get("multinode")).get("nodeCount"))
         metadata = mapping(obj.get("metadata"))
         made.append(
             Workload(
@@ -114,7 +116,7 @@ def _services(obj: JSON) -> list[Workload]:
                 containers=(container, *containers_of(pod, at / "extraPodSpec")),
                 completes=DYNAMO - ({"shm"} if mapping(service.get("sharedMemory")).get("disabled") else set()),
                 pods_per_replica=nodes or 1,
-                replicas=number(service.get("replicas")),
+                replicas=replica_count(service.get("replicas")),
             )
         )
     return made
@@ -124,7 +126,7 @@ def _first_of_a_name(*lists: object) -> list[Any]:
     """The variables of several lists, without those whose name was there before."""
     found: dict[str, Any] = {}
     for one in lists:
-        for variable in listing(one):
+        for variable in as_list(one):
             found.setdefault(str(mapping(variable).get("name")), variable)
     return list(found.values())
 
@@ -150,7 +152,7 @@ def kaito(obj: JSON, found: list[Workload]) -> list[Workload]:
     """
     resource = mapping(obj.get("resource"))
     instance = resource.get("instanceType")
-    size = 1 if resource.get("count") is None else number(resource.get("count"))
+    size = 1 if resource.get("count") is None else replica_count(resource.get("count"))
     label = {"node.kubernetes.io/instance-type": instance} if isinstance(instance, str) else {}
     return [
         replace(

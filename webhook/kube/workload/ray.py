@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from webhook.kube import manifest
 from webhook.kube.path import FieldPath, mapping
-from webhook.kube.workload.template import JSON, PROBES, Refine, Workload, listing, number
+from webhook.kube.workload.template import JSON, PROBES, Refine, Workload, as_list, replica_count
 
 KUBERAY = PROBES | {"shm"}
 """KubeRay mounts a memory-backed /dev/shm and probes the raylet, not vLLM: no probe waits for the engine
@@ -21,15 +21,17 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def cluster(at: FieldPath) -> Refine:
+def refine_cluster(at: FieldPath) -> Refine:
     """A Ray cluster's Pods serve together: the head, and each worker group's `replicas` × `numOfHosts`."""
 
     def refine(obj: JSON, found: list[Workload]) -> list[Workload]:
+        """The cluster's Pod templates with the number of Pods that serve together; None where the autoscaler decides
+        it."""
         ray = mapping(at.get(obj))
         size: int | None = 1
-        for group in map(mapping, listing(ray.get("workerGroupSpecs"))):
-            replicas = number(group.get("replicas"))
-            hosts = 1 if group.get("numOfHosts") is None else number(group.get("numOfHosts"))
+        for group in map(mapping, as_list(ray.get("workerGroupSpecs"))):
+            replicas = replica_count(group.get("replicas"))
+            hosts = 1 if group.get("numOfHosts") is None else replica_count(group.get("numOfHosts"))
             size = None if size is None or replicas is None or hosts is None else size + replicas * hosts
         if ray.get("enableInTreeAutoscaling") is True:
             size = None
@@ -43,7 +45,7 @@ _MOST = 512
 _SERVE_CONFIG = FieldPath(("spec", "serveConfigV2"))
 
 
-def service(obj: JSON, found: list[Workload]) -> list[Workload]:
+def refine_service(obj: JSON, found: list[Workload]) -> list[Workload]:
     """`serveConfigV2` (a YAML text) names the model and vLLM's engine arguments; Ray starts the engine in the workers
     that have accelerators (`ray.serve.llm`, Ray 2.44 and later). How many of them one engine spans is not known."""
     text = _SERVE_CONFIG.get(obj)
@@ -66,8 +68,8 @@ def _serve_engines(text: object) -> Iterator[tuple[list[str], list[JSON], str | 
     """The command lines that the LLM engines of a Serve config stand for, the environment of each, and the
     accelerator that Ray places it on (ray.serve.llm LLMConfig.accelerator_type)."""
     config = manifest.load(text) if isinstance(text, str) else None
-    for app in listing(mapping(config).get("applications")):
-        for engine in listing(mapping(mapping(app).get("args")).get("llm_configs")):
+    for app in as_list(mapping(config).get("applications")):
+        for engine in as_list(mapping(mapping(app).get("args")).get("llm_configs")):
             loading = mapping(mapping(engine).get("model_loading_config"))
             source = loading.get("model_source")
             source = mapping(source).get("bucket_uri") if isinstance(source, Mapping) else source
@@ -89,7 +91,7 @@ def _with_engines(workload: Workload, engines: list[tuple[list[str], list[JSON],
     made = [
         replace(
             ray,
-            spec={**ray.spec, "command": argv[:3], "args": argv[3:], "env": [*listing(ray.spec.get("env")), *env]},
+            spec={**ray.spec, "command": argv[:3], "args": argv[3:], "env": [*as_list(ray.spec.get("env")), *env]},
             synthetic=True,
             places=places,
             accelerator=accelerator,

@@ -41,11 +41,12 @@ _TEMPLATE = Row((Pods("spec.template.spec", "spec.replicas"),))
 
 
 def _ray_row(at: str, replicas: str = "", refine: Refine | None = None) -> Row:
+    """The Pod templates of a RayClusterSpec at the path `at`: the head's and each worker group's."""
     pods = (f"{at}.headGroupSpec.template.spec", f"{at}.workerGroupSpecs.*.template.spec")
     return Row(
         tuple(Pods(path, replicas) for path in pods),
         ray.KUBERAY,
-        refine=refine or ray.cluster(FieldPath.parse(at)),
+        refine=refine or ray.refine_cluster(FieldPath.parse(at)),
     )
 
 
@@ -132,7 +133,7 @@ WORKLOAD_KINDS: Mapping[tuple[str, str], Row] = {
     ("serving.kserve.io", "LLMInferenceServiceConfig"): _LLM,
     ("ray.io", "RayCluster"): _ray_row("spec"),
     ("ray.io", "RayJob"): _ray_row("spec.rayClusterSpec"),
-    ("ray.io", "RayService"): _ray_row("spec.rayClusterConfig", refine=ray.service),
+    ("ray.io", "RayService"): _ray_row("spec.rayClusterConfig", refine=ray.refine_service),
     ("orchestration.aibrix.ai", "RayClusterFleet"): _RAY_FLEET,
     ("orchestration.aibrix.ai", "RayClusterReplicaSet"): _RAY_FLEET,
     ("orchestration.aibrix.ai", "StormService"): Row(

@@ -127,7 +127,7 @@ class Workload:
     def volumes(self) -> Mapping[str, int]:
         """Name of a volume → its index in the list `volumes`; of several with one name, the first."""
         found: dict[str, int] = {}
-        for index, volume in enumerate(listing(self.spec.get("volumes"))):
+        for index, volume in enumerate(as_list(self.spec.get("volumes"))):
             if isinstance(name := mapping(volume).get("name"), str):
                 found.setdefault(name, index)
         return found
@@ -147,7 +147,7 @@ class Workload:
     @kept
     def resource_claims(self) -> Mapping[str, JSON]:
         """Name of a claim → its entry in the list `resourceClaims`."""
-        listed = [one for one in listing(self.spec.get("resourceClaims")) if is_object(one)]
+        listed = [one for one in as_list(self.spec.get("resourceClaims")) if is_object(one)]
         return {str(one.get("name")): one for one in listed}
 
     @kept
@@ -193,18 +193,20 @@ Refine = Callable[[JSON, list[Workload]], list[Workload]]
 
 
 def containers_of(spec: JSON, path: FieldPath) -> Iterator[Container]:
+    """The containers and init containers of a PodSpec at `path`."""
     for key, init in (("containers", False), ("initContainers", True)):
-        if listed := listing(spec.get(key)):
+        if listed := as_list(spec.get(key)):
             for at, container in zip((path / key).items(len(listed)), listed, strict=False):
                 if is_object(container):
                     yield Container(str(container.get("name") or ""), at, container, init)
 
 
-def listing(value: object) -> list[Any]:
+def as_list(value: object) -> list[Any]:
+    """The value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
-def number(value: object) -> int | None:
+def replica_count(value: object) -> int | None:
     """A count as a manifest may write it, None where it is none (a placeholder, a negative number)."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None

@@ -40,6 +40,7 @@ def pod_spec(obj: JSON, known: Mapping[str, object]) -> FieldPath | None:
 
 
 def _is_vllm(container: object) -> bool:
+    """Whether the image or a word of the command of a container names vLLM."""
     if not is_object(container) or not isinstance(container.get("image"), str):
         return False
     words = [container["image"]]

@@ -104,7 +104,7 @@ def explain(report: Report, result: Result) -> Explained:
     if plan.host is not None:
         charts.append(Chart("host memory of the container", tuple(_host(plan.host, found.memory_limit))))
     return Explained(
-        title=f'{subject.words(report.object)}, container "{subject.shown(found.container.name)}"',
+        title=f'{subject.describe_object(report.object)}, container "{subject.shown(found.container.name)}"',
         summary=summary(found, report.secrets).partition(": GPU memory ")[0],
         state="denied" if result.denied else "warned" if any(one.mode == "warn" for one in findings) else "clean",
         standing=standing(findings),

@@ -92,7 +92,7 @@ class InvalidFlagValue(Rule):
             yield from _model_id(engine, model)
         if refused := _out_of_bounds(engine):
             yield from _bounds(engine, refused)
-        if not settings.configs().isdisjoint(given):
+        if not settings.config_arguments().isdisjoint(given):
             yield from _json(engine)
         if not REGISTERED.keys().isdisjoint(given):
             yield from _registered(engine)
@@ -163,7 +163,7 @@ def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
         for dest in sorted(settings.bounded().intersection(given))
         if dest not in ELSEWHERE
         and (found := settings.out_of_bounds(dest, given[dest], release)) is not None
-        and _made(engine, settings.needs(dest))
+        and _made(engine, settings.argument_that_enables(dest))
     }
     tokens = given.get("max_num_batched_tokens")
     since = release is not None and release >= BATCH_AT_LEAST_ONE

@@ -72,7 +72,7 @@ def _of_another_maker(engine: Engine) -> str:
 def _nothing_requested(engine: Engine) -> Iterator[Finding]:
     """vLLM in a Pod that asks for no accelerator, and in which nothing else could bring one."""
     asked = engine.container.resources
-    wrong = gpu.misspelt(asked)
+    wrong = gpu.misspelled_resource(asked)
     if wrong is not None and not engine.on_processors:
         name, meant = wrong
         side = "limits" if name in mapping(engine.field("resources", "limits")) else "requests"

@@ -12,7 +12,7 @@ def share_of(given: object, running: Release | None) -> float:
     """The share of a card that vLLM takes: as given, else the release's default (the newest's where unknown)."""
     if isinstance(given, int | float) and not isinstance(given, bool):
         return float(given)
-    return default_utilization(running or release.known()[-1])
+    return default_utilization(running or release.known_releases()[-1])
 
 
 def servers_on_one_card(engine: Engine) -> tuple[tuple[str, float], ...]:

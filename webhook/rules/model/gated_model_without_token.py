@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from webhook.kube.path import is_object
-from webhook.kube.workload import listing
+from webhook.kube.workload import as_list
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
-from webhook.vllm.volumes import MODELSCOPE, OFFLINE, modelscope, offline
+from webhook.vllm.volumes import MODELSCOPE, OFFLINE, is_offline, modelscope
 
 
 class GatedModelWithoutToken(Rule):
@@ -63,7 +63,7 @@ def _told(engine: Engine) -> bool:
     known, env = engine.command.env, engine.field("env")
     if engine.field("envFrom") or engine.args.open or any(known.get(name) for name in ELSEWHERE):
         return True
-    if offline(known) or modelscope(known):
+    if is_offline(known) or modelscope(known):
         return True
     named = [one for one in (env if isinstance(env, list) else ()) if isinstance(one, Mapping)]
     if any(one.get("name") in (*ELSEWHERE, *OFFLINE, MODELSCOPE) and one.get("name") not in known for one in named):
@@ -75,8 +75,8 @@ def _told(engine: Engine) -> bool:
 
 def _may_be_there(engine: Engine) -> bool:
     """A volume may hold the checkpoint, or the login's file."""
-    mounted = {str(one.get("name")) for one in listing(engine.field("volumeMounts")) if is_object(one)}
+    mounted = {str(one.get("name")) for one in as_list(engine.field("volumeMounts")) if is_object(one)}
     return any(
         is_object(one) and str(one.get("name")) in mounted and TRANSIENT.isdisjoint(one)
-        for one in listing(engine.pod("volumes"))
+        for one in as_list(engine.pod("volumes"))
     )

@@ -33,7 +33,7 @@ class ModelNewerThanRelease(Rule):
         if engine.model is None or engine.release is None:
             return
         model, release = engine.model.value, engine.release
-        known = architectures.known(model)
+        known = architectures.architecture_of(model)
         if known is None or release > known.missing or not _architecture.is_looked_up(engine):
             return
         yield _architecture.finding(

@@ -55,7 +55,7 @@ class ModelOlderThanRelease(Rule):
         if engine.model is None or release is None:
             return
         model = engine.model.value
-        found = architectures.removed(model, release)
+        found = architectures.removed_architecture(model, release)
         if found is None or not _architecture.is_looked_up(engine):
             return
         yield _architecture.finding(

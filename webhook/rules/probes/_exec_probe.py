@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.kube.workload.template import listing
+from webhook.kube.workload.template import as_list
 
 _SHELLS = ("sh", "bash", "ash", "dash")
 _NOWHERE = re.compile(r"\s*[12&]?>>?\s*(/dev/null|&[12])")
@@ -25,7 +25,7 @@ def port(probe: Mapping[str, Any]) -> int | None:
     """The port that `curl` or `wget` asks, and by whose silence the probe fails; None where it may know better: more
     than one command, a retry, a condition, a program of somebody's own."""
     action = probe.get("exec")
-    words = listing(action.get("command")) if isinstance(action, Mapping) else []
+    words = as_list(action.get("command")) if isinstance(action, Mapping) else []
     if not words or len(words) > _MANY or not all(isinstance(word, str) and len(word) <= _LONGEST for word in words):
         return None
     if posixpath.basename(words[0]) in _SHELLS:

@@ -10,7 +10,7 @@ from webhook.kube.path import mapping
 from webhook.kube.quantity import equal
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty, Finding, Rule
-from webhook.vllm.gpu import requested
+from webhook.vllm.gpu import requested_resource
 
 
 class GpuRequestWithoutLimit(Rule):
@@ -33,7 +33,7 @@ class GpuRequestWithoutLimit(Rule):
         limits, requests = _part(engine, "limits"), _part(engine, "requests")
         if not any("/" in str(name) for name in requests):
             return  # no device is in them
-        resource = (requested(engine.workload, engine.container) or ("", None))[0]
+        resource = (requested_resource(engine.workload, engine.container) or ("", None))[0]
         wanted, limit = requests.get(resource), limits.get(resource)
         if wanted is None or str(wanted) == str(limit) or equal(wanted, limit):
             return

@@ -9,10 +9,10 @@ from webhook.base.frozen import frozen
 from webhook.kube.companions import describe
 from webhook.kube.path import FieldPath, is_object, mapping
 from webhook.kube.workload import JSON
-from webhook.kube.workload.template import listing
+from webhook.kube.workload.template import as_list
 from webhook.rules.engine import Engine
 from webhook.vllm.release import is_official
-from webhook.vllm.volumes import Mount, download_directory, holding, is_hub_id, modelscope, offline
+from webhook.vllm.volumes import Mount, download_directory, is_hub_id, is_offline, modelscope, mount_of_path
 
 _READ_FROM_FILES = (None, "auto", "safetensors", "pt", "hf", "npcache", "mistral", "bitsandbytes", "gguf",
                     "fastsafetensors", "instanttensor")  # fmt: skip
@@ -71,7 +71,7 @@ def find(engine: Engine) -> Cache | None:
     if engine.workload.model_uri or engine.command.entry == "worker" or not is_hub_id(model):
         return None
     env = engine.command.env
-    if offline(env) or modelscope(env):
+    if is_offline(env) or modelscope(env):
         return None  # from a copy that is there, or from somewhere else
     place = _directory(engine)
     return Cache(*place, True, _over(engine, place[0])) if place else None
@@ -103,7 +103,7 @@ def _hidden(engine: Engine) -> bool:
     declared = engine.declared
     if not declared.isdisjoint(_VARIABLES) and not declared.intersection(_VARIABLES) <= engine.command.env.keys():
         return True
-    for one in listing(engine.field("envFrom")):
+    for one in as_list(engine.field("envFrom")):
         ref = mapping(one).get("configMapRef")
         if is_object(ref) and str(ref.get("name")) not in engine.facts.config_maps:
             return True
@@ -113,14 +113,14 @@ def _hidden(engine: Engine) -> bool:
 def is_sure(engine: Engine) -> bool:
     """Nothing that can't be seen moves the files or brings them: a Secret of variables may hold HF_HOME or
     HF_HUB_OFFLINE, and vLLM takes a directory `org/name` below its working directory before the hub's model."""
-    if any(mapping(one).get("secretRef") for one in listing(engine.field("envFrom"))):
+    if any(mapping(one).get("secretRef") for one in as_list(engine.field("envFrom"))):
         return False
     return engine.field("workingDir") in (None, "", "/")
 
 
 def _over(engine: Engine, directory: str) -> Volume | None:
     """The volume that the directory is in; one below it counts too, for then somebody has thought of it."""
-    mount = holding(engine.mounts, directory)
+    mount = mount_of_path(engine.mounts, directory)
     if mount is None:
         mount = next((one for one in engine.mounts if one.path.startswith(f"{directory}/")), None)
     return _volume(engine, mount) if mount is not None else None
@@ -175,7 +175,7 @@ def _claim(engine: Engine, name: str) -> JSON | None:
 
 def _template(engine: Engine, name: str) -> tuple[str, JSON]:
     templates = mapping(engine.workload.object.get("spec")).get("volumeClaimTemplates")
-    for one in listing(templates):
+    for one in as_list(templates):
         if mapping(mapping(one).get("metadata")).get("name") == name:
             return "template", mapping(one)
     return "other", {}

@@ -8,7 +8,7 @@ from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.rules.storage import _cache
 from webhook.vllm.release import is_official
-from webhook.vllm.volumes import holding
+from webhook.vllm.volumes import mount_of_path
 
 _VARIABLES = ("TMPDIR", "TEMP", "TMP")
 _ALWAYS = ("/tmp", "/var/tmp", "/usr/tmp")
@@ -41,7 +41,7 @@ class TemporaryDirectoryMissing(Rule):
         here = (str(working),) if working else _IMAGE_DIRECTORIES
         places = [*(env[name] for name in _VARIABLES if env.get(name)), *_ALWAYS, *here]
         writable = [volume.mount for volume in _cache.volumes(engine) if not volume.read_only]
-        if any(place.startswith("/") and holding(writable, place) is not None for place in places):
+        if any(place.startswith("/") and mount_of_path(writable, place) is not None for place in places):
             return
         image = engine.field("image")
         ours = isinstance(image, str) and is_official(image)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.kube.patch import Edit
 from webhook.kube.path import mapping
-from webhook.kube.workload import listing
+from webhook.kube.workload import as_list
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm import volumes
@@ -29,7 +29,7 @@ class UnknownMedium(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: the kubelet makes every volume that a container mounts before any of them starts."""
-        if not any(_is_odd(mapping(volume).get("emptyDir")) for volume in listing(engine.pod("volumes"))):
+        if not any(_is_odd(mapping(volume).get("emptyDir")) for volume in as_list(engine.pod("volumes"))):
             return  # whatever is mounted where
         seen = set[str]()
         for container in engine.workload.containers:

@@ -16,7 +16,7 @@ from webhook.base.near import nearest
 from webhook.kube.path import FieldPath
 from webhook.vllm.args.flags import Parser, Releases, Table
 from webhook.vllm.args.grammar import Problem, Reading, read
-from webhook.vllm.args.tokens import CommandLine, command_line_of, prepare
+from webhook.vllm.args.tokens import CommandLine, command_line_of, prepare_words
 from webhook.vllm.command import Command
 from webhook.vllm.release import Release
 
@@ -103,7 +103,7 @@ class EngineArgs:
         """What is `given` of it, or that nothing is, is what vLLM will see."""
         return dest not in self.unresolved and dest not in self.doubtful
 
-    def saying(self, given: Mapping[str, Any], unresolved: Mapping[str, str]) -> EngineArgs:
+    def with_arguments(self, given: Mapping[str, Any], unresolved: Mapping[str, str]) -> EngineArgs:
         """The same command line with other arguments. (`dataclasses.replace` takes three times as long, and a search
         for what would fit asks for some ten.)"""
         release, _, places, _, *others = _ALL(self)
@@ -151,9 +151,9 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
     else:
         candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
     parsers = (parser(one, entry) for one in candidates)  # of which the first will mostly do
-    used, reading, problems = _agree(command, command_line_of(command, whole), parsers)
+    used, reading, problems = _read_by_candidates(command, command_line_of(command, whole), parsers)
     conflicts = _conflicts(reading, command, used.release)
-    unheard = _unheard(reading, command, used)
+    unheard = _probable_slips(reading, command, used)
     if lower is None or upper is None:
         unheard = [flag for flag in _unknown_flags(problems, used) if flag.first is None]
         problems, conflicts = (), []  # beyond the table, nothing is certain
@@ -177,7 +177,7 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
         open=reading.open,
         served=reading.optional,
         unserved=command.program == _MODULE and reading.tagged,
-        releases=table.knowing(_flags(command)) if release is None and not command.own_flags else (),
+        releases=table.releases_accepting(_flags(command)) if release is None and not command.own_flags else (),
     )
 
 
@@ -189,7 +189,7 @@ def _flags(command: Command) -> Iterable[str]:
             yield word.text.partition("=")[0].partition(".")[0].replace("_", "-")
 
 
-def _agree(
+def _read_by_candidates(
     command: Command, line: CommandLine, candidates: Iterable[Parser]
 ) -> tuple[Parser, Reading, tuple[Problem, ...]]:
     """The reading of the first release that accepts the command, with the fewest abbreviations.
@@ -200,7 +200,7 @@ def _agree(
     accepted: list[tuple[Parser, Reading]] = []
     common: set[int] | None = None
     for parser in candidates:
-        reading = _read(command, line, parser)
+        reading = _read_by_parser(command, line, parser)
         if not reading.problems:
             if not reading.abbreviated:
                 return parser, reading, ()
@@ -221,8 +221,9 @@ _WHOLE = -1
 """The index of a problem that is about no word."""
 
 
-def _read(command: Command, line: CommandLine, of_release: Parser) -> Reading:
-    words = prepare(command, line, of_release)
+def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> Reading:
+    """The command as the parser of one release reads it, its `--config` file included."""
+    words = prepare_words(command, line, of_release)
     reading = read(of_release, words.tokens)
     if words.config is not None:
         reading.written["config"] = words.config
@@ -266,6 +267,7 @@ def _conflicts(reading: Reading, command: Command, release: Release) -> list[Arg
     found: list[ArgumentError] = []
 
     def off(dest: str) -> bool:
+        """Whether the argument is certainly not set."""
         return not given.get(dest) and dest not in reading.unresolved and not reading.open
 
     def refuse(message: str, dest: str) -> None:
@@ -295,26 +297,27 @@ def _conflicts(reading: Reading, command: Command, release: Release) -> list[Arg
 
 
 def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[UnknownFlag]:
+    """The flags that the parser does not know, each with the nearest spelling and the releases that know it."""
     flags = [(problem, problem.flag) for problem in problems if problem.flag]
     if not flags:
         return
     spellings = tuple(parser.spellings)
     for number, (problem, flag) in enumerate(flags):
         near = nearest(flag, spellings, cutoff=0.75) if number < _MOST_SUGGESTIONS else ()
-        life = parser.table.elsewhere(flag, parser.release)
+        life = parser.table.nearest_releases_with(flag, parser.release)
         yield UnknownFlag(
             flag=flag,
             path=problem.path,
             suggestion=near[0] if near else None,
             first=str(life[0]) if life else None,
             last=str(life[1]) if life else None,
-            removed=_after(parser.table, life[1]) if life and life[1] < parser.release else None,
+            removed=_next_in_table(parser.table, life[1]) if life and life[1] < parser.release else None,
             index=problem.index,
             words=problem.words,
         )
 
 
-def _unheard(reading: Reading, command: Command, parser: Parser) -> list[UnknownFlag]:
+def _probable_slips(reading: Reading, command: Command, parser: Parser) -> list[UnknownFlag]:
     """Flags of a program that nobody knows, which are probably vLLM's with a slip in them."""
     if not reading.passed_over or command.guessed is None:
         return []
@@ -329,6 +332,6 @@ def _unheard(reading: Reading, command: Command, parser: Parser) -> list[Unknown
     ]
 
 
-def _after(table: Table, release: Release) -> str:
+def _next_in_table(table: Table, release: Release) -> str:
     """The release of the table that comes next."""
     return str(table.releases[table.releases.index(release) + 1])

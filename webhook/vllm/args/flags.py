@@ -15,7 +15,7 @@ from typing import Any
 
 from webhook.base.data import load
 from webhook.base.frozen import frozen
-from webhook.vllm.release import Images, Release, known, neighbours
+from webhook.vllm.release import Images, Release, known_releases, neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ class Parser:
     """The spellings that tell nothing beyond their option: `--max-model-len`, unlike 0.33's `--disable-x` for
     `--enable-x`."""
 
-    def beginning(self, text: str) -> list[str]:
+    def flags_beginning_with(self, text: str) -> list[str]:
         """The flags that begin with `text`."""
         found = itertools.islice(self.ordered, bisect_left(self.ordered, text), None)
         return list(itertools.takewhile(lambda flag: flag.startswith(text), found))
 
 
-def plain(flag: str, dests: Container[str]) -> bool:
+def is_plain_spelling(flag: str, dests: Container[str]) -> bool:
     """The flag is called as its option, or switches it off."""
     name = name_of(flag)
     return not flag.startswith("--") or name in dests or name.startswith("no_")
@@ -130,6 +130,7 @@ class Table:
         return f"Table({', '.join(self._taught)})"
 
     def _option(self, dest: str, definition: int) -> Option:
+        """The option of a definition, made once."""
         made = self._made.get((dest, definition))
         if made is None:
             row = dict(self._definitions[definition])
@@ -140,6 +141,7 @@ class Table:
         return made
 
     def _options(self, number: int) -> Iterator[Option]:
+        """The options of the release with this number in the table."""
         for dest, spans in self._spans.items():
             for first, last, definition in spans:
                 if first <= number <= last:
@@ -153,6 +155,7 @@ class Table:
         return found
 
     def _parser(self, release: Release, entry: str) -> Parser:
+        """The parser of one release and entry point: every spelling → its option."""
         spellings = dict.fromkeys(HELP.flags, (HELP, True))
         positional = None
         options = [o for o in self._options(self.releases.index(release)) if o.only in (None, entry)]
@@ -179,7 +182,7 @@ class Table:
             underscores=release >= self._underscores,
             defaults={option.dest: option.default for option in options if option.default is not None},
             dests=dests,
-            plain=frozenset(flag for flag in spellings if plain(flag, dests)),
+            plain=frozenset(flag for flag in spellings if is_plain_spelling(flag, dests)),
         )
 
     def neighbours(self, release: Release) -> tuple[Release | None, Release | None]:
@@ -187,7 +190,9 @@ class Table:
         return self._around(release)
 
     @cached_property
-    def _lives(self) -> Mapping[str, list[tuple[int, int, Option]]]:
+    def _spans_by_flag(self) -> Mapping[str, list[tuple[int, int, Option]]]:
+        """Flag → (first release, last release, option) for each unbroken run of releases that know it, by their
+        numbers."""
         found: dict[str, list[tuple[int, int, Option]]] = {}
         for dest, spans in self._spans.items():
             for first, last, definition in spans:
@@ -196,12 +201,12 @@ class Table:
                     found.setdefault(flag, []).append((first, last, option))
         return found
 
-    def elsewhere(self, flag: str, release: Release) -> tuple[Release, Release, Option] | None:
+    def nearest_releases_with(self, flag: str, release: Release) -> tuple[Release, Release, Option] | None:
         """The nearest unbroken run of releases that know `flag`, which `release` does not, and how it is read there.
 
         An earlier run comes first, since a flag that was removed is what people still write. None: no release knows it.
         """
-        spans = sorted(self._lives.get(flag, ()), key=lambda span: span[0])
+        spans = sorted(self._spans_by_flag.get(flag, ()), key=lambda span: span[0])
         at = self.releases.index(release)
         before = [span for span in spans if span[1] < at]
         after = [span for span in spans if span[0] > at]
@@ -222,26 +227,26 @@ class Table:
     @cached_property
     def spellings(self) -> frozenset[str]:
         """Every flag of every release."""
-        return frozenset(self._lives)
+        return frozenset(self._spans_by_flag)
 
     @cached_property
     def beginnings(self) -> frozenset[str]:
         """What argparse takes for one of them or for several: each with all of its beginnings of three characters and
         more."""
-        return frozenset(flag[:end] for flag in self._lives for end in range(min(3, len(flag)), len(flag) + 1))
+        return frozenset(flag[:end] for flag in self._spans_by_flag for end in range(min(3, len(flag)), len(flag) + 1))
 
     @cached_property
     def switches(self) -> frozenset[str]:
         """Those that take no value in any release."""
         return frozenset(
-            flag for flag, lives in self._lives.items() if all(option.nargs == 0 for _, _, option in lives)
+            flag for flag, lives in self._spans_by_flag.items() if all(option.nargs == 0 for _, _, option in lives)
         )
 
     def _numbers(self, flag: str) -> frozenset[int]:
-        spans = [span for spelling, lives in self._lives.items() if spelling.startswith(flag) for span in lives]
+        spans = [span for spelling, lives in self._spans_by_flag.items() if spelling.startswith(flag) for span in lives]
         return frozenset(number for first, last, _ in spans for number in range(first, last + 1))
 
-    def knowing(self, flags: Iterable[str]) -> tuple[Release, ...]:
+    def releases_accepting(self, flags: Iterable[str]) -> tuple[Release, ...]:
         """The releases whose parser accepts each of `flags`, spelled out or as a beginning (argparse takes both).
 
         A flag that no release knows tells nothing; where no release knows them all, nothing is told either.
@@ -261,16 +266,17 @@ class Table:
             if first <= number <= last
         }
 
-    def taught(self, release: Release, rows: Mapping[str, Row]) -> Table:
+    def with_release(self, release: Release, rows: Mapping[str, Row]) -> Table:
         """The table with one release more, or with another idea of one that it has."""
         known = {one: self.rows(one) for one in self.releases}
         known[release] = dict(rows)
-        table = _table(known, self._underscores)
+        table = _build_table(known, self._underscores)
         table._taught = (*self._taught, f"{release}: {json.dumps(rows, sort_keys=True, default=str)}")
         return table
 
 
-def _table(known: Mapping[Release, Mapping[str, Row]], underscores: Release) -> Table:
+def _build_table(known: Mapping[Release, Mapping[str, Row]], underscores: Release) -> Table:
+    """The table of releases from each one's rows, with definitions that stay alike stored once."""
     releases = sorted(known)
     definitions: list[Row] = []
     spans: dict[str, list[tuple[int, int, int]]] = {}
@@ -289,7 +295,7 @@ def _table(known: Mapping[Release, Mapping[str, Row]], underscores: Release) -> 
 def builtin() -> Table:
     """The table of the package."""
     data = load("flags")
-    return Table(known(), data["definitions"], data["options"], known()[data["underscores"]])
+    return Table(known_releases(), data["definitions"], data["options"], known_releases()[data["underscores"]])
 
 
 def parser(release: Release, entry: str) -> Parser:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webhook.kube.path import FieldPath
-from webhook.vllm.args.flags import Flag, Option, Parser, name_of, plain
+from webhook.vllm.args.flags import Flag, Option, Parser, is_plain_spelling, name_of
 from webhook.vllm.args.tokens import Token
 from webhook.vllm.args.values import InvalidValueError, UnreadableValueError, convert, from_json
 
@@ -78,10 +78,10 @@ def _flag(token: Token, parser: Parser) -> Flag | None:
     if equals and name in known:
         return Flag(name, *known[name], explicit=value)
     if text.startswith("--"):
-        matches = [(flag, value if equals else None) for flag in parser.beginning(name)]
+        matches = [(flag, value if equals else None) for flag in parser.flags_beginning_with(name)]
     else:
         matches = [(text[:2], text[2:])] if text[:2] in known else []
-        matches += [(flag, None) for flag in parser.beginning(text)]
+        matches += [(flag, None) for flag in parser.flags_beginning_with(text)]
     if len(matches) > 1:
         return Flag(name, None, candidates=tuple(flag for flag, _ in matches))
     if matches:
@@ -110,6 +110,7 @@ class _Reader:
         self.positional = parser.positional
 
     def read(self) -> Reading:
+        """Read all words, one argument or option at a time."""
         at = 0
         while at < len(self.tokens):
             flag = self.flags[at]
@@ -141,6 +142,7 @@ class _Reader:
     def _refuse(
         self, message: str, token: Token, option: Option | None = None, flag: str | None = None, words: int = 1
     ) -> None:
+        """Note what argparse would refuse, with the word that it is about."""
         dest = option.dest if option else None
         self.reading.problems.append(Problem(token.index, message, token.path, dest, flag, words))
 
@@ -171,11 +173,11 @@ class _Reader:
         """A flag, with its values."""
         token, option, after = self.tokens[at], flag.option, at + 1
         if option is None:
-            return self._ambiguous(at, flag) if flag.candidates else self._unknown(at, flag)
+            return self._ambiguous(at, flag) if flag.candidates else self._skip_unknown(at, flag)
         if flag.explicit is not None:
             self._explicit(option, flag.explicit, token)
         elif option.nargs == 0:
-            self._switch(option, flag.on, token)
+            self._store_switch(option, flag.on, token)
         elif (values := self._values(after, None if option.nargs == "+" else 1)) or option.nargs == "?":
             self._store(option, values, token)
             after += len(values)
@@ -183,10 +185,11 @@ class _Reader:
             count = "at least one argument" if option.nargs == "+" else "one argument"
             self._refuse(f"argument {option.name}: expected {count}", token, option)
         if token.text not in self.parser.plain:
-            self._spelled(token, flag, option)
+            self._note_other_spelling(token, flag, option)
         return after
 
     def _ambiguous(self, at: int, flag: Flag) -> int:
+        """An abbreviation of several flags; returns the index after its likely values."""
         matches = ", ".join(flag.candidates)
         self._refuse(f"ambiguous option: {flag.spelling} could match {matches}", self.tokens[at])
         return at + 1 + len(self._values(at + 1, 1))
@@ -200,18 +203,18 @@ class _Reader:
         if not token.unknown:
             self._refuse(f"argument {option.name}: ignored explicit argument {value!r}", token, option)
 
-    def _spelled(self, token: Token, flag: Flag, option: Option) -> None:
+    def _note_other_spelling(self, token: Token, flag: Flag, option: Option) -> None:
         """Another name than the option's own: an abbreviation, or 0.33's `--disable-x` for `--enable-x`."""
         spelling = token.text.partition("=")[0]
         self.reading.abbreviated += spelling != flag.spelling
-        if not plain(spelling, self.parser.dests):
+        if not is_plain_spelling(spelling, self.parser.dests):
             value = self.reading.given.get(option.dest)
             self.reading.written[name_of(spelling)] = True if option.nargs == 0 else value
 
-    def _unknown(self, at: int, flag: Flag) -> int:
+    def _skip_unknown(self, at: int, flag: Flag) -> int:
         """A flag of no option; its likely values are passed over, so that they don't count as one too many."""
         token = self.tokens[at]
-        life = self.parser.table.elsewhere(flag.spelling, self.parser.release)
+        life = self.parser.table.nearest_releases_with(flag.spelling, self.parser.release)
         nargs = life[2].nargs if life else None
         most = 0 if nargs == 0 or flag.explicit is not None else None if nargs == "+" else 1
         values = self._values(at + 1, most)
@@ -221,15 +224,17 @@ class _Reader:
             words = 1 + len(values) if life else 1  # of a flag that nobody knows, nobody knows the values
             self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling, words=words)
         if flag.explicit is not None:
-            self._write(name_of(flag.spelling), [flag.explicit])
+            self._note_written(name_of(flag.spelling), [flag.explicit])
             return at + 1
-        self._write(name_of(flag.spelling), [value.text for value in values])
+        self._note_written(name_of(flag.spelling), [value.text for value in values])
         return at + 1 + len(values)
 
-    def _write(self, name: str, texts: list[str]) -> None:
+    def _note_written(self, name: str, texts: list[str]) -> None:
+        """Note the words of a flag as they are written, before any conversion."""
         self.reading.written[name] = texts if len(texts) > 1 else texts[0] if texts else True
 
-    def _switch(self, option: Option, on: bool, token: Token) -> None:
+    def _store_switch(self, option: Option, on: bool, token: Token) -> None:
+        """Set an option without a value."""
         if option.action != "help":
             self.reading.given[option.dest] = on
             self.reading.written.pop(option.dest, None)
@@ -237,15 +242,16 @@ class _Reader:
             self.reading.unresolved.pop(option.dest, None)
             self.reading.doubtful.pop(option.dest, None)
 
-    def _forget(self, dest: str) -> Any:
+    def _replaced_value(self, dest: str) -> Any:
         """An earlier value of the same option, which the next one takes the place of."""
         self.reading.unresolved.pop(dest, None)
         self.reading.doubtful.pop(dest, None)
         return self.reading.given.pop(dest, None)
 
     def _store(self, option: Option, tokens: list[Token], flag: Token) -> None:
+        """Convert and set an option's value, or note why its value is unknown or refused."""
         reading, dest = self.reading, option.dest
-        before = self._forget(dest) if dest in reading.places else None
+        before = self._replaced_value(dest) if dest in reading.places else None
         if len(tokens) == 1:  # as most flags have
             texts, why, doubt = [tokens[0].text], tokens[0].unknown, tokens[0].doubtful
         else:
@@ -256,7 +262,7 @@ class _Reader:
             why = why or tokens[0].doubtful  # no model is called ${MODEL}, whatever text arrives
         if why:
             reading.unresolved[dest] = why
-            self._write(dest, texts)
+            self._note_written(dest, texts)
             # The last of several may be something else than a value; a key from a Secret is one word.
             if option.nargs in ("+", "?") and dest != "api_key":
                 reading.open = reading.open or tokens[-1].open
@@ -267,7 +273,7 @@ class _Reader:
             else:
                 value = self._value(option, texts, before)
         except InvalidValueError as error:
-            self._write(dest, texts)
+            self._note_written(dest, texts)
             if isinstance(error, UnreadableValueError):
                 reading.unresolved[dest] = str(error)
             elif doubt:
@@ -280,11 +286,12 @@ class _Reader:
             reading.doubtful[dest] = doubt
         level = isinstance(value, dict) and bool(texts) and texts[0].isdecimal()
         if option.action in _MODULES or level:
-            self._write(dest, texts)
+            self._note_written(dest, texts)
         elif reading.written:
             reading.written.pop(dest, None)
 
     def _value(self, option: Option, texts: list[str], before: Any) -> Any:
+        """The converted value of an option; raises InvalidValueError where its type refuses the text."""
         if option.action == "StoreBoolean":
             return _true_or_false(texts[0] if texts else "True")
         if not texts:

@@ -59,29 +59,32 @@ def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | Non
     """A name that the release's registry does not have: `kind` is "tool_call_parser", "reasoning_parser",
     "kv_connector", "attention_backend", or an argument (`NAMED`)."""
     names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
-    there = _listed(kind)
+    there = _registry_was_read(kind)
 
     def refused(number: int) -> Refusal | None:
-        if not there[number] or _at(names.get(name, ()), number) is not None:
+        """The refusal by the release with this number in the table; None where it knows the name."""
+        if not there[number] or _definition_in(names.get(name, ()), number) is not None:
             return None
-        known = tuple(sorted(other for other, spans in names.items() if _at(spans, number) is not None))
-        return Refusal("", name, known, None, *_life(names.get(name, ()), number))
+        known = tuple(sorted(other for other, spans in names.items() if _definition_in(spans, number) is not None))
+        return Refusal("", name, known, None, *_nearest_releases(names.get(name, ()), number))
 
-    return _agreed(release, refused, lambda number: there[number])
+    return _refused_by_all(release, refused, lambda number: there[number])
 
 
 @cache
-def _listed(kind: str) -> tuple[bool, ...]:
+def _registry_was_read(kind: str) -> tuple[bool, ...]:
     """Of each release, whether its registry of that kind was read."""
     names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
-    return tuple(any(_at(spans, number) is not None for spans in names.values()) for number in range(len(releases())))
+    return tuple(
+        any(_definition_in(spans, number) is not None for spans in names.values()) for number in range(len(releases()))
+    )
 
 
 def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal | None:
     """A number that is handed to a config class as it is, and lies outside of what its field takes."""
     refused: Refusal | None = None
-    for known in _bounds(dest, release):  # as `_agreed` has it
-        if (found := _outside("", value, known)) is None:
+    for known in _bounds(dest, release):  # as `_refused_by_all` has it
+        if (found := _out_of_bounds("", value, known)) is None:
             return None
         refused = refused or found
     return refused
@@ -91,7 +94,7 @@ def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal 
 def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | None, ...]:
     """What is known of an argument's number in each release that counts, the newest first."""
     spans: Sequence[Span] = load("settings")["bounds"].get(dest, ())
-    return tuple([_at(spans, number) for number in _counting(release, lambda number: True)])
+    return tuple([_definition_in(spans, number) for number in _counting_releases(release, lambda number: True)])
 
 
 @cache
@@ -104,7 +107,9 @@ def bad_variable(name: str, value: str, release: Release | None) -> Refusal | No
     """An environment variable with choices (`env_with_choices`) that holds none of them, or no number where vLLM's
     envs.py makes one of it."""
     spans: Sequence[Span] = load("settings")["environment"].get(name, ())
-    return _agreed(release, lambda number: _unreadable(value, _at(spans, number)), lambda number: bool(spans))
+    return _refused_by_all(
+        release, lambda number: _bad_number(value, _definition_in(spans, number)), lambda number: bool(spans)
+    )
 
 
 SWITCH = "0 or 1"
@@ -115,9 +120,10 @@ _NUMBERS: Mapping[str, tuple[Callable[[str], object], str]] = {
 }
 
 
-def _unreadable(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
+def _bad_number(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
+    """The refusal of a text that is no number of the wanted type, or is out of bounds."""
     if known is None or "number" not in known:
-        return _outside("", value, known)
+        return _out_of_bounds("", value, known)
     read, wanted = _NUMBERS[known["number"]]
     try:
         read(value)
@@ -127,7 +133,7 @@ def _unreadable(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
 
 
 @cache
-def needs(dest: str) -> str | None:
+def argument_that_enables(dest: str) -> str | None:
     """The argument without which the class that has `dest`'s bounds is not made."""
     return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)
 
@@ -139,7 +145,7 @@ def bounded() -> frozenset[str]:
 
 
 @cache
-def configs() -> frozenset[str]:
+def config_arguments() -> frozenset[str]:
     """The arguments that fill a config class from JSON."""
     return frozenset(load("settings")["configs"])
 
@@ -156,16 +162,16 @@ def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -
     for above, path, _ in _keys(value) if said else ():
         numbers = _strict(dest, above, release) if above in said["strict"] else ()
         spans = said["fields"].get(path, ())
-        if numbers and all(_at(spans, number) is None for number in numbers):
-            yield Refusal(path, None, _beside(dest, above, numbers[0]), None, *_life(spans, numbers[0]))
+        if numbers and all(_definition_in(spans, number) is None for number in numbers):
+            yield Refusal(path, None, _beside(dest, above, numbers[0]), None, *_nearest_releases(spans, numbers[0]))
 
 
 @lru_cache(1024)
 def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
     """The releases that count, the newest first, if each refuses keys that it does not know."""
     spans: Sequence[Span] = load("settings")["configs"][dest]["strict"][above]
-    numbers = _counting(release, lambda number: _at(spans, number) is not None)
-    return numbers if all(_at(spans, number) is not None for number in numbers) else ()
+    numbers = _counting_releases(release, lambda number: _definition_in(spans, number) is not None)
+    return numbers if all(_definition_in(spans, number) is not None for number in numbers) else ()
 
 
 @lru_cache(1024)
@@ -174,7 +180,7 @@ def _beside(dest: str, above: str, number: int) -> tuple[str, ...]:
     fields: Mapping[str, Sequence[Span]] = load("settings")["configs"][dest]["fields"]
     prefix = f"{above}." if above else ""
     beside = (one for one in fields if one.startswith(prefix) and "." not in one.removeprefix(prefix))
-    return tuple(one.removeprefix(prefix) for one in beside if _at(fields[one], number) is not None)
+    return tuple(one.removeprefix(prefix) for one in beside if _definition_in(fields[one], number) is not None)
 
 
 def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
@@ -187,22 +193,25 @@ def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> 
 
 
 def _bad_value(spans: Sequence[Span], path: str, given: object, release: Release | None) -> Refusal | None:
-    return _agreed(
+    """The refusal of a key's value by all releases that count."""
+    return _refused_by_all(
         release,
-        lambda number: _refused(path, given, _at(spans, number), number),
-        lambda number: _at(spans, number) is not None,
+        lambda number: _bad_choice(path, given, _definition_in(spans, number), number),
+        lambda number: _definition_in(spans, number) is not None,
     )
 
 
-def _refused(path: str, given: object, known: Mapping[str, Any] | None, number: int) -> Refusal | None:
+def _bad_choice(path: str, given: object, known: Mapping[str, Any] | None, number: int) -> Refusal | None:
+    """The refusal of a value that is none of the key's names or is out of its bounds, by the release with this
+    number."""
     kind = known.get("names") if known else None
     if kind is None or known is None or not isinstance(given, str):
-        return _outside(path, given, known)
+        return _out_of_bounds(path, given, known)
     names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
-    if given.lower() in known["choices"] or _at(names.get(given.upper(), ()), number) is not None:
+    if given.lower() in known["choices"] or _definition_in(names.get(given.upper(), ()), number) is not None:
         return None
-    taken = tuple(sorted(name for name, spans in names.items() if _at(spans, number) is not None))
-    return Refusal(path, given, taken, None, *_life(names.get(given.upper(), ()), number), open=True)
+    taken = tuple(sorted(name for name, spans in names.items() if _definition_in(spans, number) is not None))
+    return Refusal(path, given, taken, None, *_nearest_releases(names.get(given.upper(), ()), number), open=True)
 
 
 _DEEPEST = 3
@@ -217,7 +226,7 @@ def _keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str,
             yield from _keys({key: one for key, one in given.items() if one is not None}, path)
 
 
-def _at(spans: Sequence[Span], number: int) -> Mapping[str, Any] | None:
+def _definition_in(spans: Sequence[Span], number: int) -> Mapping[str, Any] | None:
     """What is known in that release; empty where only that it is there, None where it is not."""
     for span in spans:
         if span[0] <= number <= span[1]:
@@ -225,7 +234,7 @@ def _at(spans: Sequence[Span], number: int) -> Mapping[str, Any] | None:
     return None
 
 
-def _life(spans: Sequence[Span], number: int) -> tuple[Release | None, Release | None]:
+def _nearest_releases(spans: Sequence[Span], number: int) -> tuple[Release | None, Release | None]:
     """The nearest run of releases that have it: the one before, where there is one."""
     before = [span for span in spans if span[1] < number]
     after = [span for span in spans if span[0] > number]
@@ -237,16 +246,17 @@ def _life(spans: Sequence[Span], number: int) -> tuple[Release | None, Release |
     return releases()[first], releases()[run[1]]
 
 
-def _outside(place: str, value: object, known: Mapping[str, Any] | None) -> Refusal | None:
+def _out_of_bounds(place: str, value: object, known: Mapping[str, Any] | None) -> Refusal | None:
+    """The refusal of a value that is none of the choices, of another type, or out of the bounds of a definition."""
     if not known or value is None:
         return None
     if "choices" in known:
         comparable = isinstance(value, str | int) and not isinstance(value, bool)
         fold = known.get("fold")
-        taken = {_folded(one, fold) for one in known["choices"]}
+        taken = {_normalized(one, fold) for one in known["choices"]}
         names = tuple(one for one in known["choices"] if fold is None or isinstance(one, str))
-        return Refusal(place, value, names) if comparable and taken and _folded(value, fold) not in taken else None
-    if (kind := known.get("type")) is not None and not _converts(value, kind):
+        return Refusal(place, value, names) if comparable and taken and _normalized(value, fold) not in taken else None
+    if (kind := known.get("type")) is not None and not _pydantic_accepts(value, kind):
         return Refusal(place, value, bounds=_KINDS[kind])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -269,7 +279,7 @@ _TRUTH = frozenset(("0", "off", "f", "false", "n", "no", "1", "on", "t", "true",
 """What pydantic reads as a boolean, in any case."""
 
 
-def _converts(value: object, kind: str) -> bool:
+def _pydantic_accepts(value: object, kind: str) -> bool:
     """Pydantic makes that type of it: it reads texts as numbers, and numbers without a fraction as whole ones.
 
     A text with `$` may be filled in before vLLM sees it.
@@ -287,14 +297,15 @@ def _converts(value: object, kind: str) -> bool:
     return isinstance(value, int) or (isinstance(value, float) and (kind == "float" or value.is_integer()))
 
 
-def _folded(value: object, fold: str | None) -> object:
+def _normalized(value: object, fold: str | None) -> object:
+    """A text as vLLM compares it: in lower case, and with `_` for `-` where `fold` is "dash"."""
     if fold is None or not isinstance(value, str):
         return value
     return value.lower().replace("-", "_") if fold == "dash" else value.lower()
 
 
 @lru_cache(256)
-def _around(release: Release) -> tuple[int, ...]:
+def _table_numbers_around(release: Release) -> tuple[int, ...]:
     """The release, or its two neighbours in the table, the newer one first; none where it has only one."""
     table = releases()
     lower, upper = neighbours(release, table)
@@ -303,18 +314,18 @@ def _around(release: Release) -> tuple[int, ...]:
     return (table.index(upper), table.index(lower)) if lower != upper else (table.index(lower),)
 
 
-def _agreed(
+def _refused_by_all(
     release: Release | None, refused: Callable[[int], Refusal | None], asked: Callable[[int], bool]
 ) -> Refusal | None:
     """What every release that counts refuses, as the newest of them says it."""
     newest: Refusal | None = None
-    for number in _counting(release, asked):  # one that takes it is enough, and mostly the newest does
+    for number in _counting_releases(release, asked):  # one that takes it is enough, and mostly the newest does
         if (found := refused(number)) is None:
             return None
         newest = newest or found
     return newest
 
 
-def _counting(release: Release | None, asked: Callable[[int], bool]) -> tuple[int, ...]:
+def _counting_releases(release: Release | None, asked: Callable[[int], bool]) -> tuple[int, ...]:
     """The releases that count, the newest first: those around the one that runs, else all that were `asked`."""
-    return _around(release) if release else tuple(filter(asked, reversed(range(len(releases())))))
+    return _table_numbers_around(release) if release else tuple(filter(asked, reversed(range(len(releases())))))

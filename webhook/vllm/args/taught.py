@@ -48,12 +48,14 @@ def rows(options: Iterable[Mapping[str, Any]]) -> dict[str, Row]:
     return {str(one["dest"]): row(one, entries) for one in listed}
 
 
-def difference(new: Mapping[str, Row], old: Mapping[str, Row]) -> tuple[list[str], dict[str, Row]]:
+def options_difference(new: Mapping[str, Row], old: Mapping[str, Row]) -> tuple[list[str], dict[str, Row]]:
     """How a release's options differ from another's: the dests that are gone, and those that are new or changed."""
     return [dest for dest in old if dest not in new], {d: one for d, one in new.items() if old.get(d) != one}
 
 
-def teach(table: Table, release: str, like: str | None, removed: Iterable[str], options: Mapping[str, Row]) -> Table:
+def teach_release(
+    table: Table, release: str, like: str | None, removed: Iterable[str], options: Mapping[str, Row]
+) -> Table:
     """The table with a release that is `like` another one (the newest), but for some options.
 
     `removed` are dests or flags; `options` are by dest, as the table writes them. Raises TaughtError.
@@ -70,7 +72,7 @@ def teach(table: Table, release: str, like: str | None, removed: Iterable[str], 
             raise TaughtError(f"{word!r} can't be removed: {model} does not know it")
         for dest in dests:
             del kept[dest]
-    return table.taught(number, {**kept, **options})
+    return table.with_release(number, {**kept, **options})
 
 
 def newest_before(table: Table, release: Release) -> Release:

@@ -80,12 +80,14 @@ def command_line_of(command: Command, whole: str) -> CommandLine:
         return CommandLine(
             [Token(word.text, word.path, index, word.unknown) for index, word in enumerate(words)], whole
         )
-    doubts = [None if word.unknown else _doubt(word.text, command.shell) for word in words]
+    doubts = [None if word.unknown else _unexpanded(word.text, command.shell) for word in words]
     tokens = [Token(word.text, word.path, index, word.unknown, doubts[index]) for index, word in enumerate(words)]
     return CommandLine(tokens, whole)
 
 
-def _doubt(text: str, shell: bool) -> str | None:
+def _unexpanded(text: str, shell: bool) -> str | None:
+    """Why a word may not be what vLLM gets: a variable, a template action or a placeholder in it that nothing
+    expands."""
     match = _REFERENCE.search(text)
     if match is None:
         return None
@@ -115,7 +117,7 @@ _OPTIMIZATION_LEVEL = Release(0, 12)
 """… and `--optimization-level 3` since here."""
 
 
-def prepare(command: Command, line: CommandLine, parser: Parser) -> Words:
+def prepare_words(command: Command, line: CommandLine, parser: Parser) -> Words:
     """What argparse would get of the command, whose line this is, in the release of `parser`."""
     words, whole = Words(list(line.tokens)), line.whole
     if parser.entry == "serve" and "--" in whole:
@@ -124,15 +126,17 @@ def prepare(command: Command, line: CommandLine, parser: Parser) -> Words:
         _config(words, command, parser)
         whole = "\n".join([token.text for token in words.tokens])
     if parser.underscores and "_" in whole:
-        words.tokens = [_dashes(token) if "_" in token.text else token for token in words.tokens]
+        words.tokens = [_with_dashes(token) if "_" in token.text else token for token in words.tokens]
     if "-O" in whole:
-        words.tokens = _optimization(words.tokens, parser.release)
+        words.tokens = _expand_optimization(words.tokens, parser.release)
     if ("." in whole or "-O" in whole) and parser.release >= _DOTTED:
-        _dotted(words, parser.release)
+        _merge_dotted_flags(words, parser.release)
     return words
 
 
 def _model_first(words: Words, parser: Parser, whole: str) -> None:
+    """Move the model of `--model` to the front, in releases that want it first; note an error in those that refuse
+    `--model`."""
     tokens, release = words.tokens, parser.release
     if release < _MODEL_BEFORE_ALL[0]:
         return
@@ -224,6 +228,7 @@ def _settings(text: str) -> Mapping[Any, Any] | str:
 
 
 def _config_words(settings: Mapping[Any, Any], parser: Parser) -> list[str]:
+    """The words that the settings of a `--config` file stand for."""
     words: list[str] = []
     for key, value in settings.items():
         flag = f"--{key}"
@@ -242,7 +247,7 @@ def _config_words(settings: Mapping[Any, Any], parser: Parser) -> list[str]:
     return words
 
 
-def _dashes(token: Token) -> Token:
+def _with_dashes(token: Token) -> Token:
     """`--some_flag.some_key=some_value` → `--some-flag.some_key=some_value`."""
     text = token.text
     if not text.startswith("--"):
@@ -252,7 +257,8 @@ def _dashes(token: Token) -> Token:
     return replace(token, text=text[:cut].replace("_", "-") + text[cut:])
 
 
-def _optimization(tokens: list[Token], release: Release) -> list[Token]:
+def _expand_optimization(tokens: list[Token], release: Release) -> list[Token]:
+    """`-O3` and `-O 3` → the flags that the release replaces them by."""
     if release < _LEVEL_WORD or "-O" not in {token.text[:2] for token in tokens}:
         return tokens
     key = "level" if release < _MODE_WORD else "mode"
@@ -274,7 +280,7 @@ def _optimization(tokens: list[Token], release: Release) -> list[Token]:
     return out
 
 
-def _dotted(words: Words, release: Release) -> None:
+def _merge_dotted_flags(words: Words, release: Release) -> None:
     """Merges `--config.key value` into one `--config '{"key": value}'` at the end, per flag."""
     prefix = "-" if release >= _DOTTED_SHORT else "--"
     if not [True for token in words.tokens if token.text[:1] == "-" and "." in token.text.partition("=")[0]]:
@@ -306,7 +312,7 @@ def _dotted(words: Words, release: Release) -> None:
             continue
         for key in reversed(keys):
             nested = {key: nested}
-        _update(found, nested)
+        _merge_nested(found, nested)
         unknown, doubtful = first.unknown or value.unknown, first.doubtful or value.doubtful
         merged[flag] = (replace(first, unknown=unknown, doubtful=doubtful), found)
     for flag, (token, found) in merged.items():
@@ -315,6 +321,7 @@ def _dotted(words: Words, release: Release) -> None:
 
 
 def _dotted_value(text: str, release: Release) -> Any:
+    """The JSON value of `--config.key value`; in newer releases also a number such as `1k`; else the text."""
     try:
         return from_json(text)
     except ValueError:
@@ -326,11 +333,12 @@ def _dotted_value(text: str, release: Release) -> Any:
         return text
 
 
-def _update(target: dict[str, Any], new: dict[str, Any]) -> None:
+def _merge_nested(target: dict[str, Any], new: dict[str, Any]) -> None:
+    """Merge `new` into `target`: objects key by key, lists appended."""
     for key, value in new.items():
         old = target.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
-            _update(old, value)
+            _merge_nested(old, value)
         elif isinstance(value, list) and isinstance(old, list):
             old += value
         else:

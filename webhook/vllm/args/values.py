@@ -200,11 +200,12 @@ _HUMAN_JSON = Release(0, 17)
 def _converter(dest: str, name: str, release: Release) -> tuple[Convert, str, bool]:
     """What converts an option's text, the name of that in messages, and whether an empty text is no value."""
     if name.startswith("optional["):
-        return *_of_type(dest, name.removeprefix("optional[").removesuffix("]"), release), True
-    return *_of_type(dest, name, release), False
+        return *_converter_of_type(dest, name.removeprefix("optional[").removesuffix("]"), release), True
+    return *_converter_of_type(dest, name, release), False
 
 
-def _of_type(dest: str, name: str, release: Release) -> tuple[Convert, str]:
+def _converter_of_type(dest: str, name: str, release: Release) -> tuple[Convert, str]:
+    """The converter for an option's type as argparse names it, and that name in error messages."""
     if name == "<lambda>":
         return _LAMBDAS.get(dest, backend_name), "<lambda>"
     if name.startswith("json["):

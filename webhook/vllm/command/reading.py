@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from webhook.base.frozen import kept
 from webhook.kube.path import FieldPath, mapping
-from webhook.kube.workload import JSON, Container, Whole, Workload, listing
+from webhook.kube.workload import JSON, Container, Whole, Workload, as_list
 from webhook.vllm.command import images, kserve, python
 from webhook.vllm.command.condense import condensed, unread
 from webhook.vllm.command.entry import Serve
@@ -200,7 +200,7 @@ class Reading:
 
     def _mounted(self) -> list[str]:
         """Where volumes are mounted."""
-        mounts = listing(self.container.spec.get("volumeMounts"))
+        mounts = as_list(self.container.spec.get("volumeMounts"))
         return [path for one in mounts if (path := string(mapping(one).get("mountPath")))]
 
     def config(self, words: Sequence[str], file: Callable[[str], str | None]) -> dict[str, str]:

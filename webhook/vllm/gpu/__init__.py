@@ -9,26 +9,44 @@ from webhook.kube import quantity
 from webhook.kube.workload import Container, Workload
 from webhook.vllm.facts import Fact, Facts
 from webhook.vllm.gpu import advice, labels, maker
-from webhook.vllm.gpu.labels import Named
+from webhook.vllm.gpu.labels import NamedProducts
 from webhook.vllm.gpu.name import by_name, nearest
-from webhook.vllm.gpu.nodes import Kind, Placement, place
+from webhook.vllm.gpu.nodes import NodeGpus, Placement, find_placement
 from webhook.vllm.gpu.product import Accelerator, Gpu, all_products
 from webhook.vllm.gpu.resource import (
     CLAIM,
-    Asked,
-    asked,
+    DeviceRequest,
+    device_request,
     is_one,
-    limited,
     may_be_one,
-    misspelt,
+    misspelled_resource,
     named_product,
-    requested,
+    requested_resource,
     shared_by_resource,
+    with_hami_limits,
 )
 
 __all__ = [
-    "CLAIM", "Accelerator", "Asked", "Gpu", "Kind", "Placement", "advice", "all_products", "asked", "by_name", "find",
-    "is_one", "maker", "may_be_one", "misspelt", "nearest", "on_nodes", "parse", "place", "requested",
+    "CLAIM",
+    "Accelerator",
+    "DeviceRequest",
+    "Gpu",
+    "NodeGpus",
+    "Placement",
+    "advice",
+    "all_products",
+    "by_name",
+    "device_request",
+    "find",
+    "find_placement",
+    "is_one",
+    "maker",
+    "may_be_one",
+    "misspelled_resource",
+    "nearest",
+    "on_nodes",
+    "parse",
+    "requested_resource",
 ]  # fmt: skip
 
 
@@ -37,7 +55,7 @@ def find(
     container: Container,
     facts: Facts,
     placement: Placement | None = None,
-    request: Asked | None = None,
+    request: DeviceRequest | None = None,
     build: str | None = None,
 ) -> Fact[Accelerator] | None:
     """What the container gets, by the order in `webhook.vllm.facts`; None where no product is known.
@@ -46,11 +64,11 @@ def find(
     them is planned. `placement` and `request` are `place` and `asked` of the same container; `build` is who makes what
     its vLLM runs on (`maker.of_build`), where that is known.
     """
-    request = asked(workload, container, facts.snapshot) if request is None else request
-    resource, count = request.together or (None, None)
-    named = _named(workload, container, request) or _on_nodes(placement, facts)
+    request = device_request(workload, container, facts.snapshot) if request is None else request
+    resource, count = request.resource_and_count or (None, None)
+    named = _named_by_object(workload, container, request) or _named_by_nodes(placement, facts)
     if named is not None and facts.assume.nodes == "closed" and placement is not None and placement.fresh:
-        named = _narrowed(named, placement)
+        named = _narrowed_to_nodes(named, placement)
     given = (
         None
         if named
@@ -60,44 +78,44 @@ def find(
     )
     if given is not None:
         certain = given is facts.gpu
-        named = Named(given.gpus, "--gpu" if certain else "the policy's assume.gpu", certain, given.shared)
+        named = NamedProducts(given.gpus, "--gpu" if certain else "the policy's assume.gpu", certain, given.shared)
         count = given.count if count is None else count
     if named is None and facts.gpu_memory is None:
         return None
-    named = named or Named((), "memory given", True, False)
-    gpus = limited(named.gpus, container.resources, workload.spec.get("nodeSelector"))
+    named = named or NamedProducts((), "memory given", True, False)
+    gpus = with_hami_limits(named.gpus, container.resources, workload.spec.get("nodeSelector"))
     if facts.gpu_memory is not None:
         gpus = _with_memory(gpus, facts.gpu_memory)
     shared = named.shared or shared_by_resource(resource, workload)
     return Fact(Accelerator(gpus, count, resource, shared), named.source, named.may_deny)
 
 
-def _named(workload: Workload, container: Container, request: Asked) -> Named | None:
+def _named_by_object(workload: Workload, container: Container, request: DeviceRequest) -> NamedProducts | None:
     """The product by what the object itself says, or the claims that it names."""
     claimed = request.claimed
     if claimed is not None and claimed.gpus:
-        return Named(claimed.gpus, claimed.source, claimed.exact, False)
+        return NamedProducts(claimed.gpus, claimed.source, claimed.exact, False)
     if len(request.resources) > 1:  # CUDA sees the whole cards or one slice, and which of them is not said
-        found = [labels.named(workload, name) for name, _ in request.resources]
+        found = [labels.product_of_labels(workload, name) for name, _ in request.resources]
         said = [one for one in found if one is not None]
         both = labels.union(said) if len(said) == len(found) else None
         return replace(both, may_deny=False) if both else None
     name = request.resources[0][0] if request.resources else None
-    if (one := labels.named(workload, name)) is not None:
+    if (one := labels.product_of_labels(workload, name)) is not None:
         return one
     if container.accelerator:
         gpus = by_name(container.accelerator)
-        return Named(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
+        return NamedProducts(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
     if name is not None and (gpus := named_product(name)):
-        return Named(gpus, f"resource {name}", False, False)  # the plugin's configuration may call it anything
+        return NamedProducts(gpus, f"resource {name}", False, False)  # the plugin's configuration may call it anything
     return None
 
 
-def _on_nodes(placement: Placement | None, facts: Facts) -> Named | None:
+def _named_by_nodes(placement: Placement | None, facts: Facts) -> NamedProducts | None:
     """The products that the nodes have on which the Pod may run; None where one of them does not say."""
     if placement is None or not placement.kinds or placement.unknown:
         return None
-    return Named(
+    return NamedProducts(
         gpus=tuple({gpu.name: gpu for kind in placement.kinds for gpu in kind.gpus}.values()),
         source=f"the labels of {placement.candidates} node{'s' if placement.candidates > 1 else ''} of this cluster",
         may_deny=facts.assume.nodes == "closed" and placement.fresh,
@@ -105,7 +123,7 @@ def _on_nodes(placement: Placement | None, facts: Facts) -> Named | None:
     )
 
 
-def _narrowed(named: Named, placement: Placement) -> Named:
+def _narrowed_to_nodes(named: NamedProducts, placement: Placement) -> NamedProducts:
     """Where the policy says that the cluster's nodes are all there will be, they choose between products."""
     there = {gpu.name for kind in placement.kinds for gpu in kind.gpus}
     left = tuple(gpu for gpu in named.gpus if gpu.name in there)

@@ -43,7 +43,7 @@ def of_count(spec: JSON, gpus: Sequence[Gpu], count: int) -> str | None:
     machine with fewer; None where no such machine is known."""
     for key, old in _selector(spec).items():
         if key in instances.TYPE and (has := instances.count_of(old)) is not None and has < count:
-            found = instances.like(old, gpus, count)
+            found = instances.smallest_machine_type(old, gpus, count)
             return f" and nodeSelector {key}: {found}" if found else None
     return ""
 
@@ -69,7 +69,8 @@ def _affinity(spec: JSON) -> Iterator[Requirement]:
     return (one for one in islice(affinity(spec), _MANY) if one.key in _TOLD)
 
 
-def _names(gpu: Gpu) -> Mapping[str, Sequence[str]]:
+def _product_labels(gpu: Gpu) -> Mapping[str, Sequence[str]]:
+    """Label → the values that name this product."""
     found: Mapping[str, Sequence[str]] = products().get(gpu.name, {}).get("names", {})
     return found
 
@@ -85,13 +86,13 @@ def _selector(spec: JSON) -> Mapping[str, str]:
 def _value(key: str, old: str, label: str, gpus: Sequence[Gpu], count: int) -> str | None:
     """The label's value for these products; "" where the label says nothing of them, None where it has no word."""
     if key in instances.TYPE:
-        return instances.like(old, gpus, count) if instances.count_of(old) is not None else ""
+        return instances.smallest_machine_type(old, gpus, count) if instances.count_of(old) is not None else ""
     if key in instances.FAMILY:
         return "" if set(gpus) & set(instances.of_types(instances.of_family(old))) else None
     if key not in LABELS:
         return ""
     if key == PRODUCT:
         return label
-    names = (name for gpu in gpus for place in LABELS[key] for name in _names(gpu).get(place, ()))
+    names = (name for gpu in gpus for place in LABELS[key] for name in _product_labels(gpu).get(place, ()))
     return next((name for name in names if by_name(name, LABELS[key]) and set(by_name(name, LABELS[key])) <= set(gpus)),
                 None)  # fmt: skip

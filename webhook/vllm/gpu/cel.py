@@ -41,11 +41,12 @@ def read(expression: str) -> Callable[[Device], bool | None]:
     Neither this nor the function raises.
     """
     try:
-        value = _Parser(expression).whole()
+        value = _Parser(expression).expression()
     except _UnreadableError:
         return lambda _: None
 
     def select(device: Device) -> bool | None:
+        """Whether a device matches; None where that is unknown."""
         answer = value(device)
         return answer if isinstance(answer, bool) else None
 
@@ -69,16 +70,19 @@ class _Parser:
         self._at = 0
         self._depth = 0
 
-    def whole(self) -> _Value:
-        found = self._either()
+    def expression(self) -> _Value:
+        """The whole expression; raises _UnreadableError where something is left."""
+        found = self._disjunction()
         if self._at != len(self._tokens):
             raise _UnreadableError
         return found
 
     def _next(self) -> tuple[str, str]:
+        """The next token: its kind and text."""
         return self._tokens[self._at] if self._at < len(self._tokens) else ("end", "")
 
     def _take(self, *signs: str) -> str | None:
+        """Consume and return the next token if it is one of these signs or words."""
         kind, text = self._next()
         if kind in ("sign", "word") and text in signs:
             self._at += 1
@@ -94,21 +98,24 @@ class _Parser:
         if self._take(sign) is None:
             raise _UnreadableError
 
-    def _either(self) -> _Value:
+    def _disjunction(self) -> _Value:
+        """`a || b`."""
         self._deeper()
-        parts = [self._both()]
+        parts = [self._conjunction()]
         while self._take("||"):
-            parts.append(self._both())
+            parts.append(self._conjunction())
         self._depth -= 1
-        return parts[0] if len(parts) == 1 else lambda device: _any([part(device) for part in parts])
+        return parts[0] if len(parts) == 1 else lambda device: _or([part(device) for part in parts])
 
-    def _both(self) -> _Value:
-        parts = [self._compared()]
+    def _conjunction(self) -> _Value:
+        """`a && b`."""
+        parts = [self._comparison()]
         while self._take("&&"):
-            parts.append(self._compared())
-        return parts[0] if len(parts) == 1 else lambda device: _not(_any([_not(part(device)) for part in parts]))
+            parts.append(self._comparison())
+        return parts[0] if len(parts) == 1 else lambda device: _not(_or([_not(part(device)) for part in parts]))
 
-    def _compared(self) -> _Value:
+    def _comparison(self) -> _Value:
+        """`a == b`, `a in b` and the other relations."""
         left = self._unary()
         sign = self._take("==", "!=", "<", "<=", ">", ">=", "in")
         if sign is None:
@@ -117,6 +124,7 @@ class _Parser:
         return lambda device: _compare(sign, left(device), right(device))
 
     def _unary(self) -> _Value:
+        """`!a`, `-1`, or a member chain."""
         if self._take("!"):
             self._deeper()
             inner = self._unary()
@@ -128,9 +136,10 @@ class _Parser:
             if kind != "number":
                 raise _UnreadableError
             return _constant(-float(text))
-        return self._chain(self._atom())
+        return self._member_chain(self._atom())
 
     def _atom(self) -> _Value:
+        """A literal, a name, a list, a function call or an expression in parentheses."""
         kind, text = self._next()
         self._at += 1
         if kind == "string":
@@ -145,9 +154,9 @@ class _Parser:
             if text == "device":
                 return lambda device: device
             if self._take("("):
-                return _function(text, self._arguments(")"))
+                return _function_call(text, self._arguments(")"))
         elif text == "(":
-            inner = self._either()
+            inner = self._disjunction()
             self._need(")")
             return inner
         elif text == "[":
@@ -155,28 +164,34 @@ class _Parser:
             return lambda device: [item(device) for item in items]
         raise _UnreadableError
 
-    def _chain(self, value: _Value) -> _Value:
+    def _member_chain(self, value: _Value) -> _Value:
+        """`.field`, `.method(…)` and `[index]` after a value."""
         before = self._depth
         while sign := self._take(".", ".?", "[", "[?"):
             self._deeper()
             if sign.startswith("["):
                 (index,) = self._arguments("]")
-                value = _field(value, index)
+                value = _field_access(value, index)
                 continue
             kind, name = self._next()
             self._at += 1
             if kind != "word":
                 raise _UnreadableError
-            value = _method(name, value, self._arguments(")")) if self._take("(") else _field(value, _constant(name))
+            value = (
+                _method_call(name, value, self._arguments(")"))
+                if self._take("(")
+                else _field_access(value, _constant(name))
+            )
         self._depth = before
         return value
 
     def _arguments(self, end: str) -> list[_Value]:
+        """Expressions separated by commas, up to `end`."""
         found: list[_Value] = []
         while not self._take(end):
             if found:
                 self._need(",")
-            found.append(self._either())
+            found.append(self._disjunction())
         return found
 
 
@@ -184,7 +199,9 @@ def _constant(value: Any) -> _Value:
     return lambda _: value
 
 
-def _field(value: _Value, name: _Value) -> _Value:
+def _field_access(value: _Value, name: _Value) -> _Value:
+    """The field of an object; None where it is unknown."""
+
     def read(device: Device) -> Any:
         whole, key = value(device), name(device)
         return whole.get(key) if isinstance(whole, Mapping) and isinstance(key, str) else None
@@ -192,7 +209,8 @@ def _field(value: _Value, name: _Value) -> _Value:
     return read
 
 
-def _function(name: str, arguments: list[_Value]) -> _Value:
+def _function_call(name: str, arguments: list[_Value]) -> _Value:
+    """One of the functions quantity, semver, string, dyn and has; raises _UnreadableError for others."""
     if len(arguments) != 1:
         raise _UnreadableError
     (argument,) = arguments
@@ -212,7 +230,7 @@ _TEXT: Mapping[str, Callable[..., Any]] = {
     "contains": lambda text, part: part in text,
     "startsWith": lambda text, part: text.startswith(part),
     "endsWith": lambda text, part: text.endswith(part),
-    "matches": lambda text, pattern: _matches(text, pattern),
+    "matches": lambda text, pattern: _matches_pattern(text, pattern),
 }
 _ORDER: Mapping[str, Callable[[int], Any]] = {
     "compareTo": float,
@@ -221,8 +239,11 @@ _ORDER: Mapping[str, Callable[[int], Any]] = {
 }
 
 
-def _method(name: str, value: _Value, arguments: list[_Value]) -> _Value:
+def _method_call(name: str, value: _Value, arguments: list[_Value]) -> _Value:
+    """A method of a value, such as `compareTo` or `startsWith`."""
+
     def call(device: Device) -> Any:
+        """The method's result for a device; None where the value or an argument is unknown."""
         found, given = value(device), [argument(device) for argument in arguments]
         if name in ("orValue", "value"):
             return found
@@ -241,7 +262,8 @@ def _method(name: str, value: _Value, arguments: list[_Value]) -> _Value:
     return call
 
 
-def _matches(text: str, pattern: str) -> bool | None:
+def _matches_pattern(text: str, pattern: str) -> bool | None:
+    """Whether the text matches the pattern; None for patterns that may be slow or are not Python's."""
     quantified, repeats = len(re.findall(r"[*+?{]", pattern)), len(re.findall(r"[*+{]", pattern))
     if len(pattern) > 200 or len(text) > _LONGEST_TEXT or quantified > _QUANTIFIERS or repeats > _REPEATS:
         return None
@@ -264,10 +286,11 @@ def _order(left: Any, right: Any) -> int | None:
 
 
 def _compare(sign: str, left: Any, right: Any) -> bool | None:
+    """The relation of two values; None where one of them is unknown or they can't be ordered."""
     if sign == "in":
         if left is None or not isinstance(right, list):
             return None
-        return _any([_compare("==", left, one) for one in right])
+        return _or([_compare("==", left, one) for one in right])
     if left is None or right is None:
         return None
     if sign in ("==", "!="):
@@ -278,7 +301,8 @@ def _compare(sign: str, left: Any, right: Any) -> bool | None:
     return {"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[sign]
 
 
-def _any(parts: list[Any]) -> bool | None:
+def _or(parts: list[Any]) -> bool | None:
+    """The disjunction of answers that may be unknown (None): one True decides."""
     if any(part is True for part in parts):
         return True
     return False if all(part is False for part in parts) else None

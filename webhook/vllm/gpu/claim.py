@@ -77,6 +77,7 @@ def _all_seen(asked: list[Any], there: Mapping[str, JSON], workload: Workload, s
 
 
 def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: Snapshot | None) -> Iterator[Claim]:
+    """What a Pod's resource claim requests, one Claim per request; with a `request` named, only that one."""
     spec = _spec(pod_claim, namespace, snapshot)
     if spec is None:
         yield _UNSEEN
@@ -121,13 +122,13 @@ def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gp
         return None
     driver, kind = CLASSES.get(name, (None, None))
     if driver is None and device_class is None:
-        return _count(one), (), False
+        return _device_count(one), (), False
     if driver is None and not any(known in text for text in selectors for known in DRIVERS):
-        return _count(one), (), False  # a driver that is not known here
+        return _device_count(one), (), False  # a driver that is not known here
     short = sum(map(len, selectors)) + _EACH * len(selectors) <= _SHORT
-    gpus = (_known_left if short else _left)(driver, kind, tuple(selectors))
+    gpus = (_known_left if short else _matching_products)(driver, kind, tuple(selectors))
     exact = any(_EXACT.search(text) for text in selectors if "||" not in text)
-    return _count(one), gpus if len(gpus) <= _MOST else (), exact
+    return _device_count(one), gpus if len(gpus) <= _MOST else (), exact
 
 
 _SHORT = 4096
@@ -137,10 +138,10 @@ _EACH = 64
 
 @lru_cache(maxsize=256)
 def _known_left(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
-    return _left(driver, kind, selectors)
+    return _matching_products(driver, kind, selectors)
 
 
-def _left(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
+def _matching_products(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
     """The products that a driver's class and the selectors leave."""
     drivers = {driver} if driver else {name for name in DRIVERS if any(name in text for text in selectors)}
     selects = [cel.read(text) for text in selectors]
@@ -160,7 +161,8 @@ _MOST = 24
 """Products: selectors that leave more of them name none."""
 
 
-def _count(one: JSON) -> int | None:
+def _device_count(one: JSON) -> int | None:
+    """How many devices a request asks for; None for all, or where it is no positive number."""
     if one.get("allocationMode") == "All":
         return None
     count = one.get("count", 1)
@@ -198,6 +200,7 @@ _FAMILIES = {"ada-lovelace": "Ada Lovelace"}
 
 
 def _device(driver: str, gpu: Gpu, name: str) -> cel.Device:
+    """The attributes and the capacity that a DRA driver publishes for a product."""
     attributes: dict[str, Any] = {"productName": name}
     capacity = {"memory": (gpu.memory_label_mib << 20) if gpu.memory_label_mib and not gpu.mig else gpu.memory_high}
     if driver == "gpu.nvidia.com":

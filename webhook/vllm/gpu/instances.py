@@ -56,7 +56,7 @@ def count_of(name: str) -> int | None:
     return int(row["count"]) if row and not row.get("fraction") else None
 
 
-def like(name: str, gpus: Sequence[Gpu], count: int) -> str | None:
+def smallest_machine_type(name: str, gpus: Sequence[Gpu], count: int) -> str | None:
     """The least machine type of the cloud that has `name`, with at least `count` of these GPUs."""
     row = _table().get(_in_any_case().get(name.lower(), name))
     wanted = {gpu.name for gpu in gpus}
@@ -74,23 +74,29 @@ def left_by(demands: Sequence[Requirement]) -> tuple[Gpu, ...]:
 
     Empty where they say too little, or nothing of this kind.
     """
-    said = [(part, one) for one in demands if (part := _part(one.key)) is not None]
+    said = [(part, one) for one in demands if (part := _label_part(one.key)) is not None]
     if not _TELLING & {part for part, one in said if one.operator == "In"}:
         return ()
-    kept = [name for name, labels in _labels().items() if all(_holds(one, labels.get(part)) for part, one in said)]
+    kept = [
+        name
+        for name, labels in _labels().items()
+        if all(_requirement_holds(one, labels.get(part)) for part, one in said)
+    ]
     return of_types(kept)
 
 
 def is_telling(key: str) -> bool:
     """A label of Karpenter's that says something of the accelerators."""
-    return key.startswith(_PREFIXES) and _part(key) is not None
+    return key.startswith(_PREFIXES) and _label_part(key) is not None
 
 
-def _holds(one: Requirement, value: str | None) -> bool:
+def _requirement_holds(one: Requirement, value: str | None) -> bool:
+    """Whether a value satisfies a node's requirement; None: the label is absent."""
     return one.holds({one.key: value} if value is not None else {})
 
 
-def _part(key: str) -> str | None:
+def _label_part(key: str) -> str | None:
+    """The part of a machine type that a cloud's or Karpenter's label names; None for other labels."""
     part = next((key.removeprefix(prefix) for prefix in _PREFIXES if key.startswith(prefix)), "")
     return part if part in _PARTS else None
 

@@ -25,7 +25,7 @@ class Step(NamedTuple):
     """Major × 10 + minor, as vLLM writes it."""
 
 
-def _steps(*steps: tuple[str, int]) -> tuple[Step, ...]:
+def _capability_steps(*steps: tuple[str, int]) -> tuple[Step, ...]:
     """("0.4.3", 89), ("0.5.0 … 0.5.4", 80): the numbers only ever fell."""
     read = []
     for text, least in steps:
@@ -35,23 +35,23 @@ def _steps(*steps: tuple[str, int]) -> tuple[Step, ...]:
 
 
 STEPS: Mapping[str, tuple[Step, ...]] = {
-    "awq": _steps(("0.4.3", 75)),
-    "awq_marlin": _steps(("0.5.4", 80), ("0.13.0 … 0.14.0", 75)),
-    "gptq": _steps(("0.4.3", 60)),
-    "gptq_marlin": _steps(("0.4.3", 80), ("0.13.0 … 0.14.0", 75), ("0.21.0 … 0.23.0", 60)),
-    "fp8": _steps(("0.4.3", 89), ("0.5.0 … 0.5.4", 80), ("0.13.0 … 0.14.0", 75)),
-    "fbgemm_fp8": _steps(("0.5.4", 80)),
-    "modelopt": _steps(("0.6.3", 89), ("0.25.0 … 0.27.0", 80)),
-    "modelopt_fp4": _steps(("0.8.0", 100), ("0.8.5 … 0.9.0", 80), ("0.13.0 … 0.14.0", 75)),
-    "mxfp4": _steps(("0.10.2", 80)),
-    "bitsandbytes": _steps(("0.5.0", 70)),
-    "experts_int8": _steps(("0.6.0", 80)),
-    "torchao": _steps(("0.8.5", 75)),
-    "gguf": _steps(("0.6.0", 60)),
-    "compressed-tensors integers": _steps(("0.5.4", 80), ("0.11.2 … 0.12.0", 75)),
-    "compressed-tensors INT8": _steps(("0.5.4", 75)),
-    "compressed-tensors FP8": _steps(("0.5.4", 80), ("0.14.0 … 0.16.0", 75)),
-    "compressed-tensors NVFP4": _steps(("0.9.0", 80), ("0.14.0 … 0.16.0", 75)),
+    "awq": _capability_steps(("0.4.3", 75)),
+    "awq_marlin": _capability_steps(("0.5.4", 80), ("0.13.0 … 0.14.0", 75)),
+    "gptq": _capability_steps(("0.4.3", 60)),
+    "gptq_marlin": _capability_steps(("0.4.3", 80), ("0.13.0 … 0.14.0", 75), ("0.21.0 … 0.23.0", 60)),
+    "fp8": _capability_steps(("0.4.3", 89), ("0.5.0 … 0.5.4", 80), ("0.13.0 … 0.14.0", 75)),
+    "fbgemm_fp8": _capability_steps(("0.5.4", 80)),
+    "modelopt": _capability_steps(("0.6.3", 89), ("0.25.0 … 0.27.0", 80)),
+    "modelopt_fp4": _capability_steps(("0.8.0", 100), ("0.8.5 … 0.9.0", 80), ("0.13.0 … 0.14.0", 75)),
+    "mxfp4": _capability_steps(("0.10.2", 80)),
+    "bitsandbytes": _capability_steps(("0.5.0", 70)),
+    "experts_int8": _capability_steps(("0.6.0", 80)),
+    "torchao": _capability_steps(("0.8.5", 75)),
+    "gguf": _capability_steps(("0.6.0", 60)),
+    "compressed-tensors integers": _capability_steps(("0.5.4", 80), ("0.11.2 … 0.12.0", 75)),
+    "compressed-tensors INT8": _capability_steps(("0.5.4", 75)),
+    "compressed-tensors FP8": _capability_steps(("0.5.4", 80), ("0.14.0 … 0.16.0", 75)),
+    "compressed-tensors NVFP4": _capability_steps(("0.9.0", 80), ("0.14.0 … 0.16.0", 75)),
 }
 """Beyond the last release that was read, nothing is known of newer ones."""
 NEWEST = Release(0, 33)
@@ -105,11 +105,12 @@ def method(model: Model, given: object) -> tuple[str, bool] | None:
 def _scheme(config: Mapping[str, Any]) -> str | None:
     """compressed-tensors' scheme of all layers (vLLM compressed_tensors.py, `_get_scheme_from_parts`)."""
     groups = config.get("config_groups")
-    found = {_of_group(one) for one in groups.values()} if isinstance(groups, Mapping) else set()
+    found = {_scheme_of_group(one) for one in groups.values()} if isinstance(groups, Mapping) else set()
     return found.pop() if len(found) == 1 else None
 
 
-def _of_group(group: object) -> str | None:
+def _scheme_of_group(group: object) -> str | None:
+    """The scheme of one config group of compressed-tensors; None for others."""
     weights = group.get("weights") if isinstance(group, Mapping) else None
     if not isinstance(group, Mapping) or not isinstance(weights, Mapping):
         return None

@@ -78,7 +78,7 @@ FEW = 8
 
 
 @frozen
-class Named:
+class NamedProducts:
     """What demands make of the product."""
 
     gpus: tuple[Gpu, ...]
@@ -87,20 +87,20 @@ class Named:
     shared: bool
 
 
-def named(workload: Workload, resource: str | None) -> Named | None:
+def product_of_labels(workload: Workload, resource: str | None) -> NamedProducts | None:
     """The product, from what nodes must have and from the resource's own name."""
     said = workload.once(_said)
     if (own := _from_resource(resource, said.gpus if said else None)) is not None:
         gpus, source = own
-        return Named(gpus, f"{source}; {said.source}" if said else source, True, bool(said and said.shared))
+        return NamedProducts(gpus, f"{source}; {said.source}" if said else source, True, bool(said and said.shared))
     return said
 
 
-def _said(workload: Workload) -> Named | None:
+def _said(workload: Workload) -> NamedProducts | None:
     return _of_spec(workload.spec) or _from_annotations(workload)
 
 
-def _of_spec(spec: JSON) -> Named | None:
+def _of_spec(spec: JSON) -> NamedProducts | None:
     """What the Pod demands of its node, by labels."""
     selector = spec.get("nodeSelector") or {}
     if spec.get("affinity") is None and isinstance(selector, dict) and len(selector) <= _MANY:  # as most Pods say it
@@ -151,22 +151,22 @@ _SHORT, _EACH = 2048, 32
 
 
 @lru_cache(512)  # a cluster has a few pools of nodes
-def _known_selector(pairs: tuple[tuple[str, str], ...]) -> Named | None:
+def _known_selector(pairs: tuple[tuple[str, str], ...]) -> NamedProducts | None:
     return _of_terms([as_demands(dict(pairs))])
 
 
 @lru_cache(512)
-def _known_terms(terms: tuple[Demands, ...]) -> Named | None:
+def _known_terms(terms: tuple[Demands, ...]) -> NamedProducts | None:
     return _of_terms(terms)
 
 
-def _of_terms(terms: Sequence[Demands]) -> Named | None:
+def _of_terms(terms: Sequence[Demands]) -> NamedProducts | None:
     """What alternatives leave of the products; None where one of them leaves the product open."""
     found = [one for term in terms if (one := of_demands(term))]
     return union(found) if len(found) == len(terms) else None
 
 
-def of_node(labels: Mapping[str, str], resource: str | None) -> Named | None:
+def of_node(labels: Mapping[str, str], resource: str | None) -> NamedProducts | None:
     """The product that a live node's labels name, as the container that asks for `resource` sees it."""
     said = of_demands(as_demands(labels))
     own = _from_resource(resource, said.gpus if said else ()) if resource else None
@@ -178,7 +178,7 @@ def as_demands(labels: Mapping[str, str]) -> Demands:
     return tuple(Requirement(key, "In", (value,)) for key, value in labels.items())
 
 
-def of_demands(demands: Demands) -> Named | None:
+def of_demands(demands: Demands) -> NamedProducts | None:
     """What demands that all hold leave of the products; None where none of them names one."""
     gpus: tuple[Gpu, ...] | None = None
     sources: list[str] = []
@@ -198,10 +198,10 @@ def of_demands(demands: Demands) -> Named | None:
     if not gpus:
         return None
     for one in demands:
-        gpus = _resized(_filtered(gpus, one), one)
+        gpus = _resized(_matching_products(gpus, one), one)
         if one.key in SHARING_LABELS and one.operator == "In":
             shared = shared or any(SHARING_LABELS[one.key](value) for value in one.values)
-    return Named(_mps(gpus, demands), "node label " + "; ".join(sources), may_deny, shared)
+    return NamedProducts(_mps(gpus, demands), "node label " + "; ".join(sources), may_deny, shared)
 
 
 def _without_refused(demands: Demands) -> Demands:
@@ -217,11 +217,11 @@ def _without_refused(demands: Demands) -> Demands:
     )
 
 
-def union(found: Sequence[Named]) -> Named | None:
+def union(found: Sequence[NamedProducts]) -> NamedProducts | None:
     """Alternatives: any of their products may be the one."""
     if not found:
         return None
-    return Named(
+    return NamedProducts(
         gpus=tuple({gpu.name: gpu for one in found for gpu in one.gpus}.values()),
         source=" or ".join(dict.fromkeys(one.source for one in found)),
         may_deny=all(one.may_deny for one in found),
@@ -272,13 +272,13 @@ def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
     if any(one.key in ("nvidia.com/gpu.family", "nvidia.com/gpu.compute.major") for one in telling):
         every = tuple(gpu for gpu in all_products() if gpu.vendor == "nvidia")
         for one in telling:
-            every = _filtered(every, one)
+            every = _matching_products(every, one)
         if len(every) <= FEW:
             return every, [str(one) for one in telling]
     return (), []
 
 
-def _filtered(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
+def _matching_products(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
     """What one demand leaves of products; all of them where it says nothing of any."""
     if len(one.values) > _MANY:
         return gpus
@@ -325,7 +325,7 @@ def _is_number(value: str) -> bool:
     return value.isascii() and value.isdigit() and len(value) < 20
 
 
-def _memory(gpu: Gpu, one: Requirement) -> bool:
+def _has_label_memory(gpu: Gpu, one: Requirement) -> bool:
     """MiB that NVML prints, within what drivers and clouds differ by."""
     sizes = _mib(one)
     mib = gpu.memory_high / (1 << 20)
@@ -334,7 +334,8 @@ def _memory(gpu: Gpu, one: Requirement) -> bool:
     return not sizes or replace(one, values=(str(sizes[0]),)).compares(mib)
 
 
-def _gigabytes(gpu: Gpu, one: Requirement) -> bool:
+def _has_gigabytes(gpu: Gpu, one: Requirement) -> bool:
+    """Whether the product has the memory in GB that a cloud's label asks for."""
     sizes = [int(found[1]) for value in one.values if (found := re.fullmatch(r"([0-9]{1,19})(?:G|Gi|GB)?", value))]
     gib = gpu.memory_high / (1 << 30)
     near = any(abs(gib - size) <= 0.08 * size for size in sizes)
@@ -343,7 +344,8 @@ def _gigabytes(gpu: Gpu, one: Requirement) -> bool:
     return not sizes or replace(one, values=(str(sizes[0]),)).compares(gib)
 
 
-def _family(gpu: Gpu, one: Requirement) -> bool:
+def _has_family(gpu: Gpu, one: Requirement) -> bool:
+    """Whether the product is of the architecture that nvidia.com/gpu.family asks for."""
     return gpu.vendor != "nvidia" or gpu.architecture is None or one.holds({one.key: gpu.architecture})
 
 
@@ -355,18 +357,19 @@ def _minor(gpu: Gpu, one: Requirement) -> bool:
     return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[1])})
 
 
-def _capable(gpu: Gpu, one: Requirement) -> bool:
+def _has_mig(gpu: Gpu, one: Requirement) -> bool:
+    """Whether the product can be divided by MIG, as nvidia.com/mig.capable asks for."""
     has = "true" if products().get(gpu.name.partition(" MIG ")[0], {}).get("mig") else "false"
     return one.operator != "In" or one.holds({one.key: has})
 
 
 _FILTERS: Mapping[str, Callable[[Gpu, Requirement], bool]] = {
-    **dict.fromkeys(MEMORY_LABELS, _memory),
-    **dict.fromkeys(GIGABYTES, _gigabytes),
-    "nvidia.com/gpu.family": _family,
+    **dict.fromkeys(MEMORY_LABELS, _has_label_memory),
+    **dict.fromkeys(GIGABYTES, _has_gigabytes),
+    "nvidia.com/gpu.family": _has_family,
     "nvidia.com/gpu.compute.major": _major,
     "nvidia.com/gpu.compute.minor": _minor,
-    "nvidia.com/mig.capable": _capable,
+    "nvidia.com/mig.capable": _has_mig,
 }
 
 
@@ -394,14 +397,15 @@ def _label_bytes(gpu: Gpu) -> int:
     return (gpu.memory_label_mib << 20) if gpu.memory_label_mib else gpu.memory_high
 
 
-def _from_annotations(workload: Workload) -> Named | None:
+def _from_annotations(workload: Workload) -> NamedProducts | None:
+    """The products that HAMi's annotation lists; it does not deny."""
     for key in USE_TYPE:
         value = workload.annotations.get(key)
         if isinstance(value, str):
             found = [by_name(name) for name in value.split(",", _MANY)]
             if found and all(found):
                 gpus = {gpu.name: gpu for gpus in found for gpu in gpus}
-                return Named(tuple(gpus.values()), f"annotation {key}: {value}", False, False)
+                return NamedProducts(tuple(gpus.values()), f"annotation {key}: {value}", False, False)
     return None
 
 

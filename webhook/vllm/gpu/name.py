@@ -42,15 +42,16 @@ def _known_name(text: str, places: tuple[str, ...]) -> tuple[Gpu, ...]:
 
 
 def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
+    """The products with that name in one of the vocabularies `places`; slices for a MIG profile."""
     bare = SHARED_SUFFIX.sub("", text.strip())
     if sliced := MIG_SUFFIX.search(bare):
         return slices(sliced[2], _by_name(bare[: sliced.start()], places))
     if bare.lower().removeprefix("nvidia.com/").startswith("mig-"):
         return slices(bare.lower().removeprefix("nvidia.com/").removeprefix("mig-"), all_products())
-    known = _names().get(_plain(bare), ())
+    known = _products_by_name().get(_normalize(bare), ())
     names = [name for name, place in known if place in places]
     if not names:
-        names = _usual(name for name, _ in known)
+        names = _without_special_cards(name for name, _ in known)
         if not any(name in names and place in ("smi", "gfd") for name, place in known) or "custom" in names[0]:
             names += _by_words(_words(bare))  # a nickname: whatever else it may mean
     return tuple(product(name) for name in dict.fromkeys(names))
@@ -58,26 +59,27 @@ def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
 
 def nearest(text: str) -> tuple[str, ...]:
     """Up to three short names that look like `text`, for "did you mean"."""
-    short = {"-".join(word for word in _words(name) if not NOISE.fullmatch(word)): None for name in _names()}
-    return tuple(near.nearest(_plain(text), [name for name in short if name], 3))
+    short = {"-".join(word for word in _words(name) if not NOISE.fullmatch(word)): None for name in _products_by_name()}
+    return tuple(near.nearest(_normalize(text), [name for name in short if name], 3))
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
+    """The name in lower case, its words separated by one dash."""
     return re.sub(r"[\s_-]+", "-", text.lower()).strip("-")
 
 
 @cache
-def _names() -> Mapping[str, tuple[tuple[str, str], ...]]:
+def _products_by_name() -> Mapping[str, tuple[tuple[str, str], ...]]:
     """A name, plainly written → the products that carry it, and the place that calls them so."""
     found: dict[str, list[tuple[str, str]]] = {}
     for owner, row in products().items():
         for place, names in row["names"].items():
             for name in (*names, *([owner] if place == "smi" else ())):
-                found.setdefault(_plain(name), []).append((owner, place))
+                found.setdefault(_normalize(name), []).append((owner, place))
     return {name: tuple(owners) for name, owners in found.items()}
 
 
-def _usual(names: Iterable[str]) -> list[str]:
+def _without_special_cards(names: Iterable[str]) -> list[str]:
     """Without the cards that one supercomputer had made for itself, unless only they are meant."""
     every = list(names)
     return [name for name in every if "custom" not in name] or every
@@ -95,6 +97,7 @@ class _Vocabulary:
 
 @cache
 def _vocabularies() -> Mapping[str, _Vocabulary]:
+    """Product → the words of its names, those that all names share, and its memory sizes."""
     found = {}
     for owner, row in products().items():
         names = [name for place in ("smi", "gfd") for name in row["names"].get(place, ())] or [owner]
@@ -134,7 +137,7 @@ def _by_words(words: tuple[str, ...]) -> list[str]:
         names = _of_size(names, size)
     for form in (word for word in words if FORMS.fullmatch(word)):
         names = [name for name in names if any(one.startswith(form) for one in fits[name].words)] or names
-    return _usual(names)
+    return _without_special_cards(names)
 
 
 def _of_size(names: list[str], size: int) -> list[str]:

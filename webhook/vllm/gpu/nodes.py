@@ -14,7 +14,7 @@ from webhook.kube.path import mapping
 from webhook.kube.snapshot import Alike, Node, Snapshot
 from webhook.kube.workload import JSON, Container, Workload
 from webhook.vllm.gpu import labels, resource
-from webhook.vllm.gpu.labels import Named
+from webhook.vllm.gpu.labels import NamedProducts
 from webhook.vllm.gpu.product import Gpu
 from webhook.vllm.gpu.requirement import NAME, wanted
 
@@ -30,7 +30,7 @@ _MOST = 1 << 18
 
 
 @dataclass(frozen=True)
-class Kind:
+class NodeGpus:
     """One kind of GPU that the Pod may get."""
 
     gpus: tuple[Gpu, ...]
@@ -55,7 +55,7 @@ class Placement:
     """Nodes of the cluster."""
     candidates: int
     """Those that may run the Pod."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[NodeGpus, ...]
     """What the candidates have, by the number of nodes; candidates whose labels name nothing are in none."""
     why: str
     """For people, where there is no candidate: what most nodes lack."""
@@ -70,7 +70,7 @@ class Placement:
         return self.candidates - sum(kind.nodes for kind in self.kinds)
 
 
-def place(workload: Workload, container: Container, snapshot: Snapshot | None) -> Placement | None:
+def find_placement(workload: Workload, container: Container, snapshot: Snapshot | None) -> Placement | None:
     """Where the Pod may run; None where nodes are not known, or the container asks for no accelerator."""
     if snapshot is None or (nodes := snapshot.nodes) is None:
         return None
@@ -96,11 +96,11 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
     for node, many in sorts:
         if by_name and node.name != by_name:
             lacking["affinity"] += many
-        elif not _has(node, needed, part):
+        elif not _has_devices(node, needed, part):
             lacking["resource"] += many
         elif not by_name and not demands.holds(node.labels, node.name):
             lacking["affinity"] += many
-        elif not by_name and (taints := _untolerated(node, tolerations, tolerated)):
+        elif not by_name and (taints := _untolerated_taints(node, tolerations, tolerated)):
             lacking["taints"] += many
             repelled += [taints] * many
         else:
@@ -109,26 +109,27 @@ def place(workload: Workload, container: Container, snapshot: Snapshot | None) -
     return Placement(
         seen=len(nodes),
         candidates=sum(one.many for one in fitting),
-        kinds=_kinds(fitting, first),
-        why="" if fitting else _why(lacking, needed, len(nodes)),
+        kinds=_group_by_gpus(fitting, first),
+        why="" if fitting else _why_no_node(lacking, needed, len(nodes)),
         fresh=snapshot.complete("nodes"),
         repelled=tuple(repelled),
     )
 
 
-def _has(node: Node, needed: Mapping[str, int], part: bool) -> bool:
+def _has_devices(node: Node, needed: Mapping[str, int], part: bool) -> bool:
     """The node allots as many, or its device plugin has not registered anything yet. A part of a card, which a
     scheduler of its own gives out, needs a card."""
     if part or (needed and not node.allocatable):
-        return _named(node.hardware, None) is not None
+        return _gpus_of_labels(node.hardware, None) is not None
     return all(node.allocatable.get(name, 0) >= count for name, count in needed.items())
 
 
-def _untolerated(node: Node, tolerations: Sequence[JSON], added: frozenset[str]) -> tuple[JSON, ...]:
-    return tuple(taint for taint in node.taints if not _tolerated(taint, tolerations, added))
+def _untolerated_taints(node: Node, tolerations: Sequence[JSON], added: frozenset[str]) -> tuple[JSON, ...]:
+    """The node's taints that keep the Pod off it."""
+    return tuple(taint for taint in node.taints if not _is_tolerated(taint, tolerations, added))
 
 
-def _tolerated(taint: JSON, tolerations: Sequence[JSON], added: frozenset[str]) -> bool:
+def _is_tolerated(taint: JSON, tolerations: Sequence[JSON], added: frozenset[str]) -> bool:
     """k8s.io/api core/v1 Toleration.ToleratesTaint, for the effects that keep a Pod off a node."""
     key, effect = str(taint.get("key")), taint.get("effect")
     if effect not in ("NoSchedule", "NoExecute") or key in added or key.startswith(PASSING):
@@ -137,28 +138,32 @@ def _tolerated(taint: JSON, tolerations: Sequence[JSON], added: frozenset[str]) 
 
 
 def _tolerates(one: JSON, key: str, value: str, effect: str) -> bool:
+    """Whether one toleration matches a taint."""
     if one.get("effect") not in (None, "", effect) or one.get("key") not in (None, "", key):
         return False
     return one.get("operator") == "Exists" or (bool(one.get("key")) and str(one.get("value", "")) == value)
 
 
-def _kinds(fitting: Sequence[Alike], asked: str | None) -> tuple[Kind, ...]:
-    found: dict[tuple[tuple[str, ...], bool], Kind] = {}
+def _group_by_gpus(fitting: Sequence[Alike], asked: str | None) -> tuple[NodeGpus, ...]:
+    """The fitting nodes grouped by their GPUs, most nodes first."""
+    found: dict[tuple[tuple[str, ...], bool], NodeGpus] = {}
     for node, many in fitting:
-        one = _named(node.hardware, asked)
+        one = _gpus_of_labels(node.hardware, asked)
         if one is not None:
             key = (tuple(gpu.name for gpu in one.gpus), one.shared)
-            before = found.get(key) or Kind(one.gpus, one.shared, 0, node.name)
-            found[key] = Kind(one.gpus, one.shared, before.nodes + many, before.example)
+            before = found.get(key) or NodeGpus(one.gpus, one.shared, 0, node.name)
+            found[key] = NodeGpus(one.gpus, one.shared, before.nodes + many, before.example)
     return tuple(sorted(found.values(), key=lambda kind: (-kind.nodes, kind.name)))
 
 
 @lru_cache(maxsize=4096)
-def _named(said: frozenset[tuple[str, str]], asked: str | None) -> Named | None:
+def _gpus_of_labels(said: frozenset[tuple[str, str]], asked: str | None) -> NamedProducts | None:
+    """The products that a node's labels name."""
     return labels.of_node(dict(sorted(said)), asked)
 
 
-def _why(lacking: Mapping[str, int], needed: Mapping[str, int], seen: int) -> str:
+def _why_no_node(lacking: Mapping[str, int], needed: Mapping[str, int], seen: int) -> str:
+    """For people: how many of the nodes lack the resource, do not match the affinity, or are tainted."""
     many = ", ".join(f"{count} × {name}" for name, count in needed.items())
     words = {
         "resource": f"{lacking['resource']} do not have {many or 'the resource'}",

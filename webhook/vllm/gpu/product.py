@@ -69,6 +69,7 @@ def products() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def product(name: str) -> Gpu:
+    """The product of that name in the table."""
     row = products()[name]
     major_minor = row.get("compute_capability")
     return Gpu(

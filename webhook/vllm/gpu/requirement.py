@@ -40,13 +40,14 @@ class Requirement:
 
     def compares(self, value: str | float) -> bool:
         """`Gt` and `Lt`: integers, and False where one is none."""
-        there, than = _number(value), _number(self.values[0] if self.values else "")
+        there, than = _as_number(value), _as_number(self.values[0] if self.values else "")
         if there is None or than is None:
             return False
         return there > than if self.operator == "Gt" else self.operator == "Lt" and there < than
 
 
-def _number(value: str | float) -> float | None:
+def _as_number(value: str | float) -> float | None:
+    """An integer that Kubernetes compares by; None for a text that is none."""
     if isinstance(value, str):
         return int(value) if value.lstrip("+-").isdecimal() and value.isascii() and len(value) < 20 else None
     return value
@@ -100,7 +101,7 @@ def _of_workload(workload: Workload) -> Wanted:
 
 def of_spec(spec: JSON) -> Wanted:
     """What a PodSpec demands."""
-    return Wanted(tuple(_selector(spec.get("nodeSelector"))), tuple(_terms(spec)))
+    return Wanted(tuple(_selector(spec.get("nodeSelector"))), tuple(_affinity_terms(spec)))
 
 
 def _selector(value: object) -> Iterator[Requirement]:
@@ -110,21 +111,23 @@ def _selector(value: object) -> Iterator[Requirement]:
 
 def affinity(spec: JSON) -> Iterator[Requirement]:
     """The demands of the required affinity, one term after the other."""
-    return (one for term in _terms(spec) for one in term)
+    return (one for term in _affinity_terms(spec) for one in term)
 
 
-def _terms(spec: JSON) -> Iterator[Demands]:
+def _affinity_terms(spec: JSON) -> Iterator[Demands]:
+    """The required node affinity's terms, each as its requirements."""
     found: Any = spec
     for key in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"):
         if found is None:
             return
         found = found.get(key) if is_object(found) else None
     for term in found if isinstance(found, list) else ():
-        if isinstance(term, Mapping) and (demands := tuple(_expressions(term))):  # an empty term matches no node
+        if isinstance(term, Mapping) and (demands := tuple(_term_requirements(term))):  # an empty term matches no node
             yield demands
 
 
-def _expressions(term: JSON) -> Iterator[Requirement]:
+def _term_requirements(term: JSON) -> Iterator[Requirement]:
+    """The requirements of a node selector term."""
     for field in ("matchExpressions", "matchFields"):
         for one in listed if isinstance(listed := term.get(field), list) else ():
             if isinstance(one, Mapping):

@@ -45,19 +45,19 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
     """Every accelerator resource that the container asks for, and how many of each (None: can't be known)."""
     asked = container.resources
     if not asked:
-        return list(_fractions(workload, container))
+        return list(_fraction_annotations(workload, container))
     found: list[tuple[str, int | None]] = [
         (name, 1 if name in FRACTIONS else count)
         for name, value in asked.items()
-        if "/" in name and _is_known(name) and (count := _count(value)) != 0
+        if "/" in name and _is_known(name) and (count := _device_count(value)) != 0
     ]
     if "aliyun.com/gpu-mem" in asked and any(name == "aliyun.com/gpu-mem" for name, _ in found):
         # gpu-count says over how many cards it is spread
         cards = next((count for name, count in found if name == "aliyun.com/gpu-count"), 1)
         found = [("aliyun.com/gpu-mem", cards)]
     if not found:
-        found += [(name, 1) for name in ONE_BY_DEFAULT if _count(asked.get(name))][:1]
-    return found or list(_fractions(workload, container))
+        found += [(name, 1) for name in ONE_BY_DEFAULT if _device_count(asked.get(name))][:1]
+    return found or list(_fraction_annotations(workload, container))
 
 
 def _is_known(name: str) -> bool:
@@ -82,7 +82,7 @@ _UNQUALIFIED = re.compile(r"(?:(nvidia|amd)(?:[._-]com)?[._-])?gpus?", re.IGNORE
 _ACCELERATOR = re.compile(r"gpu|[nxtd]pu\b|mig-|accelerator|resource\.kubernetes\.io", re.IGNORECASE)
 
 
-def misspelt(asked: Mapping[str, object]) -> tuple[str, str] | None:
+def misspelled_resource(asked: Mapping[str, object]) -> tuple[str, str] | None:
     """A resource that no device plugin has and the one that is meant: "nvidia/gpu" or "nvidia.com/gpus" for
     "nvidia.com/gpu". No other name: a plugin may call its resources what it likes ("nvidia.com/pgpu", "gpu-10gb")."""
     for name in asked:
@@ -104,7 +104,7 @@ def is_one(resource: str) -> bool:
 def may_be_one(asked: Mapping[str, object]) -> bool:
     """Some resource of the container sounds like an accelerator that the table does not know, or a claim's."""
     return any(
-        "/" in name and _ACCELERATOR.search(name) and not WHOLE.fullmatch(name) and _count(value) != 0
+        "/" in name and _ACCELERATOR.search(name) and not WHOLE.fullmatch(name) and _device_count(value) != 0
         for name, value in asked.items()
     )
 
@@ -116,7 +116,8 @@ def named_product(resource: str) -> tuple[Gpu, ...]:
     return by_name(name.removeprefix("gpu-")) if vendor in ("nvidia", "amd") and not WHOLE.fullmatch(resource) else ()
 
 
-def _fractions(workload: Workload, container: Container) -> Iterator[tuple[str, int | None]]:
+def _fraction_annotations(workload: Workload, container: Container) -> Iterator[tuple[str, int | None]]:
+    """The annotation that asks for a fraction of a card, and how many cards."""
     if not workload.annotations:
         return
     only = workload.annotations.get(FRACTION_CONTAINER)
@@ -124,29 +125,29 @@ def _fractions(workload: Workload, container: Container) -> Iterator[tuple[str, 
         return
     for name in FRACTION_ANNOTATIONS:
         if name in workload.annotations:
-            yield name, _count(workload.annotations.get(FRACTION_DEVICES, "1"))
+            yield name, _device_count(workload.annotations.get(FRACTION_DEVICES, "1"))
             return
 
 
-def requested(
+def requested_resource(
     workload: Workload, container: Container, snapshot: Snapshot | None = None
 ) -> tuple[str, int | None] | None:
     """The accelerator resource that the container asks for, and how many (None: can't be known); None: it asks none.
 
     Several of them are one answer whose count can't be known: CUDA sees either whole cards or one MIG slice.
     """
-    return asked(workload, container, snapshot).together
+    return device_request(workload, container, snapshot).resource_and_count
 
 
-class Asked(NamedTuple):
+class DeviceRequest(NamedTuple):
     """What a container asks for, in both ways."""
 
     resources: Sequence[tuple[str, int | None]]
     claimed: claim.Claim | None
 
     @property
-    def together(self) -> tuple[str, int | None] | None:
-        """Both, as `requested` says it."""
+    def resource_and_count(self) -> tuple[str, int | None] | None:
+        """Both, as `requested_resource` says it."""
         found = self.resources
         if self.claimed is not None:
             found = [*found, (CLAIM, self.claimed.count)]
@@ -155,25 +156,26 @@ class Asked(NamedTuple):
         return found[0] if found else None
 
 
-def asked(workload: Workload, container: Container, snapshot: Snapshot | None = None) -> Asked:
+def device_request(workload: Workload, container: Container, snapshot: Snapshot | None = None) -> DeviceRequest:
     """The resources and the claims of a container."""
-    return Asked(requests(workload, container), claim.find(workload, container, snapshot))
+    return DeviceRequest(requests(workload, container), claim.find(workload, container, snapshot))
 
 
-def _count(value: object) -> int | None:
+def _device_count(value: object) -> int | None:
     """How many devices; None for a template's hole, or what is no whole number."""
     exact = quantity.try_parse(value)
     return exact if exact is not None and exact >= 0 and "." not in str(value) else None
 
 
 def shared_by_resource(resource: str | None, workload: Workload) -> bool:
+    """Whether the resource's name or an annotation says that other processes may use the card."""
     if resource is None:
         return False
     fractional = resource in FRACTIONS or resource in FRACTION_ANNOTATIONS
     return resource.endswith(".shared") or fractional or workload.annotations.get("nvidia.com/vgpu-mode") == "mps"
 
 
-def limited(gpus: tuple[Gpu, ...], asked: Mapping[str, object], selector: object = None) -> tuple[Gpu, ...]:
+def with_hami_limits(gpus: tuple[Gpu, ...], asked: Mapping[str, object], selector: object = None) -> tuple[Gpu, ...]:
     """HAMi's slices: the process sees the limit instead of the card's memory.
 
     `selector`: the Pod's nodeSelector, which tells where memory that others only promise is enforced.

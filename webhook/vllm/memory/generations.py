@@ -49,7 +49,7 @@ def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...
 def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tuple[Release, ...]:
     """`staged`: there are pipeline stages; `accepting`: the releases that know all flags, () where none is known."""
     since = SINCE.get(model.model_type or "", OLDEST)
-    architecture = architectures.known(model)
+    architecture = architectures.architecture_of(model)
     missing = architecture.missing if architecture else Release(0, 0)
     alike = set() if staged else {OF_STAGES}
     if len(set(model.layer_types)) < 2:

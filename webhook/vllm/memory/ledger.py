@@ -13,7 +13,7 @@ from webhook.vllm.memory.kv_capacity import KvCapacity
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "request", "graphs"]
-"""What fails first, in vLLM's order (`webhook.memory.verdict`)."""
+"""What fails first, in vLLM's order (`webhook.vllm.memory.verdict`)."""
 
 IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fit": "does not fit"}
 """A verdict as people read it."""

@@ -34,7 +34,7 @@ from webhook.vllm.memory.kv_capacity import KvCapacity
 from webhook.vllm.memory.ledger import GpuLedger, MemoryPlan, Verdict
 from webhook.vllm.memory.ranks import Rank, Ranks
 from webhook.vllm.memory.settings import Settings
-from webhook.vllm.memory.verdict import Judged
+from webhook.vllm.memory.verdict import PlannedRelease
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 from webhook.vllm.volumes import Files
@@ -121,18 +121,18 @@ def judge(
     env: Mapping[str, str] | None = None,
     known: Sequence[Measured] = (),
     kv_cache_memory: int | None = None,
-) -> Judged:
+) -> PlannedRelease:
     """The GPU's part of the plan: does it fit on every product that this may be, with every release that it may be?"""
     gpus = gpus_of(accelerator, gpu_memory)
     if model is None or not gpus:
         missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
         missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
-        return Judged("unsure", lambda: missed, None)
+        return PlannedRelease("unsure", lambda: missed, None)
     asked = arguments.read(args, model, env or {})
     facts = _Facts(gpu_memory, env or {}, known, kv_cache_memory)
     planned = [one for gpu in gpus if (one := _on_gpu(asked, gpu, facts)) is not None]
     if not planned:
-        return Judged("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
+        return PlannedRelease("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
     shown = planned[0]
     if len(gpus) > 1:
         shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
@@ -151,7 +151,7 @@ def judge(
     return shown
 
 
-def _unsure(one: Judged, told: Callable[[str], str]) -> Judged:
+def _unsure(one: PlannedRelease, told: Callable[[str], str]) -> PlannedRelease:
     """The verdict taken back; `told` writes why, of what it was."""
     return one._replace(verdict="unsure", tell=lambda: told(one.why))
 
@@ -229,7 +229,7 @@ class _Facts(NamedTuple):
     kv_cache_memory: int | None
 
 
-def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> Judged | None:
+def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRelease | None:
     """One GPU: the release's plan, or every generation's where it is not known."""
     if (release := asked.args.release) is not None:
         one = _judge(asked, gpu, release, facts)
@@ -247,7 +247,7 @@ def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> Judged | 
     return _unsure(newest, lambda own: f"it depends on vLLM's release, which is not known: {own}")
 
 
-def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts) -> Judged | None:
+def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts) -> PlannedRelease | None:
     """The worst of the pipeline's stages."""
     begun = load(asked, gpu, facts.gpu_memory, release)
     if begun is None:
@@ -265,7 +265,7 @@ def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Fa
     return min(judged, key=_room)
 
 
-def _room(one: Judged) -> tuple[int, int, int]:
+def _room(one: PlannedRelease) -> tuple[int, int, int]:
     """The worst verdict; where all fit, the fewest blocks, which all ranks use then; else the least memory."""
     if one.ledger is None:
         return RANK[one.verdict], 0, 0

@@ -36,8 +36,8 @@ def of(
     if (args.given.get("pipeline_parallel_size") or 1) != 1:
         return None
     names = (model.id, key(args.model or ""))
-    return measured.matching(
-        known, names, gpu.name, whole.likely, release, measured.canonical(args.given, args.defaults, env)
+    return measured.find_measured(
+        known, names, gpu.name, whole.likely, release, measured.canonical_arguments(args.given, args.defaults, env)
     )
 
 

@@ -123,4 +123,4 @@ def with_changes(args: EngineArgs, changes: Mapping[str, Any]) -> EngineArgs:
         return args
     own = {dest: value for dest, value in changes.items() if dest not in ("gpus", "product", "model")}
     unresolved = {dest: why for dest, why in args.unresolved.items() if dest not in own}
-    return args.saying({**args.given, **own}, unresolved)
+    return args.with_arguments({**args.given, **own}, unresolved)

@@ -46,7 +46,7 @@ PEAKS = ("max_num_batched_tokens", "max_num_seqs", "all2all_backend")
 """Arguments that decide the activation peak: where one can't be known, only the weights are certain."""
 
 
-class Judged(NamedTuple):
+class PlannedRelease(NamedTuple):
     """One GPU and one release."""
 
     verdict: Verdict
@@ -70,11 +70,13 @@ _Found = tuple[Verdict, Callable[[], str], Cause | None]
 """The verdict, who writes why, and what fails or may fail first."""
 
 
-def of_rank(args: EngineArgs, resolved: Settings, found: Checkpoint, ledger: GpuLedger, given: bool = False) -> Judged:
+def of_rank(
+    args: EngineArgs, resolved: Settings, found: Checkpoint, ledger: GpuLedger, given: bool = False
+) -> PlannedRelease:
     """The verdict of one rank, and the arithmetic behind it. `given`: the KV cache memory is what vLLM found, so what
     comes before has succeeded."""
     verdict, tell, cause = _of_cache_alone(resolved, ledger) if given else _of_rank(args, resolved, ledger)
-    return Judged(verdict, tell, ledger, cause, resolved, found)
+    return PlannedRelease(verdict, tell, ledger, cause, resolved, found)
 
 
 def fits(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> bool:

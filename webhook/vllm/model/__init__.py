@@ -12,11 +12,11 @@ from webhook.kube.workload.kserve import hub_name
 from webhook.vllm.args.values import InvalidValueError, from_json
 from webhook.vllm.facts import Counted, Fact, Facts, GivenModel
 from webhook.vllm.model.catalogue import aliases_of, by_id, nearest, source
-from webhook.vllm.model.config import flat, from_config
+from webhook.vllm.model.config import from_config, language_model_config
 from webhook.vllm.model.copies import quantised_copies
 from webhook.vllm.model.given import NAMES, key
 from webhook.vllm.model.length import derived_max_model_len, longest_max_model_len
-from webhook.vllm.model.name import last_part, named, shape, size_of, tells_quantisation
+from webhook.vllm.model.name import last_part, model_of_name, shape, size_of, tells_quantisation
 from webhook.vllm.model.shape import Model
 from webhook.vllm.release import is_official
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANNOTATION", "Model", "aliases_of", "annotated", "by_id", "derived_max_model_len", "find", "from_config",
-    "given_model", "is_default", "longest_max_model_len", "named", "nearest", "quantised_copies", "recognise", "source",
+    "given_model", "is_default", "longest_max_model_len", "model_of_name", "nearest", "quantised_copies", "recognise",
+    "source",
 ]  # fmt: skip
 
 ANNOTATION = NAMES
@@ -59,7 +60,7 @@ def find(args: EngineArgs, workload: Workload, container: Container, facts: Fact
     found = _find(args, workload, container, facts)
     if found is None:
         return None
-    changed = _overridden(found.value, args)
+    changed = _with_overrides(found.value, args)
     if changed is None:
         return replace(found, source=f"{found.source}; --hf-overrides is too long to be read", may_deny=False)
     if facts.weights_bytes is not None:
@@ -68,22 +69,24 @@ def find(args: EngineArgs, workload: Workload, container: Container, facts: Fact
 
 
 def _find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
+    """The served model by the order in `vllm.facts`: annotation, given files, catalog, path, other names in the
+    object."""
     annotation = annotated(workload)
-    if annotation and (row := _known(annotation, facts)):
+    if annotation and (row := _exact_model(annotation, facts)):
         # the annotation tells the shape; a served name that tells a quantisation has other bytes
         copy = tells_quantisation(args.model or "") and not row.value.quantization_config
         return replace(row, source=f"annotation {ANNOTATION}: {row.source}", may_deny=row.may_deny and not copy)
     name = args.model or ""
     if facts.models:
-        if found := _given(name or "*", facts) or _given("*", facts):
+        if found := _given_model(name or "*", facts) or _given_model("*", facts):
             return found
     elif name and (found := by_id(name)):  # as most models are named
         return found
-    if name and not _elsewhere(name) and ((found := _named(name, facts)) or not _is_path(name)):
+    if name and not _is_placeholder(name) and ((found := _model_of_name(name, facts)) or not _is_path(name)):
         return found or size_of(name)
     if not name and "model" not in args.unresolved and "args" not in workload.completes:
         return _default(args, workload, container)
-    if (uri := workload.model_uri) and (hub := _hub_id(uri)) and (found := _known(hub, facts)):
+    if (uri := workload.model_uri) and (hub := _hub_id(uri)) and (found := _exact_model(hub, facts)):
         return replace(found, source=f"{found.source}, from {uri!r}")
     written = args.written.get("model", args.written.get("model_tag"))
     if (
@@ -92,10 +95,10 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
         and not HOLE.search(written.rstrip("/").rpartition("/")[2])
     ):
         name = written  # "s3://$BUCKET/models/Qwen3-8B": what can't be known is not what names it
-        if found := _named(name, facts):
+        if found := _model_of_name(name, facts):
             return Fact(found.value, f"path: {found.source.removeprefix('path: ')}", may_deny=False)
-    for hint in _hints(args, workload, container):
-        if found := _given(hint, facts) or _named(hint, facts):
+    for hint in _names_in_object(args, workload, container):
+        if found := _given_model(hint, facts) or _model_of_name(hint, facts):
             return Fact(found.value, f"path: {found.source.removeprefix('path: ')}, from {hint!r}", may_deny=False)
     return size_of(name) if name else None
 
@@ -122,26 +125,27 @@ def annotated(workload: Workload) -> str | None:
     return said.strip() or None if isinstance(said, str) else None
 
 
-def _known(name: str, facts: Facts) -> Fact[Model] | None:
+def _exact_model(name: str, facts: Facts) -> Fact[Model] | None:
     """The model of exactly that name: an admin's files, then the catalogue."""
-    return _given(name, facts) or by_id(name)
+    return _given_model(name, facts) or by_id(name)
 
 
-def _given(name: str, facts: Facts) -> Fact[Model] | None:
+def _given_model(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model of exactly that name among an admin's files."""
     found = facts.models.get(key(name)) if facts.models else None
     return Fact(given_model(name, found), found.source, True) if found else None
 
 
-def _named(name: str, facts: Facts) -> Fact[Model] | None:
+def _model_of_name(name: str, facts: Facts) -> Fact[Model] | None:
     """The model that a name tells, exactly or by its last part."""
-    if found := _known(_hub_id(name) or name, facts):
+    if found := _exact_model(_hub_id(name) or name, facts):
         return found
     wanted = last_part(name)
     alike = {id(given): (one, given) for one, given in facts.models.items() if wanted and last_part(one) == wanted}
     if len(alike) == 1:
         ((one, given),) = alike.values()
         return Fact(given_model(one, given), f"path: its last part names {one} ({given.source})", may_deny=False)
-    return named(name)
+    return model_of_name(name)
 
 
 def _hub_id(uri: str) -> str | None:
@@ -152,7 +156,7 @@ def _hub_id(uri: str) -> str | None:
     return found if found and re.fullmatch(r"[\w.-]+/[\w.-]+", found) else None
 
 
-def _elsewhere(name: str) -> bool:
+def _is_placeholder(name: str) -> bool:
     """The name is a mount point or a template's hole: something else says which model is there."""
     return MOUNTS.fullmatch(name) is not None or "{{" in name
 
@@ -161,7 +165,7 @@ def _is_path(name: str) -> bool:
     return name.startswith(("/", ".", "~")) or "://" in name
 
 
-def _hints(args: EngineArgs, workload: Workload, container: Container) -> Iterator[str]:
+def _names_in_object(args: EngineArgs, workload: Workload, container: Container) -> Iterator[str]:
     """What else of the object names a model, the most telling first."""
     if workload.model_uri:
         yield workload.model_uri
@@ -185,7 +189,7 @@ def _hints(args: EngineArgs, workload: Workload, container: Container) -> Iterat
 
 def recognise(name: str, facts: Facts) -> Fact[Model] | None:
     """The model that a name alone tells, by the order in `webhook.vllm.facts`; None where it tells none."""
-    return _given(name, facts) or _named(name, facts) or size_of(name)
+    return _given_model(name, facts) or _model_of_name(name, facts) or size_of(name)
 
 
 def given_model(name: str, given: GivenModel) -> Model:
@@ -213,7 +217,7 @@ EACH = 50
 _OVERRIDES = frozenset({"hf_overrides", "rope_scaling"})
 
 
-def _overridden(model: Model, args: EngineArgs) -> Model | None:
+def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
     """The model with what --hf-overrides (and, before 0.14, --rope-scaling) changes of its config; None: too much."""
     if _OVERRIDES.isdisjoint(args.given):
         return model
@@ -222,10 +226,10 @@ def _overridden(model: Model, args: EngineArgs) -> Model | None:
         overrides["rope_scaling"] = scaling
     if not overrides:
         return model
-    if _weight(overrides) > MOST_OVERRIDES:
+    if _parsing_cost(overrides) > MOST_OVERRIDES:
         return None
     whole = {"model_type": model.model_type, "architectures": list(model.architectures)}
-    changed = from_config(model.id, {**model.config, **whole, **flat(overrides)}, complete=False)
+    changed = from_config(model.id, {**model.config, **whole, **language_model_config(overrides)}, complete=False)
     same_shape = shape(changed)[:-1] == shape(model)[:-1]
     return replace(
         changed,
@@ -244,7 +248,8 @@ def _overridden(model: Model, args: EngineArgs) -> Model | None:
     )
 
 
-def _weight(overrides: Mapping[str, Any]) -> int:
+def _parsing_cost(overrides: Mapping[str, Any]) -> int:
+    """About how many bytes of memory the parsed overrides take."""
     text = json.dumps(overrides)
     return len(text) + EACH * sum(text.count(begin) for begin in "[{,")
 

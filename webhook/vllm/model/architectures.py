@@ -41,21 +41,22 @@ class Removed:
     """The first that does not."""
 
 
-def known(model: Model) -> Known | None:
+def architecture_of(model: Model) -> Known | None:
     """The model's architecture, where a release is known that does not know it; None also where that is not sure."""
-    return _known(model.architectures, (model.model_type or "").lower())
+    return _oldest_architecture(model.architectures, (model.model_type or "").lower())
 
 
 @lru_cache(256)
-def _known(architectures: tuple[str, ...], kind: str) -> Known | None:
-    found = [one for name in architectures if (one := _architecture(name)) is not None]
+def _oldest_architecture(architectures: tuple[str, ...], kind: str) -> Known | None:
+    """The architecture among these that vLLM has known longest; None unless all are in the table."""
+    found = [one for name in architectures if (one := _architecture_row(name)) is not None]
     if not found or len(found) < len(architectures) or kind.startswith(OTHER_FORMATS):
         return None
     oldest = min(found, key=lambda one: one.missing)
     return oldest if oldest.name.endswith(SUFFIXES) else None
 
 
-def removed(model: Model, release: Release) -> Removed | None:
+def removed_architecture(model: Model, release: Release) -> Removed | None:
     """The model's architecture, where this release serves it no more; None also where that is not sure."""
     rows = [_table()["removed"].get(name) for name in model.architectures]
     if not rows or not all(rows) or (model.model_type or "").lower().startswith(OTHER_FORMATS):
@@ -69,7 +70,9 @@ def removed(model: Model, release: Release) -> Removed | None:
 
 def is_removed(model: Model, release: Release, *, remote_code: bool) -> bool:
     """Whether neither vLLM serves the model's architecture any more, nor the Transformers of its image."""
-    return removed(model, release) is not None and not (remote_code or _transformers_may_know(model, release))
+    return removed_architecture(model, release) is not None and not (
+        remote_code or _transformers_may_know(model, release)
+    )
 
 
 def is_unserved(model: Model, release: Release, *, remote_code: bool) -> bool:
@@ -77,13 +80,14 @@ def is_unserved(model: Model, release: Release, *, remote_code: bool) -> bool:
 
     `remote_code`: the checkpoint's own code is trusted, and may bring what they lack.
     """
-    found = known(model)
+    found = architecture_of(model)
     if found is None or release > found.missing:
         return False
     return release < FALLBACK or not (remote_code or _transformers_may_know(model, release))
 
 
 def _transformers_may_know(model: Model, release: Release) -> bool:
+    """Whether the transformers library of this release may know the model's type."""
     types = _table()["model_types"]
     kind = model.model_type
     if kind is None:
@@ -92,7 +96,8 @@ def _transformers_may_know(model: Model, release: Release) -> bool:
     return missing is None or release > missing
 
 
-def _architecture(name: str) -> Known | None:
+def _architecture_row(name: str) -> Known | None:
+    """The table's entry for an architecture: the last release without it and the first with it."""
     row = _table()["architectures"].get(name)
     missing, first = (_release(one) for one in row) if row else (None, None)
     return Known(name, missing, first) if missing and first else None

@@ -50,7 +50,8 @@ def row_of(name: str) -> Mapping[str, Any]:
 
 
 @cache
-def catalogued(name: str) -> Model:
+def model_of_row(name: str) -> Model:
+    """The model of a catalog entry."""
     row = row_of(name)
     model = from_config(name, row["config"], complete=row["confidence"] == "file")
     return replace(
@@ -92,23 +93,25 @@ _LONGEST = 256
 
 @lru_cache(512)  # a cluster serves a few models
 def _by_id(name: str) -> Fact[Model] | None:
+    """The fact for an id or alias; also of an owner that was renamed, of a relative, and of a mirror."""
     key = name.lower()
     owner, _, last = key.partition("/")
     renamed = f"{RENAMED[owner]}/{last}".lower() if owner in RENAMED else key
     found = next((row for one in (key, renamed) if (row := ids().get(one) or aliases().get(one))), None)
     if found is not None:
-        return _row(found)
+        return _fact_of_row(found)
     if (line := relatives().get(key) or relatives().get(renamed)) is not None:
-        return _relative(*line)
-    return _mirrored(name, last) if owner in MIRRORS else None
+        return _fact_of_relative(*line)
+    return _fact_of_mirror(name, last) if owner in MIRRORS else None
 
 
-def _row(name: str) -> Fact[Model]:
+def _fact_of_row(name: str) -> Fact[Model]:
+    """The fact for a catalog entry; it may deny where the entry is trusted."""
     row = row_of(name)
     source = f"built-in catalogue ({WORDS.get(row['confidence'], row['confidence'])})"
     if not row["trusted"]:
         source += f"; doubtful: {row.get('doubts', 'unchecked')}"
-    return Fact(catalogued(name), source, bool(row["trusted"]))
+    return Fact(model_of_row(name), source, bool(row["trusted"]))
 
 
 @cache
@@ -118,8 +121,9 @@ def relatives() -> Mapping[str, tuple[str, str, str | None]]:
     return {name: (line[0], line[1], line[2]) for name, line in found.items()}
 
 
-def _relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
-    model = replace(catalogued(base), id=name, gated=False, length_read=False)
+def _fact_of_relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
+    """The fact for a fine-tune or a quantized copy that has the architecture of a catalog entry."""
+    model = replace(model_of_row(base), id=name, gated=False, length_read=False)
     if scheme is not None:
         model = replace(
             model, quantization_config=SCHEMES[scheme], scheme_guessed=True, weights_bytes=None, dtype_parameters={},
@@ -138,12 +142,13 @@ def _by_last_part() -> Mapping[str, Sequence[str]]:
     return found
 
 
-def _mirrored(name: str, last: str) -> Fact[Model] | None:
+def _fact_of_mirror(name: str, last: str) -> Fact[Model] | None:
+    """The fact for a model under a mirror's owner; None unless its last part names one original."""
     alike = _by_last_part().get(last, ())
     originals = [one for one in alike if "base" not in row_of(one)] or alike
     if len(originals) != 1:
         return None
-    found = _row(originals[0])
+    found = _fact_of_row(originals[0])
     model = replace(found.value, id=name, gated=False, length_read=False)
     return Fact(model, f"{found.source}, as a copy of {originals[0]}", found.may_deny)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from webhook.base import data
 from webhook.vllm.model.layers import layer_types_of
-from webhook.vllm.model.length import context
-from webhook.vllm.model.read import attention_of, first, integer, mapping, strings, text_of
+from webhook.vllm.model.length import stated_context_length
+from webhook.vllm.model.read import attention_of, first_integer, integer, mapping, strings, text_of
 from webhook.vllm.model.shape import Model
 
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
@@ -46,19 +46,19 @@ def from_config(
     `complete`: `config` is the whole file, so transformers' class defaults stand for what it does not say. A table's
     row may lack a null that the file has: there a window of all layers must not be assumed.
     """
-    given = flat(config)
+    given = language_model_config(config)
     whole_type, own_type = text_of(config.get("model_type")), text_of(given.get("model_type"))
-    beneath = {**_defaults(whole_type), **_defaults(own_type)}
+    beneath = {**_class_defaults(whole_type), **_class_defaults(own_type)}
     if not complete and "layer_pattern" not in beneath:
         beneath.pop("sliding_window", None)
     text = {**beneath, **given}  # an explicit null is an answer: no window, as many key-value heads as heads
 
-    heads, hidden = first(text, HEADS), first(text, HIDDEN)
-    layers = (first(text, ("decoder_layers",)) if text.get("is_encoder_decoder") is True else None) or first(
-        text, LAYERS
-    )
+    heads, hidden = first_integer(text, HEADS), first_integer(text, HIDDEN)
+    layers = (
+        first_integer(text, ("decoder_layers",)) if text.get("is_encoder_decoder") is True else None
+    ) or first_integer(text, LAYERS)
     layer_types = layer_types_of(text, given, layers)
-    experts = first({key: given[key] for key in EXPERTS if key in given} or text, EXPERTS)
+    experts = first_integer({key: given[key] for key in EXPERTS if key in given} or text, EXPERTS)
     if layer_types and "mamba" in layer_types and "moe" not in layer_types and "hybrid_override_pattern" in text:
         experts = None  # the class's default is for its siblings with experts
     return Model(
@@ -71,25 +71,25 @@ def from_config(
         num_attention_heads=heads,
         num_key_value_heads=_key_value_heads(text, heads),
         head_dim=_head_dim(text, hidden, heads),
-        intermediate_size=first(text, INTERMEDIATE),
-        vocab_size=first(text, VOCABULARY),
+        intermediate_size=first_integer(text, INTERMEDIATE),
+        vocab_size=first_integer(text, VOCABULARY),
         tie_word_embeddings=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
-        max_position_embeddings=context(text),
-        length_read=complete and context(given) is not None,
+        max_position_embeddings=stated_context_length(text),
+        length_read=complete and stated_context_length(given) is not None,
         sliding_window=_sliding_window(text),
         layer_types=layer_types,
         num_experts=experts if experts and experts > 1 else None,
-        num_experts_per_tok=first(text, EXPERTS_PER_TOKEN) if experts and experts > 1 else None,
-        moe_intermediate_size=first(text, MOE_INTERMEDIATE) if experts and experts > 1 else None,
-        n_shared_experts=first(text, SHARED_EXPERTS) if experts and experts > 1 else None,
-        first_k_dense_replace=first(text, DENSE_LAYERS) or 0,
+        num_experts_per_tok=first_integer(text, EXPERTS_PER_TOKEN) if experts and experts > 1 else None,
+        moe_intermediate_size=first_integer(text, MOE_INTERMEDIATE) if experts and experts > 1 else None,
+        n_shared_experts=first_integer(text, SHARED_EXPERTS) if experts and experts > 1 else None,
+        first_k_dense_replace=first_integer(text, DENSE_LAYERS) or 0,
         kv_lora_rank=integer(text.get("kv_lora_rank")),
         q_lora_rank=integer(text.get("q_lora_rank")),
         qk_rope_head_dim=integer(text.get("qk_rope_head_dim")),
         qk_nope_head_dim=integer(text.get("qk_nope_head_dim")),
         v_head_dim=integer(text.get("v_head_dim")),
         index_head_dim=integer(text.get("index_head_dim")),
-        num_nextn_predict_layers=first(text, NEXT_TOKEN_LAYERS) or UNSAID.get(own_type or "", 0),
+        num_nextn_predict_layers=first_integer(text, NEXT_TOKEN_LAYERS) or UNSAID.get(own_type or "", 0),
         quantization_config=_quantization(config, given),
         vision_config=mapping(given.get("vision_config")),
         weights_bytes=weights_bytes,
@@ -97,18 +97,19 @@ def from_config(
     )
 
 
-def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+def language_model_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The language model's config over the whole one's."""
     for key in NESTED:
         inner = config.get(key)
         if isinstance(inner, Mapping) and inner:
-            return {**{k: v for k, v in config.items() if k != key}, **flat(inner)}
+            return {**{k: v for k, v in config.items() if k != key}, **language_model_config(inner)}
     if config.get("model_type") == "dbrx" and isinstance(ffn := config.get("ffn_config"), Mapping):
         return {**config, **{k: v for k, v in ffn.items() if k.startswith(("moe_", "ffn_"))}}
     return dict(config)
 
 
-def _defaults(model_type: str | None) -> dict[str, Any]:
+def _class_defaults(model_type: str | None) -> dict[str, Any]:
+    """The defaults of transformers' config class for a model_type."""
     row = data.rows("model_defaults").get(model_type or "")
     found: dict[str, Any] = json.loads(row) if row else {}
     found.pop("mamba_ssm_cache_dtype", None)  # vLLM has defaults of its own, by release (memory/kv_specs.py)
@@ -145,11 +146,12 @@ def _key_value_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
     )
     if heads and any(groups):
         return heads // min(filter(None, groups))  # NAS models: the widest layer's
-    return first(text, KEY_VALUE_HEADS) or heads
+    return first_integer(text, KEY_VALUE_HEADS) or heads
 
 
 def _head_dim(text: Mapping[str, Any], hidden: int | None, heads: int | None) -> int | None:
-    if (found := first(text, HEAD_DIM)) is not None:
+    """The size of one attention head: stated, else hidden size / heads."""
+    if (found := first_integer(text, HEAD_DIM)) is not None:
         return found
     return hidden // heads if hidden and heads else None
 

@@ -36,7 +36,7 @@ def quantised_copies(model: Model) -> tuple[Model, ...]:
     if model.quantization_config or tells_quantisation(model.id):
         return ()
     found = []
-    for name in _copies(_stem(model.id)):
+    for name in _copies(_base_name(model.id)):
         row = by_id(name)
         if row and row.may_deny and row.value.quantization_config and shape(row.value)[:-1] == shape(model)[:-1]:
             found.append(row.value)
@@ -48,7 +48,8 @@ def _owner(name: str) -> int:
     return _OWNERS.index(owner) if owner in _OWNERS else len(_OWNERS)
 
 
-def _stem(name: str) -> str:
+def _base_name(name: str) -> str:
+    """The last part of a model's name without the words that quantized copies add."""
     last = name.rpartition("/")[2].lower().removeprefix("meta-")
     while (shorter := _ADDED.sub("", last)) != last:
         last = shorter
@@ -58,4 +59,4 @@ def _stem(name: str) -> str:
 @lru_cache(256)
 def _copies(stem: str) -> tuple[str, ...]:
     """Ids whose name is `stem` and what makers add to one."""
-    return tuple(name for name in ids() if stem in name and tells_quantisation(name) and _stem(name) == stem)
+    return tuple(name for name in ids() if stem in name and tells_quantisation(name) and _base_name(name) == stem)

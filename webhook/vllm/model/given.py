@@ -48,14 +48,14 @@ def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> 
             continue
         at = f"{source}: {path}"
         try:
-            config = _object(text, at)
-            if not describes(config):
+            config = _json_object(text, at)
+            if not is_model_config(config):
                 raise UnreadableModelError(f"{at}: no config.json of a model: none of {', '.join(KNOWS[:4])} … in it")
             index = entries.get(posixpath.join(folder, INDEX)) if name == CONFIG else None
             if name == CONFIG:
                 config = {**config, **_quantised(config, entries, folder, at[: -len(CONFIG)])}
             model = GivenModel(
-                config, at, counted(config, _object(index, f"{at[: -len(CONFIG)]}{INDEX}") if index else {})
+                config, at, count_weights(config, _json_object(index, f"{at[: -len(CONFIG)]}{INDEX}") if index else {})
             )
         except UnreadableModelError as error:
             errors.append(str(error))
@@ -126,13 +126,13 @@ def cached(folder: str) -> str:
     return hub.removeprefix("models--").replace("--", "/") if hub else folder
 
 
-def describes(config: Mapping[str, Any]) -> bool:
+def is_model_config(config: Mapping[str, Any]) -> bool:
     """Whether this is a config.json of a model, and not some other JSON object."""
     inner = [value for value in config.values() if isinstance(value, Mapping)]
     return any(name in one for one in (config, *inner) for name in KNOWS)
 
 
-def counted(config: Mapping[str, Any], index: Mapping[str, Any]) -> Counted:
+def count_weights(config: Mapping[str, Any], index: Mapping[str, Any]) -> Counted:
     """What was counted: the config's own `podfit` words, else the index's `total_size`."""
     own = config.get(OURS)
     own = own if isinstance(own, Mapping) else {}
@@ -219,7 +219,7 @@ def _quantised(config: Mapping[str, Any], entries: Mapping[str, str], folder: st
         return {}
     for name, method in zip(BESIDE, ("modelopt", "gptq", "awq"), strict=True):
         if text := entries.get(posixpath.join(folder, name)):
-            said = _object(text, f"{at}{name}")
+            said = _json_object(text, f"{at}{name}")
             inner = said.get("quantization")
             said = inner if isinstance(inner, dict) else said
             return (
@@ -230,7 +230,8 @@ def _quantised(config: Mapping[str, Any], entries: Mapping[str, str], folder: st
     return {}
 
 
-def _object(text: str, at: str) -> dict[str, Any]:
+def _json_object(text: str, at: str) -> dict[str, Any]:
+    """A text as a JSON object; raises UnreadableModelError with the place `at`."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -33,6 +33,7 @@ def layer_types_of(text: Mapping[str, Any], given: Mapping[str, Any], layers: in
 
 
 def _stated_layers(config: Mapping[str, Any], layers: int) -> list[str] | None:
+    """The kind of each layer as the config states it, in any of the ways that vLLM reads; None where it states none."""
     count = range(layers)
     if config.get("model_type") in ("mamba", "mamba2", "falcon_mamba"):
         return ["mamba"] * layers

@@ -17,7 +17,8 @@ NOT_SCALED = {"su", "longrope", "llama3"}
 NOT_SCALED_SINCE_0_30 = {"yarn", "deepseek_yarn", "deepseek_llama_scaling"}
 
 
-def context(text: Mapping[str, Any]) -> int | None:
+def stated_context_length(text: Mapping[str, Any]) -> int | None:
+    """The context length in tokens that config.json states: the least of its keys, or Cohere's `model_max_length`."""
     if text.get("model_type") in ("cohere", "cohere2") and (longest := integer(text.get("model_max_length"))):
         return longest
     return min((length for key in LENGTHS if (length := integer(text.get(key)))), default=None)
@@ -28,26 +29,30 @@ def derived_max_model_len(model: Model, release: Release | None) -> int | None:
     """The context length, in tokens, that vLLM takes where --max-model-len is not given (0.33 config/model.py,
     _get_and_verify_max_len); None where config.json's lengths are not known, or where the release is not and the
     releases disagree."""
-    return _agreed(_default_length, model, release)
+    return _same_in_releases(_default_length, model, release)
 
 
 @lru_cache(256)
 def longest_max_model_len(model: Model, release: Release | None) -> int | None:
     """The longest --max-model-len, in tokens, that vLLM takes from this config without VLLM_ALLOW_LONG_MAX_MODEL_LEN:
     more than the default for LongRoPE models, and where config.json has a `model_max_length`."""
-    return _agreed(_longest_length, model, release)
+    return _same_in_releases(_longest_length, model, release)
 
 
 LENGTH_GENERATIONS = (Release(0, 10), Release(0, 29), Release(0, 33))
 """One release for each generation of vLLM's rules for the context length, below."""
 
 
-def _agreed(rule: Callable[[Model, Release], int | None], model: Model, release: Release | None) -> int | None:
+def _same_in_releases(
+    rule: Callable[[Model, Release], int | None], model: Model, release: Release | None
+) -> int | None:
+    """What the rule says in this release, or in all of them where it is unknown; None where they differ."""
     lengths = {rule(model, one) for one in ((release,) if release else LENGTH_GENERATIONS)}
     return lengths.pop() if len(lengths) == 1 else None
 
 
 def _default_length(model: Model, release: Release) -> int | None:
+    """The context length in tokens that this release takes by default."""
     kinds = {_rope_type(scaling) for scaling in _rope_scalings(model.config)}
     if release >= Release(0, 11) and "longrope" in kinds:  # short prompts get worse answers beyond it
         original = integer(model.config.get("original_max_position_embeddings"))
@@ -56,12 +61,14 @@ def _default_length(model: Model, release: Release) -> int | None:
 
 
 def _longest_length(model: Model, release: Release) -> int | None:
+    """The longest --max-model-len in tokens that this release accepts."""
     scaled = _scaled_length(model, release)
     stated = integer(model.config.get("model_max_length"))
     return max(scaled, stated) if scaled and stated else scaled
 
 
 def _scaled_length(model: Model, release: Release) -> int | None:
+    """The stated context length × the factors of RoPE scaling that extend it."""
     length = model.max_position_embeddings
     if length is None or "gemma3" in (model.model_type or ""):
         return length

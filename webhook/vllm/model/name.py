@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 
 from webhook.vllm.facts import Fact
-from webhook.vllm.model.catalogue import by_id, catalogued, last_parts, relatives, row_of
+from webhook.vllm.model.catalogue import by_id, last_parts, model_of_row, relatives, row_of
 from webhook.vllm.model.config import from_config
 from webhook.vllm.model.schemes import QUANTISED, scheme_of
 from webhook.vllm.model.shape import Model
@@ -20,16 +20,16 @@ _LONGEST_NAME = 256
 """A hub's names have at most 96 characters a part; a longer text is no name."""
 
 
-def named(name: str) -> Fact[Model] | None:
+def model_of_name(name: str) -> Fact[Model] | None:
     """The model that a name tells: an id, a path or URI that ends in one, or one with a quantisation added."""
     if len(name) > _LONGEST_NAME or re.search(r"^\s|\s--?\w|\s$", name):
         return None
     if row := by_id(name):
         return row
-    parts = _parts(name)
+    parts = _path_parts(name)
     for start in range(max(0, len(parts) - 2), len(parts)):
         tail = "/".join(parts[start:])
-        if found := by_id(tail) or _by_last_part(tail) or _relative(tail):
+        if found := by_id(tail) or _by_last_part(tail) or _model_of_last_part(tail):
             return Fact(found.value, f"path: its last part names {found.value.id}", may_deny=False)
     begun = next((found for part in reversed(parts[-3:]) if (found := _by_beginning(part))), None)
     if begun is not None and re.fullmatch(r"[\w.-]+/[\w.:-]+", name) and not name.startswith("."):
@@ -39,11 +39,11 @@ def named(name: str) -> Fact[Model] | None:
 
 def last_part(name: str) -> str:
     """What names a model in a path, a URI or an id, spelled so that people's spellings meet; "" where nothing does."""
-    parts = _parts(name) if len(name) <= _LONGEST_NAME else []
-    return spelled(parts[-1]) if parts else ""
+    parts = _path_parts(name) if len(name) <= _LONGEST_NAME else []
+    return normalize_name(parts[-1]) if parts else ""
 
 
-def _parts(name: str) -> list[str]:
+def _path_parts(name: str) -> list[str]:
     """The parts of a path or URI from the outside in; a Hugging Face cache's `models--org--name` is two."""
     path = re.sub(r"^[a-z][a-z0-9+.-]*://", "", name.strip(), flags=re.IGNORECASE).partition("?")[0]
     path = re.sub(r"@sha256:\w+$", "", path)
@@ -59,7 +59,7 @@ def _parts(name: str) -> list[str]:
     return parts
 
 
-def spelled(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Names that people write apart and mean alike: Llama_3.1-8B, llama-3-1-8b-hf, llama3.1-8b."""
     joined = re.sub(r"(?<=[a-z])[\s_-](?=\d+(?:\.\d+)?[\s_-])", "", name.lower())
     return re.sub(r"[\s_.()-]+", "-", joined).strip("-").removesuffix("-hf")
@@ -67,22 +67,24 @@ def spelled(name: str) -> str:
 
 def _by_last_part(name: str) -> Fact[Model] | None:
     """The one model of that last part: copies by several owners are one where shape and scheme agree."""
-    rows = last_parts().get(spelled(name.rpartition("/")[2]), ())
+    rows = last_parts().get(normalize_name(name.rpartition("/")[2]), ())
     if not rows:
         return None
-    best = min(rows, key=lambda row: (_worth(row), row.lower()))
-    wanted = shape(catalogued(best))
-    others = (row for row in rows if _worth(row)[:2] <= _worth(best)[:2])  # worse rows of the same name say nothing
-    return by_id(best) if all(shape(catalogued(row)) == wanted for row in others) else None
+    best = min(rows, key=lambda row: (_row_rank(row), row.lower()))
+    wanted = shape(model_of_row(best))
+    others = (
+        row for row in rows if _row_rank(row)[:2] <= _row_rank(best)[:2]
+    )  # worse rows of the same name say nothing
+    return by_id(best) if all(shape(model_of_row(row)) == wanted for row in others) else None
 
 
-def _relative(name: str) -> Fact[Model] | None:
+def _model_of_last_part(name: str) -> Fact[Model] | None:
     """The one fine-tune or copy of that last part; else the one shape of the models whose last part goes on from it
     (`gemma-3-27b`, `llama-3-70b-instruct`), quantised copies left out."""
-    wanted = spelled(name.rpartition("/")[2])
+    wanted = normalize_name(name.rpartition("/")[2])
     if not wanted:
         return None
-    found = _relatives_parts().get(wanted, [])
+    found = _relatives_by_last_part().get(wanted, [])
     if found and len({one[1:] for one in found}) == 1:
         return by_id(found[0][0])
     longer = [
@@ -94,10 +96,10 @@ def _relative(name: str) -> Fact[Model] | None:
     ]
     if not longer or len(longer) > _MOST_ALIKE:
         return None
-    wanted_shape = shape(catalogued(longer[0]))
-    if any(shape(catalogued(row)) != wanted_shape for row in longer[1:]):
+    wanted_shape = shape(model_of_row(longer[0]))
+    if any(shape(model_of_row(row)) != wanted_shape for row in longer[1:]):
         return None
-    return by_id(min(longer, key=lambda row: (_worth(row), len(row), row)))
+    return by_id(min(longer, key=lambda row: (_row_rank(row), len(row), row)))
 
 
 _MOST_ALIKE = 40
@@ -105,10 +107,11 @@ _MOST_ALIKE = 40
 
 
 @cache
-def _relatives_parts() -> Mapping[str, list[tuple[str, str, str | None]]]:
+def _relatives_by_last_part() -> Mapping[str, list[tuple[str, str, str | None]]]:
+    """Normalized last part of a name → the relatives with it."""
     found: dict[str, list[tuple[str, str, str | None]]] = {}
     for one in relatives().values():
-        found.setdefault(spelled(one[0].rpartition("/")[2]), []).append(one)
+        found.setdefault(normalize_name(one[0].rpartition("/")[2]), []).append(one)
     return found
 
 
@@ -124,7 +127,7 @@ def _going_on_from(start: str) -> list[str]:
     return [start, *found] if start in last_parts() else found
 
 
-def _worth(row: str) -> tuple[bool, bool, bool]:
+def _row_rank(row: str) -> tuple[bool, bool, bool]:
     """Trusted rows before others, a config.json before a table, originals before copies."""
     found = row_of(row)
     return not found["trusted"], found["confidence"] != "file", "base" in found
@@ -141,7 +144,7 @@ SIZE = re.compile(r"(?:^|-)((?:\d+x|[ea])?\d+(?:-\d+)?[bm])(?=-|$)")
 
 def tells_quantisation(name: str) -> bool:
     """The name says that the weights are quantised (`llama-8b-awq`)."""
-    return len(name) <= _LONGEST_NAME and QUANTISED.search(spelled(name)) is not None
+    return len(name) <= _LONGEST_NAME and QUANTISED.search(normalize_name(name)) is not None
 
 
 _MOST_WORDS = 24
@@ -150,7 +153,7 @@ _MOST_WORDS = 24
 
 def _by_beginning(name: str) -> Fact[Model] | None:
     """A published model's name, with its size in it, and then more words: a quantised copy or a fine-tune of it."""
-    words = spelled(name).split("-")[:_MOST_WORDS]
+    words = normalize_name(name).split("-")[:_MOST_WORDS]
     for end in range(len(words) - 1, 1, -1):
         beginning, rest = "-".join(words[:end]), "-".join(words[end:])
         sizes = SIZE.findall(beginning)
@@ -159,11 +162,11 @@ def _by_beginning(name: str) -> Fact[Model] | None:
             continue
         spellings = (beginning, f"{beginning}-instruct", f"{beginning}-it", f"meta-{beginning}")
         if found := next((row for one in spellings if (row := _by_last_part(one))), None):
-            return _variant(found.value, name, rest)
+            return _model_with_suffix(found.value, name, rest)
     return None
 
 
-def _variant(model: Model, name: str, rest: str) -> Fact[Model] | None:
+def _model_with_suffix(model: Model, name: str, rest: str) -> Fact[Model] | None:
     """`model` as the further words of a name change it; None where they name a format of unknown size."""
     source = f"{BEGINS}{model.id}'s"
     settings = scheme_of(rest)
@@ -197,9 +200,9 @@ def size_of(name: str) -> Fact[Model] | None:
     """A model of which only the number of parameters is known: its name says "70B", "8x7B", "235B-A22B"."""
     if len(name) > _LONGEST_NAME:
         return None
-    for part in reversed(_parts(name)[-2:]):
+    for part in reversed(_path_parts(name)[-2:]):
         sizes = list(SIZED.finditer(part))
-        if not sizes or (settings := scheme_of(spelled(part))) is None:
+        if not sizes or (settings := scheme_of(normalize_name(part))) is None:
             continue
         said = sizes[0]  # what follows is active parameters, or tokens: 235B-A22B, 2B-4T
         if re.match(r"-\d+e(?![a-z])", part[said.end() :], re.IGNORECASE):

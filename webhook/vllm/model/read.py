@@ -10,12 +10,13 @@ def integer(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def first(config: Mapping[str, Any], keys: Sequence[str]) -> int | None:
+def first_integer(config: Mapping[str, Any], keys: Sequence[str]) -> int | None:
     """The first of `keys` that holds a positive number; a list that says the same for every layer counts as one."""
-    return next((value for key in keys if (value := integer(_alike(config.get(key))))), None)
+    return next((value for key in keys if (value := integer(_single_value(config.get(key))))), None)
 
 
-def _alike(value: object) -> object:
+def _single_value(value: object) -> object:
+    """A list whose items are all equal as that one item; other values as they are."""
     alike = isinstance(value, list) and value and all(one == value[0] for one in value)
     return value[0] if alike and isinstance(value, list) else value
 
@@ -25,6 +26,7 @@ def text_of(value: object) -> str | None:
 
 
 def strings(value: object) -> tuple[str, ...]:
+    """The texts in a list; empty for anything else."""
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
 
 
