@@ -326,7 +326,7 @@ def planned(obj: JSONDict, canary: str) -> Iterator[tuple[str, str]]:
     if not any(canary in one for one in Secrets.of(argv).values or ()):
         return  # what makes it a secret is in another field
     for one in plan.FORMATS:
-        versions = ["--vllm-version", "0.19.0"] if one == "markdown" else []
+        versions = ["--vllm-version", "0.19.0"] if one == "markdown" else ["--fit"]
         yield (
             f"plan {one}",
             ran("plan", "--gpu", "l4", *versions, "--vllm-version", "0.27.1", "--format", one, "--", *argv),

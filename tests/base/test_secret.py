@@ -93,7 +93,7 @@ def test_no_repair_rewrites_a_text_with_a_secret(tmp_path: Path, capsys: pytest.
     rows = [row for row in result["findings"] if row["rule"] == "argument-string-not-split"]
 
     assert [(row["masked"], row["fix"] is None) for row in rows] == [(False, False), (True, True)]
-    assert rows[1]["details"] == ["not repaired: the text holds a secret"]
+    assert rows[1]["details"] == ["not repaired: the text contains a secret"]
     assert (result["masked"], result["patch"]) == (True, None)
     main(["fix", str(tmp_path / "pod.json")])
     out, err = capsys.readouterr()
@@ -215,6 +215,8 @@ def test_a_private_key_is_one() -> None:
         "--api-key sk-REDACTED, HF_TOKEN: hf_xxxxxxxxxxxx",
         "pip install sk-learn",
         "key: nvidia.com/gpu",
+        "--max-num-batched-token=32768",
+        'if [ -n "${HF_TOKEN:-}" ]; then exec vllm serve m; fi',
     ],
 )
 def test_what_is_no_secret_stays(words: str) -> None:

@@ -417,6 +417,21 @@ def test_warnings_fail_where_that_is_asked_for(check: Check, tmp_path: Path) -> 
     assert "::error" not in check("--format", "github", "pod.yaml")[1]
 
 
+@pytest.mark.parametrize("fmt", ["text", "markdown"])
+def test_people_are_shown_the_first_findings_of_a_rule_and_how_many_there_are(
+    check: Check, tmp_path: Path, fmt: str
+) -> None:
+    more = "".join(f"\n        - --no-such-flag-{number}" for number in range(50))
+    (tmp_path / "pod.yaml").write_text(POD.replace("        - --swap-space=8", f"        - --swap-space=8{more}"))
+
+    shown = check("--format", fmt, "pod.yaml")[1]
+
+    assert "no-such-flag-19" in shown.replace("\\", "")
+    assert "no-such-flag-20" not in shown.replace("\\", "")
+    assert "and 30 more; --format json has all" in shown
+    assert "no-such-flag-49" in check("--format", "json", "pod.yaml")[1]
+
+
 def test_json_has_stars_for_secrets_unless_it_is_asked_for_them(check: Check, tmp_path: Path) -> None:
     key = "sk-" + "0123456789abcdefghij"
     script = f"      command: [sh, -c]\n      args: ['vllm serve Qwen/Qwen3-0.6B --api-key {key} --swap-space 4']\n"

@@ -1,9 +1,9 @@
-"""Secrets in a manifest, and text without them: every text for people passes through `Secrets` where it leaves.
+"""Find the secrets in a manifest, and mask them in text for people. Every such text passes through `Secrets`.
 
-What is a secret: the value of a flag, variable, JSON key, header or query parameter whose name says so; the password in
-a URL; what has the form of a known kind of token. A secret that is known from an object is masked wherever a text
-quotes it, also in another spelling (JSON, percent-encoding, upper and lower case). Placeholders, paths, numbers of a
-few digits and words such as "auto" stay readable where they do not follow such a name.
+A secret is the value of a flag, variable, JSON key, header or query parameter whose name says so, the password in a
+URL, or a text in the form of a known kind of token. Each quote of a known secret is masked, also in another spelling
+(JSON, percent-encoding, upper and lower case). Placeholders, paths and words such as "auto" stay readable; a number of
+a few digits is masked only after such a name.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ def _words(text: str) -> frozenset[str]:
 
 
 MOST = 256
-"""Secrets of one object. What quotes an object with more is not shown: looking for each would take too long."""
+"""Maximum number of secrets in one object. A text about an object with more is withheld, which bounds the search."""
 MOST_SIGNS, MOST_TEXT = 10_000, 1 << 19
-"""Words and signs in one object that may announce a secret, and characters of its texts; the same."""
+"""Maximum number of words and signs in one object that can announce a secret, and of characters in its texts. A text
+about an object with more is withheld as well."""
 LONG = 1 << 16
-"""Characters of a text that is not searched, and not quoted either."""
+"""Maximum length, in characters, of a text that is searched. A longer text is withheld."""
 WITHHELD = f"(not shown: more than {MOST} values of this object look like secrets)"
 
 # ── Names ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _LONGEST = 80
-"""Characters of a name; what is longer names nothing."""
+"""Maximum length, in characters, of the name of a secret."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 """The words of `apiKey`, `API_KEY`, `--api-key`."""
 _ALWAYS = _words(
@@ -48,32 +49,34 @@ _ALWAYS = _words(
 )
 _PLURALS = {"keys": "key", "tokens": "token", "secrets": "secret", "passwords": "password"}
 _OF_PEOPLE = _words("api access auth secret private hf bearer")
-"""What makes a plural one of secrets: `--api-keys`, and not `max_tokens`."""
+"""Words before the plural of a secret: `--api-keys`, but not `max_tokens`."""
 _ENDINGS = _words("value plain plaintext text base64 b64 old new primary secondary prod dev staging")
 _OTHER_KEYS = _words(
     "annotation cache column config dict field foreign group hash host idempotency index key kv label lookup map match "
     "metric node num object partition prefix primary public query routing shard sort sub taint toleration "
     "topology"
 )
-"""`topologyKey`, `num_key`: keys that open nothing."""
+"""Words before a key that is not a secret: `topologyKey`, `num_key`."""
 _OTHER_TOKENS = _words(
     "adapter audio begin boi bos call cls control draft end eoi eos first image input last mask max min next num "
     "output pad per placeholder prompt sep separator special speculative start stop think tool unk video "
     "vision"
 )
-"""`eos_token`, `max_token`: tokens of a tokenizer."""
+"""Words before a token of a tokenizer: `eos_token`, `image_token`."""
+_COUNTS = frozenset({"max", "min", "num", "per"})
+"""Words in the name of a number, such as the misspelled `--max-num-batched-token`."""
 _REFERENCES = re.compile(r"[a-z][a-zA-Z0-9]*Secret")
 _NO_REFERENCES = frozenset({"clientSecret", "apiSecret", "sharedSecret", "appSecret", "consumerSecret"})
-"""Of Kubernetes' fields, `pullSecret` names an object, and these hold the secret itself."""
+"""Kubernetes fields such as `pullSecret` contain the name of a Secret. These contain the secret itself."""
 
 
 def names(name: str) -> bool:
-    """Whether what has this name is a secret: `--api-key`, `HF_TOKEN`, `clientSecret`, `X-Api-Key`."""
+    """Return whether a value with this name is a secret: `--api-key`, `HF_TOKEN`, `clientSecret`, `X-Api-Key`."""
     return len(name) <= _LONGEST and _HINT.search(name) is not None and _names(name)
 
 
 _HINT = re.compile("key|token|secret|passw|passphrase|auth|cookie|credential|pwd|pat", re.IGNORECASE)
-"""A quick look before the thorough one: one of these is in every name of a secret."""
+"""A fast check before the full one: the name of every secret contains one of these."""
 
 
 @lru_cache(1024)  # the same few fields are in every object
@@ -91,7 +94,7 @@ def _names(name: str) -> bool:
     if last == "key":
         return bool(before) and before not in _OTHER_KEYS
     if last == "token":
-        return before not in _OTHER_TOKENS
+        return before not in _OTHER_TOKENS and _COUNTS.isdisjoint(words)
     if last in ("pwd", "pat"):
         return bool(before)
     if last == "secret" and _REFERENCES.fullmatch(name) and name not in _NO_REFERENCES:
@@ -100,7 +103,7 @@ def _names(name: str) -> bool:
 
 
 def _gives(name: str) -> bool:
-    """The same of a flag or a variable, where `--key` and `KEY` are names enough."""
+    """Return the same for a flag or a variable, which includes `--key` and `KEY`."""
     return names(name) or name.strip("-").lower() == "key"
 
 
@@ -109,22 +112,23 @@ def _gives(name: str) -> bool:
 _NONE = _words(
     "0 1 true false yes no on off null none nil empty dummy test token vllm auto default valuefrom undefined"
 )
-"""What is written in place of a key where none is needed: to mask such a word would hide others."""
+"""Values that are written if no key is needed. A mask would hide the same words elsewhere in a text."""
 _PLACEHOLDER = re.compile(
     r"\$\([^)]*\)|\$\{[^}]*\}|\$[A-Z0-9_]+|<[^<>]*>|\{\{.*\}\}|\[?(?:[a-z]{2,6}[-_])?(?:redacted|masked|x{3,}|\*{3,}|"
     r"\.{3,}|…|changeme|change[-_]me|replace[-_]?me|your[-_]\S*)\]?",
     re.IGNORECASE | re.DOTALL,
 )
 """`$(HF_TOKEN)`, `<token>`, hf_xxxxxxxx, sk-REDACTED."""
-_PATH = re.compile(r"(?:~|\.{0,2})/[a-z0-9._/@-]*|[\w./@-]+\.(?:pem|key|crt|json|txt|token)")
-"""The path of a file that holds a secret."""
+_PATH = re.compile(r"(?:~|\.{0,2})/(?:[a-z0-9._@-]+/)+[a-z0-9._@-]*|[\w./@-]+\.(?:pem|key|crt|json|txt|token)")
+"""The path of a file that contains a secret."""
 _WEAK_DIGITS = 6
-"""A number of fewer digits may be any number."""
+"""Digits from which a number is masked wherever it appears: a shorter number can be any other number of the text."""
 _LIKE_WORDS = re.compile("[A-Za-z]?[a-z]*(?:[-_ ][A-Za-z]?[a-z]*)*")
 _LOOSE = 8
-"""Characters from which on a secret is looked for inside of other words."""
+"""Characters from which a secret is masked inside other words."""
 _HEAD, _FAR, _TRIES = 12, 256, 16
-"""Characters by which a secret is known that a text was cut in, how many are compared, and at how many places."""
+"""For a secret of which a text shows only the beginning: characters that identify it, characters that are compared, and
+places that are tried."""
 
 
 def _is_secret(value: str) -> bool:
@@ -138,13 +142,13 @@ def _is_secret(value: str) -> bool:
 
 
 def _bare(value: str) -> str:
-    """Of `Bearer hf_…`, the token."""
+    """Return the token of `Bearer hf_…`."""
     scheme = _SCHEME.match(value)
     return value[scheme.end() :] if scheme else value
 
 
 def _is_weak(value: str) -> bool:
-    """So short that it is masked only behind a name that gives it."""
+    """Return whether the value is so short that it is masked only after the name of a secret."""
     return len(value) < 3 or (len(value) < 4 and value.islower() and value.isalpha()) or (
         value.isdecimal() and len(value) < _WEAK_DIGITS
     )  # fmt: skip
@@ -154,17 +158,17 @@ _CANONICAL = str.maketrans({**{chr(code): chr(code + 32) for code in range(65, 9
 
 
 def _canonical(text: str) -> str:
-    """In one spelling, as long as before: programs print names in lower case, and dashes for underscores."""
+    """Return `text` of the same length in lower case with dashes for underscores, as programs print names."""
     return text.lower().replace("_", "-") if text.isascii() else text.translate(_CANONICAL)
 
 
 def _lower(text: str) -> str:
-    """In lower case, as long as before."""
+    """Return `text` of the same length in lower case."""
     return lower if len(lower := text.lower()) == len(text) else text.translate(_CANONICAL).replace("-", "_")
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """The secret as programs write it, and YAML."""
+    """Yield the secret as programs and YAML write it."""
     yield secret
     if secret.isascii() and secret.isalnum():
         return
@@ -181,7 +185,7 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def _unescaped(text: str) -> Iterator[str]:
-    """What a text between quotes means, of JSON and of a shell, also where one stands inside of the other."""
+    """Yield the meaning of a quoted text in JSON and in a shell, up to three levels deep."""
     for _ in range(3):
         if "\\" not in text:
             return
@@ -192,13 +196,13 @@ def _unescaped(text: str) -> Iterator[str]:
 
 
 _PARTED = re.compile(r"[\s.=]")
-"""Where YAML folds a text, and vLLM takes `--flag.key=value` apart."""
+"""Places at which YAML folds a text, and vLLM splits `--flag.key=value`."""
 _UNRESERVED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
 _PERCENT = re.compile("%([0-9A-Fa-f]{2})")
 
 
 def _percent(text: str, safe: str) -> str:
-    """As in a URL (RFC 3986)."""
+    """Percent-encode `text` as in a URL (RFC 3986)."""
     return "".join(
         [one if one in safe else "".join([f"%{byte:02X}" for byte in one.encode(errors="replace")]) for one in text]
     )
@@ -210,7 +214,7 @@ _STARTS = (
     "hf_", "api_org_", "sk-", "sk_", "rk_", "nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-",
     "xox", "AKIA", "ASIA", "AIza", "gsk_", "r8_", "dapi", "eyJ", "-----BEGIN",
 )  # fmt: skip
-"""How known kinds of tokens begin."""
+"""Prefixes of known kinds of tokens."""
 _FORM = re.compile(
     r"(?<![\w-])(?:(?P<kind>hf_(?=[A-Za-z]*[A-Z0-9])|api_org_|sk-(?=[\w-]*[A-Z0-9])|[sr]k_(?:live|test)_|nvapi-|gh[pousr]_|"
     r"github_pat_|glpat-|xox[a-z]-|A[KS]IA(?=[A-Z0-9]{16})|AIza(?=[\w-]{30})|gsk_|r8_(?=\w{20})|dapi(?=[0-9a-f]{20})"
@@ -220,15 +224,15 @@ _FORM = re.compile(
 """Tokens of Hugging Face, OpenAI, Stripe, NVIDIA, GitHub, GitLab, Slack, AWS, Google, Groq, Replicate and Databricks,
 JSON Web Tokens, and private keys."""
 _STEMS = ("key", "token", "secret", "passw", "passphrase", "pwd", "credential", "auth", "bearer", "cookie", "_pat")
-"""Part of every name of a secret."""
+"""Parts of names of secrets: every such name contains one."""
 _DASHES = "-‐‑‒–—―−"
 _OF_A_NAME = f"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.{_DASHES}"
 _REST = re.compile(r"[\w-]{0,80}")
 _PAIR = re.compile(r"[\\\"']*+\s*+,?+\s*+[\\\"']*+value[\\\"']*+\s*+[:=]\s*+")
-"""Between the two of `"name": "HF_TOKEN", "value": "hf_…"`."""
-_ASSIGNED = re.compile(r"[\\\"'\])]*+[^\S\n]*+(?:=>|[=:])[^\S\n]*+")
+"""The text between name and value in `"name": "HF_TOKEN", "value": "hf_…"`."""
+_ASSIGNED = re.compile(r"[\\\"'\])]*+[^\S\n]*+(?:=>|[=:](?![-+?]))[^\S\n]*+")
 _SPACED = re.compile(r"[\\\"'\]]*+[^\S\n]*+(?:,\s*+|(?:\\+\n\s*+)+|(?<=\s))")
-"""Between a flag and its value."""
+"""The text between a flag and its value."""
 _JOINED = re.compile(r"=")
 _OPEN = re.compile(r"(?P<list>(?:[\[({]\s*+)*+)(?P<quote>\\*+[\"'`])?+")
 _MORE = re.compile(r"\s*+,\s*+(?=\\*+[\"'`])")
@@ -245,7 +249,7 @@ _LOGIN = re.compile(r"(?<![\w-])(?:-u|--(?:proxy-)?user)[=\s,\"'\\]{1,6}([^\s\0\
 
 
 def _places(text: str, words: Iterable[str]) -> list[Span]:
-    """Where the words are, in their order. (One pattern of all of them takes twenty times as long.)"""
+    """Return the places of the words in `text`, sorted. One regular expression for all takes twenty times as long."""
     found: list[Span] = []
     for word in words:
         at = text.find(word)
@@ -257,7 +261,7 @@ def _places(text: str, words: Iterable[str]) -> list[Span]:
 
 
 def _forms(text: str, *, whole: bool = False) -> Iterator[Span]:
-    """What is a secret by its form, whatever stands before it; `whole`: with what tells its kind (`hf_`)."""
+    """Yield the secrets that have the form of one. `whole`: include the prefix of the kind (`hf_`)."""
     end = 0
     for at, _ in _places(text, _STARTS):
         one = _FORM.match(text, at) if at >= end else None
@@ -273,7 +277,7 @@ def _forms(text: str, *, whole: bool = False) -> Iterator[Span]:
 
 
 def _passwords(text: str) -> Iterator[Span]:
-    """Of `scheme://user:password@host`, and a token in the user's place."""
+    """Yield the password of `scheme://user:password@host`, or a token in place of the user."""
     for token in _URL.finditer(text):
         at = token.start()
         for part in token[0].split("://")[1:]:
@@ -289,7 +293,8 @@ def _passwords(text: str) -> Iterator[Span]:
 
 
 def _named(text: str, *, joined: bool = False) -> Iterator[Span]:
-    """The values that follow a name of a secret; `joined`: only behind `=`, in a text of our own words."""
+    """Yield the values after names of secrets. `joined`: only values after `=`, for messages of podfit, in which a word
+    after a name is prose."""
     at = 0
     for start, end in _places(_lower(text), _STEMS):
         if start < at:
@@ -317,7 +322,7 @@ def _named(text: str, *, joined: bool = False) -> Iterator[Span]:
 
 
 def _values(text: str, at: int) -> Iterator[Span]:
-    """The value that begins there, or the values of a list."""
+    """Yield the value at this place, or the values of the list at this place."""
     opened = _OPEN.match(text, at)
     assert opened is not None  # noqa: S101  it matches nothing, too
     at, mark, listed = opened.end(), opened["quote"], bool(opened["list"])
@@ -337,7 +342,7 @@ def _values(text: str, at: int) -> Iterator[Span]:
 
 
 def _closing(text: str, at: int, mark: str) -> int:
-    """Where the quoted text that begins there ends: at its mark, else at the end of the line."""
+    """Return the end of a quoted text: its quotation mark, or else the end of the line."""
     whole = text.find("\0", at)
     whole = len(text) if whole < 0 else whole
     end = text.find(mark, at, whole)
@@ -349,7 +354,7 @@ def _closing(text: str, at: int, mark: str) -> int:
 
 
 def _odd(text: str, at: int) -> bool:
-    """An odd number of backslashes stands before that place."""
+    """Return whether an odd number of backslashes precedes this place."""
     count = 0
     while count < at and text[at - count - 1] == "\\":
         count += 1
@@ -357,14 +362,14 @@ def _odd(text: str, at: int) -> bool:
 
 
 def secrets_in(text: str) -> frozenset[str]:
-    """The secrets that a text gives by a name or by their form; several texts are parted by `\\0`."""
+    """Return the secrets in a text, by their names and by their form. `\\0` separates several texts."""
     if not text:
         return frozenset()
     return frozenset([text[slice(*span)] for span in (*_named(text), *_forms(text, whole=True))])
 
 
 def _is_sparse(text: str) -> bool:
-    """So few words and signs announce secrets that each can be looked at."""
+    """Return whether the text is short enough, and has few enough words and signs that can announce a secret."""
     if len(text) > MOST_TEXT:
         return False
     signs = sum(map(text.count, ("://", "&", "?", *_STARTS)))
@@ -375,15 +380,15 @@ def _is_sparse(text: str) -> bool:
 
 _BLANK = re.compile(r"\s")
 _ANOTHER = re.compile(r"\s--?[A-Za-z]")
-"""One more flag of a command line."""
+"""Another flag of a command line."""
 Place = tuple[Any, Any] | None
-"""What a value stands in, and its key or index there; None: the object itself. A linked list, so that deep objects cost
-no more than flat ones."""
+"""The place of the parent, and the key or index in it; None for the object itself. A linked list, so that the cost of a
+place does not grow with its depth."""
 _VALUES = ("value", "default", "val")
 
 
 def _leaves(trees: Iterable[Any], texts: list[str]) -> Iterator[tuple[Place, str]]:
-    """The scalars that are secrets by their place; the other texts go into `texts`."""
+    """Yield the scalars that are secrets because of their place. Appends every text to `texts`."""
     queue: list[tuple[Place, Any, bool]] = [(None, tree, False) for tree in trees]
     while queue:
         place, tree, secret = queue.pop()
@@ -420,7 +425,7 @@ def _of_mapping(
 def _of_list(
     place: Place, tree: Collection[Any], secret: bool, queue: list[tuple[Place, Any, bool]], texts: list[str]
 ) -> Iterator[tuple[Place, str]]:
-    """Also the words of a command: the one behind a flag, and what stands behind its `=`."""
+    """Yield also the words of a command: the word after a flag, and the part after its `=`."""
     follows = False
     for index, value in enumerate(tree):
         if not isinstance(value, str):
@@ -440,7 +445,7 @@ def _of_list(
 
 
 def _is_line(name: str, rest: str) -> bool:
-    """More of a command line follows the value."""
+    """Return whether more of a command line follows the value."""
     return (_ANOTHER if name[0] in _DASHES else _BLANK).search(rest) is not None
 
 
@@ -449,20 +454,20 @@ def _is_line(name: str, rest: str) -> bool:
 
 @frozen(slots=False)
 class Secrets:
-    """The secrets that stand in some objects, texts and lists of words; looked for when the first text is masked."""
+    """The secrets in objects, texts and lists of words. The search runs when the first text is masked."""
 
     trees: tuple[Any, ...] = field(default=(), compare=False)
     show: bool = False
-    """Nothing is masked."""
+    """Mask nothing."""
 
     @classmethod
     def of(cls, *trees: Any) -> Secrets:
-        """Those in `trees`: JSON values, whose lists of texts may be the words of a command."""
+        """Return the secrets in `trees`: JSON values. A list of texts in them can be the words of a command."""
         return cls(trees)
 
     @kept
     def values(self) -> frozenset[str] | None:
-        """The secrets themselves; None: there are too many to look for."""
+        """The secrets; None if the trees are too large to search."""
         texts: list[str] = []
         values = {_bare(value) for _, value in _leaves(self.trees, texts) if _is_secret(value)}
         text = "\0".join(dict.fromkeys([text for text in texts if len(text) <= LONG]))
@@ -470,7 +475,7 @@ class Secrets:
 
     @kept
     def places(self) -> tuple[tuple[str | int, ...], ...]:
-        """Where values stand in the first of the trees that are secrets as a whole, at most MOST of them."""
+        """The places of values in the first tree that are secrets as a whole; at most MOST."""
         if self.show:
             return ()
         places = (place for place, value in _leaves(self.trees[:1], []) if place is not None and _is_secret(value))
@@ -478,7 +483,7 @@ class Secrets:
 
     @kept
     def _known(self) -> tuple[tuple[str, bool], ...]:
-        """The spellings to look for, the longest first, each with whether it counts inside of another word."""
+        """The spellings of the secrets, longest first, each with whether it is masked inside other words."""
         strong = {
             _canonical(spelling): _is_loose(spelling)
             for value in self.values or ()
@@ -493,10 +498,10 @@ class Secrets:
         return frozenset([value for value in self.values or () if _is_weak(value)])
 
     def masked(self, text: str, *, quoted: bool = False) -> str:
-        """`text` with stars for secrets, as many as there were characters.
+        """Return `text` with a star for each character of a secret.
 
-        `quoted`: the text is not podfit's own (a line of a log or of a file), so that a name and what follows it say
-        that it is a secret.
+        `quoted`: the text comes from a log or a file and is no message of podfit, so that the value after the name of a
+        secret is one.
         """
         if self.show or not text:
             return text
@@ -510,21 +515,20 @@ class Secrets:
         return _starred(text, spans) if spans else text
 
     def masked_all(self, texts: Sequence[str]) -> list[str]:
-        """`masked` of each, in one go: most hold nothing."""
+        """Return each text masked. One search for all of them, since most contain no secret."""
         masked = self.masked("\0".join(texts)).split("\0")
         return masked if len(masked) == len(texts) else [self.masked(text) for text in texts]
 
     def line(self, text: str, *, quoted: bool = False) -> str:
-        """The masked text as a line for people: without control characters, of bounded length."""
+        """Return the masked text as one line without control characters and of bounded length."""
         return shortened(one_line(self.masked(text, quoted=quoted)))
 
     def shown(self, value: Any, name: str = "") -> Any:
-        """A JSON value with masked texts; its keys stay. `name`: of an argument, a variable or a key whose value it
-        is."""
+        """Return a JSON value with masked texts. `name`: the argument, variable or key of the value."""
         if self.show:
             return value
         if isinstance(value, Mapping):
-            return {key: self.shown(one, str(key)) for key, one in value.items()}
+            return {self.masked(str(key)): self.shown(one, str(key)) for key, one in value.items()}
         if isinstance(value, list | tuple):
             return [self.shown(one, name) for one in value]
         hides = bool(name) and value is not None and not isinstance(value, bool) and names(name)
@@ -533,11 +537,11 @@ class Secrets:
         return self.masked(value) if isinstance(value, str) else value
 
     def holds(self, text: str) -> bool:
-        """`masked` would change the text."""
+        """Return whether `masked` changes the text."""
         return self.masked(text) != text
 
     def hold(self, value: Any) -> bool:
-        """A text in `value` (any JSON value) holds a secret."""
+        """Return whether a text in `value`, a JSON value, contains a secret."""
         texts: list[str] = []
         deque(_leaves((value,), texts), 0)
         return any(map(self.holds, texts))
@@ -558,7 +562,7 @@ class Secrets:
 
 
 def _beginnings(text: str, secret: str) -> Iterator[Span]:
-    """Where the secret stands cut: half of it or more, at the end of a word."""
+    """Yield the places at which a word ends with the first half of the secret or more of it."""
     at = -1
     for _ in range(_TRIES):
         at = text.find(secret[:_HEAD], at + 1)
@@ -570,7 +574,7 @@ def _beginnings(text: str, secret: str) -> Iterator[Span]:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
@@ -583,7 +587,7 @@ def _parts(place: Place) -> tuple[str | int, ...]:
 
 
 def _is_loose(secret: str) -> bool:
-    """So unlike a word that it is looked for inside of others."""
+    """Return whether the secret is so unlike a word that it is masked inside other words."""
     return len(secret) >= 2 * _LOOSE or (len(secret) >= _LOOSE and _LIKE_WORDS.fullmatch(secret) is None)
 
 
@@ -602,11 +606,11 @@ def _starred(text: str, spans: Iterable[Span]) -> str:
 
 
 def has_form(text: str) -> bool:
-    """Something in the text begins as a known kind of token does."""
+    """Return whether the text contains the prefix of a known kind of token."""
     return any(start in text for start in _STARTS)
 
 
 FORMS = Secrets()
-"""Of no object: masks what has the form of a secret."""
+"""Masks texts that have the form of a secret, without an object."""
 SHOWN = Secrets(show=True)
-"""Masks nothing: the user asked to see secrets."""
+"""Masks nothing, for users who ask to see secrets."""

@@ -9,6 +9,7 @@ from typing import Any
 from gunicorn.glogging import Logger
 
 from webhook.base.printable import one_line
+from webhook.base.secret import FORMS
 from webhook.server.lines import Lines
 
 
@@ -43,13 +44,15 @@ class OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line without control characters."""
-        line = f"{self.formatTime(record, self.datefmt)} {record.levelname} {one_line(record.getMessage())}"
+        line = (
+            f"{self.formatTime(record, self.datefmt)} {record.levelname} {one_line(FORMS.masked(record.getMessage()))}"
+        )
         error = record.exc_info[1] if record.exc_info else None
         return f"{line}: {_short(error)}" if error is not None else line
 
 
 def _short(error: BaseException) -> str:
-    words = type(error).__name__ + (f" {one_line(str(error))}" if isinstance(error, OSError) else "")
+    words = type(error).__name__ + (f" {one_line(FORMS.masked(str(error)))}" if isinstance(error, OSError) else "")
     frames = traceback.extract_tb(error.__traceback__)
     return f"{words} at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else words
 

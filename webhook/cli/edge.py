@@ -54,7 +54,7 @@ def examples(*lines: str) -> str:
 
 
 def tell(line: str) -> None:
-    """A line on standard error: whatever it quotes, without secrets and control characters, and of bounded length."""
+    """Print a line on standard error, without secrets and control characters, and of bounded length."""
     print(FORMS.line(line), file=sys.stderr, flush=True)
 
 
@@ -63,7 +63,7 @@ def add_show_secrets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--show-secrets",
         action="store_true",
-        help="print keys, tokens and passwords of the input, which are stars otherwise; for output that stays here",
+        help="print keys, tokens and passwords as in the input instead of stars, for output that stays on this machine",
     )
 
 

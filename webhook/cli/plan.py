@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from webhook import generate
+from webhook.base.printable import clean
 from webhook.base.secret import Secrets
 from webhook.cli import batch, command_line, edge, plot
 from webhook.cli.command_line import is_spoken_of, judged_as
@@ -163,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
             raise edge.UnusableError(f"-o {args.output}: {error}") from error
         return 0
     changes = engine.changes(most=FIT_MOST, steps=FIT_STEPS) if args.fit else []
-    rows = _sweep(engine, args.plot) if args.sweep or args.plot else []
+    rows = _sweep(engine, report.secrets, args.plot) if args.sweep or args.plot else []
     if args.format == "json":
         tree = command_line.tree(report)
         if args.fit:
@@ -175,7 +176,8 @@ def run(args: argparse.Namespace) -> int:
     refused = (judged.finding.message for judged in result.findings if judged.mode == "deny" and is_spoken_of(judged))
     print(as_plan.table(engine, report.secrets, next(refused, None)), end="")
     if args.fit:
-        print("\n" + as_plan.fit(engine.plan.verdict, changes, unknown=_unsaid(engine)), end="")
+        fit = as_plan.fit(engine.plan.verdict, changes, unknown=_unsaid(engine))
+        print("\n" + clean(report.secrets.masked(fit)), end="")
     if rows:
         print("\n" + as_sweep.table(rows), end="")
     for judged in result.findings:
@@ -258,7 +260,7 @@ def _model_config(path: Path) -> GivenModel:
     return replace(found["*"], source=f"config.json handed in: {path}")
 
 
-def _sweep(engine: Engine, drawn: str | None) -> list[sweep.Row]:
+def _sweep(engine: Engine, secrets: Secrets, drawn: str | None) -> list[sweep.Row]:
     if engine.model is None:
         raise edge.UnusableError("--sweep needs a model that is known; --model-config FILE gives one", 2)
     if drawn:
@@ -266,5 +268,5 @@ def _sweep(engine: Engine, drawn: str | None) -> list[sweep.Row]:
     rows = list(sweep.sweep(engine.args, engine.model.value, env=engine.command.env))
     if drawn:
         release = f"vLLM {engine.release}" if engine.release else "any vLLM"
-        plot.sweep(rows, f"{engine.model.value.id}, {release}: requests at once", drawn)
+        plot.sweep(rows, f"{secrets.line(engine.model.value.id)}, {release}: requests at once", drawn)
     return rows

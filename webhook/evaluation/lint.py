@@ -25,12 +25,12 @@ from webhook.vllm.command import ALL_WORK, WorkLimit
 from webhook.vllm.facts import Assumed, Fact, Facts
 
 LONGEST_CHANGE = 4000
-"""Characters of a suggestion, which may be a whole command."""
+"""Maximum characters of a suggestion, which can be a whole command."""
 
 
 @frozen
 class Judged:
-    """A finding with its consequence. Its texts can be shown to people: clean, masked, bounded."""
+    """A finding with its consequence. Its texts are masked, printable and bounded."""
 
     rule: str
     plane: str
@@ -45,13 +45,13 @@ class Judged:
     exempted: Literal["exception", "annotation"] | None = None
     """Why a finding is only audited: a policy's exception, or its author's annotation; `why_softened` says whose."""
     masked: bool = False
-    """Stars stand for secrets in its texts."""
+    """Its texts contain stars in place of secrets."""
     withheld: bool = False
-    """Its fix is left out: it would rewrite a text that holds a secret."""
+    """It has no fix, since the fix would rewrite a text that contains a secret."""
 
     @property
     def path(self) -> str:
-        """Where it is, for people."""
+        """The field path, for people."""
         return shortened(clean(str(self.finding.path)))
 
 
@@ -108,9 +108,9 @@ class Report:
     errors: tuple[RuleError, ...]
     shadows: tuple[Shadow, ...] = ()
     secrets: Secrets = field(default=FORMS, compare=False)
-    """Those of the object, and of its containers' commands: whatever else is shown of it is masked with them."""
+    """The secrets of the object and of its containers' commands, to mask every other text about it."""
     unread: str | None = None
-    """What of the object is not evaluated, for people: it is larger than any that runs; None where all of it is."""
+    """The part of the object that is not evaluated, for people: it is larger than any that runs. None if all is."""
 
     @property
     def metadata(self) -> JSON:
@@ -208,7 +208,7 @@ class _Judge:
 
     @property
     def secrets(self) -> Secrets:
-        """Those of the object, once its results are known."""
+        """The secrets of the object, after its containers are read."""
         return next((one.secrets for one in self._read if one.object is self.obj), FORMS)
 
     @property
@@ -401,8 +401,8 @@ def _rule_error(rule: str, error: Exception) -> RuleError:
 
 
 def _told(found: Engine) -> list[Any]:
-    """What a container's command came to, as far as secrets may be in it: the words and variables after all that a
-    shell and Kubernetes do to them, and the arguments by their names."""
+    """Return the parts of a container's command that can contain secrets: words and variables after expansion by a
+    shell and by Kubernetes, and arguments by name."""
     args = found.args
     misspelt = {
         flag.suggestion: args.written.get(flag.flag.lstrip("-").replace("-", "_"))
@@ -426,7 +426,7 @@ def _judge_finding(
         finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
     withheld = bool(finding.fix) and any(_rewrites(edit, read) for edit in finding.fix)
     if withheld:
-        finding = replace(finding, fix=(), details=(*finding.details, "not repaired: the text holds a secret"))
+        finding = replace(finding, fix=(), details=(*finding.details, "not repaired: the text contains a secret"))
     if spared is not None:
         finding = replace(finding, details=(*finding.details, f"not repaired: {spared}"))
     mode: Mode = setting.mode
@@ -447,7 +447,7 @@ def _judge_finding(
 
 
 def _rewrites(edit: Edit, read: _Read) -> bool:
-    """The edit writes a text anew that holds a secret."""
+    """Return whether the edit rewrites a text that contains a secret."""
     if edit.op == "remove":
         return False
     now = edit.path.get(read.object)
@@ -455,7 +455,7 @@ def _rewrites(edit: Edit, read: _Read) -> bool:
 
 
 def _shown(judged: Judged, secrets: Secrets) -> Judged:
-    """The finding with texts that can be shown to people: the one way out for all that rules and policies say."""
+    """Return the finding with texts that can be printed: masked, without control characters, bounded."""
     finding = judged.finding
     texts = (finding.message, *finding.details, *finding.suggestions, judged.why_softened or "")
     masked = secrets.masked_all(texts)

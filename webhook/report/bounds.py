@@ -1,7 +1,8 @@
-"""How long an answer of the webhooks may be, in bytes; its JSON Patch has no bound, since it is applied.
+"""Bounds of a webhook's answer, in bytes. The JSON Patch has no bound, since the API server applies it.
 
-A denial is kept and copied: in Events, in the condition of a ReplicaSet (32,768 characters,
-k8s.io/apimachinery metav1.Condition), in the audit log. What is left out is counted, and the last line stays.
+Kubernetes copies a denial into Events, into the condition of a ReplicaSet (at most 32,768 characters,
+k8s.io/apimachinery metav1.Condition) and into the audit log. A bounded text says how many findings it leaves out, and
+keeps its last line.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ MESSAGE = 8 << 10
 CAUSES = 16 << 10
 """Bytes of `status.details.causes` as JSON."""
 TEXT = 1 << 10
-"""Bytes of one text in a cause, and of an audit annotation."""
+"""Bytes of one text in a cause, and of an audit annotation's value."""
 LAST = 2 << 10
 """Bytes of a message's last line."""
 WARNING, WARNING_BYTES = 120, 256
-"""Characters of a warning: a line of a terminal. Bytes: past 256 runes the API server may cut it."""
+"""Characters of a warning, one line of a terminal, and bytes: the API server may cut a warning at 256 runes."""
 WARNINGS = 4096
-"""Bytes of all warnings together: past 4,096 runes the API server cuts and drops them, other webhooks' too
-(k8s.io/apiserver pkg/endpoints/filters/warning.go)."""
+"""Bytes of all warnings of an answer. The API server cuts and drops warnings after 4,096 runes, also those of other
+webhooks (k8s.io/apiserver pkg/endpoints/filters/warning.go)."""
 _LINES = WARNINGS // WARNING
 _MORE = 80
-"""Bytes that "and N more" takes."""
+"""Bytes that are reserved for "and N more"."""
 
 
 def size(text: str) -> int:
-    """Bytes of `text` in JSON, whoever writes it: Go escapes `<`, `>` and `&`, Python all that is not ASCII."""
+    """Return the bytes of `text` in JSON, escaped as by Go (`<`, `>` and `&`) and by Python (all but ASCII)."""
     return len(json.dumps(text)) - 2 + 5 * sum(map(text.count, "<>&"))
 
 
 def cut(text: str, most: int) -> str:
-    """The beginning of `text`, in at most so many bytes of JSON."""
+    """Return `text`, or its beginning and "…", in at most `most` bytes of JSON."""
     if size(text) <= most:
         return text
     room, end = most - size("…"), 0
@@ -43,8 +44,10 @@ def cut(text: str, most: int) -> str:
 
 
 def message(first: str, blocks: Iterable[str], count: int, last: str) -> str:
-    """A denial's text: `first`, as many of the `count` blocks as there is room for, how many more there are, and
-    `last`. A block that is too long alone ends at one of its lines."""
+    """Return the message of a denial: `first`, the blocks that fit, "and N more", and `last`.
+
+    If the first block does not fit, it ends after the last line that does. `count`: the number of blocks.
+    """
     between = size("\n\n")
     room = MESSAGE - size(first) - size(last) - _MORE - 3 * between
     shown: list[str] = []
@@ -70,8 +73,7 @@ def _lines(lines: Iterable[str], room: int) -> str:
 
 
 def causes(rows: Sequence[tuple[str, str, str]]) -> list[dict[str, str]]:
-    """Reason, field and message of each finding as a cause, as many as there is room for; the last one says how many
-    more there are."""
+    """Return a cause per finding (reason, field, message) as long as they fit; then one that says "and N more"."""
     shown: list[dict[str, str]] = []
     room = CAUSES - 2 - len(", ") - len(json.dumps(_cause("podfit", "(more)", "")).encode()) - _MORE
     for reason, field, text in rows:
@@ -88,7 +90,7 @@ def _cause(reason: str, field: str, text: str) -> dict[str, str]:
 
 
 def listed(words: Sequence[str], most: int = TEXT, between: str = ",") -> str:
-    """The words one after the other, as many as there is room for, and how many more there are."""
+    """Join the words that fit into `most` bytes, and add how many more there are."""
     whole = between.join(words)
     if size(whole) <= most:
         return whole
@@ -103,7 +105,7 @@ def listed(words: Sequence[str], most: int = TEXT, between: str = ",") -> str:
 
 
 def warning(line: str, after: str = "") -> str:
-    """A warning: the line, which ends between two words where it would be too long, and `after`."""
+    """Return the line and `after` as one warning. A line that is too long ends between two words."""
     if _is_short(line + after):
         return line + after
     end = min(len(line), WARNING - len(after) - 1)
@@ -119,7 +121,7 @@ def _is_short(line: str) -> bool:
 
 
 def warnings(lines: Sequence[str]) -> list[str]:
-    """As many of the lines as the API server hands on, and how many more there are."""
+    """Return the lines that the API server passes on; then one that says how many more there are."""
     if len(lines) <= _LINES and sum(len(line.encode()) for line in lines) <= WARNINGS:
         return [*lines]
     shown: list[str] = []

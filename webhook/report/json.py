@@ -14,8 +14,8 @@ from webhook.report.checked import Checked
 
 
 def render(checked: Checked) -> str:
-    """Everything that `podfit check` found. Stars stand for secrets, `masked` says where; then there is no `fix` and no
-    `patch`, so that none is applied that lacks something."""
+    """Everything that `podfit check` found. Secrets are stars, which `masked` marks. `fix` and `patch` are null if they
+    would contain a secret, or lack a fix that does."""
     results = []
     for one in checked.containers:
         tree = result(one.file, one.report, one.result)
@@ -69,6 +69,6 @@ def finding(report: Report, judged: Judged) -> dict[str, Any]:
 
 
 def patch(report: Report, edits: Iterable[Edit]) -> list[dict[str, Any]] | None:
-    """The edits as a JSON Patch; None where it would show a secret, since none is ever masked."""
+    """Return the edits as a JSON Patch; None if it would show a secret, since a patch is never masked."""
     operations = json_patch(report.object, edits)
     return None if report.secrets.hold(operations) else operations

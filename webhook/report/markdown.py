@@ -7,7 +7,7 @@ import re
 from webhook.base.printable import clean, one_line
 from webhook.evaluation import subject
 from webhook.report.checked import Checked, Container, Item
-from webhook.report.text import PLANES, summary, tally
+from webhook.report.text import PLANES, few_of_each, summary, tally
 
 
 def render(checked: Checked) -> str:
@@ -40,7 +40,9 @@ def _container(container: Container) -> list[str]:
     out = [f"### {_words(first.object)}{template}, container `{subject.shown(engine.container.name)}`: {state}", ""]
     out += [_words(summary(engine, container.report.secrets)), ""]
     out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
-    out += [_row(item) for item in container.items if item.accepted is None]
+    told, more = few_of_each(item for item in container.items if item.accepted is None)
+    out += [_row(item) for item in told]
+    out += [f"| | `{rule}` | | {left} | |" for rule, left in more.items()]
     return [*out, ""]
 
 

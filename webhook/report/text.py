@@ -95,12 +95,11 @@ def refusal(report: Report) -> str:
 
 
 FEW = 3
-"""Findings of one rule that come before those of other rules."""
+"""Findings of one rule that a message shows before findings of other rules."""
 
 
 def denials(report: Report) -> list[Judged]:
-    """The findings that deny, the most important first: what keeps vLLM from starting, and the first few of each
-    rule."""
+    """Return the findings that deny, the most important first: by threat, and the first few of each rule."""
     count: Counter[str] = Counter()
     ranked = []
     for judged in report.findings:
@@ -306,14 +305,31 @@ def _container(one: Container, paint: Paint, width: int) -> str:
     head = f"{paint(clean(one.file), 'file')}: {name}"
     lines = [f"{head}: {painted}", *wrapped(summary(one.result.engine, one.report.secrets), "  ", width=width)]
     for mode in ("deny", "warn"):
-        told = [item for item in one.items if item.judged.mode == mode and not item.accepted]
+        told, more = few_of_each(item for item in one.items if item.judged.mode == mode and not item.accepted)
         shown = [_shown(item, mode, paint, width) for item in told]
+        shown += [f"{paint(mode, mode)}  {paint(rule, 'rule')}  {left}" for rule, left in more.items()]
         lines += ["", *("\n\n".join(shown).split("\n") if shown else [])]
     accepted = [
         f"  accepted {item.judged.rule}: {one_line(_why(item.accepted))}" for item in one.items if item.accepted
     ]
     lines += ["", *accepted]
     return "\n".join(line for index, line in enumerate(lines) if line or lines[index - 1]).rstrip() + "\n"
+
+
+MANY = 20
+"""Findings of one rule in one container that text and Markdown show."""
+
+
+def few_of_each(items: Iterable[Item]) -> tuple[list[Item], dict[str, str]]:
+    """Return the first findings of each rule, and for each rule with more how many there are."""
+    count: Counter[str] = Counter()
+    shown = []
+    for item in items:
+        count[item.judged.rule] += 1
+        if count[item.judged.rule] <= MANY:
+            shown.append(item)
+    more = {rule: f"and {number - MANY:,} more; --format json has all" for rule, number in count.items()}
+    return shown, {rule: left for rule, left in more.items() if count[rule] > MANY}
 
 
 def _why(accepted: Accepted | None) -> str:

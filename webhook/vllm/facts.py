@@ -128,7 +128,7 @@ class Facts:
     assume: Assumed = field(default_factory=Assumed)
     """What the policy for the object says to assume; `lint` puts it here."""
     show_secrets: bool = False
-    """Texts keep the secrets that they quote: the user asked for it, and reads them on their own machine."""
+    """Do not mask secrets in texts (`--show-secrets`)."""
 
     @cached_property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:

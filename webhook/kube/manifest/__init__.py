@@ -78,7 +78,7 @@ class Document:
         return self.line
 
     def value_at(self, path: FieldPath) -> Mark | None:
-        """Where the value at `path` stands; None where the text has no such place."""
+        """Return the place of the value at `path` in the text; None if the text has none."""
         return _parse_with_marks(self.text).get(self.index, _NOWHERE).value_at((*self.root.parts, *path.parts))
 
     def mark_of(self, path: FieldPath) -> Mark:
