@@ -50,7 +50,28 @@ def answer(case: Mapping[str, Any], policy: Policy, known: Facts | None = None) 
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         return {"id": case.get("id"), "error": problem}
-    return {"id": case.get("id"), **command_line.tree(report)}
+    found = command_line.tree(report)
+    found["engine"] = _with_short_values(found["engine"], report.results[0].engine)
+    return {"id": case.get("id"), **found}
+
+
+SHORTEST_SECRET = 12
+"""Characters. A batch compares readings of command lines, whose keys are placeholders ("abc"): in its `arguments` a
+shorter value is not masked. Keys that services issue are longer (a Hugging Face token has 37)."""
+
+
+def _with_short_values(engine: Mapping[str, Any], read: Engine) -> dict[str, Any]:
+    """`engine` of the answer, in whose `arguments` values too short to be a secret are as given."""
+    written = {**read.args.given, **read.args.written}
+    arguments = {name: _unmask_short(shown, written[name]) for name, shown in engine["arguments"].items()}
+    masked = [name for name in engine["masked"] if arguments[name] != written[name]]
+    return {**engine, "arguments": arguments, "masked": masked}
+
+
+def _unmask_short(shown: Any, given: Any) -> Any:
+    if isinstance(given, list | tuple):
+        return [_unmask_short(*pair) for pair in zip(shown, given, strict=True)]
+    return given if isinstance(given, str) and len(given) < SHORTEST_SECRET else shown
 
 
 def engine_of(case: Mapping[str, Any], policy: Policy) -> Engine | None:
