@@ -319,7 +319,19 @@ class _Judge:
                     all_judged += [_shown(one, read.secrets) for one in judged]
             except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
                 errors.append(_rule_error(setting.rule.id(), error))
+        if found.command.then and any(judged.mode == "deny" for judged in all_judged):
+            return self._softened_if_another_serves(all_judged, found, read, terms)
         return all_judged
+
+    def _softened_if_another_serves(
+        self, findings: Sequence[Judged], found: Engine, read: _Read, terms: Terms
+    ) -> list[Judged]:
+        """A script goes on after a server that has failed: it is denied only if the next one is, too."""
+        following = engine.next_server(found, self.policy.releases)
+        if following is None or any(one.mode == "deny" for one in self._findings(following, read, terms, [])):
+            return [*findings]
+        why = "the script starts another server when this one has failed"
+        return [replace(one, mode="warn", why_softened=why) if one.mode == "deny" else one for one in findings]
 
 
 _ROOM, _EACH = 1 << 15, 64
@@ -496,6 +508,8 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
         defaults = tuple(one for one in defaults if one not in found.workload.aside)
     if defaults:
         return "warn", f"the parameter {defaults[0]} has a default here, which may be replaced"
+    if found.command.survived:
+        return "warn", found.command.survived
     if found.command.guessed:
         return "warn", f"that this is vLLM is a guess: {found.command.guessed}"
     if found.args.open or not found.command.complete:

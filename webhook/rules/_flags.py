@@ -167,6 +167,15 @@ def unsplit(engine: Engine) -> dict[int, Word]:
     }
 
 
+def dropped(engine: Engine) -> Word | None:
+    """The word that the api_server module takes for a positional `model_tag`, which it ignores: it starts without."""
+    args = engine.args
+    if not args.unserved:
+        return None
+    place, text = args.places.get("model"), args.given.get("model")
+    return next((word for word in engine.command.words if word.path == place and word.text == text), None)
+
+
 TWO_COLONS = frozenset({"command:", "args:", "env:", "image:"})
 """What becomes of `args::` in YAML."""
 

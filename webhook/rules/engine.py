@@ -430,8 +430,28 @@ def _read(
     whole: Whole,
 ) -> Engine | None:
     found = command.resolve(workload, container, facts.config_maps, budget, whole)
-    if found is None:
+    return None if found is None else _of_command(found, workload, container, facts, releases, siblings, whole)
+
+
+def next_server(engine: Engine, releases: Releases | None = None) -> Engine | None:
+    """The engine that the script starts when this one has failed; None where it starts no other."""
+    if not engine.command.then:
         return None
+    first, *then = engine.command.then
+    found = replace(first, then=tuple(then))
+    return _of_command(found, engine.workload, engine.container, engine.facts, releases, engine.siblings, engine.whole)
+
+
+def _of_command(
+    found: Command,
+    workload: Workload,
+    container: Container,
+    facts: Facts,
+    releases: Releases | None,
+    siblings: Sequence[Sibling],
+    whole: Whole,
+) -> Engine:
+    """A container with this command."""
     image = container.spec.get("image")
     running, vouched = None, False
     if "vllm" in found.changes:

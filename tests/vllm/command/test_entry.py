@@ -360,7 +360,44 @@ def test_what_starts_nothing_and_what_is_meant(spec: str, instead: tuple[str, ..
 def test_a_script_may_go_on_after_a_slip() -> None:
     command = container({"command": ["sh", "-c", "vllm serv m; vllm serve m"]})
     assert command is not None
-    assert command.guessed == "the script may go on after it has failed"
+    assert command.slip is not None
+    assert [argv(one) for one in command.then] == [["m"]]
+
+
+@pytest.mark.parametrize(
+    ("shell", "script", "then", "survived"),
+    [
+        ("sh -c", "vllm serve a; vllm serve b", ["b"], False),
+        ("sh -c", "vllm serve a\nvllm serve b\nvllm serve c", ["b", "c"], False),
+        ("sh -c", "vllm serve a; echo failed; sleep 5; exec vllm serve b", ["b"], False),
+        ("sh -c", "for m in a b; do vllm serve $m; done", ["b"], False),
+        ("sh -c", "serve() { vllm serve $1; }; serve a; serve b", ["b"], False),
+        ("sh -c", "bash -c 'vllm serve a'; vllm serve b", ["b"], False),
+        ("sh -c", "bash -ec 'vllm serve a; vllm serve b'; vllm serve c", ["c"], False),
+        ("sh -c", "vllm serve a; if [ -f /x ]; then vllm serve b; fi", ["b"], False),
+        ("sh -c", "set -e; vllm serve a | tee log; vllm serve b", ["b"], False),
+        ("sh -c", "set -e; set +e; vllm serve a; vllm serve b", ["b"], False),
+        ("sh -c", "[ -f /x ] && set -e; vllm serve a; vllm serve b", ["b"], False),
+        ("sh -c", "set -e; vllm serve a; vllm serve b", [], False),
+        ("sh -c", "set -o errexit; vllm serve a; vllm serve b", [], False),
+        ("bash -euxc", "vllm serve a; vllm serve b", [], False),
+        ("sh -c", "set -e; bash -c 'vllm serve a'; vllm serve b", [], False),
+        ("sh -c", "vllm serve a && vllm serve b", [], False),
+        ("sh -c", "exec vllm serve a; vllm serve b", [], False),
+        ("sh -c", "vllm serve a; exit 1; vllm serve b", [], False),
+        ("sh -c", "vllm serve a & vllm serve b", [], True),
+        ("sh -c", "vllm serve a & wait", [], True),
+        ("sh -c", "vllm serve a", [], False),
+    ],
+)
+def test_servers_that_a_script_starts_after_one_has_failed(
+    shell: str, script: str, then: list[str], survived: bool
+) -> None:
+    command = container({"command": [*shell.split(), script]})
+    assert command is not None
+    assert argv(command) == ["a"]
+    assert [argv(one) for one in command.then] == [[model] for model in then]
+    assert (command.survived is not None) is survived
 
 
 @pytest.mark.parametrize(("image", "entry"), [("vllm/vllm-openai:v0.20.2", "worker"), ("rayproject/ray:2.46.0", None)])

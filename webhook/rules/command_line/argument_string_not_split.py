@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath
-from webhook.rules._flags import certainty, substitute, unsplit
+from webhook.rules._flags import certainty, dropped, substitute, unsplit
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm.args.flags import builtin
@@ -28,6 +28,9 @@ class ArgumentStringNotSplit(Rule):
     for a flag called `--max-model-len 4096`, finds none, and ends with exit code 2. Write two items, or
     `--max-model-len=4096`. A whole line in the first item (`command: ["vllm serve MODEL"]`) names a program that does
     not exist, and the container does not even start.
+
+    From vLLM 0.10 on, the module `vllm.entrypoints.openai.api_server` (the entrypoint of vLLM's images up to 0.11.0)
+    takes one such item for a positional argument, ignores it, and starts without the flag. That is a warning.
     """
 
     plane = "config"
@@ -44,7 +47,11 @@ class ArgumentStringNotSplit(Rule):
                 suggestions=(_items(slip.instead),),
                 fix=_split_fix(engine, slip),
             )
+        ignored = dropped(engine)
         for index, word in engine.once(unsplit).items():
+            if word is ignored:
+                yield _dropped(engine, index, word)
+                continue
             flag, words = word.text.split()[0], _words(word.text)
             if _is_one_value(words):
                 yield Finding(
@@ -66,6 +73,22 @@ class ArgumentStringNotSplit(Rule):
                 suggestions=(_as_list(engine, word, words) or (words[0] if len(words) == 1 else _items(words)),),
                 fix=substitute(engine, index, 1, *words) if plain and ("=" not in flag or two) else (),
             )
+
+
+def _dropped(engine: Engine, index: int, word: Word) -> Finding:
+    """An item that is no error: vLLM starts without it."""
+    words = _words(word.text)
+    plain = all(map(_PLAIN.fullmatch, words))
+    if len(words) == 2 and "=" not in words[0] and plain:
+        words = ["=".join(words)]
+    return Finding(
+        path=word.path,
+        message=f"{word.text!r} is one word: the api_server module takes it for a positional argument and ignores it",
+        certainty="likely",
+        uncertain="vLLM starts, without this argument",
+        suggestions=(words[0] if len(words) == 1 else _items(words),),
+        fix=substitute(engine, index, 1, *words) if plain else (),
+    )
 
 
 def _words(text: str) -> list[str]:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook.rules._flags import dropped, misplaced, unsplit
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
 
 class ArgumentsLost(Rule):
-    """Arguments after the script of `sh -c` never reach vLLM.
+    """Arguments never reach vLLM: words after the script of `sh -c`, a positional argument of the module.
 
     In `command: [sh, -c, "vllm serve MODEL", --max-model-len, "8192"]` the words after the script become $0, $1 …;
     vLLM starts without them and nothing says so.
+
+    From 0.10 on, `python -m vllm.entrypoints.openai.api_server` accepts a positional argument, `model_tag`, and ignores
+    it: a flag without its dashes, or a value that stands alone, changes nothing.
     """
 
     plane = "config"
     threatens = "practice"
     mode = "warn"
-    about = ("words that are lost",)
+    about = ("words that are lost", "a positional that is ignored")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, and never fatal by itself: vLLM starts with its defaults."""
@@ -30,4 +34,14 @@ class ArgumentsLost(Rule):
                 message=f"{len(lost)} word{'s' if len(lost) > 1 else ''} after the script of `sh -c` never "
                 f"reach{'es' if len(lost) == 1 else ''} vLLM: {words!r}",
                 suggestions=('put them into the script, or end it with "$@" and start the list with --',),
+            )
+        ignored = dropped(engine)
+        if ignored is not None and engine.args.served and ignored not in engine.once(unsplit).values():
+            index = engine.command.words.index(ignored)
+            meant = engine.once(misplaced).get(index)
+            yield Finding(
+                path=ignored.path,
+                message=f"{ignored.text!r} is ignored: the api_server module serves --model {engine.args.served}",
+                details=("its parser takes the word for the positional model_tag, which the module never reads",),
+                suggestions=(meant,) if meant else (),
             )

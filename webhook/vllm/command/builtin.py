@@ -22,9 +22,13 @@ def _set(shell: Shell, argv: list[Value]) -> Status:
             return "yes"
         if not text.startswith(("-", "+")):
             if position and text_of(argv[position - 1]).endswith("o"):
+                if text == "errexit":
+                    shell.state.errexit = text_of(argv[position - 1]).startswith("-")
                 continue  # set -o pipefail
             shell.state.positional = argv[position:]
             return "yes"
+        if "e" in text:
+            shell.state.errexit = text.startswith("-")
     return "yes"
 
 

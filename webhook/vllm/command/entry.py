@@ -38,6 +38,8 @@ class Script:
     file: Value | None
     zero: Value | None
     positional: tuple[Value, ...]
+    errexit: bool = False
+    """It ends with the first command that fails (`sh -e`)."""
 
 
 @frozen
@@ -347,7 +349,7 @@ def _module_later(argv: Argv) -> Start | None:
 
 def _shell(argv: Argv) -> Start:
     """`sh -c SCRIPT $0 $1 …`, `bash FILE …`."""
-    script = reads = False
+    script = reads = errexit = False
     index = 1
     while index < len(argv):
         text = text_of(argv[index])
@@ -359,6 +361,7 @@ def _shell(argv: Argv) -> Start:
         if not text.startswith("--"):
             script = script or "c" in text
             reads = reads or "s" in text
+            errexit = errexit or (text[0] == "-" and "e" in text)
             if text.endswith(("o", "O")):  # -o pipefail, -euo pipefail
                 index += 1
         elif text in ("--rcfile", "--init-file"):
@@ -368,10 +371,10 @@ def _shell(argv: Argv) -> Start:
     if not rest or (reads and not script):
         return Unknown(A_SHELL, rest)
     if script:
-        return Script(rest[0], None, rest[1] if len(rest) > 1 else None, rest[2:])
+        return Script(rest[0], None, rest[1] if len(rest) > 1 else None, rest[2:], errexit)
     if _LEADER_SCRIPTS.fullmatch(_name(rest[0])):
         return _leader_script(rest)
-    return Script(None, rest[0], rest[0], rest[1:])
+    return Script(None, rest[0], rest[0], rest[1:], errexit)
 
 
 def _leader_script(argv: Argv) -> Start:

@@ -56,6 +56,10 @@ class Shell:
         """What the script may still cost; one for the shell and its children."""
         self.detached = 0
         """In the background, a pipe, or a subshell."""
+        self.background = 0
+        """Above 0: behind an `&`, so that the script goes on at once."""
+        self.failed = False
+        """The command that was visited certainly fails; set by the visitor, for what comes after it."""
         self.branches = 0
         """Above 0: in a branch that may not be taken, or where a failure is caught (`… || true`)."""
         self.choices: int = parent.choices if parent else 0
@@ -92,20 +96,22 @@ class Shell:
         state = self.copy()
         state.positional = list(positional)
         state.zero = zero or literal("sh")
-        state.functions = {}
+        state.functions, state.errexit = {}, False
         state.variables = {name: v for name, v in state.variables.items() if name in state.exported}
         return Shell(state, self.visit, self)
 
-    def run(self, script: str) -> None:
-        """Follows a whole script."""
+    def run(self, script: str) -> Status:
+        """Follows a whole script, and tells how it ends."""
         root = self.parse(script)
         alone = only_command(root)
         if self.depth == 0:
             self._tail = tree.tail(root)
         try:
-            self.block(root.children, alone)
-        except (Exit, Return, Break):
-            return
+            return self.block(root.children, alone)
+        except Exit as end:
+            return "no" if end.failed else "likely"
+        except (Return, Break):
+            return "likely"
 
     def parse(self, script: str) -> Node:
         """The tree of a script, with its blanks as variables."""
@@ -124,7 +130,11 @@ class Shell:
                 continue
             following = children[position + 1].type if position + 1 < len(children) else ""
             if following == "&":
-                self._apart(functools.partial(self.statement, child))
+                self.background += 1
+                try:
+                    self._apart(functools.partial(self.statement, child))
+                finally:
+                    self.background -= 1
                 status = "yes"
             else:
                 status = self.statement(child, alone)
@@ -297,9 +307,11 @@ class Shell:
             rest = _after_options(argv[1:])
             if not rest:
                 return "yes"
-            self._program(rest, prefix, replaces=self.detached == 0)
-            raise Exit
-        self._program(argv, prefix, replaces=alone and self.detached == 0)
+            raise Exit(failed=self._program(rest, prefix, replaces=self.detached == 0))
+        if self._program(argv, prefix, replaces=alone and self.detached == 0):
+            if self.state.errexit and not (self.detached or self.branches):
+                raise Exit(failed=True)
+            return "no"
         if name in _QUESTIONS:
             return "maybe"
         if name == "command":
@@ -320,12 +332,14 @@ class Shell:
                 if before is not None:
                     self.state.variables["IFS"] = before
 
-    def _program(self, argv: list[Value], prefix: dict[str, Value], *, replaces: bool) -> None:
+    def _program(self, argv: list[Value], prefix: dict[str, Value], *, replaces: bool) -> bool:
+        """A program is started; returns whether it certainly fails."""
         variables = self.state.variables
         exported = {n: v for n in self.state.exported if isinstance(v := variables.get(n), tuple)}
         self.environment = {**exported, **prefix}
-        self.exec = replaces
+        self.exec, self.failed = replaces, False
         self.visit(argv, self)
+        return self.failed
 
     def _call(self, body: Node, argv: list[Value]) -> Status:
         skips = self.skips

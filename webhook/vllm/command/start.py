@@ -30,11 +30,15 @@ _LEADS = re.compile(r"--head\b")
 _STATEMENT = re.compile(r"[^\n;&|]+")
 _SERVER = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.[\w.]{0,100}api_server\b")
 
+_SHEBANG_E = re.compile(r"#!\S*sh\s+-\w*e")
+"""The first line of a script that ends with the first command that fails."""
 _LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
 """A program's name, and more words in the same one."""
 _SIBLINGS, _EXAMINED = 8, 64
 """How many other containers are asked whether they lead: a leader is among the first, if there is one; and how many are
 looked at, init containers too."""
+_SERVERS = 4
+"""Servers of one script that are followed, each in case that those before it fail."""
 _SPLITS = 2
 """How often: `sh -c sh -c vllm …`."""
 
@@ -56,10 +60,7 @@ def resolve(
 
 
 class _Found(Exception):  # noqa: N818 - a way out of the walk through a script
-    """A server was found."""
-
-    def __init__(self, command: Command) -> None:
-        self.command = command
+    """The last server that matters was found."""
 
 
 @dataclass
@@ -72,6 +73,8 @@ class _Seen:
     """The release of vLLM that it installed last, where it says so and surely did."""
     texts: list[str] = field(default_factory=list)
     """The scripts, each as it is started."""
+    servers: list[Command] = field(default_factory=list)
+    """The servers that it starts one after the other, as far as each before has failed."""
 
     def may_follow(self, sh: Shell) -> bool:
         """Whether the script may, on another way, end in something that serves nothing."""
@@ -191,7 +194,9 @@ class _Resolver(Reading):
             if started.text is not None:
                 self.script_path = origin_of(started.text) or self.path
                 self.script = entry.shell_name(argv), text
-            return self._script(text, positional, started.zero, inline=started.text is not None)
+            return self._script(
+                text, positional, started.zero, inline=started.text is not None, errexit=started.errexit
+            )
         text = self.file(started.program)
         if text is not None and re.match(r"#!.*\b(ba|da|a|z|k)?sh\b", text):
             return self._script(text, list(started.words), literal(started.program), inline=False)
@@ -249,7 +254,9 @@ class _Resolver(Reading):
         """The field that holds the script, as it is written."""
         return self.script_path.get(self.workload.object)
 
-    def _script(self, text: str, positional: list[Value], zero: Value | None, *, inline: bool = True) -> Command | None:
+    def _script(
+        self, text: str, positional: list[Value], zero: Value | None, *, inline: bool = True, errexit: bool = False
+    ) -> Command | None:
         seen = _Seen(texts=[text])
 
         from webhook.vllm.command.script import shell  # here, because most containers have no script
@@ -261,13 +268,19 @@ class _Resolver(Reading):
         runner.marks = inline and self._raw_script == text
         runner.state.positional = positional
         runner.state.zero = zero or literal("sh")
+        runner.state.errexit = errexit or _SHEBANG_E.match(text) is not None
         try:
             runner.run(text)
-        except _Found as found:
-            command = replace(found.command, script=text if runner.marks else None, unclosed=unclosed(text))
-            return _finish(command, self._lost(text, positional, zero) if inline else ())
+        except _Found:
+            pass
         except GiveUp as why:
-            return seen.guess or self._unread(str(why), *seen.texts)
+            if not seen.servers:
+                return seen.guess or self._unread(str(why), *seen.texts)
+            seen.servers[-1] = replace(seen.servers[-1], survived=f"what the script does after it is not read: {why}")
+        if seen.servers:
+            first, *then = seen.servers
+            command = replace(first, script=text if runner.marks else None, unclosed=unclosed(text), then=tuple(then))
+            return _finish(command, self._lost(text, positional, zero) if inline else ())
         if seen.guess is not None:
             return seen.guess
         if inline and zero is not None and len(text.split()) == 1:
@@ -307,8 +320,6 @@ class _Resolver(Reading):
             env = {**_without(sh.environment, removed), **entry.assignments(argv)}
             decided = sh.state.removed | removed | env.keys()
             guessed = "it is in a branch of the script that may not run" if sh.conditional else None
-            if started.slip is not None and not sh.exec:
-                guessed = guessed or "the script may go on after it has failed"
             command = self.serve(
                 started,
                 env,
@@ -328,7 +339,7 @@ class _Resolver(Reading):
                     command = replace(command, release=entry.release_brought(argv))
                 elif "vllm" in sh.changes and "vllm" not in command.changes:
                     command = replace(command, release=seen.installed)
-                raise _Found(
+                seen.servers.append(
                     replace(
                         command,
                         changes=command.changes | sh.changes,
@@ -336,8 +347,12 @@ class _Resolver(Reading):
                         unforked=self._unforked(sh),
                         branched=sh.branched,
                         may_follow=seen.may_follow(sh),
+                        survived="the script starts it in the background" if sh.background else None,
                     )
                 )
+                if guessed or sh.background or len(seen.servers) == _SERVERS:
+                    raise _Found
+                sh.failed = True
         elif isinstance(started, Join):
             seen.joined = True
         elif isinstance(started, Script):
@@ -347,27 +362,36 @@ class _Resolver(Reading):
                 text = sh.file(name) if name else None
             if text is not None:
                 seen.texts.append(text)
-                sh.child(started.positional, started.zero).run(text)
+                child = sh.child(started.positional, started.zero)
+                child.state.errexit = started.errexit or _SHEBANG_E.match(text) is not None
+                self._run_child(child, text, sh, seen)
             elif started.file is not None:
                 sh.changes.add("packages")
                 self._maybe(text_of(started.file), started.positional, sh, seen)
         elif started.program == entry.A_SHELL:
             if sh.stdin is not None:
                 seen.texts.append(sh.stdin)
-                sh.child(started.words).run(sh.stdin)
+                self._run_child(sh.child(started.words), sh.stdin, sh, seen)
             else:
                 sh.changes.add("packages")
         else:
             text = sh.file(started.program) if started.program else None
             if text is not None and not started.program.endswith(".py"):
                 seen.texts.append(text)
-                sh.child(started.words, literal(started.program)).run(text)
+                child = sh.child(started.words, literal(started.program))
+                child.state.errexit = _SHEBANG_E.match(text) is not None
+                self._run_child(child, text, sh, seen)
             else:
                 if (change := changes.of(argv, sh.stdin)) is not None:
                     sh.changes.add(change)
                     if change == "vllm":
                         seen.installed = "" if sh.conditional else entry.release_installed(argv)
                 self._maybe(started.program, started.words, sh, seen)
+
+    def _run_child(self, child: Shell, text: str, sh: Shell, seen: _Seen) -> None:
+        """A script that another one starts: it fails with the servers in it."""
+        before = len(seen.servers)
+        sh.failed = child.run(text) == "no" and len(seen.servers) > before
 
     def _unforked(self, sh: Shell) -> bool:
         """Whether a shell may replace itself by this command, although nobody wrote `exec`."""

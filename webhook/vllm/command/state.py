@@ -26,6 +26,8 @@ class State:
     functions: dict[str, Node] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     """Variables that the script has unset, on one of its ways at least."""
+    errexit: bool = False
+    """The script ends with the first command that fails (`set -e`), on every way to here."""
     rest: str | None = None
     """Why variables may be set that are not here."""
 
@@ -39,6 +41,7 @@ class State:
             dict(self.files),
             dict(self.functions),
             set(self.removed),
+            self.errexit,
             self.rest,
         )
 
@@ -64,6 +67,7 @@ def merge(one: State, two: State, why: str) -> State:
         merged.positional = _merge_lists(one.positional, two.positional, why)
     merged.exported |= two.exported
     merged.removed |= two.removed
+    merged.errexit = one.errexit and two.errexit
     merged.files.update(two.files)
     merged.functions.update(two.functions)
     return merged

@@ -205,6 +205,10 @@ class Command:
     """Words, also before vLLM's own, that Linux hands to no process: where, and how many bytes at least."""
     unread: str | None = None
     """Why the script that may start vLLM is too complex to be read, for people; then nothing is known of its words."""
+    survived: str | None = None
+    """Why the container may serve although this command fails, for people; None: nothing tells so."""
+    then: tuple[Command, ...] = ()
+    """The servers that the script starts one after the other when this one, and each before it, has failed."""
     repeated: bool = False
     """The image's entrypoint starts vLLM already, and the args start it once more: vLLM gets its own name as a word."""
 
