@@ -80,12 +80,44 @@ def test_the_core_does_no_input_or_output(path: Path) -> None:
     assert not calls & IO_CALLS
 
 
-def test_the_design_draws_these_packages_in_this_order() -> None:
-    text = (PACKAGE.parent / "docs" / "design.md").read_text()
-    drawing = text.partition("```\nwebhook/\n")[2].partition("```")[0]
+ROOT = PACKAGE.parent
 
-    assert re.findall(r"^  (\w+)/", drawing, re.MULTILINE) == [*ORDER, "data"]
+
+def test_the_design_lists_these_packages_in_this_order() -> None:
+    text = (ROOT / "docs" / "design.md").read_text()
+
+    assert re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE) == ORDER
     assert {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()} == set(ORDER)
+
+
+def test_the_design_is_short_enough_to_read_first() -> None:
+    assert len((ROOT / "docs" / "design.md").read_text().split()) <= 1500
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/design.md"])
+def test_the_paths_that_a_newcomer_is_sent_to_exist(name: str) -> None:
+    text = (ROOT / name).read_text()
+    paths = set(re.findall(r"`((?:webhook|tests|scripts|charts|docs|benchmarks)/[\w./-]+)`", text))
+
+    assert len(paths) > 5
+    assert not {path for path in paths if not (ROOT / path).exists()}
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_private_name_crosses_a_package(path: Path) -> None:
+    """A name that begins with an underscore belongs to its package."""
+    here = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts[:-1])
+
+    private = {
+        name
+        for name in _imports(path)
+        if name.startswith("webhook.")
+        and any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+        and not name.startswith(f"{here}.")
+        and not here.startswith(re.split(r"\._(?!_)", name)[0])
+    }
+
+    assert not private
 
 
 NOT_FOR_A_CHECK = {

@@ -1,1 +1,6 @@
-"""Values and texts that know nothing of Kubernetes or vLLM."""
+"""Immutable values, safe text and the package's data: what depends on neither Kubernetes nor vLLM.
+
+Here: `frozen` (named tuples and values computed once), `secret` (secrets in text), `printable` (control characters,
+long values), `data` (the JSON files of `webhook/data`). Not here: anything that knows a field of a manifest. Imports
+nothing of podfit.
+"""

@@ -1,7 +1,11 @@
-"""A live cluster, as far as it may be read: watched in the background, one immutable snapshot at any moment.
+"""Everything that talks to an API server. Watches feed one immutable snapshot; a scan reads a cluster once.
 
-No request waits for any of this. What was not seen is unknown; what was not seen lately is marked as stale, and answers
-go on, softer.
+No request of the webhook waits for any of this. What was never seen is unknown; what was not seen lately is marked as
+stale, and decisions that rest on it are softened.
+
+Here: credentials and requests (`access`, `kubeconfig`, `signin`), `watch` (the reflector), `listing` (pages),
+`scanning`, `objects`, `logs`, `reports` (PolicyReports), `prometheus`. Not here: what the objects mean (`kube`).
+docs/dependencies.md says what of it could be the client's and why it is not. Imports `base` to `report`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,15 @@
-"""What a Pod died of, from its log, its Events and its status: the first cause, not what followed from it.
+"""What a Pod died of, from its log, its Events and its status: the first cause, not its consequences.
 
-The order of proof: what the kubelet says of the container (`OOMKilled` is proof, exit code 137 is not); the first error
-in the log that nothing survived; Events that nothing solved; last, symptoms that fit one cause better than others.
+Input is read line by line, in any mixture of logs, Events, `kubectl describe` and objects. A cause is data
+(`causes/`): its plane, its remedy, the rules that find it in a manifest, and its texts, each with its source. The
+order of proof: what the kubelet says of the container (`OOMKilled` is proof, exit code 137 is not); the first error
+in the log that the process did not survive (it survives a retry, a warning, and any error before `Application startup
+complete`); Events that no later Event resolves; last, symptoms that fit one cause better than others. Unknown causes
+stay unknown, with their line.
+
+Here also `calibrate`: a start-up log compared with the plan. Not here: requests to a cluster.
+`tests/diagnose/CAUSE.txt` has what the programs print; each log is read again as eight collectors would wrap it.
+Imports `base` to `evaluation`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What `podfit plan -o NAME` writes: manifests ready for kubectl.
 
-One module a NAME, which is in `OUTPUTS`, each with `render(engine) -> str`: the YAML text, comments and all; raises
-ValueError with what is missing where it can't be written.
+One module per name in `OUTPUTS`, each with `render(engine) -> str`: the YAML text with its comments. Raises
+ValueError with what is missing if it cannot be written. Not here: sizing, which is `vllm/memory`'s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,18 @@
-"""The rules, a folder per subject. Adding a file adds the rule: there is no list to keep."""
+"""The rules, a folder per subject. Adding a file adds the rule; there is no list.
+
+A rule is a class in a module of its name. Its docstring is its documentation: the title, then the reason with vLLM's
+or Kubernetes' own error text, so that a search finds it. Its attributes are data (`plane`, `threatens`, `mode`,
+`fix`, `where`, `needs`, `mute_for`, `about`: see `rule`), its fields are what a policy may set, and `check(engine)`
+yields findings. `tests/rules/<id>/` has its examples, which are its tests; `make docs` generates its page, its golden
+output and its line in the default policy.
+
+A repair is proved by its example: applied, the finding is gone, nothing new appears, and a second pass changes
+nothing. `fix` says who applies it: `true` the webhook and `podfit fix`, `certain` the webhook only if the finding is
+certain, `manual` (the default) `podfit fix` alone, `false` none of them.
+
+Here: rules, `rule` (what a rule is), `engine` (one container as rules see it), `glance` (which rules an engine can
+concern). Not here: input, output, clocks, and decisions about modes (`evaluation`). Imports `base`, `kube`, `vllm`.
+"""
 
 from __future__ import annotations
 

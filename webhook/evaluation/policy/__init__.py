@@ -1,7 +1,17 @@
 """Policies: which rules, in which mode, with what parameters, for whom.
 
-A `Layer` is what one policy says, a `Policy` is all of them in their order, `Terms` are what holds for one object.
-`document` reads Kubernetes-shaped YAML, and is imported (with pydantic) only where there is some.
+A `Layer` is one policy, a `Policy` all of them in their order, `Terms` what applies to one object.
+`Policy.of(Subject)` applies the layers that select the object to the built-in terms, and remembers the result per
+combination of layers. `document` reads Kubernetes-shaped YAML, and is imported (with pydantic) only if there is any.
+
+- A match has three results. If it is unknown (an AdmissionReview has no labels of the namespace),
+  `Layer.perhaps_over` takes the softer value of both for each term. A property test compares it with both results.
+- An exception belongs to a policy and expires; an annotation belongs to the author, if the policy allows it. Both
+  turn a finding into an audit finding. Rules read no clock: the edge sets the time (`Policy.at`), and a policy whose
+  exceptions have expired has another version, so no remembered decision outlives them.
+- Files and Policy objects have one shape and one check. Unknown fields and YAML that parsers read differently are
+  errors. The CRD keeps unknown fields instead of pruning them, so that a typo is reported.
+- A broken change keeps the last valid state of that file or object.
 """
 
 from __future__ import annotations

@@ -1,8 +1,19 @@
-"""A certificate authority and a serving certificate: X.509, and the files of a machine of one's own.
+"""Certificates: a certificate authority and a serving certificate, for files or for a cluster.
 
-`renewal` decides what is issued, distributed and served in a cluster; `keeper` does it; `serving` is for handshakes.
+`renewal.next_step` is the whole protocol as a pure function: what a replica remembers and sees → the Secret to store,
+the bundles to write, or the leaf to serve. `keeper` takes the step; `serving` provides contexts for handshakes. ECDSA
+P-256, which every API server accepts, FIPS builds included. A leaf never outlives its CA.
 
-ECDSA P-256, which every API server accepts, FIPS builds included. A leaf never outlives its CA.
+- No leader: every write is a PUT of the version that was read. A replica without a lease would be the one whose
+  certificate expires unnoticed. Polled every ten seconds: three small objects, and a missed event cannot matter.
+- A CA leaves a bundle when it has expired, or when its last leaf has. The newest CA alone signs, so the date of the
+  next CA is enough to know, and no state is needed. Only if the Secret is lost repeatedly are CAs beyond the 16
+  newest removed early, minutes after each replica has moved on.
+- A failed write stops nothing else: the content of the Secret is served and announced.
+- `now` is the `Date` of the API server's answer, because it verifies. A difference of an hour counts only after it
+  has lasted an hour, and a certificate is removed only if it has expired by both clocks.
+- The leaf reaches OpenSSL through a memfd, because `load_cert_chain` reads only files.
+- `podfit off` sets a match condition to false. It deletes no webhook, so there is nothing to restore.
 """
 
 from __future__ import annotations
