@@ -17,10 +17,10 @@ import yaml
 from webhook.kube import workload
 from webhook.kube.companions import Companions
 from webhook.kube.quantity import GI, human, quantity, round_up_gi
-from webhook.rules import _memory, _probe
 from webhook.rules import engine as engines
+from webhook.rules import memory_sizes, probe_timing
 from webhook.rules.engine import SHM, Engine
-from webhook.rules.host_memory import _shm
+from webhook.rules.host_memory import shm_mounts
 from webhook.rules.operations.termination_grace_too_short import DRAINS
 from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.release import Release
@@ -189,12 +189,12 @@ def _drain(engine: Engine, release: Release) -> list[str]:
 def _with_numbers(draft: Object, read: Engine) -> Object:
     """The Deployment with what the plan of its draft needs."""
     host, startup = read.plan.host, read.plan.startup
-    limit = _memory.advised_limit(read)
-    request = _memory.advised_request(read)
+    limit = memory_sizes.advised_limit(read)
+    request = memory_sizes.advised_request(read)
     if host is None or startup is None or limit is None or request is None:
         raise ValueError("what vLLM needs of host memory is not known")
     shm = max(round_up_gi(host.shm.high), GI)
-    limit = max(limit, _memory.rounded(_shm.besides(read) + shm))
+    limit = max(limit, memory_sizes.rounded(shm_mounts.besides(read) + shm))
     cores = str(2 + max(1, host.ranks))
     spec = draft["spec"]
     pod = spec["template"]["spec"]
@@ -204,7 +204,7 @@ def _with_numbers(draft: Object, read: Engine) -> Object:
     container["volumeMounts"].append({"name": "dshm", "mountPath": SHM})
     pod["volumes"].append({"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": quantity(shm)}})
     http = {"path": "/health", "port": "http"}
-    numbers = _probe.startup_probe(read)
+    numbers = probe_timing.startup_probe(read)
     if numbers is None:
         raise ValueError("the kubelet can't ask this server: it has no HTTP port")
     scheme = {"scheme": numbers["httpGet"]["scheme"]} if "scheme" in numbers["httpGet"] else {}
@@ -239,7 +239,7 @@ def _toleration(taint: Mapping[str, Any]) -> Object:
 
 def _claim(engine: Engine, name: str, replicas: int, checkpoint: int) -> Object:
     """Room for another revision too. Several Pods on several nodes read one claim only where many may mount it."""
-    size = _memory.rounded(2 * checkpoint)
+    size = memory_sizes.rounded(2 * checkpoint)
     mode = "ReadWriteMany" if replicas > 1 else "ReadWriteOnce"
     return {
         "apiVersion": "v1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.kube.quantity import human, quantity, try_parse
-from webhook.rules import _memory
+from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
@@ -31,18 +31,18 @@ class MemoryHeadroomMissing(Rule):
         """Possible: the limit is between the likely and the high estimate, and the request says that it is all."""
         limit, host = engine.memory_limit, engine.plan.host
         given = try_parse(engine.field("resources", "requests", "memory"))
-        if limit is None or host is None or given != limit or _memory.elsewhere(engine):
+        if limit is None or host is None or given != limit or memory_sizes.elsewhere(engine):
             return
         needed = host.need
         if not max(needed.likely, engine.plan.checkpoint or 0) <= limit < needed.high:
             return  # below that, memory-limit-too-low speaks
-        advice = _memory.advised_limit(engine) or 0
+        advice = memory_sizes.advised_limit(engine) or 0
         yield Finding(
             path=engine.memory_at,
             message=f"limit = request = {quantity(limit)}: vLLM needs about {human(needed.likely)}, "
             f"in spikes up to {human(needed.high)}",
-            details=_memory.parts(host),
+            details=memory_sizes.parts(host),
             certainty="possible",
             suggestions=(f"resources.limits.memory: {quantity(advice)}, with or without the request",),
-            fix=_memory.raise_limit(engine, advice),
+            fix=memory_sizes.raise_limit(engine, advice),
         )

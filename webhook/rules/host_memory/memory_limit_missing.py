@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.kube.patch import Edit
 from webhook.kube.quantity import human, quantity, try_parse
-from webhook.rules import _memory
+from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule, lines
 
@@ -31,14 +31,16 @@ class MemoryLimitMissing(Rule):
         if engine.memory_limit is not None or not _absent(engine) or engine.command.entry == "worker":
             return
         host = None if engine.spans_pods else engine.plan.host
-        advice = _memory.advised_limit(engine) if host else None
+        advice = memory_sizes.advised_limit(engine) if host else None
         needed = host.need if host else None
         yield Finding(
             path=engine.at("resources", "limits", "memory"),
             message="no host memory limit"
             + (f"; vLLM needs about {human(needed.likely)} (up to {human(needed.high)})" if needed else ""),
             details=lines(
-                _memory.cached(engine) if advice and needed and advice > _memory.rounded(needed.high) else None,
+                memory_sizes.cached(engine)
+                if advice and needed and advice > memory_sizes.rounded(needed.high)
+                else None,
                 None if engine.workload.kind == "Pod" else "a LimitRange of the namespace may set one for its Pods",
             ),
             certainty="certain" if engine.workload.kind == "Pod" else "likely",
@@ -55,11 +57,11 @@ def _absent(engine: Engine) -> bool:
 def _fix(engine: Engine, advice: int | None) -> tuple[Edit, ...]:
     """Adds the limit, no lower than the request (that would be invalid), and a request where there is none: Kubernetes
     would set the whole limit aside."""
-    if advice is None or not _memory.computable(engine) or not _memory.writable(engine):
+    if advice is None or not memory_sizes.computable(engine) or not memory_sizes.writable(engine):
         return ()
     given = engine.field("resources", "requests", "memory")
     edits = [Edit(engine.at("resources", "limits", "memory"), quantity(max(advice, try_parse(given) or 0)))]
-    request = _memory.advised_request(engine)
+    request = memory_sizes.advised_request(engine)
     if given is None and request is not None:
-        edits.append(Edit(_memory.request_at(engine), quantity(request)))
+        edits.append(Edit(memory_sizes.request_at(engine), quantity(request)))
     return tuple(edits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.kube.quantity import human, quantity
-from webhook.rules import _memory
+from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
@@ -38,25 +38,25 @@ class MemoryLimitTooLow(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain below the floor, likely below the likely need, possible below the checkpoint's size."""
         limit, host = engine.memory_limit, engine.plan.host
-        if limit is None or host is None or _memory.elsewhere(engine) or _memory.offload_is_to_blame(engine):
+        if limit is None or host is None or memory_sizes.elsewhere(engine) or memory_sizes.offload_is_to_blame(engine):
             return
-        if limit < _memory.LEAST:
+        if limit < memory_sizes.LEAST:
             return  # a slip of the unit: quantity-suspicious
         needed, weights = host.need, engine.plan.checkpoint
         if limit < needed.likely:
-            advice = _memory.advised_limit(engine) or 0
+            advice = memory_sizes.advised_limit(engine) or 0
             yield Finding(
                 path=engine.memory_at,
                 message=f"limit {quantity(limit)}: vLLM needs about {human(needed.likely)} of host memory, "
                 f"at least {human(needed.floor)}, at most {human(needed.high)}",
-                details=_memory.parts(host),
-                certainty=_memory.certainty(engine, needed),
-                rests_on=_memory.rests_on(limit, host),
+                details=memory_sizes.parts(host),
+                certainty=memory_sizes.certainty(engine, needed),
+                rests_on=memory_sizes.rests_on(limit, host),
                 suggestions=(f"resources.limits.memory: {quantity(advice)}",),
-                fix=_memory.raise_limit(engine, advice),
+                fix=memory_sizes.raise_limit(engine, advice),
             )
         elif weights is not None and limit < PART * weights and not engine.weights_doubtful:
-            advice = _memory.advised_limit(engine) or 0
+            advice = memory_sizes.advised_limit(engine) or 0
             yield Finding(
                 path=engine.memory_at,
                 message=f"limit {quantity(limit)} is below the checkpoint's {human(weights)}: loading gets slow",
@@ -66,5 +66,5 @@ class MemoryLimitTooLow(Rule):
                 ),
                 certainty="possible",
                 suggestions=(f"resources.limits.memory: {quantity(advice)}",),
-                fix=_memory.raise_limit(engine, advice),
+                fix=memory_sizes.raise_limit(engine, advice),
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.kube.patch import Edit
 from webhook.kube.quantity import human, quantity, try_parse
-from webhook.rules import _memory
+from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
@@ -39,19 +39,19 @@ class MemoryRequestTooLow(Rule):
         where the limit is too low as well."""
         host = engine.plan.host
         request = try_parse(engine.field("resources", "requests", "memory"))
-        if host is None or request is None or _memory.elsewhere(engine):
+        if host is None or request is None or memory_sizes.elsewhere(engine):
             return
         needed, limit = host.need, engine.memory_limit
         if request >= PART * needed.likely or (limit is not None and limit < needed.likely):
             return
-        advice = _memory.advised_request(engine) or 0
+        advice = memory_sizes.advised_request(engine) or 0
         yield Finding(
-            path=_memory.request_at(engine),
+            path=memory_sizes.request_at(engine),
             message=f"request {quantity(request)}: vLLM needs about {human(needed.likely)} of host memory",
-            details=_memory.parts(host),
+            details=memory_sizes.parts(host),
             certainty="likely",
             suggestions=(f"resources.requests.memory: {quantity(advice)}",),
-            fix=(Edit(_memory.request_at(engine), quantity(advice)),)
-            if _memory.computable(engine) and _memory.writable(engine)
+            fix=(Edit(memory_sizes.request_at(engine), quantity(advice)),)
+            if memory_sizes.computable(engine) and memory_sizes.writable(engine)
             else (),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.kube.quantity import human, quantity
-from webhook.rules import _memory
+from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule, lines
 from webhook.vllm.memory.host import OFFLOAD
@@ -31,10 +31,10 @@ class OffloadExceedsLimit(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the offloaded bytes and the imported processes exceed the limit."""
         limit, host = engine.memory_limit, engine.plan.host
-        if limit is None or host is None or not _memory.offload_is_to_blame(engine):
+        if limit is None or host is None or not memory_sizes.offload_is_to_blame(engine):
             return
         needed, moved = host.need, host.offloaded
-        advice = _memory.advised_limit(engine) or 0
+        advice = memory_sizes.advised_limit(engine) or 0
         spare = limit - (needed.high - moved.high)
         yield Finding(
             path=engine.memory_at,
@@ -48,19 +48,19 @@ class OffloadExceedsLimit(Rule):
                 ],
                 _sum(engine, host, advice),
             ),
-            certainty=_memory.certainty(engine, needed),
-            rests_on=_memory.rests_on(limit, host),
+            certainty=memory_sizes.certainty(engine, needed),
+            rests_on=memory_sizes.rests_on(limit, host),
             suggestions=lines(
                 f"resources.limits.memory: {quantity(advice)}",
                 f"offload no more than {human(spare / 2)}" if spare > 0 else None,
             ),
-            fix=_memory.raise_limit(engine, advice),
+            fix=memory_sizes.raise_limit(engine, advice),
         )
 
 
 def _sum(engine: Engine, host: HostLedger, advice: int) -> str:
     """What the advised limit is made of, as `_memory.advised_limit` adds it up."""
-    needed, moved, cached = host.need, host.offloaded, _memory.in_cache(engine)
+    needed, moved, cached = host.need, host.offloaded, memory_sizes.in_cache(engine)
     by_cache = cached + needed.likely >= needed.high
     held, whole, most = (moved.likely, needed.likely, "") if by_cache else (moved.high, needed.high, "up to ")
     pinned = " (a pinned allocation takes a power of two)" if held > moved.low else ""

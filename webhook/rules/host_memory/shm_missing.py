@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.kube.quantity import human, quantity
 from webhook.rules.engine import Engine
-from webhook.rules.host_memory import _shm
+from webhook.rules.host_memory import shm_mounts
 from webhook.rules.rule import Finding, Rule
 
 
@@ -34,22 +34,22 @@ class ShmMissing(Rule):
         host, size = engine.plan.host, engine.shm.size
         if host is None or engine.shm.mounted or size is None or engine.command.entry == "worker":
             return
-        if size >= host.shm.likely or not _shm.has_workers(engine):
+        if size >= host.shm.likely or not shm_mounts.has_workers(engine):
             return
         refuses = engine.release is not None and size < host.shm.floor
         if refuses:
             detail = f"vLLM {engine.release} refuses to start with less than {human(host.shm.floor)}"
         else:
             detail = "it starts where NCCL needs no shared memory (NVLink), else it fails, or dies under load"
-        advice = _shm.advised(engine) or 0
+        advice = shm_mounts.advised(engine) or 0
         yield Finding(
             path=engine.at("volumeMounts"),
             message=f"nothing is mounted at /dev/shm: it has {human(size)}, about {human(host.shm.likely)} are needed",
             details=(detail,),
-            certainty="possible" if not refuses else "likely" if _shm.may_be_resized(engine) else "certain",
+            certainty="possible" if not refuses else "likely" if shm_mounts.may_be_resized(engine) else "certain",
             rests_on=(),
             suggestions=(
                 f"an emptyDir volume with medium: Memory and sizeLimit: {quantity(advice)}, mounted at /dev/shm",
             ),
-            fix=_shm.add(engine, advice),
+            fix=shm_mounts.add(engine, advice),
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.kube.quantity import human, quantity
-from webhook.rules import _memory
+from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
-from webhook.rules.host_memory import _shm
+from webhook.rules.host_memory import shm_mounts
 from webhook.rules.rule import Finding, Rule
 
 
@@ -33,19 +33,21 @@ class ShmNotInLimit(Rule):
         if host is None or shm.mount is None or shm.size is None or limit is None or engine.command.entry == "worker":
             return
         needed = host.need.likely
-        if limit < needed or _shm.covered(engine, shm.size):
+        if limit < needed or shm_mounts.covered(engine, shm.size):
             return
-        fits = (limit - _shm.besides(engine)) // (1 << 30) << 30
-        advice = _memory.rounded(_shm.besides(engine) + shm.size)
+        fits = (limit - shm_mounts.besides(engine)) // (1 << 30) << 30
+        advice = memory_sizes.rounded(shm_mounts.besides(engine) + shm.size)
         yield Finding(
             path=shm.path.join("emptyDir", "sizeLimit"),
             message=f"/dev/shm may take {human(shm.size)} of the {human(limit)} limit, "
-            f"and vLLM needs about {human(_shm.besides(engine))} besides",
+            f"and vLLM needs about {human(shm_mounts.besides(engine))} besides",
             certainty="possible",
             advice=shm.size < limit,
             suggestions=(
                 f"resources.limits.memory: {quantity(advice)}",
                 *((f"sizeLimit: {quantity(fits)}",) if fits >= host.shm.likely else ()),
             ),
-            fix=_shm.resize(engine, fits) if fits >= host.shm.likely else _memory.raise_limit(engine, advice),
+            fix=shm_mounts.resize(engine, fits)
+            if fits >= host.shm.likely
+            else memory_sizes.raise_limit(engine, advice),
         )

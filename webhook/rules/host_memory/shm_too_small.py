@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from webhook.kube.patch import Edit
 from webhook.kube.quantity import human, quantity
 from webhook.rules.engine import Engine
-from webhook.rules.host_memory import _shm
+from webhook.rules.host_memory import shm_mounts
 from webhook.rules.rule import Finding, Rule
 
 
@@ -31,7 +31,7 @@ class ShmTooSmall(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where this release refuses to start with so little, and where what it needs can't be written."""
         host, shm = engine.plan.host, engine.shm
-        if host is None or not shm.mounted or engine.command.entry == "worker" or not _shm.has_workers(engine):
+        if host is None or not shm.mounted or engine.command.entry == "worker" or not shm_mounts.has_workers(engine):
             return
         if shm.mount is not None and shm.mount.read_only and host.shm.low:
             yield Finding(
@@ -47,7 +47,7 @@ class ShmTooSmall(Rule):
         if shm.size is None or shm.size >= max(host.shm.low, host.shm.floor):
             return
         refuses = engine.release is not None and shm.size < host.shm.floor
-        advice = _shm.advised(engine) or 0
+        advice = shm_mounts.advised(engine) or 0
         yield Finding(
             path=shm.path.join("emptyDir", "sizeLimit"),
             message=f"/dev/shm has {human(shm.size)}, about {human(host.shm.likely)} are needed",
@@ -57,5 +57,5 @@ class ShmTooSmall(Rule):
             certainty="certain" if refuses else "possible",
             rests_on=(),
             suggestions=(f"sizeLimit: {quantity(advice)}",),
-            fix=_shm.resize(engine, advice) if _shm.covered(engine, advice) else (),
+            fix=shm_mounts.resize(engine, advice) if shm_mounts.covered(engine, advice) else (),
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.kube.quantity import human, quantity, round_up_gi
 from webhook.rules.engine import Engine
-from webhook.rules.host_memory import _shm
+from webhook.rules.host_memory import shm_mounts
 from webhook.rules.rule import Finding, Rule
 
 
@@ -39,5 +39,5 @@ class ShmUnbounded(Rule):
             + (f"the memory limit, {human(bound)}" if bound is not None else "all of the node's memory"),
             advice=bound is not None,
             suggestions=(f"sizeLimit: {quantity(size)}",),
-            fix=_shm.resize(engine, size) if _shm.covered(engine, size) and not engine.spans_pods else (),
+            fix=shm_mounts.resize(engine, size) if shm_mounts.covered(engine, size) and not engine.spans_pods else (),
         )

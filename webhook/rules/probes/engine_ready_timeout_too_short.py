@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from webhook.kube.patch import Edit
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm.memory import host, parallel
@@ -53,8 +53,8 @@ class EngineReadyTimeoutTooShort(Rule):
         settable = release >= SETTABLE
         yield Finding(
             path=engine.argument("api_server_count"),
-            message=f"{servers} API servers wait {limit} s for the engine; {_probe.estimate(engine)}",
-            details=_probe.phases(engine),
+            message=f"{servers} API servers wait {limit} s for the engine; {probe_timing.estimate(engine)}",
+            details=probe_timing.phases(engine),
             certainty="likely" if limit < startup.likely else "possible",
             advice=limit >= startup.likely,
             suggestions=(

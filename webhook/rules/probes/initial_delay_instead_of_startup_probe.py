@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webhook.kube.patch import Edit
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule, parameter
 
@@ -26,27 +26,27 @@ class InitialDelayInsteadOfStartupProbe(Rule):
     mute_for = ("startup-probe",)
     about = ("livenessProbe",)
 
-    at_least: int = parameter(_probe.LONG_DELAY, "seconds; a shorter delay is not reported", ge=1)
+    at_least: int = parameter(probe_timing.LONG_DELAY, "seconds; a shorter delay is not reported", ge=1)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain; silent where the delay is too short as well (`liveness-probe-kills-startup`)."""
-        probe, startup = _probe.probe(engine, "livenessProbe"), engine.plan.startup
-        if probe is None or not engine.served or engine.container.init or _probe.probe(engine, "startupProbe"):
+        probe, startup = probe_timing.probe(engine, "livenessProbe"), engine.plan.startup
+        if probe is None or not engine.served or engine.container.init or probe_timing.probe(engine, "startupProbe"):
             return
-        if _probe.may_not_serve(engine):
+        if probe_timing.may_not_serve(engine):
             return
-        delay = _probe.setting(probe, "initialDelaySeconds")
-        own = _probe.kills(engine, "livenessProbe") is not None
-        if delay < self.at_least or (own and startup is not None and _probe.window(probe) < startup.high):
+        delay = probe_timing.setting(probe, "initialDelaySeconds")
+        own = probe_timing.kills(engine, "livenessProbe") is not None
+        if delay < self.at_least or (own and startup is not None and probe_timing.window(probe) < startup.high):
             return
-        added = _probe.startup_probe_fix(engine) if own else ()
+        added = probe_timing.startup_probe_fix(engine) if own else ()
         yield Finding(
             path=engine.at("livenessProbe", "initialDelaySeconds"),
             message=f"the liveness probe begins after {delay} s, in place of a startup probe"
-            + (f"; {_probe.estimate(engine)}" if startup else ""),
+            + (f"; {probe_timing.estimate(engine)}" if startup else ""),
             suggestions=tuple(
                 f"{one}, and no initialDelaySeconds"
-                for one in _probe.advice(engine) or ("a startupProbe that waits for the slowest start",)
+                for one in probe_timing.advice(engine) or ("a startupProbe that waits for the slowest start",)
             ),
             fix=(*added, Edit(engine.at("livenessProbe", "initialDelaySeconds"), op="remove")) if added else (),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty, Finding, Rule
 
@@ -32,10 +32,10 @@ class LivenessProbeKillsStartup(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain below the floor of the start-up estimate, likely below the high one."""
-        probe, startup = _probe.kills(engine, "livenessProbe"), engine.plan.startup
-        if probe is None or startup is None or not engine.served or _probe.probe(engine, "startupProbe"):
+        probe, startup = probe_timing.kills(engine, "livenessProbe"), engine.plan.startup
+        if probe is None or startup is None or not engine.served or probe_timing.probe(engine, "startupProbe"):
             return
-        window = _probe.window(probe)
+        window = probe_timing.window(probe)
         if window >= startup.high:
             return
         certainty: Certainty = (
@@ -43,9 +43,9 @@ class LivenessProbeKillsStartup(Rule):
         )
         yield Finding(
             path=engine.at("livenessProbe"),
-            message=f"the liveness probe kills the container after {window} s; {_probe.estimate(engine)}",
-            details=_probe.phases(engine),
+            message=f"the liveness probe kills the container after {window} s; {probe_timing.estimate(engine)}",
+            details=probe_timing.phases(engine),
             certainty=certainty,
-            suggestions=_probe.advice(engine),
-            fix=_probe.startup_probe_fix(engine),
+            suggestions=probe_timing.advice(engine),
+            fix=probe_timing.startup_probe_fix(engine),
         )

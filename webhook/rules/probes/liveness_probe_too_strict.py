@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webhook.kube.patch import Edit
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule, parameter
 
@@ -39,13 +39,13 @@ class LivenessProbeTooStrict(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely where less is forgiven than `atLeast` or a single failure kills; advice at the bare default."""
-        probe = _probe.kills(engine, "livenessProbe")
+        probe = probe_timing.kills(engine, "livenessProbe")
         if probe is None or probe.keys().isdisjoint(("httpGet", "exec")):
             return
         period, failures, timeout = (
-            _probe.setting(probe, name) for name in ("periodSeconds", "failureThreshold", "timeoutSeconds")
+            probe_timing.setting(probe, name) for name in ("periodSeconds", "failureThreshold", "timeoutSeconds")
         )
-        silence = _probe.tolerance(probe)
+        silence = probe_timing.tolerance(probe)
         strict = silence < self.at_least or failures == 1
         if not strict and (timeout > 1 or silence > self.at_least):
             return
@@ -61,6 +61,6 @@ class LivenessProbeTooStrict(Rule):
                 Edit(engine.at("livenessProbe", "timeoutSeconds"), wait),
                 Edit(engine.at("livenessProbe", "failureThreshold"), count),
             )
-            if _probe.writable(engine, "livenessProbe")
+            if probe_timing.writable(engine, "livenessProbe")
             else (),
         )

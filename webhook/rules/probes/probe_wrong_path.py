@@ -7,7 +7,7 @@ from typing import Any
 
 from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty, Finding, Rule
 
@@ -53,18 +53,18 @@ class ProbeWrongPath(Rule):
         """Certain where vLLM's own server is alone in its Pod and the path is none of it in any release."""
         if engine.container.init or engine.port is None:
             return
-        for name, action, asked, port in _probe.asked(engine):
+        for name, action, asked, port in probe_timing.asked(engine):
             if action != "httpGet" or port != engine.port:
                 continue
             if asked.get("path") not in OPEN:
                 yield from _path(engine, name, asked)
-            speaks = "HTTPS" if _probe.tls(engine) else "HTTP"
+            speaks = "HTTPS" if probe_timing.tls(engine) else "HTTP"
             if str(asked.get("scheme") or "HTTP").upper() != speaks:
                 yield from _scheme(engine, name, asked, speaks)
 
 
 def _is_sure(engine: Engine, name: str) -> bool:
-    return name != "readinessProbe" and _probe.alone(engine) and _probe.is_vllm(engine)
+    return name != "readinessProbe" and probe_timing.alone(engine) and probe_timing.is_vllm(engine)
 
 
 def _path(engine: Engine, name: str, asked: Mapping[str, Any]) -> Iterator[Finding]:
@@ -134,6 +134,6 @@ def _scheme(engine: Engine, name: str, asked: Mapping[str, Any], speaks: str) ->
 
 def _set(engine: Engine, name: str, field: str, value: str) -> tuple[Edit, ...]:
     """The field of the probe set, where vLLM alone could answer."""
-    if not _probe.alone(engine) or not _probe.writable(engine, name):
+    if not probe_timing.alone(engine) or not probe_timing.writable(engine, name):
         return ()
     return (Edit(engine.at(name, "httpGet", field), value),)

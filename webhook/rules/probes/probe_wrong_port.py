@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty, Finding, Rule
 
@@ -39,7 +39,7 @@ class ProbeWrongPort(Rule):
         if engine.container.init:
             return
         silent = _silent(engine)
-        for name, action, asked, port in _probe.asked(engine):
+        for name, action, asked, port in probe_timing.asked(engine):
             where = engine.at(name, action, "port")
             if _unnamed(engine, action, asked.get("port")):
                 yield Finding(
@@ -52,7 +52,7 @@ class ProbeWrongPort(Rule):
                 yield Finding(
                     path=where,
                     message=f"the {name} asks port {asked.get('port')}, but {silent}",
-                    details=_probe.consequence(engine, name),
+                    details=probe_timing.consequence(engine, name),
                     certainty=_certainty(engine, name, port),
                     suggestions=(f"no {name}",),
                     fix=_remove(engine, name) if _nobody_else(engine, port) else (),
@@ -64,7 +64,7 @@ class ProbeWrongPort(Rule):
                     yield Finding(
                         path=where,
                         message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
-                        details=_probe.consequence(engine, name),
+                        details=probe_timing.consequence(engine, name),
                         certainty=_certainty(engine, name, port),
                         suggestions=(f"port: {engine.port}",),
                         fix=_fix(engine, where) if _nobody_else(engine, port) else (),
@@ -73,22 +73,22 @@ class ProbeWrongPort(Rule):
                 yield Finding(
                     path=engine.at(name, "grpc"),
                     message=f"the {name} speaks gRPC to port {port}, where vLLM answers HTTP",
-                    details=_probe.consequence(engine, name),
-                    certainty=_certainty(engine, name, port) if _probe.is_vllm(engine) else "likely",
+                    details=probe_timing.consequence(engine, name),
+                    certainty=_certainty(engine, name, port) if probe_timing.is_vllm(engine) else "likely",
                     suggestions=(f"httpGet: {{path: /health, port: {port}}}",),
                 )
             elif (host := engine.args.given.get("host")) in _LOOPBACK and not engine.pod("hostNetwork"):
                 yield Finding(
                     path=where,
                     message=f"the {name} asks the Pod's address, but with --host {host} vLLM listens on loopback only",
-                    details=_probe.consequence(engine, name),
+                    details=probe_timing.consequence(engine, name),
                     certainty=_certainty(engine, name, port),
                     suggestions=("--host 0.0.0.0",),
                 )
 
 
 def _nobody_else(engine: Engine, port: int | None) -> bool:
-    return _probe.alone(engine) and not _probe.others_listen(engine, port)
+    return probe_timing.alone(engine) and not probe_timing.others_listen(engine, port)
 
 
 def _certainty(engine: Engine, name: str, port: int | None) -> Certainty:
@@ -108,7 +108,7 @@ def _unnamed(engine: Engine, action: str, port: object) -> bool:
     probe never passes, and the Pod is never ready (pkg/kubelet/prober/worker.go throws the result away)."""
     if action == "grpc" or not isinstance(port, str) or not _PORT_NAME.fullmatch(port) or port.isdigit():
         return False
-    return not engine.container.synthetic and _probe.number(engine, port) is None
+    return not engine.container.synthetic and probe_timing.number(engine, port) is None
 
 
 _PORT_NAME = re.compile(r"[a-z0-9-]{1,15}")
@@ -144,7 +144,7 @@ def _silent(engine: Engine) -> str | None:
 
 def _remove(engine: Engine, name: str) -> tuple[Edit, ...]:
     """A probe that nothing can answer goes; one that gRPC could answer is the author's to write."""
-    possible = engine.args.get("grpc") or not _probe.alone(engine) or not _probe.writable(engine, name)
+    possible = engine.args.get("grpc") or not probe_timing.alone(engine) or not probe_timing.writable(engine, name)
     return () if possible else (Edit(engine.at(name), op="remove"),)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
@@ -50,8 +50,8 @@ class ProgressDeadlineTooShort(Rule):
         by_default = " (the default)" if given is None else ""
         yield Finding(
             path=at,
-            message=f"the rollout fails after {deadline} s{by_default}; {_probe.estimate(engine)}",
-            details=_probe.phases(engine),
+            message=f"the rollout fails after {deadline} s{by_default}; {probe_timing.estimate(engine)}",
+            details=probe_timing.phases(engine),
             certainty="likely" if deadline < startup.likely else "possible",
             advice=deadline >= startup.likely,
             suggestions=(f"progressDeadlineSeconds: {wanted}",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.kube.patch import Edit
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
@@ -26,19 +26,25 @@ class ReadinessProbeMissing(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for what serves and is rolled out."""
-        if not engine.served or engine.container.init or engine.workload.kind in ("Pod", *_probe.BATCH):
+        if not engine.served or engine.container.init or engine.workload.kind in ("Pod", *probe_timing.BATCH):
             return
-        if _probe.probe(engine, "readinessProbe") or _probe.unreachable(engine) or _probe.follows(engine):
+        if (
+            probe_timing.probe(engine, "readinessProbe")
+            or probe_timing.unreachable(engine)
+            or probe_timing.follows(engine)
+        ):
             return
-        if _probe.may_not_serve(engine):
+        if probe_timing.may_not_serve(engine):
             return
-        http = _probe.health(engine)
-        new = {"httpGet": http, "periodSeconds": _probe.PERIOD, "timeoutSeconds": 5, "failureThreshold": 3}
+        http = probe_timing.health(engine)
+        new = {"httpGet": http, "periodSeconds": probe_timing.PERIOD, "timeoutSeconds": 5, "failureThreshold": 3}
         yield Finding(
             path=engine.at("readinessProbe"),
             message="no readiness probe: requests are sent to a vLLM that still loads",
-            suggestions=(f"a readinessProbe on /health, port {engine.port or 'of vLLM'}, every {_probe.PERIOD} s",),
+            suggestions=(
+                f"a readinessProbe on /health, port {engine.port or 'of vLLM'}, every {probe_timing.PERIOD} s",
+            ),
             fix=(Edit(engine.at("readinessProbe"), new),)
-            if http is not None and _probe.writable(engine, "readinessProbe")
+            if http is not None and probe_timing.writable(engine, "readinessProbe")
             else (),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
@@ -27,22 +27,22 @@ class StartupProbeMissing(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, but no more than a warning by default: vLLM starts without. Silent where the liveness probe's own
         rules ask for the same startup probe."""
-        if not engine.served or engine.container.init or _probe.probe(engine, "startupProbe"):
+        if not engine.served or engine.container.init or probe_timing.probe(engine, "startupProbe"):
             return
-        if _probe.unreachable(engine) or _probe.follows(engine) or _probe.may_not_serve(engine):
+        if probe_timing.unreachable(engine) or probe_timing.follows(engine) or probe_timing.may_not_serve(engine):
             return
-        if engine.workload.kind in _probe.BATCH:
+        if engine.workload.kind in probe_timing.BATCH:
             return
-        liveness = _probe.probe(engine, "livenessProbe")
-        timed = engine.plan.startup is not None and _probe.kills(engine, "livenessProbe") is not None
-        if timed or (liveness and _probe.setting(liveness, "initialDelaySeconds") >= _probe.LONG_DELAY):
+        liveness = probe_timing.probe(engine, "livenessProbe")
+        timed = engine.plan.startup is not None and probe_timing.kills(engine, "livenessProbe") is not None
+        if timed or (liveness and probe_timing.setting(liveness, "initialDelaySeconds") >= probe_timing.LONG_DELAY):
             return
-        only_ready = liveness is None and _probe.probe(engine, "readinessProbe") is not None
+        only_ready = liveness is None and probe_timing.probe(engine, "readinessProbe") is not None
         yield Finding(
             path=engine.at("startupProbe"),
-            message="no startup probe" + (f"; {_probe.estimate(engine)}" if engine.plan.startup else ""),
-            details=_probe.phases(engine),
+            message="no startup probe" + (f"; {probe_timing.estimate(engine)}" if engine.plan.startup else ""),
+            details=probe_timing.phases(engine),
             advice=only_ready,
-            suggestions=_probe.advice(engine),
-            fix=_probe.startup_probe_fix(engine),
+            suggestions=probe_timing.advice(engine),
+            fix=probe_timing.startup_probe_fix(engine),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule, parameter
 
@@ -31,16 +31,18 @@ class StartupWindowTooLong(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Possible: the estimate's high end is for slow disks and hubs, but not for the slowest."""
-        window, startup = _probe.startup_window(engine), engine.plan.startup
+        window, startup = probe_timing.startup_window(engine), engine.plan.startup
         if window is None or startup is None or window <= max(self.at_least, self.factor * startup.high):
             return
-        probe = _probe.probe(engine, "startupProbe")
+        probe = probe_timing.probe(engine, "startupProbe")
         if probe is None or engine.weights_doubtful:
             return
         yield Finding(
             path=engine.at("startupProbe", "failureThreshold"),
-            message=f"the startup probe waits {window} s; {_probe.estimate(engine)}",
+            message=f"the startup probe waits {window} s; {probe_timing.estimate(engine)}",
             certainty="possible",
-            suggestions=_probe.in_words(engine),
-            fix=_probe.window_fix(engine) if _probe.setting(probe, "initialDelaySeconds") < startup.high else (),
+            suggestions=probe_timing.in_words(engine),
+            fix=probe_timing.window_fix(engine)
+            if probe_timing.setting(probe, "initialDelaySeconds") < startup.high
+            else (),
         )

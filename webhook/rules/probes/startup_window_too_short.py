@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.rules import _probe
+from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
@@ -24,17 +24,17 @@ class StartupWindowTooShort(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain below the floor of the start-up estimate, likely below the likely time."""
-        window, startup = _probe.startup_window(engine), engine.plan.startup
+        window, startup = probe_timing.startup_window(engine), engine.plan.startup
         if window is None or startup is None or window >= startup.likely or not engine.served:
             return
         hopeless = window < startup.floor
         yield Finding(
             path=engine.at("startupProbe", "failureThreshold"),
-            message=f"the startup probe gives up after {window} s; {_probe.estimate(engine)}",
+            message=f"the startup probe gives up after {window} s; {probe_timing.estimate(engine)}",
             details=(f"even from a warm cache the start takes {startup.floor:.0f} s",)
             if hopeless
-            else _probe.phases(engine),
+            else probe_timing.phases(engine),
             certainty="certain" if hopeless else "likely",
-            suggestions=_probe.in_words(engine),
-            fix=_probe.window_fix(engine),
+            suggestions=probe_timing.in_words(engine),
+            fix=probe_timing.window_fix(engine),
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from webhook.kube.quantity import try_parse
-from webhook.rules import _memory
+from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
@@ -32,7 +32,7 @@ class CpuTooSmall(Rule):
         """Likely below one core a GPU worker and one for the rest, advice below 2 + GPUs."""
         host, given = engine.plan.host, engine.field("resources", "limits", "cpu")
         cores = _cores(given) if given is not None else None
-        if host is None or cores is None or engine.requested is None or _memory.elsewhere(engine):
+        if host is None or cores is None or engine.requested is None or memory_sizes.elsewhere(engine):
             return
         least, advised = 1 + max(1, host.ranks), 2 + max(1, host.ranks)
         if cores >= advised:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from webhook.kube.path import FieldPath, mapping
 from webhook.kube.quantity import human, parse, quantity, try_parse
-from webhook.rules import _memory
+from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
@@ -94,7 +94,7 @@ def _is_odd(name: str, given: object) -> bool:
     if given is None or isinstance(given, _NO_NUMBER):
         return False
     size = try_parse(given)
-    return size is None or (size > MOST_CORES if name == "cpu" else 0 < size < _memory.LEAST)
+    return size is None or (size > MOST_CORES if name == "cpu" else 0 < size < memory_sizes.LEAST)
 
 
 def _judged(engine: Engine, path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:
@@ -145,7 +145,7 @@ def _enough(engine: Engine, number: str, meant: str, *, limit: bool) -> str:
     if host is None:
         return meant
     likely = host.need.likely
-    advised = (_memory.advised_limit(engine) if limit else None) or _memory.rounded(likely)
+    advised = (memory_sizes.advised_limit(engine) if limit else None) or memory_sizes.rounded(likely)
     if parse(meant) >= likely:
         return meant
     in_gi = f"{number}Gi"
