@@ -17,10 +17,9 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks import serving
-from webhook.evaluation import review
+from webhook.evaluation import denial, review
 from webhook.evaluation.policy import builtin
 from webhook.kube import workload
-from webhook.report import text
 from webhook.rules import all_rules, engine
 from webhook.vllm import args, command, gpu, model, volumes
 from webhook.vllm.facts import Facts
@@ -41,7 +40,7 @@ STAGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
     "plan": ((plan, "plan"),),
     "engine": ((engine, "read"),),
     "search": ((solve, "alternatives"),),
-    "texts": ((text, "warnings"), (text, "refusal")),
+    "texts": ((denial, "warnings"), (denial, "refusal")),
 }
 """What is timed, each where its caller looks it up. "engine" is the stages from "command" to "plan" with what joins
 them, "search" a part of the rule that refuses."""

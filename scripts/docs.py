@@ -28,6 +28,7 @@ from webhook import generate
 from webhook.cli import edge
 from webhook.cli.command_line import judged_as
 from webhook.diagnose.causes import CAUSES
+from webhook.evaluation import denial
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin, crd, shape
 from webhook.kube import manifest
@@ -129,7 +130,7 @@ def rule_table() -> str:
         "| --- | --- | --- | --- |",
     ]
     for rule_id, rule in all_rules().items():
-        out.append(f"| [{rule_id}]({rule_id}.md) | {text.PLANES[rule.plane]} | `{rule.mode}` | {rule.title()} |")
+        out.append(f"| [{rule_id}]({rule_id}.md) | {denial.PLANES[rule.plane]} | `{rule.mode}` | {rule.title()} |")
     return "\n".join(out) + "\n"
 
 
@@ -143,7 +144,7 @@ def causes() -> str:
     ]
     for cause in CAUSES.values():
         rules = [f"[{rule}](rules/{rule}.md)" for rule in cause.rules if rule in all_rules()]
-        out += ["", f"## {cause.id}", "", f"{cause.title} ({text.PLANES[cause.plane]}). {cause.remedy}", ""]
+        out += ["", f"## {cause.id}", "", f"{cause.title} ({denial.PLANES[cause.plane]}). {cause.remedy}", ""]
         if cause.meanings:
             out += [*(f"- {meaning}" for _, meaning in cause.meanings), ""]
         if rules:

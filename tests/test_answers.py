@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from scripts.docs import EXAMPLES
 from webhook.evaluation import review
+from webhook.evaluation.denial import wrapped
 from webhook.evaluation.policy import Policy, builtin, load
 from webhook.kube import manifest
-from webhook.report.text import wrapped
 from webhook.rules import all_rules
 from webhook.rules.rule import Mode
 from webhook.vllm.facts import Facts

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from webhook.cli import main, parser
+from webhook.evaluation import denial
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin, document, of_layers
 from webhook.evaluation.policy.shape import SpecShape
-from webhook.report import text
 from webhook.vllm.facts import Facts
 
 ROOT = Path(__file__).parent.parent
@@ -43,7 +43,7 @@ def heading(line: str) -> str:
 
 def test_the_refusal_in_the_readme_is_what_podfit_says() -> None:
     manifest = yaml.safe_load((ROOT / "examples" / "llama-8b-with-131072-tokens.yaml").read_text())
-    said = text.refusal(lint(manifest, builtin(), Facts()))
+    said = denial.refusal(lint(manifest, builtin(), Facts()))
 
     assert said in (ROOT / "README.md").read_text()
 

@@ -10,10 +10,9 @@ import pytest
 
 from webhook.base.secret import FORMS, MOST, SHOWN, WITHHELD, Secrets, names, secrets_in
 from webhook.cli import main
-from webhook.evaluation import review
+from webhook.evaluation import denial, review
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin
-from webhook.report import text
 from webhook.vllm.facts import Facts
 
 KEYS = [
@@ -52,7 +51,7 @@ def _pod(args: list[str], **fields: Any) -> dict[str, Any]:
 def test_a_secret_is_in_no_message(form: list[str], key: str) -> None:
     report = lint(_pod([word.format(key) for word in form]), builtin(), Facts(), where="check")
 
-    said = [*text.warnings(report), *([text.refusal(report)] if report.denied else [])]
+    said = [*denial.warnings(report), *([denial.refusal(report)] if report.denied else [])]
     for judged in report.findings:
         finding = judged.finding
         said += [finding.message, *finding.details, *finding.suggestions, judged.why_softened or ""]

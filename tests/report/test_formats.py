@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from tests.cluster.server import Server
 from tests.e2e import binaries
 from webhook.cli import main
+from webhook.evaluation import denial
 from webhook.kube import manifest
 from webhook.kube.path import FieldPath
-from webhook.report import checked, text
+from webhook.report import checked
 from webhook.rules import all_rules
 
 HERE = Path(__file__).parents[1]
@@ -608,7 +609,7 @@ def test_in_a_script_the_flag_that_would_be_changed_is_underlined(check: Check, 
 def test_a_narrow_terminal_gets_narrow_lines_and_no_number_without_its_unit(width: int) -> None:
     told = "needs 15 GiB of 13.4 GiB after 95 s, at least 24.5 % more " * 5
 
-    lines = text.wrapped(told, "  ", width=width)
+    lines = denial.wrapped(told, "  ", width=width)
 
     assert max(map(len, lines)) <= width
     assert not [line for line in lines if line[-1].isdigit()]
@@ -626,7 +627,7 @@ def test_lines_that_fit_are_what_textwrap_makes_of_them(words: str, first: str, 
     )
 
     if not re.search(r"\d [KMGTBs%]", words):  # what textwrap does not know of
-        assert text.wrapped(words, first, width=width) == [line.replace("\u00a0", " ") for line in wrapped]
+        assert denial.wrapped(words, first, width=width) == [line.replace("\u00a0", " ") for line in wrapped]
 
 
 def test_check_is_as_wide_as_the_terminal(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:

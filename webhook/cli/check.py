@@ -11,6 +11,7 @@ from pathlib import Path
 
 from webhook.cli import edge, reach, rendered
 from webhook.cli.format_option import FormatOption, Output
+from webhook.evaluation import denial
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
 from webhook.kube.manifest import Document
@@ -81,14 +82,14 @@ def run(args: argparse.Namespace) -> int:
     for note in found.notes:
         edge.tell(f"note: {note}")
     if gone:
-        edge.tell(f"note: {args.baseline}: {text.many(gone, 'finding')} no longer there; write it anew")
+        edge.tell(f"note: {args.baseline}: {denial.many(gone, 'finding')} no longer there; write it anew")
     if wanted[0].format != "github" or wanted[0].file is not None:
         for problem in found.problems:
             edge.tell(f"error: {problem}")
     if args.write_baseline is not None:
         known = checked.baseline(found.items)
         edge.write_text(args.write_baseline, json.dumps(known, indent=1) + "\n")
-        edge.tell(f"note: {args.write_baseline}: {text.many(len(known['findings']), 'finding')} accepted")
+        edge.tell(f"note: {args.write_baseline}: {denial.many(len(known['findings']), 'finding')} accepted")
         return 3 if found.problems else 0
     return found.code
 

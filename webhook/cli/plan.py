@@ -14,12 +14,12 @@ from webhook.base.printable import clean
 from webhook.base.secret import Secrets
 from webhook.cli import batch, command_line, edge, plot
 from webhook.cli.command_line import is_spoken_of, judged_as
+from webhook.evaluation import denial
 from webhook.evaluation.lint import Report
 from webhook.evaluation.policy import Policy
 from webhook.kube import quantity
 from webhook.report import plan as as_plan
 from webhook.report import sweep as as_sweep
-from webhook.report import text
 from webhook.rules.engine import Engine
 from webhook.vllm import release
 from webhook.vllm.facts import Facts, GivenModel
@@ -182,7 +182,7 @@ def run(args: argparse.Namespace) -> int:
         print("\n" + as_sweep.table(rows), end="")
     for judged in result.findings:
         if is_spoken_of(judged):
-            print("\n" + text.block(judged, f"{judged.mode}  "))
+            print("\n" + denial.block(judged, f"{judged.mode}  "))
     return 0
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from webhook.base.printable import one_line
 from webhook.cli import edge
 from webhook.cli.edge import UnusableError
+from webhook.evaluation.denial import many
 from webhook.evaluation.policy import Policy, PolicyError, load
-from webhook.report import text
 from webhook.rules import all_rules
 
 if TYPE_CHECKING:
@@ -229,9 +229,9 @@ def _recorded(log: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         elif asked and (reference.get("apiGroup") or "", reference.get("resource")) in _plurals():
             bare += 1
     if bare and not held:
-        raise UnusableError(f"{_NEEDED}: none of {text.many(bare, 'event')} holds its object", 3)
+        raise UnusableError(f"{_NEEDED}: none of {many(bare, 'event')} holds its object", 3)
     if bare:
-        edge.tell(f"note: {_NEEDED}: {text.many(bare, 'event')} without an object left out")
+        edge.tell(f"note: {_NEEDED}: {many(bare, 'event')} without an object left out")
 
 
 _NEEDED = "--on-audit-log: level Request is needed, RequestResponse for patches"

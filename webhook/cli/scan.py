@@ -14,6 +14,7 @@ from webhook.base.secret import FORMS
 from webhook.cli import edge, reach
 from webhook.cli.edge import UnusableError
 from webhook.cli.format_option import FormatOption, Output
+from webhook.evaluation import denial
 from webhook.kube import selector
 from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.report import policy_report, text
@@ -291,7 +292,7 @@ def write_reports(args: argparse.Namespace, client: Client, found: Scan) -> None
         raise UnusableError(f"--write-reports: the cluster has neither {known}; their CRDs are to be installed", 3)
     if done.refused:
         found.errors.append(f"--write-reports: {done.refused}")
-    said = f"{text.many(done.reports, 'report')} written ({', '.join(done.apis)}), {done.removed} stale removed"
+    said = f"{denial.many(done.reports, 'report')} written ({', '.join(done.apis)}), {done.removed} stale removed"
     edge.tell(f"note: {said}")
 
 

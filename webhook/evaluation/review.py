@@ -16,6 +16,7 @@ from typing import Any, Literal, NoReturn
 from webhook.base.frozen import frozen
 from webhook.base.printable import one_line, shortened
 from webhook.base.secret import FORMS, Secrets
+from webhook.evaluation import bounds, denial
 from webhook.evaluation.lint import Judged, Report, RuleError, lint
 from webhook.evaluation.policy import Policy, Subject
 from webhook.evaluation.policy.layer import harder_mode
@@ -23,7 +24,6 @@ from webhook.evaluation.repair import Repaired, repair
 from webhook.kube.patch import json_patch
 from webhook.kube.path import mapping
 from webhook.kube.workload import JSON
-from webhook.report import bounds, text
 from webhook.rules.rule import Mode
 from webhook.vllm.facts import Facts
 
@@ -198,7 +198,7 @@ def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
         report.errors,
         exempted=tuple((judged.rule, judged.exempted) for judged in report.findings if judged.exempted),
         shadowed=tuple(Shadowed(one.policy, one.denied, _rules_and_modes(one.findings)) for one in report.shadows),
-        warnings=tuple(text.warnings(report)),
+        warnings=tuple(denial.warnings(report)),
         status=_status(report) if report.denied else None,
         versions=_versions(policy, facts),
     )
@@ -216,7 +216,7 @@ def _of_policy(request: Request) -> Decision:
     if not wrong:
         return Decision(request, "allowed")
     secrets = Secrets.of(request.object)
-    first = f"{text.many(len(wrong), 'problem')} in Policy {shortened(one_line(request.name or '(no name)'), 64)}"
+    first = f"{denial.many(len(wrong), 'problem')} in Policy {shortened(one_line(request.name or '(no name)'), 64)}"
     told = [(one_line(str(path)), secrets.line(message)) for path, message in wrong]
     message = bounds.message(first, (f"{path or 'policy'}: {line}" for path, line in told), len(told), _LINT)
     causes = bounds.causes([("FieldValueInvalid", path, line) for path, line in told])
@@ -247,7 +247,7 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
 
 
 def _repaired(made: Repaired) -> tuple[str, ...]:
-    return tuple(bounds.warnings([text.warning(one, "; repaired") for one in made.made]))
+    return tuple(bounds.warnings([denial.warning(one, "; repaired") for one in made.made]))
 
 
 def _rules_and_modes(findings: Iterable[Judged]) -> tuple[tuple[str, Mode], ...]:
@@ -280,8 +280,8 @@ def _compared_part(obj: JSON) -> dict[str, Any]:
 
 
 def _status(report: Report) -> dict[str, Any]:
-    rows = [(one.rule, one_line(one.path), one_line(one.finding.message)) for one in text.denials(report)]
-    return _forbidden(text.refusal(report), bounds.causes(rows))
+    rows = [(one.rule, one_line(one.path), one_line(one.finding.message)) for one in denial.denials(report)]
+    return _forbidden(denial.refusal(report), bounds.causes(rows))
 
 
 def _forbidden(message: str, causes: list[dict[str, str]]) -> dict[str, Any]:

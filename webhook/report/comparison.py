@@ -9,9 +9,9 @@ from typing import Any, cast
 from webhook.base.printable import one_line, shortened
 from webhook.evaluation import subject
 from webhook.evaluation.compare import ContainerComparison, Difference, EstimateChange, Side
+from webhook.evaluation.denial import PLANES, many
 from webhook.evaluation.lint import Judged
 from webhook.kube.quantity import human
-from webhook.report.text import PLANES, many
 from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import IN_WORDS, Verdict
 

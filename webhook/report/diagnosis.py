@@ -10,13 +10,12 @@ from typing import Any
 from webhook.base.printable import clean, one_line, shortened
 from webhook.base.secret import FORMS, Secrets
 from webhook.diagnose import Diagnosis
-from webhook.evaluation import subject
+from webhook.evaluation import denial, subject
 from webhook.evaluation.lint import Report, lint
 from webhook.evaluation.policy import Policy
 from webhook.evaluation.repair import repair
 from webhook.kube.workload import JSON
 from webhook.report import plan
-from webhook.report import text as as_text
 from webhook.report.json import finding
 from webhook.report.json import patch as patch_of
 from webhook.rules import all_rules
@@ -113,7 +112,7 @@ def text(one: Case) -> str:
     found = one.diagnosis
     if found.cause is None or found.plane is None:
         return _nothing(one)
-    plane = f"[{as_text.PLANES[found.plane]}]"
+    plane = f"[{denial.PLANES[found.plane]}]"
     sure = "" if found.certainty == "certain" else " (likely: only a symptom was seen)"
     out = [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
     out += _evidence(one.evidence)
@@ -146,14 +145,14 @@ def _evidence(lines: Sequence[str]) -> list[str]:
     out = []
     for index, line in enumerate(lines):
         shown = one_line(line)
-        shown = shown if len(shown) <= 2 * as_text.WIDTH else shown[: 2 * as_text.WIDTH - 1] + "…"
+        shown = shown if len(shown) <= 2 * denial.WIDTH else shown[: 2 * denial.WIDTH - 1] + "…"
         out += _labelled("evidence" if index == 0 else "", shown)
     return out
 
 
 def _labelled(label: str, words: str) -> list[str]:
     return textwrap.wrap(
-        words, as_text.WIDTH, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12,
+        words, denial.WIDTH, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12,
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
@@ -179,7 +178,7 @@ def _pod(one: Case) -> list[str]:
         out += textwrap.indent(table.rstrip(), "  ").splitlines()
         for judged in result.findings:
             if judged.mode in ("deny", "warn"):
-                out += ["", textwrap.indent(as_text.block(judged, f"{judged.mode}  "), "  ")]
+                out += ["", textwrap.indent(denial.block(judged, f"{judged.mode}  "), "  ")]
     if one.patch:
         out += ["", "what `podfit fix` would change:", *(f"  {line}" for line in _changes(one))]
     return out

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from webhook.base.printable import clean
+from webhook.evaluation.denial import PLANES, many
 from webhook.evaluation.scan.drift import Drift
 from webhook.evaluation.scan.planned import Span
 from webhook.kube.quantity import human
 from webhook.report.scan import as_span, ref
-from webhook.report.text import PLANES, Paint, many, plain
+from webhook.report.text import Paint, plain
 
 _PAINT = {"above": "deny", "below": "warn", "as-planned": "", "unknown": ""}
 HEAD = ("off", "plane", "line", "planned (95 %)", "used", "workload", "from")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from webhook.base.printable import clean
+from webhook.evaluation.denial import advice
 from webhook.report.checked import Checked, Item, Problem
-from webhook.report.text import advice
 
 
 def render(checked: Checked) -> str:

@@ -8,8 +8,8 @@ from xml.sax.saxutils import escape, quoteattr
 from webhook import __version__
 from webhook.base.printable import clean, one_line
 from webhook.evaluation import subject
+from webhook.evaluation.denial import block
 from webhook.report.checked import Checked, Container, Item
-from webhook.report.text import block
 
 WHEN = "1970-01-01T00:00:00"
 """The schema wants a time; the same input gives the same report."""

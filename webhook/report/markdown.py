@@ -6,8 +6,9 @@ import re
 
 from webhook.base.printable import clean, one_line
 from webhook.evaluation import subject
+from webhook.evaluation.denial import PLANES
 from webhook.report.checked import Checked, Container, Item
-from webhook.report.text import PLANES, few_of_each, summary, tally
+from webhook.report.text import few_of_each, summary, tally
 
 
 def render(checked: Checked) -> str:

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any
 
 from webhook.base.printable import one_line
+from webhook.evaluation.denial import PLANES
 from webhook.evaluation.scan import Ref, Scan, ScannedContainer, ScannedFinding
-from webhook.report.text import PLANES
 
 SOURCE = "podfit"
 LABEL = ("app.kubernetes.io/managed-by", "podfit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import fields
 
-from webhook.report.text import PLANES
+from webhook.evaluation.denial import PLANES
 from webhook.rules.rule import Rule
 
 _FIX = {

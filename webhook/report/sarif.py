@@ -7,9 +7,9 @@ from typing import Any
 
 from webhook import __version__
 from webhook.base.printable import clean, one_line, shortened
+from webhook.evaluation.denial import PLANES, advice
 from webhook.report import rule_page
 from webhook.report.checked import Accepted, Checked, Item, Problem
-from webhook.report.text import PLANES, advice
 from webhook.rules import all_rules
 
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")

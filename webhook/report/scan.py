@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from webhook.base.printable import clean, one_line
+from webhook.evaluation.denial import PLANES, many
 from webhook.evaluation.scan import NewDenial, Ref, Scan, ScannedContainer, ScannedFinding
 from webhook.evaluation.scan.planned import Planned, Span
-from webhook.report.text import PLANES, Paint, many, plain
+from webhook.report.text import Paint, plain
 
 _LEADS = {
     "start": "vLLM would not start",

@@ -12,11 +12,11 @@ from html import escape
 from typing import Any
 
 from webhook.base.printable import clean
+from webhook.evaluation.denial import PLANES, many
 from webhook.evaluation.scan import RANK, NewDenial, Ref, Scan, ScannedContainer, ScannedFinding, State
 from webhook.evaluation.scan.planned import STEADY, USED
 from webhook.kube.quantity import human
 from webhook.report.scan import scan_headline
-from webhook.report.text import PLANES, many
 from webhook.vllm.memory.ledger import IN_WORDS
 
 _WORDS: dict[State, str] = {"denied": "denied", "warned": "warnings", "clean": "clean"}

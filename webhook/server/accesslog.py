@@ -12,8 +12,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from io import BytesIO, FileIO
 
+from webhook.evaluation.bounds import listed
 from webhook.evaluation.review import Decision, Webhook
-from webhook.report.bounds import listed
 from webhook.server.lines import Lines
 
 LONGEST = 253

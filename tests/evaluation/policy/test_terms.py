@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reviews import deployment, doomed, without_shm
+from webhook.evaluation import bounds
+from webhook.evaluation.denial import warnings
 from webhook.evaluation.lint import Judged, Report, lint
 from webhook.evaluation.policy import Layer, Match, Policy, Subject, builtin, load, of_layers
 from webhook.evaluation.policy.expiry import expiry_time
 from webhook.evaluation.policy.layer import SaidOfRule, softer_mode
 from webhook.kube.selector import Requirement, Selector
 from webhook.kube.snapshot import Snapshot
-from webhook.report import bounds
-from webhook.report.text import warnings
 from webhook.rules import all_rules
 from webhook.rules.rule import FACTS, Mode, Place
 from webhook.vllm.facts import Facts

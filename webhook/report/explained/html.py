@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from webhook.base.printable import clean
+from webhook.evaluation.denial import PLANES, lead
 from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained
-from webhook.report.text import PLANES, lead
 
 STYLE = """
 :root { color-scheme: light dark; --page: #fff; --text: #1f2328; --soft: #59636e; --line: #d1d9e0; --whole: #8c959f;

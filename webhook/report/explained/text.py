@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from webhook.base.printable import clean
+from webhook.evaluation.denial import PLANES, advice, wrapped
 from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained, Kind, Origin
-from webhook.report.text import PLANES, advice, wrapped
 
 LEAST, MOST = 60, 160
 FILLS: dict[Kind, str] = {

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
-from webhook.evaluation import review
+from webhook.evaluation import bounds, review
 from webhook.evaluation.policy import Policy, builtin, load
-from webhook.report import bounds
 from webhook.rules import all_rules
 from webhook.vllm.facts import Facts
 
