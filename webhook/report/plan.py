@@ -10,6 +10,7 @@ from webhook.base.secret import Secrets
 from webhook.kube.quantity import human
 from webhook.report.text import verdict
 from webhook.rules.engine import Engine
+from webhook.vllm.memory import plan, resolved
 from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import GpuLedger, HostLedger, Verdict
 from webhook.vllm.memory.solve import Alternative
@@ -20,14 +21,14 @@ GPU_LINES = ("total", "budget", "weights", "activations", "cuda_graphs", "non_to
 def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
     """The plan of one container as plain JSON values. `engine.masked` names the arguments in which stars stand for
     secrets."""
-    plan, args = engine.plan, engine.args
+    planned, args = engine.plan, engine.args
     written = {**args.given, **args.written}
     arguments = secrets.shown(written)
     gpu = engine.gpu.value if engine.gpu else None
     return {
-        "verdict": plan.verdict,
-        "why": secrets.line(plan.why),
-        "cause": plan.cause,
+        "verdict": planned.verdict,
+        "why": secrets.line(planned.why),
+        "cause": planned.cause,
         "model": _model(engine, secrets),
         "engine": {
             "version": str(engine.release) if engine.release else None,
@@ -36,6 +37,7 @@ def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
             "unresolved": {name: secrets.line(why) for name, why in args.unresolved.items()},
             "unknown": [secrets.line(flag.flag) for flag in args.unknown],
             "errors": [secrets.line(error.message) for error in args.errors],
+            "resolved": _resolved(engine),
         },
         "accelerator": None
         if gpu is None
@@ -44,15 +46,24 @@ def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
             "count": gpu.count,
             "memory_bytes": engine.facts.gpu_memory or min(one.memory for one in gpu.gpus),
         },
-        "gpu": _gpu(plan.gpu) if plan.gpu else None,
-        "host": _host(plan.host) if plan.host else None,
+        "gpu": _gpu(planned.gpu) if planned.gpu else None,
+        "host": _host(planned.host) if planned.host else None,
         "startup": None
-        if plan.startup is None
+        if planned.startup is None
         else {
-            "seconds": {"low": plan.startup.low, "likely": plan.startup.likely, "high": plan.startup.high},
-            "parts": dict(plan.startup.parts),
+            "seconds": {"low": planned.startup.low, "likely": planned.startup.likely, "high": planned.startup.high},
+            "parts": dict(planned.startup.parts),
         },
     }
+
+
+def _resolved(engine: Engine) -> dict[str, Any] | None:
+    """What this release makes of the arguments; None where release or model are not known."""
+    held = engine.plan.settings
+    if held is None or engine.model is None or engine.release is None:
+        return None
+    gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, engine.facts.gpu_memory)
+    return resolved.values(held, engine.args, engine.model.value, gpus[0] if gpus else None, known=bool(gpus))
 
 
 def _model(engine: Engine, secrets: Secrets) -> dict[str, Any] | None:
@@ -96,20 +107,20 @@ def table(engine: Engine, secrets: Secrets, refusal: str | None = None) -> str:
 
     `refusal`: why vLLM does not start whatever the memory; then nothing begins with FITS.
     """
-    plan = engine.plan
+    planned = engine.plan
     told = verdict(engine)
     head, _, doubt = told.partition(": ")
-    out = [f"{head.upper()}: {f'{doubt}; ' if doubt else ''}{plan.why}", ""]
-    if refusal and plan.verdict != "does-not-fit":
-        out = [f"WILL NOT START: {refusal}", f"memory alone: {told}: {plan.why}", ""]
+    out = [f"{head.upper()}: {f'{doubt}; ' if doubt else ''}{planned.why}", ""]
+    if refusal and planned.verdict != "does-not-fit":
+        out = [f"WILL NOT START: {refusal}", f"memory alone: {told}: {planned.why}", ""]
     out += [f"  model        {_model_line(engine)}", f"  accelerator  {_accelerator_line(engine)}"]
     out += [f"  vLLM         {engine.release or 'release unknown'}"]
-    if plan.gpu:
-        out += ["", *_gpu_table(plan.gpu)]
-    if plan.host:
-        out += ["", *_host_table(plan.host)]
-    if plan.startup:
-        seconds = plan.startup
+    if planned.gpu:
+        out += ["", *_gpu_table(planned.gpu)]
+    if planned.host:
+        out += ["", *_host_table(planned.host)]
+    if planned.startup:
+        seconds = planned.startup
         parts = ", ".join(f"{name} {value:.0f} s" for name, value in seconds.parts)
         out += ["", f"start-up: {seconds.low:.0f} … {seconds.likely:.0f} … {seconds.high:.0f} s  ({parts})"]
     return "\n".join(shortened(clean(secrets.masked(line))).rstrip() for line in out) + "\n"

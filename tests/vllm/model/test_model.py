@@ -168,7 +168,8 @@ def test_longrope_models_default_to_their_short_length_but_take_the_long_one() -
     phi = known("microsoft/Phi-3.5-mini-instruct")
 
     assert model.derived_max_model_len(phi, Release(0, 10)) == 131072
-    assert model.derived_max_model_len(phi, Release(0, 11)) == 4096
+    assert model.derived_max_model_len(phi, Release(0, 11)) == 131072
+    assert model.derived_max_model_len(phi, Release(0, 11, 1)) == 4096
     assert model.longest_max_model_len(phi, Release(0, 11)) == 131072
 
 
@@ -397,6 +398,16 @@ def test_hf_overrides_change_the_shape_and_the_length() -> None:
     assert longer.value.parameters == known("Qwen/Qwen3-8B").parameters
     assert model.derived_max_model_len(text.value, Release(0, 20)) == 4096
     assert (shorter.value.num_hidden_layers, shorter.value.parameters) == (4, None)
+
+
+def test_an_override_reaches_a_nested_config_only_by_its_name() -> None:
+    outer = find("google/gemma-3-12b-it", hf_overrides={"max_position_embeddings": 8192})
+    inner = find("google/gemma-3-12b-it", hf_overrides={"text_config": {"max_position_embeddings": 8192}})
+
+    assert outer is not None
+    assert inner is not None
+    assert outer.value.max_position_embeddings == known("google/gemma-3-12b-it").max_position_embeddings
+    assert model.derived_max_model_len(inner.value, Release(0, 20)) == 8192
 
 
 @given(st.text(max_size=60))

@@ -46,18 +46,13 @@ class ConflictingFlags(Rule):
         ValueError: LoRA is not enabled! Use --enable-lora to enable LoRA.
         ValueError: Number of experts in the model must be greater than 0 when expert parallelism is enabled.
         ValueError: attention_backend and attention_config.backend are mutually exclusive
-
-    One check comes late, after the weights: a model with state layers (Mamba, Gated DeltaNet) needs the hybrid KV cache
-    manager, which `--disable-hybrid-kv-cache-manager` and some KV connectors switch off:
-
-        ValueError: Hybrid KV cache manager is disabled but failed to convert the KV cache specs to one unified type.
     """
 
     plane = "config"
     mode = "deny"
     about = (
         "conflicts", "max_num_batched_tokens", "enable_lora", "lora_modules", "kv_transfer_config",
-        "enable_expert_parallel", "attention_config", "disable_hybrid_kv_cache_manager", "kv_events_config",
+        "enable_expert_parallel", "attention_config",
     )  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
@@ -76,7 +71,6 @@ class ConflictingFlags(Rule):
         yield from _transfer(engine)
         yield from _experts(engine)
         yield from _backend(engine)
-        yield from _manager(engine)
 
 
 def _since(engine: Engine, release: Release) -> bool:
@@ -191,30 +185,6 @@ def _transfer(engine: Engine) -> Iterator[Finding]:
             certainty=certainty(engine) if _since(engine, VALIDATED) else "likely",
             suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
         )
-
-
-MANAGERS = ("disable_hybrid_kv_cache_manager", "kv_transfer_config", "kv_events_config")
-"""What switches the hybrid KV cache manager off (`memory/settings.py`)."""
-
-
-def _manager(engine: Engine) -> Iterator[Finding]:
-    """The planner finds that vLLM can't lay out the KV cache (vLLM 0.9.1 … 0.33 v1/core/kv_cache_utils.py
-    unify_hybrid_kv_cache_specs)."""
-    cause = next((dest for dest in MANAGERS if engine.args.given.get(dest)), None)
-    if cause is None or engine.plan.cause != "layout":
-        return
-    flag = f"--{cause.replace('_', '-')}"
-    yield Finding(
-        path=engine.argument(cause),
-        message=f"{flag} switches off the hybrid KV cache manager: a model with state layers can't start without it",
-        certainty=certainty(engine) if engine.plan.verdict == "does-not-fit" else "likely",
-        uncertain=uncertain(engine),
-        rests_on=("model",),
-        suggestions=(
-            f"leave {flag} out",
-            *(("vLLM 0.22 or later, and a connector such as NixlConnector",) if cause == "kv_transfer_config" else ()),
-        ),
-    )
 
 
 DENSE = frozenset({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi3", "granite"})

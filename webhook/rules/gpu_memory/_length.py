@@ -22,7 +22,8 @@ def too_long(engine: Engine) -> int | None:
     given = engine.args.given.get("max_model_len")
     if engine.model is None or engine.release is None or not isinstance(given, int) or isinstance(given, bool):
         return None
-    longest = longest_max_model_len(engine.model.value, engine.release)
+    within_window = bool(engine.args.given.get("disable_sliding_window"))
+    longest = longest_max_model_len(engine.model.value, engine.release, within_window)
     if longest is None or given <= longest or engine.command.env.get(ALLOWS, "0") != "0":
         return None
     if any(dest in (*engine.args.given, *engine.args.unresolved, *engine.args.written) for dest in CHANGES_IT):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.kube.quantity import human
-from webhook.rules._flags import spoilt
+from webhook.rules._flags import certainty, spoilt, uncertain
 from webhook.rules.engine import Engine
 from webhook.rules.gpu_memory._length import is_short, not_given, too_long, within
 from webhook.rules.rule import Finding, Rule, lines
@@ -24,6 +24,11 @@ class KvCacheTooSmall(Rule):
     (before v0.8: "The model's max seq len (N) is larger than the maximum number of tokens that can be stored in KV
     cache"). Where `--max-model-len` is not given, the length is the model's own, often 131,072. A shorter length
     costs nothing that is not used; more GPUs, or a smaller KV cache type, make room.
+
+    A model with state layers (Mamba, Gated DeltaNet) needs the hybrid KV cache manager to get a KV cache at all, and
+    `--disable-hybrid-kv-cache-manager` and some KV connectors switch it off:
+
+        ValueError: Hybrid KV cache manager is disabled but failed to convert the KV cache specs to one unified type.
     """
 
     plane = "gpu"
@@ -32,6 +37,9 @@ class KvCacheTooSmall(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the largest KV cache that could be left is smaller than one request."""
+        if engine.plan.cause == "layout":
+            yield from _layout(engine)
+            return
         ledger = engine.plan.gpu
         if ledger is None or not is_short(engine) or spoilt(engine, "max_model_len"):
             return
@@ -54,3 +62,27 @@ class KvCacheTooSmall(Rule):
             suggestions=engine.alternatives if too_long(engine) is None else engine.describe(engine.once(within)),
             computed=True,
         )
+
+
+MANAGERS = ("disable_hybrid_kv_cache_manager", "kv_transfer_config", "kv_events_config")
+"""What switches the hybrid KV cache manager off (`memory/settings.py`)."""
+
+
+def _layout(engine: Engine) -> Iterator[Finding]:
+    """The planner finds that vLLM can't lay out the KV cache (vLLM 0.9.1 … 0.33 v1/core/kv_cache_utils.py
+    unify_hybrid_kv_cache_specs)."""
+    cause = next((dest for dest in MANAGERS if engine.args.given.get(dest)), None)
+    if cause is None:
+        return
+    flag = f"--{cause.replace('_', '-')}"
+    yield Finding(
+        path=engine.argument(cause),
+        message=f"{flag} switches off the hybrid KV cache manager: a model with state layers can't start without it",
+        certainty=certainty(engine) if engine.plan.verdict == "does-not-fit" else "likely",
+        uncertain=uncertain(engine),
+        rests_on=("model",),
+        suggestions=(
+            f"leave {flag} out",
+            *(("vLLM 0.22 or later, and a connector such as NixlConnector",) if cause == "kv_transfer_config" else ()),
+        ),
+    )

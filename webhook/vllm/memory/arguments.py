@@ -189,7 +189,7 @@ def _seldom(given: Mapping[str, Any], model: Model) -> tuple[Any, ...]:
 def _is_pooling(given: Mapping[str, Any], model: Model) -> bool:
     if given.get("runner") == "pooling" or given.get("task") in ("embed", "embedding", "classify", "score", "reward"):
         return True
-    return embeds(model)
+    return given.get("runner") != "generate" and embeds(model)
 
 
 @lru_cache(256)
@@ -197,6 +197,18 @@ def embeds(model: Model) -> bool:
     """Whether the model is made to answer with vectors or scores, by its class or its name."""
     endings = ("ForSequenceClassification", "EmbeddingModel", "ForTokenClassification", "ForRewardModel", "Model")
     return any(one.endswith(endings) for one in model.architectures) or "embedding" in model.id.lower()
+
+
+BIDIRECTIONAL = ("Bert", "Roberta", "Gte", "ModernBert", "NomicBert")
+"""In the names of the classes whose attention looks both ways (vLLM 0.33 models/bert.py, roberta.py, modernbert.py,
+bert_with_rope.py: `attn_type("encoder_only")` or the pooling type CLS)."""
+
+
+@lru_cache(256)
+def is_bidirectional(model: Model) -> bool:
+    """Whether a token of a pooling model sees those after it: prompts can't be chunked, nor prefixes cached."""
+    named = any(part in one for one in model.architectures for part in BIDIRECTIONAL)
+    return named or model.config.get("is_causal") is False
 
 
 def _no_images(limits: object) -> bool:

@@ -1,4 +1,4 @@
-"""Which dtype `--dtype auto` becomes, where that is not one of 16 bits."""
+"""Which dtype `--dtype` becomes."""
 
 from __future__ import annotations
 
@@ -33,3 +33,26 @@ def is_widened(given: object, model: Model, gpu: Gpu | None, release: Release) -
         and lacks_half(model, release)
         and release >= READ_SINCE
     )
+
+
+NAMES = {"half": "float16", "float": "float32"}
+"""Other names of a dtype (vLLM 0.33 config/model.py _STR_DTYPE_TO_TORCH_DTYPE)."""
+
+
+def resolved(given: object, model: Model, gpu: Gpu | None, release: Release, *, pooling: bool) -> str | None:
+    """The dtype of activations, as vLLM names it; None where it is not known.
+
+    vLLM 0.10.2 … 0.33 config/model.py _resolve_auto_dtype: config.json's, where the GPU and the model can both have
+    it; else, and in place of float32, the best that they can. A pooling model prefers float16.
+    """
+    if isinstance(given, str) and given != "auto":
+        return NAMES.get(given, given)
+    stated = model.torch_dtype
+    if stated is None or release < READ_SINCE or gpu is None or gpu.vendor.lower() != "nvidia":
+        return None
+    if gpu.supports_bf16 is None:
+        return None
+    usual = ("bfloat16", "float16", "float32") if gpu.supports_bf16 else ("float16", "float32")
+    can = [one for one in usual if one != "float16" or not lacks_half(model, release)]
+    preferred = "float16" if pooling and "float16" in can else can[0]
+    return stated if stated in can and stated != "float32" else preferred

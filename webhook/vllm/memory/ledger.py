@@ -10,6 +10,7 @@ from webhook.base.frozen import frozen
 from webhook.kube.quantity import human
 from webhook.vllm.memory.estimate import NOTHING, Estimate
 from webhook.vllm.memory.kv_capacity import KvCapacity
+from webhook.vllm.memory.settings import Settings
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "request", "graphs"]
@@ -137,6 +138,8 @@ class MemoryPlan:
     """Bytes of all weights, as the files hold them; None where that is not known."""
     cause: Cause | None = None
     """What fails, or may fail, first; None where it fits or nothing is known."""
+    settings: Settings | None = None
+    """What the release makes of the arguments; None where the model is not known."""
 
     @property
     def why(self) -> str:

@@ -109,7 +109,7 @@ def plan(
         filled = dict(hosted.lines).get("KV offload", NOTHING).likely if hosted.offloaded.likely else 0
         starting = startup.estimate(model, resolved, found, load_format=form, files=files, kv_in_memory=filled)
     size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
-    return MemoryPlan(judged.verdict, judged.tell, judged.ledger, hosted, starting, size, judged.cause)
+    return MemoryPlan(judged.verdict, judged.tell, judged.ledger, hosted, starting, size, judged.cause, resolved)
 
 
 def judge(

@@ -36,6 +36,10 @@ class Settings(NamedTuple):
     parallel: Parallel
     max_num_seqs: int
     max_num_batched_tokens: int
+    chunked: bool
+    """Chunked prefill: a prompt need not fit into one batch."""
+    whole_prompts: bool
+    """The pooler needs a whole prompt at once."""
     eager: bool
     dtype: int
     """Bytes of an activation and of an unquantised weight."""
@@ -111,19 +115,25 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
     length = asked.length
     if length is None and asked.own_length and auto is asked.auto:
         length = _own_length(asked, release)
+    pooling = is_pooling(asked, release)
+    whole_prompts = _pools_whole_prompts(asked, release, pooling)
+    chunked = _chunked(asked, release, v1, length, pooling, whole_prompts)
     seqs, tokens = asked.max_num_seqs, asked.max_num_batched_tokens
     if seqs is None or tokens is None:
-        usual = tokens or default_max_num_batched_tokens(release, v1, gpu, memory, asked, length)
+        usual = tokens or default_max_num_batched_tokens(release, v1, gpu, memory, asked)
         if seqs is None:
             seqs = default_max_num_seqs(release, v1, gpu, memory)
             if asked.throughput:
-                seqs, usual = 2 * seqs, 2 * usual
-            if release >= (0, 11, 1):
-                seqs = min(seqs, tokens or usual)
+                seqs = 2 * seqs
         if tokens is None:
-            tokens = max(usual, media.least_default(model, release))
+            if asked.throughput:
+                usual = 2 * usual
+            tokens = usual if chunked else _whole_prompt(release, v1, asked, length, usual)
+            tokens = max(tokens, media.least_default(model, release))
             if v1 and length and not auto and release >= (0, 11, 1):
                 tokens = min(tokens, seqs * length)
+        if asked.max_num_seqs is None and v1 and release >= SEQS_CUT:
+            seqs = min(seqs, tokens)
     dropped = not asked.images and (
         asked.text_only or ((model.model_type or "").startswith("qwen") and release >= (0, 11))
     )
@@ -143,11 +153,13 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
         asked.parallel,
         seqs,
         tokens,
+        chunked,
+        whole_prompts,
         asked.eager,
         4 if is_widened(asked.dtype, model, gpu, release) else asked.width,
         asked.scheme,
         asked.kv_cache_dtype,
-        asked.pooling,
+        pooling,
         v1 and _manager(asked, release),
         _batches(asked, release),
         not dropped,
@@ -237,25 +249,60 @@ def default_max_num_seqs(release: Release, v1: bool, gpu: Gpu | None, memory: in
 
 
 def default_max_num_batched_tokens(
-    release: Release, v1: bool, gpu: Gpu | None, memory: int, asked: MemoryArguments, length: int | None
+    release: Release, v1: bool, gpu: Gpu | None, memory: int, asked: MemoryArguments
 ) -> int:
-    """The API server's default (vLLM engine/arg_utils.py of each release)."""
-    chunked = _chunked(asked, release, v1, length)
-    length = length or 2048
+    """The API server's default, with chunked prefill (vLLM engine/arg_utils.py of each release)."""
     if not v1:
-        if chunked:
-            return 512 if release < (0, 6, 6) else 2048
-        return max(length, 4096 if asked.model.vision_config else 2048)
+        return 512 if release < (0, 6, 6) else 2048
     if release < (0, 8, 5):
         name = gpu.name.lower() if gpu else ""
-        usual = 8192 if "h100" in name or "h200" in name else 2048
-    elif release >= (0, 28) and memory >= 160 * GI:
-        usual = 16384
-    else:
-        usual = 8192 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 2048
-        if gpu is not None and gpu.unified_memory and release >= (0, 33):
-            usual = 2048
-    return usual if chunked else max(length, usual)
+        return 8192 if "h100" in name or "h200" in name else 2048
+    given = asked.args.given
+    if (
+        release >= BATCHED_EXPERTS
+        and asked.all2all in ("deepep_low_latency", "nixl_ep")
+        and given.get("enable_expert_parallel")
+        and asked.parallel.dp > 1
+    ):
+        return 256
+    if release >= (0, 28) and memory >= 160 * GI:
+        return 16384
+    if gpu is not None and gpu.unified_memory and release >= (0, 33):
+        return 2048
+    return 8192 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 2048
+
+
+BATCHED_EXPERTS = Release(0, 20)
+"""Since then a default batch is 256 tokens with an all-to-all backend that exchanges batches of experts (vLLM 0.20
+config/parallel.py use_batched_dp_moe)."""
+SEQS_CUT = Release(0, 10, 1)
+"""Since then the default of max_num_seqs is at most max_num_batched_tokens (vLLM 0.10.1 engine/arg_utils.py
+_set_default_args_v1)."""
+ALWAYS_CHUNKED_UNTIL = Release(0, 11, 1)
+"""Before, V1 chunks the prompts of every model that generates, whatever the flag says ("V1 always uses chunked
+prefills": vLLM 0.8.5, 0.9.2, 0.10.2, 0.11.0 engine/arg_utils.py _set_default_args)."""
+BY_POOLER = Release(0, 12)
+"""Since then a pooling type other than the last token's may be chunked, if it is none of MEAN, CLS and STEP, and what
+is given counts (vLLM 0.12 config/model.py is_chunked_prefill_supported). Before, such a pooler switches both chunked
+prefill and prefix caching off (0.11.0 config/__init__.py, 0.11.1 config/vllm.py)."""
+CONVERT_POOLS = Release(0, 22)
+"""Since then `--convert embed` makes a pooling model by itself (vLLM 0.22 config/model.py _get_runner_type)."""
+
+
+def is_pooling(asked: MemoryArguments, release: Release) -> bool:
+    """Whether the runner is vLLM's `pooling`."""
+    given = asked.args.given
+    converted = release >= CONVERT_POOLS and given.get("convert") not in (None, "auto", "none")
+    return asked.pooling or (converted and given.get("runner") in (None, "auto"))
+
+
+def _whole_prompt(release: Release, v1: bool, asked: MemoryArguments, length: int | None, usual: int) -> int:
+    """Tokens of a batch that must hold a whole prompt: V1 takes the length alone up to 0.11.0."""
+    if not v1:
+        usual = 4096 if asked.model.vision_config else 2048
+    if v1 and length and release < ALWAYS_CHUNKED_UNTIL:
+        return length
+    return max(length or 2048, usual)
 
 
 def _is_a100(gpu: Gpu | None) -> bool:
@@ -264,18 +311,20 @@ def _is_a100(gpu: Gpu | None) -> bool:
 
 def _own_length(asked: MemoryArguments, release: Release) -> int | None:
     """The model's own length; None where that is not known."""
-    derived = derived_max_model_len(asked.model, release)
-    if derived and asked.model.sliding_window and asked.args.given.get("disable_sliding_window"):
-        return min(derived, asked.model.sliding_window)
-    return derived
+    return derived_max_model_len(asked.model, release, bool(asked.args.given.get("disable_sliding_window")))
 
 
-def _chunked(asked: MemoryArguments, release: Release, v1: bool, length: int | None) -> bool:
-    """V1: on where text is generated. V0: off, except for contexts above 32,768 without a vision tower or LoRA."""
+def _chunked(
+    asked: MemoryArguments, release: Release, v1: bool, length: int | None, pooling: bool, whole_prompts: bool
+) -> bool:
+    """V1: on, except where the pooler needs the whole prompt. V0: off, except for contexts above 32,768 without a
+    vision tower or LoRA."""
+    if v1 and release < ALWAYS_CHUNKED_UNTIL and not pooling:
+        return True
     if asked.chunked is not None:
         return asked.chunked
     if v1:
-        return not asked.pooling or release >= (0, 11)
+        return not whole_prompts
     given, model = asked.args.given, asked.model
     return (
         release >= (0, 5, 4)
@@ -286,3 +335,18 @@ def _chunked(asked: MemoryArguments, release: Release, v1: bool, length: int | N
         and not model.kv_lora_rank
         and not given.get("speculative_model")
     )
+
+
+def _pools_whole_prompts(asked: MemoryArguments, release: Release, pooling: bool) -> bool:
+    """Whether the pooler needs a whole prompt at once: attention in both directions, or a pooling type that is no
+    function of the last token (vLLM 0.8.5 … 0.33)."""
+    said = asked.args.given.get("pooler_config") or asked.args.given.get("override_pooler_config")
+    said = said if isinstance(said, Mapping) else {}
+    if not (pooling or said):
+        return False
+    if arguments.is_bidirectional(asked.model):
+        return True
+    kinds = {str(said.get(key)).upper() for key in ("pooling_type", "seq_pooling_type", "tok_pooling_type")}
+    if release >= BY_POOLER:
+        return not kinds.isdisjoint(("MEAN", "CLS", "STEP"))
+    return "LAST" not in kinds and kinds != {"NONE"}

@@ -12,7 +12,7 @@ from webhook.kube.workload.kserve import hub_name
 from webhook.vllm.args.values import InvalidValueError, from_json
 from webhook.vllm.facts import Counted, Fact, Facts, GivenModel
 from webhook.vllm.model.catalogue import aliases_of, by_id, nearest, source
-from webhook.vllm.model.config import from_config, language_model_config
+from webhook.vllm.model.config import NESTED, from_config, language_model_config
 from webhook.vllm.model.copies import quantised_copies
 from webhook.vllm.model.given import NAMES, key
 from webhook.vllm.model.length import derived_max_model_len, longest_max_model_len
@@ -214,6 +214,8 @@ MOST_OVERRIDES = 16 << 10
 """Characters of overrides that are read, and EACH for every item of theirs: what is computed of a model is remembered,
 and its config with it. A list of 126 layers' types has 10,000."""
 EACH = 50
+OUTER = ("architectures", "dtype", "quantization_config", "tie_word_embeddings", "torch_dtype", "vision_config")
+"""What vLLM reads of a multimodal model's outer config (vLLM 0.33 config/model.py)."""
 _OVERRIDES = frozenset({"hf_overrides", "rope_scaling"})
 
 
@@ -228,6 +230,8 @@ def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
         return model
     if _parsing_cost(overrides) > MOST_OVERRIDES:
         return None
+    if model.config.get("model_type") != model.model_type:  # what is not nested changes the outer config alone
+        overrides = {key: value for key, value in overrides.items() if key in (*NESTED, *OUTER)}
     whole = {"model_type": model.model_type, "architectures": list(model.architectures)}
     changed = from_config(model.id, {**model.config, **whole, **language_model_config(overrides)}, complete=False)
     same_shape = shape(changed)[:-1] == shape(model)[:-1]

@@ -14,6 +14,9 @@ LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"
            "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len")  # fmt: skip
 NOT_SCALED = {"su", "longrope", "llama3"}
 """Rope types whose max_position_embeddings already is the extended length."""
+LONGROPE = Release(0, 11, 1)
+"""Since then a LongRoPE model's default is its original length (vLLM 0.11.1 config/model.py
+_get_and_verify_max_len)."""
 NOT_SCALED_SINCE_0_30 = {"yarn", "deepseek_yarn", "deepseek_llama_scaling"}
 
 
@@ -25,18 +28,19 @@ def stated_context_length(text: Mapping[str, Any]) -> int | None:
 
 
 @lru_cache(256)
-def derived_max_model_len(model: Model, release: Release | None) -> int | None:
+def derived_max_model_len(model: Model, release: Release | None, within_window: bool = False) -> int | None:
     """The context length, in tokens, that vLLM takes where --max-model-len is not given (0.33 config/model.py,
     _get_and_verify_max_len); None where config.json's lengths are not known, or where the release is not and the
-    releases disagree."""
-    return _same_in_releases(_default_length, model, release)
+    releases disagree. `within_window`: of a model with `--disable-sliding-window`."""
+    return _same_in_releases(_default_length, model, release, within_window)
 
 
 @lru_cache(256)
-def longest_max_model_len(model: Model, release: Release | None) -> int | None:
+def longest_max_model_len(model: Model, release: Release | None, within_window: bool = False) -> int | None:
     """The longest --max-model-len, in tokens, that vLLM takes from this config without VLLM_ALLOW_LONG_MAX_MODEL_LEN:
-    more than the default for LongRoPE models, and where config.json has a `model_max_length`."""
-    return _same_in_releases(_longest_length, model, release)
+    more than the default for LongRoPE models, and where config.json has a `model_max_length`. `within_window`: of a
+    model with `--disable-sliding-window`."""
+    return _same_in_releases(_longest_length, model, release, within_window)
 
 
 LENGTH_GENERATIONS = (Release(0, 10), Release(0, 29), Release(0, 33))
@@ -44,32 +48,35 @@ LENGTH_GENERATIONS = (Release(0, 10), Release(0, 29), Release(0, 33))
 
 
 def _same_in_releases(
-    rule: Callable[[Model, Release], int | None], model: Model, release: Release | None
+    rule: Callable[[Model, Release, bool], int | None], model: Model, release: Release | None, within_window: bool
 ) -> int | None:
     """What the rule says in this release, or in all of them where it is unknown; None where they differ."""
-    lengths = {rule(model, one) for one in ((release,) if release else LENGTH_GENERATIONS)}
+    lengths = {rule(model, one, within_window) for one in ((release,) if release else LENGTH_GENERATIONS)}
     return lengths.pop() if len(lengths) == 1 else None
 
 
-def _default_length(model: Model, release: Release) -> int | None:
+def _default_length(model: Model, release: Release, within_window: bool) -> int | None:
     """The context length in tokens that this release takes by default."""
     kinds = {_rope_type(scaling) for scaling in _rope_scalings(model.config)}
-    if release >= Release(0, 11) and "longrope" in kinds:  # short prompts get worse answers beyond it
+    if release >= LONGROPE and "longrope" in kinds:  # short prompts get worse answers beyond it
         original = integer(model.config.get("original_max_position_embeddings"))
-        return original or _scaled_length(model, release)
-    return _scaled_length(model, release)
+        return original or _scaled_length(model, release, within_window)
+    return _scaled_length(model, release, within_window)
 
 
-def _longest_length(model: Model, release: Release) -> int | None:
+def _longest_length(model: Model, release: Release, within_window: bool) -> int | None:
     """The longest --max-model-len in tokens that this release accepts."""
-    scaled = _scaled_length(model, release)
+    scaled = _scaled_length(model, release, within_window)
     stated = integer(model.config.get("model_max_length"))
     return max(scaled, stated) if scaled and stated else scaled
 
 
-def _scaled_length(model: Model, release: Release) -> int | None:
-    """The stated context length × the factors of RoPE scaling that extend it."""
+def _scaled_length(model: Model, release: Release, within_window: bool) -> int | None:
+    """The stated context length, or the window if that is less, × the factors of RoPE scaling that extend it. YaRN
+    starts from its own original length, whatever the window is."""
     length = model.max_position_embeddings
+    if length and within_window and model.sliding_window:
+        length = min(length, model.sliding_window)
     if length is None or "gemma3" in (model.model_type or ""):
         return length
     factor = 1.0
