@@ -119,6 +119,30 @@ def test_no_private_name_crosses_a_package(path: Path) -> None:
     assert not private
 
 
+LONG = {
+    "base/secret.py": "one search: what a secret looks like, where it is, how it is masked",
+    "evaluation/lint.py": "the pure function and the values that it returns",
+    "evaluation/review.py": "one protocol, admission.k8s.io/v1, from body to answer",
+    "rules/engine.py": "what rules see of a container, each a short property",
+    "rules/command_line/invalid_flag_value.py": "a table of checks",
+    "server/doctor.py": "a list of independent checks, each a function",
+    "vllm/command/entry.py": "a table of programs that start vLLM",
+    "vllm/command/script.py": "one walk through a shell's grammar",
+    "vllm/command/start.py": "one walk from a container's words to the server",
+    "vllm/gpu/labels.py": "a table of label keys and what they say",
+    "vllm/memory/kv_specs.py": "one layer type after the other, as in vLLM's kv_cache_interface.py",
+    "vllm/memory/weights.py": "one line of the ledger",
+    "cluster/access.py": "one HTTP client, and what it adds to the library's",
+}
+"""Modules of more than 400 lines, and why each is not split."""
+
+
+def test_a_module_is_short_or_says_why_not() -> None:
+    long = {str(path.relative_to(PACKAGE)) for path in _modules() if len(path.read_text().splitlines()) > 400}
+
+    assert long == LONG.keys()
+
+
 NOT_FOR_A_CHECK = {
     # libraries that serve, draw, sign, or read policies and scripts
     "asyncio", "concurrent", "cryptography", "flask", "gunicorn", "huggingface_hub", "jsonpatch", "kubernetes",

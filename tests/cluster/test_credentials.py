@@ -171,8 +171,9 @@ def test_a_key_with_a_password_is_told_and_asks_nobody(server: Server) -> None:
 def test_a_signal_between_leaves_no_key_behind(server: Server, number: int) -> None:
     """It comes while the key is in a file."""
     code = (
-        "import os, pathlib, sys, tempfile\n"
+        "import os, pathlib, signal, sys, tempfile\n"
         "from webhook.cluster import access\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a shell's background job ignores
         "load = access.load_kube_config_from_dict\n"
         "def slow(*args, **kwargs):\n"
         "    load(*args, **kwargs)\n"
