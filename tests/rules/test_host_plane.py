@@ -85,17 +85,19 @@ def test_tensor_parallelism_without_shm_is_refused_in_a_deployment_and_kuberay_s
 @pytest.mark.parametrize(
     ("more", "mode"),
     [
-        pytest.param([], "warn", id="memory-mapped: page cache"),
+        pytest.param([], None, id="memory-mapped: page cache"),
         pytest.param(["--safetensors-load-strategy", "eager"], "deny", id="eager: whole files in every rank"),
         pytest.param(
             ["--model-loader-extra-config", '{"enable_multithread_load": true}'], "warn", id="threads: likely too much"
         ),
     ],
 )
-def test_70b_under_32_gib(more: list[str], mode: str) -> None:
+def test_70b_under_32_gib(more: list[str], mode: str | None) -> None:
     pod = spec([M70, "-tp", "4", "--max-model-len", "8192", *more], gpus=4, limits={"memory": "32Gi"}, **SHM)
 
-    assert modes(deployment(pod))["memory-limit-too-low"] == mode
+    found = modes(deployment(pod))
+    assert found.get("memory-limit-too-low") == mode
+    assert found.get("memory-limit-below-checkpoint") == (None if mode else "audit")
 
 
 @pytest.mark.parametrize(("image", "mode"), [("v0.26.0", "warn"), ("v0.27.0", "deny"), ("latest", "warn")])
@@ -136,7 +138,7 @@ def test_the_same_limits_without_offload_are_tight_and_no_more() -> None:
     sides: dict[str, Any] = {"requests": {"memory": "8Gi"}, "limits": {"memory": "8Gi"}}
     found = modes(deployment(spec([M8, "--max-model-len", "4096"], **sides)))
 
-    assert found["memory-limit-too-low"] == "warn"
+    assert found["memory-limit-below-checkpoint"] == "audit"
     assert "deny" not in found.values()
     assert not {"memory-headroom-missing", "memory-request-too-low", "offload-exceeds-limit"} & set(found)
 

@@ -34,7 +34,7 @@ def _findings(pod: dict[str, Any], *args: str, product: str = "NVIDIA-L4", **mor
         (["--max-modle-len", "8192"], "unknown-flag"),
         (["\u2013max-model-len", "8192"], "invalid-flag-value"),
         (["model_tag", "\u2013max-model-len", "8192"], "invalid-flag-value"),
-        (["--max-model-len 8192"], "argument-string-not-split"),
+        (["model_tag", "--max-model-len 8192"], "argument-string-not-split"),
         (["model_tag", "max-model-len=8192"], "misplaced-word"),
     ],
 )
@@ -45,15 +45,21 @@ def test_of_a_spoilt_length_the_cause_alone_is_told(pod: dict[str, Any], args: l
     assert not found.keys() & set(LENGTH)
 
 
+def test_a_length_that_the_module_ignores_is_not_there(pod: dict[str, Any]) -> None:
+    found = _findings(pod, "--model", QWEN, "--max-model-len 8192")
+    assert found["argument-string-not-split"].mode == "warn"
+    assert found["kv-cache-too-small"].mode == "deny"
+
+
 @pytest.mark.parametrize(
     "args", [[f"vllm serve {QWEN} \\ \n  --max-model-len 8192"], [f"vllm serve {QWEN}", "--max-model-len", "8192"]]
 )
 def test_a_length_that_the_shell_loses_is_not_said_to_be_missing(pod: dict[str, Any], args: list[str]) -> None:
     found = _findings(pod, *args, command=["sh", "-c"])
-    room, unset = found["kv-cache-too-small"], found["max-model-len-unset"].finding
+    room = found["kv-cache-too-small"]
     assert room.mode == "deny"  # vLLM starts without it
     assert room.finding.details[0].startswith("--max-model-len stands in the command, but does not reach")
-    assert unset.message.startswith("--max-model-len stands in the command, but does not reach")
+    assert "max-model-len-unset" not in found
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from webhook.base.printable import LONGEST, clean, shortened
 from webhook.base.secret import FORMS, SHOWN, Secrets
 from webhook.evaluation.policy import Policy, Setting, Subject, Terms
 from webhook.kube import namespace_limits, revisions, workload
-from webhook.kube.patch import Edit, edited, fits
+from webhook.kube.patch import Edit, edited, fits, shrinks
 from webhook.kube.path import mapping
 from webhook.kube.workload import JSON, Container, Whole, Workload
 from webhook.rules import engine, glance
@@ -319,6 +319,7 @@ class _Judge:
                     all_judged += [_shown(one, read.secrets) for one in judged]
             except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
                 errors.append(_rule_error(setting.rule.id(), error))
+        all_judged = _without_yielding(all_judged)
         if found.command.then and any(judged.mode == "deny" for judged in all_judged):
             return self._softened_if_another_serves(all_judged, found, read, terms)
         return all_judged
@@ -332,6 +333,23 @@ class _Judge:
             return [*findings]
         why = "the script starts another server when this one has failed"
         return [replace(one, mode="warn", why_softened=why) if one.mode == "deny" else one for one in findings]
+
+
+_STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
+
+
+def _without_yielding(findings: list[Judged]) -> list[Judged]:
+    """The findings without those that another rule's finding stands in for (`Finding.yields_to`)."""
+    if not any(one.finding.yields_to for one in findings):
+        return findings
+    strength = {one.rule: 0 for one in findings}
+    for one in findings:
+        strength[one.rule] = max(strength[one.rule], _STRENGTH[one.mode])
+    return [
+        one
+        for one in findings
+        if not any(strength.get(other, -1) >= _STRENGTH[one.mode] for other in one.finding.yields_to)
+    ]
 
 
 _ROOM, _EACH = 1 << 15, 64
@@ -436,6 +454,8 @@ def _judge_finding(
     rule = setting.rule
     if finding.fix and not fits(read.object, finding.fix):
         finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
+    if finding.fix and (less := shrinks(read.object, finding.fix)) is not None:
+        finding = replace(finding, fix=(), details=(*finding.details, f"not repaired: {less}"))
     withheld = bool(finding.fix) and any(_rewrites(edit, read) for edit in finding.fix)
     if withheld:
         finding = replace(finding, fix=(), details=(*finding.details, "not repaired: the text contains a secret"))

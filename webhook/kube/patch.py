@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from webhook.base.frozen import frozen
+from webhook.kube import quantity
 from webhook.kube.path import FieldPath, is_object
 
 
@@ -79,6 +81,26 @@ def fits(obj: Any, edits: Iterable[Edit]) -> bool:
     except ValueError:
         return False
     return True
+
+
+_GRANTED = re.compile(
+    r"failureThreshold|replicas|minReplicas|maxReplicas|minReplicaCount|maxReplicaCount|sizeLimit|storage|"
+    r"(period|timeout|initialDelay|progressDeadline|terminationGracePeriod|activeDeadline|ttl\w*)Seconds"
+)
+"""Fields with numbers that an author grants: probe windows, sizes, replicas. All fields of `resources` are, too."""
+
+
+def shrinks(obj: Any, edits: Iterable[Edit]) -> str | None:
+    """What an edit would make smaller than its author wrote it: a number or a quantity of `_GRANTED`; None: nothing."""
+    for edit in edits:
+        now = edit.path.get(obj) if edit.op == "set" else None
+        parts = edit.path.parts
+        if now is None or not ("resources" in parts or (isinstance(parts[-1], str) and _GRANTED.fullmatch(parts[-1]))):
+            continue
+        before, after = quantity.try_parse(now), quantity.try_parse(edit.value)
+        if before is not None and after is not None and after < before:
+            return f"it would replace {parts[-1]}: {now} by {edit.value}"
+    return None
 
 
 def _deepest_existing(whole: Sequence[Any], edit: Edit) -> tuple[Any, str | int, FieldPath]:

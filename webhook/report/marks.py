@@ -74,6 +74,8 @@ class Marked:
         value = operation["value"]
         if path[-1] == "-":
             return self._append(at, value)
+        if operation["op"] == "add" and isinstance(at, SequenceNode):
+            return self._append(at, value, int(path[-1]))
         if child is None:
             return self._add(at, path[-1], value, path)
         if alias is not None:
@@ -156,10 +158,15 @@ class Marked:
         column = at.value[0][0].start_mark.column
         return self._after(self._end(at, at.start_mark.index), self._dump({part: value}), column, column)
 
-    def _append(self, at: Node, value: Any) -> str:
+    def _append(self, at: Node, value: Any, index: int | None = None) -> str:
+        """An item at the end of a list, or after the item before `index`."""
         if not isinstance(at, SequenceNode):
             raise ValueError("no list to append to")
+        here = index is not None and 0 < index < len(at.value)
         if not self._block(at):
+            if here and index is not None:
+                end = self._end(at.value[index - 1], self._item_start(at, index - 1))
+                return self._splice(end, end, f", {self._flow([value])[1:-1]}")
             return self._into_flow(at, [value])
         first = at.value[0]
         dash = self.text.rindex("-", 0, max(self._item_start(at, 0), at.start_mark.index + 1))
@@ -168,7 +175,11 @@ class Marked:
         gap = gap if 2 <= gap <= 8 else 2
         lines = self._dump(value)
         lines = f"-{' ' * (gap - 1)}{lines}"
-        return self._after(self._end(at, at.start_mark.index), lines, column, column + gap)
+        if here and index is not None:
+            end = self._end(at.value[index - 1], self._item_start(at, index - 1))
+        else:
+            end = self._end(at, at.start_mark.index)
+        return self._after(end, lines, column, column + gap)
 
     def _after(self, end: int, lines: str, first: int, rest: int) -> str:
         """Lines after the one in which `end` is."""

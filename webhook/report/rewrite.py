@@ -49,13 +49,46 @@ def _document(text: str, changes: Sequence[Edit]) -> str:
     before = manifest.load(text)
     wanted = before
     for operation in json_patch(before, changes):
-        for small in _small(wanted, operation):
-            wanted = apply(wanted, [dict(small)])
-            if not _made(manifest.load(text), small):  # an anchor that was changed has changed its aliases too
-                text = Marked(text).change(small, wanted)
+        items = [*_items(wanted, operation)]
+        itemwise = _changed(text, wanted, items) if items else None
+        if itemwise is None or manifest.load(itemwise[0]) != itemwise[1]:
+            itemwise = _changed(text, wanted, _small(wanted, operation))
+        text, wanted = itemwise
     if manifest.load(text) != wanted:
         raise ValueError("the YAML shares what is to be changed with other places (an anchor, a merge key)")
     return text
+
+
+def _changed(text: str, wanted: Any, operations: Iterable[Operation]) -> tuple[str, Any]:
+    """The text and the object with the operations made."""
+    for small in operations:
+        wanted = apply(wanted, [dict(small)])
+        if not _made(manifest.load(text), small):  # an anchor that was changed has changed its aliases too
+            text = Marked(text).change(small, wanted)
+    return text, wanted
+
+
+def _items(obj: Any, operation: Operation) -> Iterator[Operation]:
+    """A list of texts in place of another one, item by item, so that the others keep their lines and comments; nothing
+    where it is no such operation."""
+    path, value = operation["path"], operation.get("value")
+    old = _get(obj, tokens(path)) if operation["op"] == "replace" else None
+    if not (isinstance(old, list) and isinstance(value, list) and old and value):
+        return
+    if not all(isinstance(one, str) for one in (*old, *value)):
+        return
+    shift = 0
+    for _, start, end, first, last in difflib.SequenceMatcher(None, old, value, autojunk=False).get_opcodes():
+        if old[start:end] == value[first:last]:
+            continue
+        both = min(end - start, last - first)
+        for n in range(both):
+            yield {"op": "replace", "path": f"{path}/{start + n + shift}", "value": value[first + n]}
+        for _ in range(start + both, end):
+            yield {"op": "remove", "path": f"{path}/{start + both + shift}"}
+        for n in range(first + both, last):
+            yield {"op": "add", "path": f"{path}/{n}", "value": value[n]}
+        shift += (last - first) - (end - start)
 
 
 def _small(obj: Any, operation: Operation) -> Iterator[Operation]:
@@ -86,6 +119,8 @@ def _made(obj: Any, operation: Operation) -> bool:
         return isinstance(at, Mapping) and last not in at
     if last == "-":
         return isinstance(at, list) and operation["value"] in at
+    if operation["op"] == "add" and isinstance(at, list):
+        return False
     return at is not None and _get(at, [last]) == operation["value"] and operation["value"] is not None
 
 

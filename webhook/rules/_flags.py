@@ -213,7 +213,9 @@ def spoilt(engine: Engine, dest: str) -> bool:
     misspelt = (*args.unknown, *(args.unheard if engine.command.guessed else ()))
     if dest in args.written or any(one.suggestion == flag for one in misspelt):
         return True
-    indices = {*engine.once(unsplit), *(error.index for error in args.errors)}
+    ignored = dropped(engine)
+    indices = {n for n, word in engine.once(unsplit).items() if word is not ignored}
+    indices |= {error.index for error in args.errors}
     indices |= {n - 1 for n in indices}  # a word with another dash, which the module takes for its positional
     words = engine.command.words
     return any(dest in words[n].text.replace("-", "_") for n in indices if 0 <= n < len(words))

@@ -23,6 +23,12 @@ def rounded(size: int) -> int:
     return -(-size // (step * GI)) * step * GI
 
 
+def written(engine: Engine, path: FieldPath, size: int) -> str:
+    """A quantity as its author wrote it."""
+    there = path.get(engine.workload.object)
+    return str(there) if isinstance(there, str | int) and try_parse(there) == size else quantity(size)
+
+
 def offload_is_to_blame(engine: Engine) -> bool:
     """The limit would be enough without what is offloaded."""
     host, limit = engine.plan.host, engine.memory_limit

@@ -224,6 +224,8 @@ def startup_probe(engine: Engine) -> dict[str, Any] | None:
     http, seconds = health(engine), enough(engine)
     if http is None or seconds is None:
         return None
+    granted = kills(engine, "livenessProbe")
+    seconds = max(seconds, window(granted) if granted else 0)
     return {"httpGet": http, "periodSeconds": PERIOD, "failureThreshold": threshold(seconds)}
 
 

@@ -61,6 +61,9 @@ class Finding:
     """Changes, each enough by itself."""
     computed: bool = False
     """The planner that found the fault computed that each suggestion fits."""
+    yields_to: tuple[str, ...] = ()
+    """Rules that report the same cause better: the finding is left out if one of them reports it at least as strongly
+    under the policy in force."""
     rests_on: tuple[str, ...] | None = None
     """What of `Rule.needs`' words it was found by, in place of them: a rule that needs a ledger, and finds what the
     arguments alone tell, rests on nothing; one that looks at a fact it does not need names it here."""

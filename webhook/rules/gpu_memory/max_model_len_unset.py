@@ -47,5 +47,6 @@ class MaxModelLenUnset(Rule):
         yield Finding(
             path=engine.command.path,
             message=f"{not_given(engine)}, so the model's own {length:,} tokens hold{holds}{many}",
+            yields_to=("gpu-memory-exceeded", "kv-cache-too-small", "concurrency-too-low"),
             suggestions=("--max-model-len 8192, or what the longest prompt and answer together need",),
         )

@@ -39,8 +39,8 @@ class MemoryHeadroomMissing(Rule):
         advice = memory_sizes.advised_limit(engine) or 0
         yield Finding(
             path=engine.memory_at,
-            message=f"limit = request = {quantity(limit)}: vLLM needs about {human(needed.likely)}, "
-            f"in spikes up to {human(needed.high)}",
+            message=f"limit = request = {memory_sizes.written(engine, engine.memory_at, limit)}: vLLM needs about "
+            f"{human(needed.likely)}, in spikes up to {human(needed.high)}",
             details=memory_sizes.parts(host),
             certainty="possible",
             suggestions=(f"resources.limits.memory: {quantity(advice)}, with or without the request",),

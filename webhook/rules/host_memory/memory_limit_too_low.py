@@ -9,9 +9,6 @@ from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
-PART = 0.9
-"""A limit that holds so much of the checkpoint is no reason for a word."""
-
 
 class MemoryLimitTooLow(Rule):
     """The host memory limit is below what vLLM needs.
@@ -20,8 +17,7 @@ class MemoryLimitTooLow(Rule):
     loads. That is host memory: `--gpu-memory-utilization` does not help. Unreclaimable are the processes (one a GPU
     and two more), pinned buffers (`--cpu-offload-gb`, `--kv-offloading-size`, before v0.8 `--swap-space`), whole files
     in eager and multi-threaded loading, and what is in /dev/shm. Memory-mapped safetensors are not: they are page
-    cache, so a limit below the checkpoint's size alone does not kill, but each rank reads the files again and a probe
-    may run out before they are loaded.
+    cache, so a limit below the checkpoint's size does not kill (`memory-limit-below-checkpoint`).
 
     The limit that holds is the smaller one of the container's and of the Pod's (`spec.resources`, which sidecars and
     memory volumes share). On nodes with swap (the kubelet's LimitedSwap) a container that requests less than its limit
@@ -36,35 +32,23 @@ class MemoryLimitTooLow(Rule):
     mute_for = ("memory-limit",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain below the floor, likely below the likely need, possible below the checkpoint's size."""
+        """Certain below the floor, likely or possible below the likely need."""
         limit, host = engine.memory_limit, engine.plan.host
         if limit is None or host is None or memory_sizes.elsewhere(engine) or memory_sizes.offload_is_to_blame(engine):
             return
         if limit < memory_sizes.LEAST:
             return  # a slip of the unit: quantity-suspicious
-        needed, weights = host.need, engine.plan.checkpoint
+        needed = host.need
         if limit < needed.likely:
             advice = memory_sizes.advised_limit(engine) or 0
             yield Finding(
                 path=engine.memory_at,
-                message=f"limit {quantity(limit)}: vLLM needs about {human(needed.likely)} of host memory, "
-                f"at least {human(needed.floor)}, at most {human(needed.high)}",
+                message=f"limit {memory_sizes.written(engine, engine.memory_at, limit)}: vLLM needs about "
+                f"{human(needed.likely)} of host memory, "
+                f"{f'at least {human(needed.floor)}, ' if needed.floor > 0 else ''}at most {human(needed.high)}",
                 details=memory_sizes.parts(host),
                 certainty=memory_sizes.certainty(engine, needed),
                 rests_on=memory_sizes.rests_on(limit, host),
-                suggestions=(f"resources.limits.memory: {quantity(advice)}",),
-                fix=memory_sizes.raise_limit(engine, advice),
-            )
-        elif weights is not None and limit < PART * weights and not engine.weights_doubtful:
-            advice = memory_sizes.advised_limit(engine) or 0
-            yield Finding(
-                path=engine.memory_at,
-                message=f"limit {quantity(limit)} is below the checkpoint's {human(weights)}: loading gets slow",
-                details=(
-                    "memory-mapped weights are page cache and give way, "
-                    + ("but every rank reads the files again" if host.ranks > 1 else "under pressure all along"),
-                ),
-                certainty="possible",
                 suggestions=(f"resources.limits.memory: {quantity(advice)}",),
                 fix=memory_sizes.raise_limit(engine, advice),
             )

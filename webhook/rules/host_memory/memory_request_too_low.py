@@ -45,9 +45,10 @@ class MemoryRequestTooLow(Rule):
         if request >= PART * needed.likely or (limit is not None and limit < needed.likely):
             return
         advice = memory_sizes.advised_request(engine) or 0
+        written = memory_sizes.written(engine, memory_sizes.request_at(engine), request)
         yield Finding(
             path=memory_sizes.request_at(engine),
-            message=f"request {quantity(request)}: vLLM needs about {human(needed.likely)} of host memory",
+            message=f"request {written}: vLLM needs about {human(needed.likely)} of host memory",
             details=memory_sizes.parts(host),
             certainty="likely",
             suggestions=(f"resources.requests.memory: {quantity(advice)}",),

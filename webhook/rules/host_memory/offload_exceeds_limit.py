@@ -38,8 +38,8 @@ class OffloadExceedsLimit(Rule):
         spare = limit - (needed.high - moved.high)
         yield Finding(
             path=engine.memory_at,
-            message=f"limit {quantity(limit)}: {human(moved.low)} are offloaded to the host, "
-            f"and vLLM needs {human(needed.likely - moved.likely)} besides",
+            message=f"limit {memory_sizes.written(engine, engine.memory_at, limit)}: {human(moved.low)} are offloaded "
+            f"to the host, and vLLM needs {human(needed.likely - moved.likely)} besides",
             details=(
                 *[
                     f"{name}: {human(line.low)}{f' ({line.note})' if line.note else ''}"
@@ -59,7 +59,7 @@ class OffloadExceedsLimit(Rule):
 
 
 def _sum(engine: Engine, host: HostLedger, advice: int) -> str:
-    """What the advised limit is made of, as `_memory.advised_limit` adds it up."""
+    """What the advised limit is made of, as `memory_sizes.advised_limit` adds it up."""
     needed, moved, cached = host.need, host.offloaded, memory_sizes.in_cache(engine)
     by_cache = cached + needed.likely >= needed.high
     held, whole, most = (moved.likely, needed.likely, "") if by_cache else (moved.high, needed.high, "up to ")

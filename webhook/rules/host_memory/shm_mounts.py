@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from webhook.kube.patch import Edit
 from webhook.kube.quantity import quantity, round_up_gi
+from webhook.rules import memory_sizes
 from webhook.rules.engine import SHM, Engine
 
 
 def advised(engine: Engine) -> int | None:
-    """Bytes in whole GiB: the likely need."""
+    """Bytes in whole GiB: the high estimate; the likely one where the memory limit does not hold more."""
     host = engine.plan.host
-    return round_up_gi(host.shm.likely) if host else None
+    if host is None:
+        return None
+    high = round_up_gi(host.shm.high)
+    return high if covered(engine, high) else round_up_gi(host.shm.likely)
 
 
 def besides(engine: Engine) -> int:
@@ -50,6 +54,14 @@ def resize(engine: Engine, size: int) -> tuple[Edit, ...]:
     if mount is None or not mount.memory:
         return ()
     return (Edit(mount.at.join("emptyDir", "sizeLimit"), quantity(size)),)
+
+
+def grow(engine: Engine, size: int) -> tuple[Edit, ...]:
+    """Gives the memory volume that size, and the container the room for it; nothing where either can't be."""
+    room = (
+        () if covered(engine, size) else memory_sizes.raise_limit(engine, memory_sizes.rounded(besides(engine) + size))
+    )
+    return (*resize(engine, size), *room) if room or covered(engine, size) else ()
 
 
 def add(engine: Engine, size: int) -> tuple[Edit, ...]:

@@ -47,7 +47,5 @@ class ShmNotInLimit(Rule):
                 f"resources.limits.memory: {quantity(advice)}",
                 *((f"sizeLimit: {quantity(fits)}",) if fits >= host.shm.likely else ()),
             ),
-            fix=shm_mounts.resize(engine, fits)
-            if fits >= host.shm.likely
-            else memory_sizes.raise_limit(engine, advice),
+            fix=memory_sizes.raise_limit(engine, advice),
         )

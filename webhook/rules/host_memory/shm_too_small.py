@@ -57,5 +57,5 @@ class ShmTooSmall(Rule):
             certainty="certain" if refuses else "possible",
             rests_on=(),
             suggestions=(f"sizeLimit: {quantity(advice)}",),
-            fix=shm_mounts.resize(engine, advice) if shm_mounts.covered(engine, advice) else (),
+            fix=shm_mounts.grow(engine, advice),
         )

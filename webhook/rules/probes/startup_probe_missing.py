@@ -25,8 +25,8 @@ class StartupProbeMissing(Rule):
     about = ("no startup probe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain, but no more than a warning by default: vLLM starts without. Silent where the liveness probe's own
-        rules ask for the same startup probe."""
+        """Certain, but no more than a warning by default: vLLM starts without. Yields to the liveness probe's own
+        rules, which ask for the same startup probe; silent if a liveness probe waits long enough to end a hang."""
         if not engine.served or engine.container.init or probe_timing.probe(engine, "startupProbe"):
             return
         if probe_timing.unreachable(engine) or probe_timing.follows(engine) or probe_timing.may_not_serve(engine):
@@ -34,8 +34,9 @@ class StartupProbeMissing(Rule):
         if engine.workload.kind in probe_timing.BATCH:
             return
         liveness = probe_timing.probe(engine, "livenessProbe")
-        timed = engine.plan.startup is not None and probe_timing.kills(engine, "livenessProbe") is not None
-        if timed or (liveness and probe_timing.setting(liveness, "initialDelaySeconds") >= probe_timing.LONG_DELAY):
+        startup, killing = engine.plan.startup, probe_timing.kills(engine, "livenessProbe")
+        waits = startup is not None and killing is not None and probe_timing.window(killing) >= startup.high
+        if waits and probe_timing.setting(killing or {}, "initialDelaySeconds") < probe_timing.LONG_DELAY:
             return
         only_ready = liveness is None and probe_timing.probe(engine, "readinessProbe") is not None
         yield Finding(
@@ -43,6 +44,7 @@ class StartupProbeMissing(Rule):
             message="no startup probe" + (f"; {probe_timing.estimate(engine)}" if engine.plan.startup else ""),
             details=probe_timing.phases(engine),
             advice=only_ready,
+            yields_to=("liveness-probe-kills-startup", "initial-delay-instead-of-startup-probe"),
             suggestions=probe_timing.advice(engine),
             fix=probe_timing.startup_probe_fix(engine),
         )

@@ -16,7 +16,8 @@ class StartupWindowTooLong(Rule):
 
     An engine that dies or hangs while it starts does not always end its container: one was seen to hang until a
     startup window of 120 minutes had passed, with the GPU paid for and no replica serving. Three times the high end
-    of the start-up estimate is enough for a slow download and a cold cache.
+    of the start-up estimate is enough for a slow download and a cold cache. The author may know of a slower one, so
+    there is no automatic fix.
     """
 
     plane = "config"
@@ -32,17 +33,13 @@ class StartupWindowTooLong(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Possible: the estimate's high end is for slow disks and hubs, but not for the slowest."""
         window, startup = probe_timing.startup_window(engine), engine.plan.startup
-        if window is None or startup is None or window <= max(self.at_least, self.factor * startup.high):
+        if window is None or startup is None or engine.weights_doubtful:
             return
-        probe = probe_timing.probe(engine, "startupProbe")
-        if probe is None or engine.weights_doubtful:
+        if window <= max(self.at_least, self.factor * startup.high):
             return
         yield Finding(
             path=engine.at("startupProbe", "failureThreshold"),
             message=f"the startup probe waits {window} s; {probe_timing.estimate(engine)}",
             certainty="possible",
             suggestions=probe_timing.in_words(engine),
-            fix=probe_timing.window_fix(engine)
-            if probe_timing.setting(probe, "initialDelaySeconds") < startup.high
-            else (),
         )
