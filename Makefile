@@ -52,6 +52,7 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every o
 	.venv/bin/python -m benchmarks.remembered
 	.venv/bin/python -m benchmarks.fuzz
 	.venv/bin/python -m benchmarks.cluster
+	.venv/bin/python -m benchmarks.hostile
 	.venv/bin/python -m benchmarks.hostile_cel
 
 lock:  ## pin the dependencies anew (needs uv)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from webhook.base.secret import FORMS, MOST, SHOWN, WITHHELD, Secrets, names, secrets_in
+from webhook.base.secret import FORMS, MOST, MOST_VALUES, SHOWN, WITHHELD, Secrets, names, secrets_in
 from webhook.cli import main
 from webhook.evaluation import denial, review
 from webhook.evaluation.lint import lint
@@ -284,11 +284,28 @@ def test_a_known_secret_is_masked_in_every_spelling(secret: str, said: str, show
     assert Secrets.of({"args": ["--api-key", secret]}).masked(said) == (shown or expected)
 
 
+def test_a_user_of_many_words_in_a_url_is_read_once() -> None:
+    """A regular expression with two ways through each word would never return."""
+    user = "ab-" * 100 + "!"
+
+    assert Secrets.of([f"https://{user}@host/"]).masked(f"at {user}") == f"at {'*' * len(user)}"
+
+
 def test_what_quotes_an_object_with_too_many_secrets_is_withheld() -> None:
     few, many = ([{"name": "TOKEN", "value": f"value-{n}"} for n in range(count)] for count in (MOST, MOST + 1))
 
     assert Secrets.of(few).masked("value-7 is bad") == "******* is bad"
     assert Secrets.of(many).masked("value-7 is bad") == WITHHELD
+
+
+def test_what_quotes_an_object_with_too_many_values_is_withheld() -> None:
+    few, many = ({"args": ["--api-key", "value-7", *["x"] * count]} for count in (MOST_VALUES - 3, MOST_VALUES - 2))
+
+    assert Secrets.of(few).masked("value-7 is bad") == "******* is bad"
+    assert Secrets.of(many).masked("value-7 is bad") == WITHHELD
+    assert Secrets.of(few).places == (("args", 1),)
+    assert Secrets.of(many).places == ()
+    assert Secrets.of(few).hold(many)
 
 
 def test_nothing_is_masked_where_secrets_are_shown() -> None:

@@ -46,6 +46,20 @@ def test_an_object_without_vllm_has_no_result(judge: Judge) -> None:
     assert not report.denied
 
 
+def test_of_thousands_of_containers_those_with_devices_are_evaluated(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge
+) -> None:
+    others = [{"name": f"a{n}", "image": "busybox", "command": ["true"]} for n in range(8_192)]
+    container["args"] += ["--no-such-flag"]
+    pod["spec"]["containers"] = [*others, container]
+    assert judge(pod).denied
+    assert judge(pod).unread == "17 of 8193 containers are not evaluated: the object has too many"
+
+    del container["resources"]
+    assert not judge(pod).results
+    assert judge(pod).unread == "1 of 8193 containers are not evaluated: the object has too many"
+
+
 def test_a_certain_finding_of_a_denying_rule_denies(
     pod: dict[str, Any], container: dict[str, Any], judge: Judge
 ) -> None:

@@ -30,12 +30,14 @@ def _words(text: str) -> frozenset[str]:
 
 MOST = 256
 """Maximum number of secrets in one object. A text about an object with more is withheld, which bounds the search."""
-MOST_SIGNS, MOST_TEXT = 10_000, 1 << 19
-"""Maximum number of words and signs in one object that can announce a secret, and of characters in its texts. A text
-about an object with more is withheld as well."""
+MOST_SIGNS, MOST_TEXT, MOST_VALUES = 10_000, 1 << 19, 1 << 16
+"""Maximum number of words and signs in one object that can announce a secret, of characters in its texts, and of its
+values. A text about an object with more is withheld as well."""
 LONG = 1 << 16
 """Maximum length, in characters, of a text that is searched. A longer text is withheld."""
-WITHHELD = f"(not shown: more than {MOST} values of this object look like secrets)"
+WITHHELD = (
+    f"(not shown: the object is too large to search for secrets, or more than {MOST} of its values look like secrets)"
+)
 
 # ── Names ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -123,7 +125,7 @@ _PATH = re.compile(r"(?:~|\.{0,2})/(?:[a-z0-9._@-]+/)+[a-z0-9._@-]*|[\w./@-]+\.(
 """The path of a file that contains a secret."""
 _WEAK_DIGITS = 6
 """Digits from which a number is masked wherever it appears: a shorter number can be any other number of the text."""
-_LIKE_WORDS = re.compile("[A-Za-z]?[a-z]*(?:[-_ ][A-Za-z]?[a-z]*)*")
+_LIKE_WORDS = re.compile("(?:[A-Za-z][a-z]*)?(?:[-_ ](?:[A-Za-z][a-z]*)?)*")
 _LOOSE = 8
 """Characters from which a secret is masked inside other words."""
 _HEAD, _FAR, _TRIES = 12, 256, 16
@@ -387,11 +389,22 @@ place does not grow with its depth."""
 _VALUES = ("value", "default", "val")
 
 
+class _TooLargeError(Exception):
+    """More than MOST_VALUES values."""
+
+
 def _leaves(trees: Iterable[Any], texts: list[str]) -> Iterator[tuple[Place, str]]:
-    """Yield the scalars that are secrets because of their place. Appends every text to `texts`."""
+    """Yield the scalars that are secrets because of their place. Appends every text to `texts`.
+
+    Raises _TooLargeError.
+    """
     queue: list[tuple[Place, Any, bool]] = [(None, tree, False) for tree in trees]
+    left = MOST_VALUES
     while queue:
         place, tree, secret = queue.pop()
+        left -= len(tree) if isinstance(tree, Mapping | list | tuple) else 1
+        if left < 0:
+            raise _TooLargeError
         if isinstance(tree, Mapping):
             yield from _of_mapping(place, tree, secret, queue, texts)
         elif isinstance(tree, list | tuple):
@@ -469,7 +482,10 @@ class Secrets:
     def values(self) -> frozenset[str] | None:
         """The secrets; None if the trees are too large to search."""
         texts: list[str] = []
-        values = {_bare(value) for _, value in _leaves(self.trees, texts) if _is_secret(value)}
+        try:
+            values = {_bare(value) for _, value in _leaves(self.trees, texts) if _is_secret(value)}
+        except _TooLargeError:
+            return None
         text = "\0".join(dict.fromkeys([text for text in texts if len(text) <= LONG]))
         return frozenset(values | secrets_in(text)) if len(values) <= MOST and _is_sparse(text) else None
 
@@ -479,7 +495,10 @@ class Secrets:
         if self.show:
             return ()
         places = (place for place, value in _leaves(self.trees[:1], []) if place is not None and _is_secret(value))
-        return tuple([_parts(place) for place in islice(places, MOST)])
+        try:
+            return tuple([_parts(place) for place in islice(places, MOST)])
+        except _TooLargeError:  # then all is withheld
+            return ()
 
     @kept
     def _known(self) -> tuple[tuple[str, bool], ...]:
@@ -541,9 +560,12 @@ class Secrets:
         return self.masked(text) != text
 
     def hold(self, value: Any) -> bool:
-        """Return whether a text in `value`, a JSON value, contains a secret."""
+        """Return whether a text in `value`, a JSON value, contains a secret, or cannot be searched."""
         texts: list[str] = []
-        deque(_leaves((value,), texts), 0)
+        try:
+            deque(_leaves((value,), texts), 0)
+        except _TooLargeError:
+            return True
         return any(map(self.holds, texts))
 
     def _spans(self, text: str) -> Iterator[Span]:

@@ -352,9 +352,9 @@ def _without_yielding(findings: list[Judged]) -> list[Judged]:
     ]
 
 
-_ROOM, _EACH = 1 << 15, 64
-"""What the vLLM containers of one object may cost together, in words of their commands; and what each costs at least.
-512 of them: a Ray cluster has a group for each, and no object that runs has more."""
+_ROOM, _EACH, _OTHER = 1 << 15, 64, 4
+"""What the containers of one object may cost together, in words of vLLM commands; and what each costs at least, with
+vLLM and without. 512 with vLLM (a Ray cluster has a group for each), or 8,192 without: no object that runs has more."""
 
 
 def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine], Sequence[RuleError], str | None]:
@@ -383,16 +383,16 @@ def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine],
             errors.append(_rule_error("engine", error))
             room -= _EACH
             continue
+        room -= _OTHER if read is None else _EACH + len(read.command.words)
         if read is not None:
             found[n] = read
             pod.numbers.append(n)
-            room -= _EACH + len(read.command.words)
     for pod in pods:
         numbered = sorted(zip(pod.numbers, pod.siblings, strict=True), key=itemgetter(0))
         pod.siblings[:] = [sibling for _, sibling in numbered]
     beyond = next((one.beyond for one in workloads if one.beyond), None)
     if left:
-        beyond = f"{left} of {len(listed)} containers are not evaluated: too many of the others run vLLM"
+        beyond = f"{left} of {len(listed)} containers are not evaluated: the object has too many"
     return [found[n] for n in sorted(found)], errors, beyond
 
 

@@ -32,7 +32,7 @@ PARALLEL = frozenset({
     "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes",
 })  # fmt: skip
 _SEARCHES = 32
-"""Searches for what would fit in one object: nobody reads the suggestions for more containers."""
+"""Containers of one object for which changes that fit and names of unknown flags are searched."""
 NVIDIAS = "nvcr.io/nvidia/vllm:"
 """An image whose release notes say "effectively --gpu-memory-utilization≈1.0" by default
 (docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
@@ -461,7 +461,7 @@ def _of_command(
         if facts.assume.registries:
             named = named or release.in_registry(image, facts.assume.registries)
         running, vouched = named or release.from_image(image), named is not None
-    engine_args = args.parse(found, running, releases)
+    engine_args = args.parse(found, running, releases, suggests=whole.is_among(_SEARCHES, "flags"))
     its_model = model.find(engine_args, workload, container, facts)
     placement = gpu.find_placement(workload, container, facts.snapshot)
     asked = gpu.device_request(workload, container, facts.snapshot)

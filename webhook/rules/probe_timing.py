@@ -9,6 +9,7 @@ from typing import Any
 
 from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath, is_object
+from webhook.kube.workload import Workload
 from webhook.rules._flags import unsplit
 from webhook.rules.engine import Engine
 from webhook.rules.probes import _exec_probe
@@ -192,8 +193,8 @@ def health(engine: Engine) -> dict[str, Any] | None:
         return None  # it is said, and vLLM does not get it yet
     if any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile", "grpc", "uds")):
         return None
-    others = (one for one in engine.workload.containers if one.path != engine.container.path)
-    if any(engine.port in _declared(other.spec) for other in others):
+    declaring = engine.workload.once(_declaring).get(engine.port, ())
+    if any(path != engine.container.path for path in declaring):
         return None
     scheme = {"scheme": "HTTPS"} if tls(engine) else {}
     return {"path": "/health", "port": engine.port, **scheme}
@@ -201,6 +202,16 @@ def health(engine: Engine) -> dict[str, Any] | None:
 
 _OF_A_PORT = re.compile(r"--(port|uds|grpc|headless|ssl[_-]\w+)\b")
 """Flags that say where, how and whether vLLM answers."""
+
+
+def _declaring(workload: Workload) -> dict[int, list[FieldPath]]:
+    """Port → the first two containers that declare it."""
+    found: dict[int, list[FieldPath]] = {}
+    for container in workload.containers:
+        for port in _declared(container.spec):
+            if len(paths := found.setdefault(port, [])) < 2:
+                paths.append(container.path)
+    return found
 
 
 def _declared(container: Mapping[str, Any]) -> set[int]:

@@ -47,7 +47,7 @@ def group_of(workload: Workload, container: Container, whole: Whole | None = Non
     if parts[-1] in ("workerSpec", "worker"):
         return None
     worker = whole.once(_by_path).get(_of_worker(_path_in_item(workload)))
-    each = own if worker is None else _requested_by_pod(worker, resource)
+    each = own if worker is None else worker.once(_requested_by_pod).get(resource, 0)
     return None if each is None else Group(size, own + (size - 1) * each, resource, closed=sized)
 
 
@@ -79,11 +79,14 @@ def _of_worker(leader: FieldPath) -> FieldPath:
     return leader / "workerSpec"
 
 
-def _requested_by_pod(workload: Workload, resource: str) -> int | None:
-    """What the Pod's containers request of the resource together; None where that can't be known."""
-    asked = [gpu.requested_resource(workload, one) for one in workload.containers if not one.init]
-    counts = [one[1] for one in asked if one is not None and one[0] == resource]
-    return None if any(count is None for count in counts) else sum(count or 0 for count in counts)
+def _requested_by_pod(workload: Workload) -> dict[str, int | None]:
+    """Resource → the devices that the Pod's containers request together; None if that is not known."""
+    asked = (gpu.requested_resource(workload, one) for one in workload.containers if not one.init)
+    total: dict[str, int | None] = {}
+    for resource, count in (one for one in asked if one is not None):
+        before = total.get(resource, 0)
+        total[resource] = None if before is None or count is None else before + count
+    return total
 
 
 def _ray(whole: Whole) -> Group | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from webhook.kube.patch import Edit
+from webhook.kube.path import is_object, mapping
 from webhook.kube.quantity import quantity, round_up_gi
+from webhook.kube.workload import Workload, as_list
 from webhook.rules import memory_sizes
 from webhook.rules.engine import SHM, Engine
 
@@ -73,13 +77,9 @@ def add(engine: Engine, size: int) -> tuple[Edit, ...]:
     if engine.container.synthetic:
         return ()
     mounted = engine.at("volumeMounts")
-    declared = engine.pod("volumes")
-    volumes = [one for one in declared if isinstance(one, dict)] if isinstance(declared, list) else []
-    for volume in volumes:
-        empty = volume.get("emptyDir")
-        if isinstance(empty, dict) and empty.get("medium") == "Memory" and not _used(engine, volume.get("name")):
-            return (Edit(mounted, {"name": volume.get("name"), "mountPath": SHM}, "append"),)
-    taken = {str(volume.get("name")) for volume in volumes}
+    unused, taken = engine.workload.once(_volumes)
+    if unused is not None:
+        return (Edit(mounted, {"name": unused, "mountPath": SHM}, "append"),)
     own = f"dshm-{engine.container.name}"
     name = "dshm" if engine.workload.containers[:1] == (engine.container,) else own
     if name in taken:
@@ -91,12 +91,14 @@ def add(engine: Engine, size: int) -> tuple[Edit, ...]:
     )
 
 
-def _used(engine: Engine, name: object) -> bool:
-    """Some container of the Pod mounts the volume."""
-    for container in engine.workload.containers:
-        mounts = container.spec.get("volumeMounts")
-        if any(
-            isinstance(one, dict) and one.get("name") == name for one in (mounts if isinstance(mounts, list) else ())
-        ):
-            return True
-    return False
+def _volumes(workload: Workload) -> tuple[Any, frozenset[str]]:
+    """The name of a volume in memory that no container mounts, and the names of all volumes."""
+    volumes = [one for one in as_list(workload.spec.get("volumes")) if is_object(one)]
+    mounts = (as_list(one.spec.get("volumeMounts")) for one in workload.containers)
+    used = {str(mount.get("name")) for listed in mounts for mount in listed if is_object(mount)}
+    unused = (
+        volume.get("name")
+        for volume in volumes
+        if mapping(volume.get("emptyDir")).get("medium") == "Memory" and str(volume.get("name")) not in used
+    )
+    return next(unused, None), frozenset(str(volume.get("name")) for volume in volumes)

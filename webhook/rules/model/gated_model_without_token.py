@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from webhook.kube.path import is_object
-from webhook.kube.workload import as_list
+from webhook.kube.workload import Whole, Workload, as_list
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm.volumes import MODELSCOPE, OFFLINE, is_offline, modelscope
@@ -53,7 +53,7 @@ TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """huggingface_hub utils/_auth.py; HF_TOKEN_PATH and a login's file count too."""
 ELSEWHERE = ("HF_ENDPOINT", "HF_TOKEN_PATH")
 """Variables with which another hub is asked, or a token is found."""
-MENTION = re.compile(r"hf[_-]?token|hugging_?face[\w-]*token|(huggingface-cli|hf)\s+(auth\s+)?login", re.IGNORECASE)
+MENTION = re.compile(r"hf[_-]?token|hugging_?face[\w-]{0,64}token|(huggingface-cli|hf)\s+(auth\s+)?login")
 TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
 """Volumes that hold no checkpoint and no token's file when the container starts."""
 
@@ -70,13 +70,22 @@ def _told(engine: Engine) -> bool:
         return True  # its value is not seen
     if any(one.get("name") in TOKENS and one.get("value") == "" and not one.get("valueFrom") for one in named):
         return False
-    return MENTION.search(json.dumps(engine.workload.object, default=str)) is not None
+    return engine.whole.once(_mentions)
+
+
+def _mentions(whole: Whole) -> bool:
+    """The object mentions a token or a login, in any place."""
+    text = json.dumps(whole.object, default=str).lower()
+    return ("token" in text or "login" in text) and MENTION.search(text) is not None
 
 
 def _may_be_there(engine: Engine) -> bool:
     """A volume may hold the checkpoint, or the login's file."""
-    mounted = {str(one.get("name")) for one in as_list(engine.field("volumeMounts")) if is_object(one)}
-    return any(
-        is_object(one) and str(one.get("name")) in mounted and TRANSIENT.isdisjoint(one)
-        for one in as_list(engine.pod("volumes"))
-    )
+    kept = engine.workload.once(_kept_volumes)
+    return any(str(one.get("name")) in kept for one in as_list(engine.field("volumeMounts")) if is_object(one))
+
+
+def _kept_volumes(workload: Workload) -> frozenset[str]:
+    """The names of the volumes that can hold files before the container starts."""
+    volumes = (one for one in as_list(workload.spec.get("volumes")) if is_object(one))
+    return frozenset(str(one.get("name")) for one in volumes if TRANSIENT.isdisjoint(one))

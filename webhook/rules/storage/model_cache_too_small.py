@@ -8,6 +8,7 @@ from webhook.kube import quantity as quantities
 from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath
 from webhook.kube.quantity import human, quantity, round_up_gi
+from webhook.kube.workload import Workload
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty, Finding, Rule
 from webhook.rules.storage import _cache
@@ -76,16 +77,16 @@ def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str,
     size = quantities.try_parse(volume.spec.get("sizeLimit"))
     if size:  # 0 is no limit (kubernetes pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction)
         return size, volume.mount.at.join("emptyDir", "sizeLimit"), f"emptyDir {volume.mount.name!r}", "certain"
-    stored = _of_all_containers(engine)
+    stored = engine.workload.once(_of_all_containers)
     if stored is None or volume.spec.get("medium") == "Memory":
         return None
     return stored, engine.at(*local), "the Pod's ephemeral-storage limit", "likely"
 
 
-def _of_all_containers(engine: Engine) -> int | None:
+def _of_all_containers(workload: Workload) -> int | None:
     """The Pod's limit on local storage, emptyDirs and all: the sum of its containers', where each has one."""
     path = FieldPath(("resources", "limits", "ephemeral-storage"))
-    found = [quantities.try_parse(path.get(one.spec)) for one in engine.workload.containers if not one.init]
+    found = [quantities.try_parse(path.get(one.spec)) for one in workload.containers if not one.init]
     return None if None in found else sum(size or 0 for size in found)
 
 

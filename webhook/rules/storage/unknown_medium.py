@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from webhook.kube.patch import Edit
 from webhook.kube.path import mapping
-from webhook.kube.workload import as_list
+from webhook.kube.workload import Workload, as_list
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm import volumes
@@ -29,23 +29,28 @@ class UnknownMedium(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: the kubelet makes every volume that a container mounts before any of them starts."""
-        if not any(_is_odd(mapping(volume).get("emptyDir")) for volume in as_list(engine.pod("volumes"))):
-            return  # whatever is mounted where
-        seen = set[str]()
-        for container in engine.workload.containers:
-            for mount in volumes.mounts(engine.workload, container):
-                if mount.name in seen or not _is_odd(mount.empty_dir):
-                    continue
-                seen.add(mount.name)
-                medium = str(mapping(mount.empty_dir).get("medium"))
-                at, meant = mount.at.join("emptyDir", "medium"), _meant(medium)
-                yield Finding(
-                    path=at,
-                    message=f"volume {mount.name!r} has the medium {medium!r}; the kubelet knows {' and '.join(MEDIA)}"
-                    + (f": did you mean {meant}?" if meant else ""),
-                    suggestions=(f"medium: {meant}",) if meant else ("medium: Memory", "no medium: the node's disk"),
-                    fix=(Edit(at, meant),) if meant else (),
-                )
+        for mount in engine.workload.once(_odd_mounts):
+            medium = str(mapping(mount.empty_dir).get("medium"))
+            at, meant = mount.at.join("emptyDir", "medium"), _meant(medium)
+            yield Finding(
+                path=at,
+                message=f"volume {mount.name!r} has the medium {medium!r}; the kubelet knows {' and '.join(MEDIA)}"
+                + (f": did you mean {meant}?" if meant else ""),
+                suggestions=(f"medium: {meant}",) if meant else ("medium: Memory", "no medium: the node's disk"),
+                fix=(Edit(at, meant),) if meant else (),
+            )
+
+
+def _odd_mounts(workload: Workload) -> list[volumes.Mount]:
+    """The first mount of each volume with an unknown medium, in any container of the Pod."""
+    if not any(_is_odd(mapping(volume).get("emptyDir")) for volume in as_list(workload.spec.get("volumes"))):
+        return []  # whatever is mounted where
+    found: dict[str, volumes.Mount] = {}
+    for container in workload.containers:
+        for mount in volumes.mounts(workload, container):
+            if mount.name not in found and _is_odd(mount.empty_dir):
+                found[mount.name] = mount
+    return [*found.values()]
 
 
 def _is_odd(empty_dir: object) -> bool:

@@ -136,8 +136,13 @@ _LONGEST_FLAG = 100
 """Nothing is near to a longer one."""
 
 
-def parse(command: Command, release: Release | None, releases: Releases | None = None) -> EngineArgs:
-    """Reads `command.words` as the release's parser does; never raises: what vLLM would refuse is in `errors`."""
+def parse(
+    command: Command, release: Release | None, releases: Releases | None = None, *, suggests: bool = True
+) -> EngineArgs:
+    """Reads `command.words` as the release's parser does; never raises: what vLLM would refuse is in `errors`.
+
+    `suggests`: compare unknown flags with the known ones, which takes a millisecond for each.
+    """
     entry = "module" if command.entry == "module" else "serve"
     table = (releases or Releases()).table
     parser, newest = table.parser, table.releases[-1]
@@ -155,7 +160,7 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
     conflicts = _conflicts(reading, command, used.release)
     unheard = _probable_slips(reading, command, used)
     if lower is None or upper is None:
-        unheard = [flag for flag in _unknown_flags(problems, used) if flag.first is None]
+        unheard = [flag for flag in _unknown_flags(problems, used, suggests) if flag.first is None]
         problems, conflicts = (), []  # beyond the table, nothing is certain
     if conflicts:
         messages = {problem.message for problem in problems}
@@ -166,7 +171,7 @@ def parse(command: Command, release: Release | None, releases: Releases | None =
         places=reading.places,
         unresolved=reading.unresolved,
         doubtful=reading.doubtful,
-        unknown=tuple(_unknown_flags(problems, used)) if problems else (),
+        unknown=tuple(_unknown_flags(problems, used, suggests)) if problems else (),
         unheard=tuple(unheard),
         errors=tuple(ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag)
         if problems
@@ -296,14 +301,15 @@ def _conflicts(reading: Reading, command: Command, release: Release) -> list[Arg
     return found
 
 
-def _unknown_flags(problems: Iterable[Problem], parser: Parser) -> Iterable[UnknownFlag]:
+def _unknown_flags(problems: Iterable[Problem], parser: Parser, suggests: bool = True) -> Iterable[UnknownFlag]:
     """The flags that the parser does not know, each with the nearest spelling and the releases that know it."""
+    most = _MOST_SUGGESTIONS if suggests else 0
     flags = [(problem, problem.flag) for problem in problems if problem.flag]
     if not flags:
         return
     spellings = tuple(parser.spellings)
     for number, (problem, flag) in enumerate(flags):
-        near = nearest(flag, spellings, cutoff=0.75) if number < _MOST_SUGGESTIONS else ()
+        near = nearest(flag, spellings, cutoff=0.75) if number < most else ()
         life = parser.table.nearest_releases_with(flag, parser.release)
         yield UnknownFlag(
             flag=flag,

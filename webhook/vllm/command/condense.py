@@ -19,7 +19,7 @@ from webhook.vllm.command.word import Value, Word, mystery
 _VALUES = 8
 """Values of one flag that are left. Of no option do more of them make an engine smaller, or a refusal go away."""
 _UNKNOWN = 16
-"""Flags of no release that are left: vLLM refuses the first already."""
+"""Flags of no release that are left, of those with dashes and of all others: vLLM refuses the first already."""
 _DOTTED = 128
 """Keys of one JSON argument that are left (`--compilation-config.key=value`). No class has as many, so that one which
 takes no other keys refuses one of these already."""
@@ -53,23 +53,24 @@ def condensed(words: Sequence[str]) -> list[Left]:
         flags = flags[: bisect_left(flags, end)]
     ends = [*flags[1:], end][: len(flags)]
     # A flag as it is written, without its value → the last place where it is.
-    places = {words[n][:_NAME].partition("=")[0]: place for place, n in enumerate(flags)}
+    names = [text[:_NAME].partition("=")[0] if "=" in text else text[:_NAME] for text in map(words.__getitem__, flags)]
+    places = dict(zip(names, range(len(names)), strict=True))
     last: dict[str, int] = {}
     dotted: dict[str, int] = {}
     left: list[Left] = []
-    unknown = 0
     known = table.beginnings  # argparse takes the beginning of a flag for the flag
-    for written, place in places.items():
-        name, key = written, ""
+    spelled = {name: None for name in places if name in known or "_" in name or "." in name or name[1:2] != "-"}
+    unknown = [*islice((flags[places[name]] for name in places if name not in spelled), _UNKNOWN)]
+    for written in spelled:
+        place, name, key = places[written], written, ""
         if written not in known:
             if "_" in name or "." in name:
                 name, key, _ = written.replace("_", "-").partition(".")
             if name[1:2] != "-":
                 name = name[:2]
             if name not in known:
-                unknown += 1
-                if unknown <= _UNKNOWN:
-                    left.append(Left(flags[place]))
+                if len(unknown) < 2 * _UNKNOWN:
+                    unknown.append(flags[place])
                 continue
         if not key:
             last[name] = max(place, last.get(name, 0))
@@ -79,6 +80,7 @@ def condensed(words: Sequence[str]) -> list[Left]:
             left += _group(words, flags[place], max(ends[place], min(flags[place] + 2, end)))  # its value may be a flag
         elif many == _DOTTED + 1 and not settings.is_strict(name[2:].replace("-", "_")):
             left.append(Left(flags[place], f"{name}.{_MORE}=", "only the first of its keys are read"))
+    left += map(Left, unknown)
     for place in last.values():
         left += _group(words, flags[place], ends[place])
     most = max(map(sub, ends, flags), default=1)  # of a flag and the words up to the next
