@@ -18,6 +18,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: llama, namespace: chat}
 spec:
+  selector: {matchLabels: {app: llama}}
   template:
     metadata: {labels: {app: llama, tier: gpu}}
     spec: {containers: [{name: vllm, image: 'vllm/vllm-openai:v0.27.1'}]}

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from webhook.cli import edge, reach, rendered
+from webhook.cli import edge, patches, reach, rendered
 from webhook.cli.format_option import FormatOption, Output
 from webhook.evaluation import denial
 from webhook.evaluation.lint import lint
@@ -120,9 +120,11 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
         notes += [str(note) for note in manifests.notes]
         for document in manifests.documents[:1]:
             notes += checked.in_vain(source.name, document.text, all_rules())
+    unchecked, said = patches.unchecked((one.name, one.patches) for one in inputs)
+    notes += said
     files = tuple(source.name for source in inputs)
     notes += _without(args.files, files, {one.file for one in containers}) if not problems else ()
-    return Checked(files, tuple(containers), tuple(problems), tuple(notes), args.fail_on)
+    return Checked(files, tuple(containers), tuple(problems), tuple(notes), args.fail_on, unchecked)
 
 
 def _unread(file: str, document: Document, place: FieldPath) -> str:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from webhook.base.secret import FORMS
+from webhook.cli import patches as kustomized
 from webhook.evaluation.policy import Policy, PolicyError, builtin, is_schema, load
 from webhook.kube import companions, manifest, workload
 from webhook.kube.companions import Companions
@@ -256,6 +257,8 @@ class Source:
     manifests: manifest.Manifests
     facts: Facts
     """With the objects of the same directory, where these can be one release, else of the same file."""
+    patches: int = 0
+    """How many of the file's objects are Kustomize patches, which are not among its documents."""
 
 
 def log_text(data: bytes) -> str:
@@ -281,8 +284,11 @@ def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] =
     All are read before the first is judged: a claim, an autoscaler or a model may stand in another file, and a node in
     another folder.
     """
-    found = [(name, read_manifests(name, met=met)) for name, met in _files(names)]
+    whole = [(name, read_manifests(name, met=met)) for name, met in _files(names)]
+    folders = kustomized.Kustomizations()
+    found = [(name, kustomized.without_patches(name, one, folders)) for name, one in whole]
     found += [(name, manifest.read(data, name)) for name, data in made]
+    patches = [len(one.documents) - len(rest.documents) for (_, one), (_, rest) in zip(whole, found, strict=False)]
     known, errors = with_config_maps(known, [document for _, one in found for document in one.documents])
     directories: dict[Path, list[JSON]] = {}
     for name, manifests in found:
@@ -294,14 +300,14 @@ def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] =
         [PlacedObject(name, _folder(name), one.object) for name, manifests in found for one in manifests.documents]
     )
     sources = []
-    for name, manifests in found:
+    for at, (name, manifests) in enumerate(found):
         beside = releases.get(Path(name).parent) if name != "-" else None
         objects = tuple(document.object for document in manifests.documents)
         beside = replace(beside or Companions(objects), around=beyond.snapshot)
         maps, said = beyond.config_maps(_folder(name), objects, beside.config_maps)
         notes = (*manifests.notes, *(manifest.Note(name, None, one) for one in said))
         facts = replace(known, companions=beside, config_maps=maps)
-        sources.append(Source(name, replace(manifests, notes=notes), facts))
+        sources.append(Source(name, replace(manifests, notes=notes), facts, patches[at] if at < len(patches) else 0))
     if sources and beyond.contradictions:
         first = sources[0]
         notes = tuple(manifest.Note("input", None, one) for one in beyond.contradictions)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from webhook.cli import edge
+from webhook.cli import edge, patches
 from webhook.evaluation import subject
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
@@ -79,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
         elif after != before:
             sys.stdout.write(diff(before, after, name))
             changed.append((name, after))
+    for note in patches.unchecked((one.name, one.patches) for one in inputs)[1]:
+        edge.tell(f"note: {note}")
     if args.write:
         for name, after in changed:
             path = Path(name)

@@ -142,6 +142,8 @@ class Checked:
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
     fail_on: FailOn = "deny"
+    unchecked: int = 0
+    """Kustomize patches in the input, which are no whole objects."""
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -89,6 +89,7 @@ def tally(checked: Checked) -> str:
         f"{checked.count('denied')} denied, {checked.count('warned')} with warnings, {checked.count('clean')} clean"
     ]
     parts += [f"{many(accepted, 'finding')} accepted"] if accepted else []
+    parts += [f"{checked.unchecked} not checked"] if checked.unchecked else []
     parts += [many(len(checked.problems), "error")] if checked.problems else []
     return "; ".join(parts)
 

@@ -114,8 +114,8 @@ class Manifests:
 def read(text: str | bytes, name: str) -> Manifests:
     """The objects in `text`, the contents of the file `name` (which is only used in messages). Never raises.
 
-    A broken document is an error and does not hide the others. Lists and OpenShift Templates are taken apart. Helm
-    templates, and documents that are no objects, are left out with a note.
+    A broken document is an error and does not hide the others. Lists and OpenShift Templates are taken apart. Documents
+    with template actions that are no YAML, and documents that are no objects, are left out with a note.
     """
     if isinstance(text, bytes):
         try:
@@ -126,15 +126,15 @@ def read(text: str | bytes, name: str) -> Manifests:
             return Manifests((), (ReadError(name, line, why),))
     text = text.removeprefix("\ufeff")
     parts = list(_parse(text))
-    if any(part.error for part in parts) and (action := _template_line(text)) is not None:
-        why = "skipped: a Helm template; check what `helm template` prints (`podfit check --helm CHART`)"
-        return Manifests((), notes=(Note(name, action, why),))
     documents: list[Document] = []
     errors: list[ReadError] = []
     notes: list[Note] = []
     for part in parts:
         if part.error:
-            errors.append(ReadError(name, part.line, part.error))
+            if (action := _template_line(text, part.line)) is None:
+                errors.append(ReadError(name, part.line, part.error))
+            elif not any(note.line == action for note in notes):
+                notes.append(Note(name, action, _IS_TEMPLATE))
             continue
         said = tuple(
             Note(name, line, f"duplicate key {path}: the last one counts", path) for line, path in part.duplicates
@@ -223,9 +223,17 @@ _TEMPLATE = re.compile(
 text."""
 
 
-def _template_line(text: str) -> int | None:
-    """The line of the first template action where YAML's structure would be; None without one."""
-    found = _TEMPLATE.search(text)
+_IS_TEMPLATE = "skipped: a Helm template; check what `helm template` prints (`podfit check --helm CHART`)"
+_SEPARATOR = re.compile(r"^---(?:\s|$)", re.MULTILINE)
+
+
+def _template_line(text: str, line: int) -> int | None:
+    """The line of the first template action where YAML's structure would be, in the document that the line is of; None
+    without one."""
+    starts = [0, *(found.start() for found in _SEPARATOR.finditer(text)), len(text)]
+    at = len("".join(text.splitlines(keepends=True)[: line - 1]))
+    start, end = max(n for n in starts if n <= at), min((n for n in starts if n > at), default=len(text))
+    found = _TEMPLATE.search(text, start, end)
     return text.count("\n", 0, found.end()) + 1 if found else None
 
 

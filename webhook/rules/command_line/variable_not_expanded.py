@@ -82,6 +82,8 @@ def _undefined(engine: Engine, word: Word) -> Iterator[Finding]:
     if found is None or len(found["name"]) > _LONGEST or _OF_SERVICES.fullmatch(found["name"]):
         return
     name = found["name"]
+    if _by_kserve(engine, name):
+        return
     if _NAME.fullmatch(name) is None:  # `$(nproc --all)`
         message = f"{_gets(engine, word)}: no shell runs here that would run {name!r}"
         yield _finding(engine, word, message, _refused(engine, word), None, sure=True)
@@ -93,6 +95,21 @@ def _undefined(engine: Engine, word: Word) -> Iterator[Finding]:
     yield _finding(engine, word, message, _refused(engine, word), instead, sure=False)
 
 
+_OF_KSERVE = frozenset({
+    "PIPELINE_PARALLEL_SIZE", "TENSOR_PARALLEL_SIZE", "RAY_NODE_COUNT", "REQUEST_GPU_COUNT", "HEAD_SVC", "MODEL_NAME",
+    "ISVC_NAME", "POD_NAMESPACE", "POD_NAME",
+})  # fmt: skip
+"""Variables that KServe sets in the containers of a multi-node runtime (kserve pkg/constants/constants.go, and
+pkg/controller/v1beta1/inferenceservice/components/predictor.go)."""
+_RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
+
+
+def _by_kserve(engine: Engine, name: str) -> bool:
+    """KServe sets the variable; and an InferenceService adds what it likes to its runtime's containers."""
+    group, kind = str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0], engine.workload.kind
+    return group == "serving.kserve.io" and (kind in _RUNTIMES or name in _OF_KSERVE)
+
+
 def _finding(
     engine: Engine, word: Word, message: str, refused: tuple[str, str] | None, instead: str | None, *, sure: bool
 ) -> Finding:
@@ -100,7 +117,7 @@ def _finding(
     if refused and sure and _is_direct(engine):
         known = registry_certainty(engine) if refused[0] in PLUGGED else certainty(engine)
     why = uncertain(engine) if sure else "the kubelet, a plugin or a webhook may still bring it"
-    ends = f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything"
+    ends = f"vLLM{f' {engine.release}' if engine.release else ''} ends with exit code 2 before it loads anything"
     return Finding(
         path=word.path,
         message=message,

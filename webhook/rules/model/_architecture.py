@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 from webhook.rules import _flags
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding
+from webhook.vllm.command.images import repository
+
+_PLUGGED = re.compile(r"ascend|gaudi|hpu|neuron|spyre|rbln|metax|musa|kunlun|tpu|vllm-omni")
+"""Builds with a plugin that adds architectures of its own to vLLM's registry."""
 
 
 def is_looked_up(engine: Engine) -> bool:
     """vLLM looks the model's architecture up in its registry: no argument has it look up another one, or in
     Transformers at once."""
     given = engine.args.given
+    image = engine.field("image")
+    if (isinstance(image, str) and _PLUGGED.search(repository(image))) or _flags.names_plugins(engine):
+        return False
     if given.get("hf_overrides") or given.get("hf_config_path"):
         return False
     return given.get("model_impl") in (None, "auto", "vllm")

@@ -28,7 +28,8 @@ class UnpinnedImage(Rule):
         if not isinstance(image, str) or not image or "@sha256:" in image:
             return
         name, _, tag = image.rpartition("/")[2].partition(":")
-        if (tag and not _moves(tag[:_LONGEST])) or _PLACEHOLDER.search(image[: release.LONGEST]):
+        place = image[: release.LONGEST].removesuffix(f":{tag}") if tag else image[: release.LONGEST]
+        if (tag and not _moves(tag[:_LONGEST])) or _PLACEHOLDER.search(f"{place}:{tag}") or _UPPER.search(place):
             return
         what = f"the tag {tag!r} moves" if tag else f"no tag: {name}:latest is pulled"
         yield Finding(
@@ -38,8 +39,12 @@ class UnpinnedImage(Rule):
         )
 
 
-_PLACEHOLDER = re.compile(r"\$[({]|\{\{")
-"""`${IMAGE}`, `{{ .Values.image }}`: whoever fills it in gives the tag, perhaps."""
+_PLACEHOLDER = re.compile(
+    r"\$[({\w]|\{\{|[<>]|%\w+%|@\w+@|__\w+__|\byour[-_]|(change|replace)[-_]?me|placeholder", re.I
+)
+"""`${IMAGE}`, `{{ .Values.image }}`, `<registry>/vllm`: whoever fills it in gives the tag, perhaps."""
+_UPPER = re.compile(r"[A-Z]")
+"""A repository's name has no capitals (distribution/reference): REGISTRY/vllm is a placeholder."""
 _LONGEST = 128
 """Characters of a tag (distribution/reference)."""
 _ROCM = re.compile(r"(^|[/:._-])rocm", re.IGNORECASE)

@@ -29,7 +29,7 @@ KNOWN_IMAGES = (
         r"(^|[/_.-])(router|routing|gateway|epp|scheduler|sidecar|proxy|bench|benchmark|benchmarks|benchmarker|"
         r"guidellm|client|exporter|simulator|sim|mock|mocker|emulator|downloader|syncer|loader|puller|controller|"
         r"operator|dashboard|webui|frontend|planner|autoscaler|placeholder|renderer|render|tokenizer|monitor|"
-        r"metrics|mcp|webhook|katan|ui|web|chatbot|streamlit|gradio|chainlit|locust|loadtest|tester|agent)([_.-][^/]*)?$",
+        r"metrics|mcp|webhook|katan|optimizer|tuner|advisor|recommender|manager|portal|console|playground|collector|analyzer|ui|web|chatbot|streamlit|gradio|chainlit|locust|loadtest|tester|agent)([_.-][^/]*)?$",
         "other",
         "the names that llm-d, vLLM production-stack, AIBrix and vLLM semantic-router give to what is not the engine",
     ),

@@ -37,6 +37,8 @@ _LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
 _SIBLINGS, _EXAMINED = 8, 64
 """How many other containers are asked whether they lead: a leader is among the first, if there is one; and how many are
 looked at, init containers too."""
+_LONGEST_PROGRAM = 4096
+"""Bytes of a program's path, at most (Linux PATH_MAX)."""
 _SERVERS = 4
 """Servers of one script that are followed, each in case that those before it fail."""
 _SPLITS = 2
@@ -107,6 +109,9 @@ class _Resolver(Reading):
             return self._unread(str(why), " ".join([one for one in given if isinstance(one, str)]))
 
     def _resolved(self) -> Command | None:
+        given = self.commands or self.args
+        if given and telling.CACHE_SERVER.fullmatch(text_of(given[0])[:_LONGEST_PROGRAM]):
+            return None
         if self.commands:
             line = text_of(self.commands[0])
             if _LINE.match(line) and "\n" not in line.strip():

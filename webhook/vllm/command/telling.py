@@ -25,6 +25,8 @@ _LONGEST_NAME = 255
 """Bytes of a file's name, at most (Linux NAME_MAX)."""
 
 
+CACHE_SERVER = re.compile(r"(.*/)?lmcache_\w*(server|controller)")
+"""LMCache's own servers, in its image of vLLM: `lmcache_server HOST PORT`, `lmcache_experimental_server`."""
 _SERVER_FILE = re.compile(r"(entrypoint|start|serve|run|launch|vllm|inference_api)[\w-]*(\.sh|\.py|\.bash)?$")
 _LONGEST = 512
 """Characters of a program's path, or an image's name, that are looked at."""

@@ -1,0 +1,115 @@
+"""Kustomize patches: what is no whole object is neither judged nor repaired."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from webhook.cli import main
+from webhook.kube import kustomize
+
+WHOLE = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: vllm}
+spec:
+  selector: {matchLabels: {app: vllm}}
+  template:
+    metadata: {labels: {app: vllm}}
+    spec:
+      containers:
+      - {name: vllm, image: "vllm/vllm-openai:v0.27.1", args: [Qwen/Qwen3-8B], resources: {limits: {memory: 25Gi}}}
+"""
+
+
+def _changed(**changes: Any) -> dict[str, Any]:
+    obj: dict[str, Any] = {**yaml.safe_load(WHOLE), **changes}
+    return obj
+
+
+def _spec(selector: bool = True, container: dict[str, Any] | None = None) -> dict[str, Any]:
+    template = {"spec": {"containers": [container or {"name": "vllm", "image": "vllm/vllm-openai:v0.27.1"}]}}
+    return {**({"selector": {"matchLabels": {"app": "x"}}} if selector else {}), "template": template}
+
+
+@pytest.mark.parametrize(
+    ("obj", "patch"),
+    [
+        (_changed(), False),
+        (_changed(spec=_spec(selector=False)), True),
+        (_changed(spec=_spec(container={"name": "vllm", "args": ["m"]})), True),
+        (_changed(kind="StatefulSet", spec=_spec(selector=False)), True),
+        (_changed(apiVersion="extensions/v1beta1", spec=_spec(selector=False)), False),
+        ({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "vllm"}]}}, True),
+        ({"apiVersion": "batch/v1", "kind": "Job", "spec": _spec(selector=False)}, False),
+        ({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "$patch": "delete"}, True),
+        (_changed(spec={**_spec(), "template": {"spec": {"containers": [{"name": "a", "$patch": "delete"}]}}}), True),
+        ({"op": "replace", "path": "/spec/replicas", "value": 2}, True),
+        ({"apiVersion": "v1", "kind": "ConfigMap"}, False),
+        (
+            {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "spec": _spec(selector=False)},
+            False,
+        ),
+        (
+            {
+                "apiVersion": "serving.kserve.io/v1beta1",
+                "kind": "InferenceService",
+                "spec": {"predictor": {"containers": [{"name": "kserve-container", "args": ["m"]}]}},
+            },
+            False,
+        ),
+    ],
+)
+def test_what_can_not_be_whole(obj: dict[str, Any], patch: bool) -> None:
+    assert kustomize.is_patch(obj) is patch
+
+
+def _kustomized(folder: Path) -> None:
+    (folder / "base").mkdir()
+    overlay = folder / "overlay"
+    (overlay / "patches").mkdir(parents=True)
+    (folder / "base" / "kustomization.yaml").write_text("resources: [bare.yaml]\ncommonLabels: {app: vllm}\n")
+    bare = {**yaml.safe_load(WHOLE), "spec": _spec(selector=False)}  # commonLabels make the selector
+    (folder / "base" / "bare.yaml").write_text(yaml.safe_dump(bare))
+    listed = {"patches": [{"path": "patches/memory.yaml"}], "patchesStrategicMerge": ["whole.yaml"]}
+    (overlay / "kustomization.yml").write_text(yaml.safe_dump({"resources": ["../base"], **listed}))
+    (overlay / "patches" / "memory.yaml").write_text(WHOLE)
+    (overlay / "whole.yaml").write_text(WHOLE)
+    (overlay / "unlisted.yaml").write_text(yaml.safe_dump([{"op": "add", "path": "/spec/replicas", "value": 2}]))
+
+
+def test_a_kustomization_says_which_files_are_patches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _kustomized(tmp_path)
+    assert main(["check", "--format", "json", str(tmp_path)]) == 0
+
+    out = capsys.readouterr()
+    results = json.loads(out.out)["results"]
+    assert {Path(one["file"]).name for one in results} == {"bare.yaml"}
+    assert out.err.count("podfit check --kustomize DIR") == 1
+    assert "3 Kustomize patches are not checked" in out.err
+
+
+def test_patches_are_counted_as_not_checked_and_stay_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _kustomized(tmp_path)
+    before = {path: path.read_text() for path in (tmp_path / "overlay").rglob("*.y*ml")}
+    assert main(["check", str(tmp_path)]) == 0
+    assert "; 3 not checked" in capsys.readouterr().out
+    assert main(["fix", "--write", str(tmp_path)]) == 0
+    assert "3 Kustomize patches are not checked" in capsys.readouterr().err
+    assert {path: path.read_text() for path in before} == before
+
+
+def test_one_placeholder_does_not_hide_the_other_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: hf}\nstringData:\n  token: {{HF_TOKEN}}\n"
+    (tmp_path / "all.yaml").write_text(f"{secret}---{WHOLE.replace('Qwen3-8B', 'Qwen3-8B, --max-modle-len=5')}")
+
+    assert main(["check", "--format", "json", str(tmp_path)]) == 1
+    out = capsys.readouterr()
+    assert [one["container"] for one in json.loads(out.out)["results"]] == ["vllm"]
+    assert "all.yaml:5: skipped: a Helm template" in out.err

@@ -1,0 +1,92 @@
+"""What an operator, a plugin or a template brings is not reported as absent, and what is not vLLM is not judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from webhook.evaluation.lint import Report, lint
+from webhook.evaluation.policy import builtin
+from webhook.vllm.facts import Facts
+
+
+def _judge(container: dict[str, Any], kind: str = "Pod", api: str = "v1") -> Report:
+    obj = {"apiVersion": api, "kind": kind, "metadata": {"name": "x"}, "spec": {"containers": [container]}}
+    report = lint(obj, builtin(), Facts(), where="check")
+    assert not report.errors
+    return report
+
+
+def _rules(container: dict[str, Any], kind: str = "Pod", api: str = "v1") -> set[str]:
+    return {one.rule for one in _judge(container, kind, api).findings}
+
+
+@pytest.mark.parametrize(
+    ("kind", "api", "name", "told"),
+    [
+        ("ServingRuntime", "serving.kserve.io/v1alpha1", "PIPELINE_PARALLEL_SIZE", False),
+        ("ClusterServingRuntime", "serving.kserve.io/v1alpha1", "TENSOR_PARALLEL_SIZE", False),
+        ("ServingRuntime", "serving.kserve.io/v1alpha1", "ANYTHING", False),
+        ("Pod", "v1", "PIPELINE_PARALLEL_SIZE", True),
+    ],
+)
+def test_variables_that_kserve_sets(kind: str, api: str, name: str, told: bool) -> None:
+    args = ["--model=/mnt/models", f"--tensor-parallel-size=$({name})"]
+    container = {"name": "kserve-container", "image": "vllm/vllm-openai:v0.10.2", "args": args}
+    assert ("variable-not-expanded" in _rules(container, kind, api)) is told
+
+
+@pytest.mark.parametrize(
+    ("image", "told"),
+    [
+        ("vllm/vllm-openai:v0.8.5", True),
+        ("quay.io/ascend/vllm-ascend:v0.8.5", False),
+        ("vault.habana.ai/vllm-gaudi:v0.8.5", False),
+    ],
+)
+def test_architectures_that_a_plugin_brings(image: str, told: bool) -> None:
+    container = {"name": "vllm", "image": image, "command": ["vllm", "serve", "Qwen/Qwen3-Next-80B-A3B-Instruct"]}
+    assert ("model-newer-than-release" in _rules(container)) is told
+
+
+@pytest.mark.parametrize(
+    ("image", "told"),
+    [
+        ("vllm/vllm-openai", True),
+        ("registry.corp/ml/vllm-openai:latest", True),
+        ("<your-registry>/vllm-openai", False),
+        ("REGISTRY/vllm-openai:TAG", False),
+        ("IMAGE_NAME", False),
+        ("$ECR_REGISTRY/vllm-openai:latest", False),
+        ("your-registry/vllm-openai:latest", False),
+        ("vllm/vllm-openai:<tag>", False),
+        ("vllm/vllm-openai:__TAG__", False),
+        ("placeholder", False),
+    ],
+)
+def test_images_that_something_fills_in(image: str, told: bool) -> None:
+    container = {"name": "vllm", "image": image, "command": ["vllm", "serve", "Qwen/Qwen3-8B"]}
+    assert ("unpinned-image" in _rules(container)) is told
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"image": "lmcache/vllm-openai:v0.3.5", "command": ["lmcache_server", "localhost", "8080"]},
+        {
+            "image": "lmcache/vllm-openai:v0.3.5",
+            "command": ["/opt/venv/bin/lmcache_server"],
+            "args": ["localhost", "8080"],
+        },
+        {"image": "lmcache/vllm-openai:v0.3.5", "args": ["lmcache_experimental_server", "localhost", "8080"]},
+        {"image": "registry.corp/vllm-optimizer-backend:v1"},
+        {"image": "registry.corp/vllm-manager:v1"},
+    ],
+)
+def test_what_only_sounds_like_vllm(container: dict[str, Any]) -> None:
+    assert not _judge({"name": "x", **container}).results
+
+
+def test_lmcache_s_image_runs_vllm_all_the_same() -> None:
+    assert _judge({"name": "x", "image": "lmcache/vllm-openai:v0.3.5", "args": ["Qwen/Qwen3-8B"]}).results
