@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test bench e2e lint docs lock clean
+.PHONY: help demo test lowest bench e2e lint docs lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
@@ -21,6 +21,14 @@ demo: .venv  ## the real server over TLS, refusing and patching the manifests in
 
 test: .venv  ## all tests but those of the next target
 	.venv/bin/python -m pytest -q -n 2 tests
+
+lowest:  ## the server's tests with the lowest version of every dependency that pyproject.toml allows
+	rm -rf .lowest
+	$(PYTHON) -m venv .lowest
+	.lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.lowest/bin/uv pip install --quiet --python .lowest/bin/python --resolution lowest-direct --all-extras -r pyproject.toml
+	.lowest/bin/uv pip install --quiet --python .lowest/bin/python hypothesis jsonschema pytest pytest-xdist setuptools
+	.lowest/bin/python -m pytest -q -n 2 tests/server
 
 e2e: .venv  ## against a real API server; ARGS="-k diff" for some, ARGS=--update to accept the output
 	.venv/bin/python -m tests.e2e.binaries
@@ -62,4 +70,4 @@ lock:  ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-plot.lock --extra plot pyproject.toml
 
 clean:  ## remove what the other targets made
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache certs/*.pem certs/*.crt certs/*.key
+	rm -rf .venv .lowest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache certs/*.pem certs/*.crt certs/*.key

@@ -31,10 +31,10 @@ from typing import Any
 
 from benchmarks.fuzz import resident
 from benchmarks.mutations import corpus
-from webhook.cli import _memory
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin
 from webhook.kube import workload
+from webhook.server.memory import STACK
 from webhook.vllm.command import ALL_WORK, WorkLimit, resolve
 from webhook.vllm.command.tree import SIZE
 from webhook.vllm.facts import Facts
@@ -218,7 +218,7 @@ def batch(first: int, count: int, where: Path) -> dict[str, Any]:
     slow: list[tuple[float, int]] = []
     wrong: list[str] = []
     memory: list[int] = []
-    threading.stack_size(_memory.STACK)
+    threading.stack_size(STACK)
     with where.open("r+b") as file:
         current = mmap.mmap(file.fileno(), 8)
 

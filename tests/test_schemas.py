@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.asgi import Client
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
 from webhook.cli import main
@@ -112,9 +113,9 @@ def test_the_lines_of_the_access_log() -> None:
     stream = io.BytesIO()
     access = AccessLog(stream)
     app = create_app(builtin(), Facts(), Metrics("", "", ""), access=access)
-    with app.test_client() as client:
-        client.post("/validate", json=admission_review(GOOD_POD))
-        client.post("/validate", data="no JSON", content_type="application/json")
+    client = Client(app)
+    client.post("/validate", json=admission_review(GOOD_POD))
+    client.post("/validate", b"no JSON")
     access.close(30)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
 

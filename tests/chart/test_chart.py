@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 import pytest
 import yaml
 
+from tests.asgi import Client
 from tests.e2e import binaries
 from webhook.cli import edge, parser
 from webhook.cli.doctor import _selector
@@ -197,13 +198,13 @@ def test_the_api_server_finds_the_server(variant: str) -> None:
     objects = render(**VARIANTS[variant])
     service, server = only(objects, "Service"), container(objects)
     (port,) = service["spec"]["ports"]
-    asked = create_app(builtin(), Facts(), Metrics("", "", "")).test_client()
+    asked = Client(create_app(builtin(), Facts(), Metrics("", "", "")))
 
     for hook in webhooks(objects):
         client = hook["clientConfig"]["service"]
         assert (client["name"], client["namespace"]) == (service["metadata"]["name"], service["metadata"]["namespace"])
         assert client["port"] == port["port"]
-        assert asked.post(client["path"]).status_code == 415, "it is there, and asks for JSON"
+        assert asked.post(client["path"], content_type=None).status_code == 415, "it is there, and asks for JSON"
     assert port["targetPort"] in [named["name"] for named in server["ports"]]
     labels = only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli import _memory
+from webhook.server import memory as _memory
 
 HUNGRY = """
 import sys
 from pathlib import Path
-from webhook.cli import _memory
+from webhook.server import memory as _memory
 assert _memory.bound(4, Path(sys.argv[1])) == (384 << 20) + (4 + _memory.OTHERS) * _memory.STACK
 try:
     bytearray(1 << 30)
@@ -43,7 +43,7 @@ def test_without_a_limit_there_is_no_bound(text: str, tmp_path: Path) -> None:
 DEEP = """
 import threading
 from webhook.evaluation import review
-from webhook.cli import _memory
+from webhook.server import memory as _memory
 _memory.bound(1)
 def read():
     for text in ("[" * 10_000 + "]" * 10_000, '{"a":' * 10_000 + "1" + "}" * 10_000, "[" * 8_000 + "]" * 8_000):

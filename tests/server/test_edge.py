@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 
+from tests.asgi import Client
 from tests.cluster.script import Clock, access, node
 from tests.cluster.test_cluster import kept
 from tests.reviews import admission_review
@@ -29,10 +29,10 @@ def _cluster(clock: Clock) -> Cluster:
 
 
 @pytest.fixture(name="client")
-def _client(cluster: Cluster) -> FlaskClient:
+def _client(cluster: Cluster) -> Client:
     metrics = Metrics("0", "p", "f")
     metrics.watch_cluster(cluster.status)
-    return create_app(builtin(), Facts(), metrics, cluster=cluster).test_client()
+    return Client(create_app(builtin(), Facts(), metrics, cluster=cluster))
 
 
 def pod() -> dict[str, Any]:
@@ -46,14 +46,14 @@ def pod() -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
 
 
-def warnings(client: FlaskClient) -> str:
+def warnings(client: Client) -> str:
     answer = client.post("/validate", json=admission_review(pod())).get_json()["response"]
     assert answer["allowed"]
     return " ".join(answer.get("warnings", []))
 
 
 def test_readiness_says_how_fresh_the_view_is_and_never_depends_on_it(
-    client: FlaskClient, cluster: Cluster, clock: Clock
+    client: Client, cluster: Cluster, clock: Clock
 ) -> None:
     before = client.get("/readyz")
     cluster._publish(State("nodes", kept("nodes", node("a")), clock()))
@@ -67,7 +67,7 @@ def test_readiness_says_how_fresh_the_view_is_and_never_depends_on_it(
     assert "nodes: 1, stale for 300 s\n" in stale.text
 
 
-def test_metrics_say_it_too(client: FlaskClient, cluster: Cluster, clock: Clock) -> None:
+def test_metrics_say_it_too(client: Client, cluster: Cluster, clock: Clock) -> None:
     cluster._publish(State("nodes", kept("nodes", node("a"), node("b")), clock()))
     clock.now += 7
     said = client.get("/metrics").text
@@ -79,7 +79,7 @@ def test_metrics_say_it_too(client: FlaskClient, cluster: Cluster, clock: Clock)
     assert 'podfit_cluster_objects{kind="storageclasses"}' not in said
 
 
-def test_answers_follow_what_is_seen_and_go_on_without_it(client: FlaskClient, cluster: Cluster, clock: Clock) -> None:
+def test_answers_follow_what_is_seen_and_go_on_without_it(client: Client, cluster: Cluster, clock: Clock) -> None:
     blind = warnings(client)
     cluster._publish(State("nodes", kept("nodes", node("a", "Tesla-T4")), clock(), digest=1))
     seeing = warnings(client)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.asgi import Client
 from tests.conftest import GOOD_POD
 from tests.evaluation.policy.test_broken import BROKEN, EVERYTHING
 from tests.reviews import admission_review, doomed
@@ -125,7 +126,7 @@ def test_a_broken_change_keeps_the_last_good_state_and_says_so(
     live = Live([file, other], clock=lambda: NOW)
     metrics = Metrics("1", live.policy.version, "f")
     metrics.watch_policy(live)
-    client = create_app(live, Facts(), metrics).test_client()
+    client = Client(create_app(live, Facts(), metrics))
     good = live.policy.version
     caplog.set_level(logging.INFO)
 
@@ -250,7 +251,7 @@ def test_an_exception_that_ends_is_told(tmp_path: Path, caplog: pytest.LogCaptur
 
 def test_a_misspelt_annotation_is_a_warning() -> None:
     pod = {**GOOD_POD, "metadata": {"name": "llama-8b", "annotations": {"podfit.dev/ignore.unknown-falg": "our fork"}}}
-    client = create_app(builtin(), Facts(), Metrics("1", "p", "f")).test_client()
+    client = Client(create_app(builtin(), Facts(), Metrics("1", "p", "f")))
 
     response = json.loads(client.post("/validate", json=admission_review(pod)).data)["response"]
 
@@ -265,7 +266,7 @@ def test_exemptions_and_shadows_are_counted_and_audited(tmp_path: Path) -> None:
     file.write_text(f"{text('warn')}{exception}  allowIgnore: [unknown-flag]\n---\n{shadow}")
     live = Live([file], clock=lambda: NOW)
     metrics = Metrics("1", live.policy.version, "f")
-    client = create_app(live, Facts(), metrics).test_client()
+    client = Client(create_app(live, Facts(), metrics))
     bad = doomed(GOOD_POD)
     bad["spec"]["containers"][0]["image"] = "vllm/vllm-openai:latest"
 

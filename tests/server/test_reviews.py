@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from flask import Flask
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.asgi import Client
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed
 from webhook.evaluation.policy import builtin
@@ -19,6 +18,7 @@ from webhook.rules.host_memory.shm_missing import ShmMissing
 from webhook.rules.rule import Finding
 from webhook.server import deadline, reviews
 from webhook.server.app import create_app
+from webhook.server.lanes import ARRIVED
 from webhook.server.metrics import Metrics
 from webhook.vllm.facts import Facts
 
@@ -26,30 +26,25 @@ JSONDict = dict[str, Any]
 
 
 @pytest.fixture(name="app")
-def _app() -> Flask:
-    return create_app(builtin(), Facts(), Metrics("", "", ""))
+def _app() -> Client:
+    return Client(create_app(builtin(), Facts(), Metrics("", "", "")))
 
 
-def ask(app: Flask, pod: JSONDict, query: str = "timeout=10s", arrived: float | None = None) -> JSONDict:
-    environ = {} if arrived is None else {reviews.ARRIVED: arrived}
-    answer = app.test_client().post(
-        f"/validate?{query}",
-        data=json.dumps(admission_review(pod)).encode(),
-        content_type="application/json",
-        environ_overrides=environ,
-    )
+def ask(app: Client, pod: JSONDict, query: str = "timeout=10s", arrived: float | None = None) -> JSONDict:
+    scope = {} if arrived is None else {ARRIVED: arrived}
+    answer = app.post(f"/validate?{query}", json=admission_review(pod), scope=scope)
     assert answer.status_code == 200
     response: JSONDict = answer.get_json()["response"]
     return response
 
 
-def total(app: Flask, name: str, **labels: str) -> float:
-    families = text_string_to_metric_families(app.test_client().get("/metrics").text)
+def total(app: Client, name: str, **labels: str) -> float:
+    families = text_string_to_metric_families(app.get("/metrics").text)
     samples = [sample for family in families for sample in family.samples]
     return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
 
 
-def test_a_review_that_waited_too_long_is_allowed_and_told(app: Flask) -> None:
+def test_a_review_that_waited_too_long_is_allowed_and_told(app: Client) -> None:
     response = ask(app, doomed(GOOD_POD), "timeout=5s", time.monotonic() - 4.5)
 
     assert (response["uid"], response["allowed"]) == (UID, True)
@@ -59,11 +54,11 @@ def test_a_review_that_waited_too_long_is_allowed_and_told(app: Flask) -> None:
     assert total(app, "podfit_review_wait_seconds_sum") > 4
 
 
-def test_the_same_wait_is_no_matter_where_the_api_server_is_patient(app: Flask) -> None:
+def test_the_same_wait_is_no_matter_where_the_api_server_is_patient(app: Client) -> None:
     assert ask(app, doomed(GOOD_POD), "timeout=30s", time.monotonic() - 4.5)["allowed"] is False
 
 
-def test_a_rule_that_hangs_is_ended_named_and_the_review_allowed(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_hangs_is_ended_named_and_the_review_allowed(app: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(deadline, "JUDGING", 0.05)
         patch.setattr("webhook.rules.host_memory.shm_missing.ShmMissing.check", hanging())
@@ -85,7 +80,7 @@ def hanging() -> object:
     return names["check"]
 
 
-def test_a_rule_that_eats_memory_is_an_error_of_that_rule(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_eats_memory_is_an_error_of_that_rule(app: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def hungry(_: ShmMissing, engine: Engine) -> Iterator[Finding]:
         raise MemoryError
 
@@ -96,24 +91,20 @@ def test_a_rule_that_eats_memory_is_an_error_of_that_rule(app: Flask, monkeypatc
     assert total(app, "podfit_rule_errors_total", rule="shm-missing") == 1
 
 
-def test_a_review_that_memory_is_not_enough_to_read_is_allowed(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_review_that_memory_is_not_enough_to_read_is_allowed(app: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def hungry(_: bytes) -> None:
         raise MemoryError
 
     monkeypatch.setattr("webhook.evaluation.review.parse", hungry)
     body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": UID, "kind": {}}}
-    response = (
-        app.test_client()
-        .post("/validate", data=json.dumps(body), content_type="application/json")
-        .get_json()["response"]
-    )
+    response = app.post("/validate", json=body).get_json()["response"]
 
     assert (response["uid"], response["allowed"]) == (UID, True)
     assert "an error in podfit (MemoryError)" in response["warnings"][0]
     assert total(app, "podfit_rule_errors_total", rule="review") == 1
 
 
-def test_a_large_body_is_judged_and_not_remembered(app: Flask) -> None:
+def test_a_large_body_is_judged_and_not_remembered(app: Client) -> None:
     small, large = doomed(GOOD_POD), doomed(GOOD_POD)
     large["metadata"] = {**large["metadata"], "annotations": {"note": "x" * reviews.LARGE}}
 
@@ -122,7 +113,7 @@ def test_a_large_body_is_judged_and_not_remembered(app: Flask) -> None:
     assert total(app, "podfit_remembered_reviews_total") == 1
 
 
-def test_what_was_decided_is_answered_though_it_can_not_be_told(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_decided_is_answered_though_it_can_not_be_told(app: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Metrics, "observe", lambda *_: 1 / 0)
 
     assert ask(app, doomed(GOOD_POD))["allowed"] is False

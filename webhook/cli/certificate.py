@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from webhook.cli.edge import UnusableError
 
 if TYPE_CHECKING:
-    from flask import Flask
-
     from webhook.cluster import Access
     from webhook.server.certs.serving import Serving
 
@@ -103,10 +101,3 @@ def _kept(args: argparse.Namespace, access: Access | None) -> Serving:
         raise UnusableError(f"--host {' '.join(args.host)}: {error}") from error
     except OSError as error:
         raise UnusableError(f"--client-ca {args.client_ca}: {error}", 3) from error
-
-
-def refuse_strangers(app: Flask) -> None:
-    """With --client-ca: a review of somebody without a certificate is refused."""
-    from webhook.server.certs.serving import KnownClients
-
-    app.wsgi_app = KnownClients(app.wsgi_app)  # type: ignore[method-assign]  # as Flask's documentation does

@@ -1,4 +1,4 @@
-"""`podfit serve`: the webhook server in the foreground, gunicorn with one worker process and threads inside.
+"""`podfit serve`: the webhook server in the foreground, gunicorn with one worker process.
 
 One process, so that there is one cache and one metrics registry; scale by replicas. Everything is read and warmed
 before the port opens: whoever gets a connection gets an answer under the whole policy.
@@ -22,12 +22,10 @@ from webhook.cli.edge import UnusableError
 from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
 
 if TYPE_CHECKING:
-    from flask import Flask
-
     from webhook.cluster import Access, Cluster
     from webhook.evaluation.policy import Policy
     from webhook.server.accesslog import AccessLog
-    from webhook.server.certs.serving import Serving
+    from webhook.server.certs.serving import Application, Serving
     from webhook.server.lines import Lines
     from webhook.server.live import Live
     from webhook.server.readiness import Readiness, SelfCall
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
 
 POLICIES = "policies"
 BIND = "127.0.0.1:8443"
+DRAIN = 10
+"""Seconds; the chart's `preStopSeconds` and 5 more: as long as an API server may still use a connection that it has."""
 FLUSH = 2.0
 """Seconds that the last lines of the access log may take at the end, and those on standard error."""
 
@@ -57,7 +57,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     edge.add_policy(parser)
     edge.add_models(parser)
-    parser.add_argument("--threads", type=_threads, default=4, metavar="N", help="worker threads (default: 4)")
+    parser.add_argument(
+        "--threads",
+        type=_threads,
+        default=4,
+        metavar="N",
+        help="threads for reviews with a script, which take longer than others (default: 4)",
+    )
+    parser.add_argument(
+        "--drain",
+        type=_seconds,
+        default=DRAIN,
+        metavar="SECONDS",
+        help=f"after SIGTERM, how long clients may use the connections that they have (default: {DRAIN})",
+    )
     parser.add_argument("--no-access-log", action="store_true", help="no line of JSON a review on standard output")
     parser.add_argument(
         "--watch",
@@ -88,6 +101,12 @@ def _threads(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 600):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 600")
+    return int(text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
     policy, facts = edge.policy(args.policy), edge.facts(args)
@@ -102,17 +121,21 @@ def run(args: argparse.Namespace) -> int:
     # Without a buffer: its lock, held by a thread that waits for whoever reads, would keep the process from its end.
     lines = AccessLog(None if args.no_access_log or sys.stdout is None else FileIO(1, "w", closefd=False))
     said = Lines(FileIO(os.devnull if sys.stderr is None else 2, "w", closefd=sys.stderr is None), "log")
-    app = application(live, facts, serving, ready, lines, said, cluster)
+    app = application(live, facts, serving, ready, lines, said, cluster, args.threads)
     if args.client_ca:
-        certificate.refuse_strangers(app)
+        from webhook.server.certs.serving import KnownClients
+
+        app = KnownClients(app)
     warm(policy, facts)
     listener = listen(args.bind)
     address = listener.getsockname()[:2]
 
-    from webhook.cli import _gunicorn, _log, _memory
+    from webhook.server import log, memory
+    from webhook.server.app import PEOPLE
+    from webhook.server.edge import worker
 
     def begin() -> None:
-        _memory.bound(args.threads + (0 if cluster is None else len(cluster.watched)))
+        memory.bound(args.threads + 1 + PEOPLE + (0 if cluster is None else len(cluster.watched)))
         gc.collect()
         gc.freeze()  # tables and rules live as long as the process: looking through them took 40 ms each time
         live.start()
@@ -121,11 +144,10 @@ def run(args: argparse.Namespace) -> int:
         serving.start()
         answers.start(*address)
 
-    _log.to(said)
+    log.to(said)
+    hooks = {"post_worker_init": lambda _: begin(), "worker_exit": lambda _, __: lines.close(FLUSH)}
     try:
-        return _gunicorn.serve(
-            app, listener, serving.context, args.threads, begin, ready.drain, lambda: lines.close(FLUSH)
-        )
+        return worker.serve(app, serving, listener, ready.drain, args.drain, **hooks)
     finally:
         said.close(FLUSH)
 
@@ -182,8 +204,9 @@ def application(
     access: AccessLog,
     said: Lines,
     cluster: Cluster | None = None,
-) -> Flask:
-    """The Flask application with its metrics."""
+    threads: int = 4,
+) -> Application:
+    """The ASGI application with its metrics."""
 
     from webhook.server.app import create_app
     from webhook.server.metrics import Metrics
@@ -196,7 +219,7 @@ def application(
     if cluster is not None:
         metrics.watch_cluster(cluster.status)
     metrics.watch_readiness(ready)
-    return create_app(live, facts, metrics, ready, cluster, access)
+    return create_app(live, facts, metrics, ready, cluster, access, threads)
 
 
 def _unseen(live: Live, cluster: Cluster | None) -> str | None:

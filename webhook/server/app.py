@@ -1,5 +1,5 @@
-"""The HTTP edge: `reviews.Reviews` for what the API server asks, and a Flask application around it for what people,
-kubelets and Prometheus ask.
+"""The server's routes: an ASGI application for what the API server asks (`server.edge.lanes`), and Flask behind it for
+what people, kubelets and Prometheus ask.
 
 | path                                              | HTTP     | body                                              |
 | ------------------------------------------------- | -------- | ------------------------------------------------- |
@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import json
 import logging
+from typing import Any
 
+from a2wsgi import WSGIMiddleware
 from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.exceptions import HTTPException
@@ -25,11 +27,16 @@ from webhook.base.printable import one_line
 from webhook.cluster import Cluster
 from webhook.evaluation.policy import Policy
 from webhook.server.accesslog import AccessLog
+from webhook.server.certs.serving import Application
+from webhook.server.lanes import Lanes
 from webhook.server.live import Live
 from webhook.server.metrics import Metrics
 from webhook.server.readiness import Readiness
 from webhook.server.reviews import Reviews
 from webhook.vllm.facts import Facts
+
+PEOPLE = 2
+"""Threads for what people, kubelets and Prometheus ask."""
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +48,10 @@ def create_app(
     ready: Readiness | None = None,
     cluster: Cluster | None = None,
     access: AccessLog | None = None,
-) -> Flask:
-    """The application; `ready` says whether reviews may come (None: always).
+    threads: int = 4,
+) -> Application:
+    """The application; `ready` says whether reviews may come (None: always), `threads` are for small reviews that the
+    event loop does not answer.
 
     What `cluster` knows is added to `facts` at every request, and told by /readyz, whose status does not change for it:
     a server that has lost its view of the cluster still knows its tables. So is a broken change of a live policy: the
@@ -58,7 +67,7 @@ def create_app(
 
     if access is not None:
         metrics.watch_access_log(access)
-    app.wsgi_app = Reviews(app.wsgi_app, holding, metrics, access or AccessLog(None))  # type: ignore[method-assign]  # as Flask documents
+    reviews = Reviews(holding, metrics, access or AccessLog(None))
 
     @app.get("/healthz")
     def healthz() -> Response:
@@ -97,7 +106,8 @@ def create_app(
         metrics.bad_request(500)
         return _error(500, "internal error")
 
-    return app
+    people: Any = WSGIMiddleware(app, PEOPLE)  # type: ignore[arg-type]  # Flask has wsgiref's types, a2wsgi its own
+    return Lanes(reviews, people, threads)
 
 
 def _error(code: int, message: str) -> Response:

@@ -65,12 +65,13 @@ class Watch:
         self._busy = Event()
         self._thread: Thread | None = None
 
-    def within(self, seconds: float, call: Callable[[], T]) -> T:
-        """What `call` returns; raises OutOfTime where it takes longer, or more than JUDGING of a processor."""
+    def within(self, seconds: float, call: Callable[[], T], judging: float | None = None) -> T:
+        """What `call` returns; raises OutOfTime if it takes longer, or more than `judging` (default: JUDGING) seconds
+        of a processor."""
         if self._thread is None or not self._thread.is_alive():
             self._start()
         thread = get_ident()
-        self._ends[thread] = self._clock() + seconds, time.thread_time() + JUDGING
+        self._ends[thread] = self._clock() + seconds, time.thread_time() + (JUDGING if judging is None else judging)
         if not self._busy.is_set():
             self._busy.set()
         try:

@@ -1,8 +1,6 @@
-"""What the API server asks, as a WSGI application: a review in, its answer out, in time.
+"""What the API server asks: the bytes of a review in, the bytes of its answer out, in time.
 
-It stands before Flask, whose dispatching takes longer (0.15 ms) than all that is done for a remembered review.
-
-Outcome → what is sent. The API server takes every HTTP status but 200 as a failed call and follows `failurePolicy`.
+Outcome → what is sent. The API server treats every HTTP status except 200 as a failed call and follows `failurePolicy`.
 
 | outcome                                            | HTTP | body                                                  |
 | -------------------------------------------------- | ---- | ----------------------------------------------------- |
@@ -12,12 +10,14 @@ Outcome → what is sent. The API server takes every HTTP status but 200 as a fa
 | fixes that the policy applies (/mutate)            | 200  | allowed, JSON Patch, a warning each                   |
 | a rule or the core raised (we are bad)             | 200  | allowed, one warning; logged and counted              |
 | it waited or took too long (we are too slow)       | 200  | allowed, one warning; logged and counted              |
-| no memory is left to read it or to judge it        | 200  | allowed, one warning; logged and counted              |
+| not enough memory to read it or to judge it        | 200  | allowed, one warning; logged and counted              |
 | no AdmissionReview, or one that contradicts itself | 400  | `{"error": …}`, one line                              |
+| no certificate of --client-ca                      | 403  | `{"error": …}`, one line                              |
 | another method                                     | 405  | `{"error": …}`, one line                              |
 | more than 8 MiB                                    | 413  | `{"error": …}`, one line                              |
 | not application/json, or compressed                | 415  | `{"error": …}`, one line                              |
 | the HTTP edge itself raised                        | 500  | `{"error": "internal error"}`; logged                 |
+| too many large bodies at once                      | 503  | `{"error": …}`, one line                              |
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ import logging
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable
-from http import HTTPStatus
-from io import BytesIO
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Self
 
 from webhook.base.printable import one_line
 from webhook.base.secret import FORMS
@@ -46,92 +44,115 @@ from webhook.server.decision_cache import DecisionCache
 from webhook.server.metrics import Metrics
 from webhook.vllm.facts import Facts
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
 MAX_BODY = 8 << 20
-"""Bytes. An object may have 3 MiB (k8s.io/apiserver MaxRequestBodyBytes) and a review holds the old one beside it."""
-DRAIN = 4 * MAX_BODY
-"""Bytes of a larger body that are read and thrown away before the answer."""
+"""Bytes. An object may have 3 MiB (k8s.io/apiserver MaxRequestBodyBytes), and an update's review carries two."""
 LARGE = 256 << 10
-"""Bytes of a body whose verdict is not remembered: most of it is nothing that is judged, and to look whether it was
+"""Bytes of a body whose decision is not remembered: most of it is nothing that is judged, and to look whether it was
 seen takes longer than to judge it (3 MiB: 6 ms against 0.3)."""
-HEAD = 4096
-"""Bytes that are read first: the request's uid is in there, as the API server writes it."""
-ARRIVED = "podfit.arrived"
-"""The environment's key for when a request came (time.monotonic): it may have waited for a thread since."""
+ORDINARY = 64 << 10
+"""Bytes of a body that may be judged in the event loop. A Pod with its `managedFields` has about 13,000."""
+HERE = 0.05
+"""Seconds of a processor that one judgement may take in the event loop, fifty times the usual, before it starts again
+in a thread: everyone else waits meanwhile, and for up to `deadline.TICK` more."""
 PATHS: dict[str, Webhook] = {"/validate": "validate", "/mutate": "mutate"}
 
 _UID = re.compile(rb'"request":\s*\{\s*"uid":\s*"([0-9A-Za-z-]{1,64})"')
 """k8s.io/api admission/v1 AdmissionRequest: `uid` is its first field."""
+_HEAD = 4096
+"""Bytes in which the uid is, as the API server writes it."""
+_SCRIPT = re.compile(rb'"-[a-z]*c"')
+"""The option of a shell that takes a script: `-c`, `-lc`, `-euxc`. Reading a script takes longer than all the rest."""
 
 log = logging.getLogger(__name__)
 
 
-class _Refused(Exception):  # noqa: N818 - an answer, no error
+class Refused(Exception):  # noqa: N818 - an answer, no error
     """The request gets this HTTP status."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
         self.code = code
 
+    @classmethod
+    def too_large(cls) -> Self:
+        """The body is."""
+        return cls(413, f"the body is larger than {MAX_BODY >> 20} MiB")
+
+
+def declared(method: str, headers: Mapping[bytes, bytes]) -> int:
+    """The body's length in bytes, by the headers (names in lower case); of a chunked body the largest allowed.
+
+    Raises Refused if the request must not be answered.
+    """
+    if method != "POST":
+        raise Refused(405, f"{method} is not allowed here")
+    media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+    if media != "application/json":
+        raise Refused(415, f"the content type is {media!r}, expected 'application/json'")
+    if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"", b"identity"):
+        raise Refused(415, "a compressed body is not supported")
+    length = MAX_BODY if b"transfer-encoding" in headers else int(headers.get(b"content-length", b"0"))
+    if length > MAX_BODY:
+        raise Refused.too_large()
+    return length
+
+
+class _Elsewhere(Exception):  # noqa: N818 - a way, no error
+    """The event loop is not the place for this review."""
+
 
 class Reviews:
-    """Answers POST /validate and /mutate; everything else is for `rest`."""
+    """Answers the reviews of both webhooks; safe for threads."""
 
-    def __init__(
-        self,
-        rest: WSGIApplication,
-        holding: Callable[[], tuple[Policy, Facts]],
-        metrics: Metrics,
-        access: AccessLog,
-    ) -> None:
+    def __init__(self, holding: Callable[[], tuple[Policy, Facts]], metrics: Metrics, access: AccessLog) -> None:
         """`holding`: the policy and the facts of this moment."""
-        self._rest = rest
         self._holding = holding
         self._metrics = metrics
         self._access = access
         self._remembered = DecisionCache()
         self._watch = Watch(failed=lambda: metrics.rule_error("deadline"))
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """One request."""
-        path = environ["PATH_INFO"]
-        webhook = PATHS.get(path)
-        if webhook is None:
-            return self._rest(environ, start_response)
+    def at_once(self, webhook: Webhook, body: bytes, query: str, arrived: float) -> bytes | None:
+        """`answer` for the event loop; None if the decision is neither remembered nor quickly made: ask a thread."""
+        ordinary = len(body) <= ORDINARY and not _SCRIPT.search(body)
         try:
-            code, answer = 200, self._answer(webhook, environ)
-        except (_Refused, BadReview) as refused:
-            code, answer = refused.code if isinstance(refused, _Refused) else 400, _error(str(refused))
-            self._refused(path, code, str(refused))
-        except OSError:  # the peer is gone, or stalls: nobody waits for an answer
-            raise
-        except Exception as error:
-            log.error("internal error at %s", path, exc_info=error)
-            code, answer = 500, _error("internal error")
-            self._refused(path, code, "internal error")
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))]
-        start_response(_STATUS[code], headers)
-        return [answer]
+            return self._answer(webhook, body, query, arrived, HERE if ordinary else 0)
+        except _Elsewhere:
+            return None
 
-    def _refused(self, path: str, code: int, words: str) -> None:
+    def answer(self, webhook: Webhook, body: bytes, query: str, arrived: float) -> bytes:
+        """The AdmissionReview to send; raises BadReview if `body` is none.
+
+        `query`: of the URL, with the API server's timeout; `arrived`: when the request did (time.monotonic).
+        """
+        return self._answer(webhook, body, query, arrived, None)
+
+    def failed(self, path: str, error: Exception) -> tuple[int, bytes]:
+        """HTTP status and body where reading or answering a request has raised this; counted and logged."""
+        words = FORMS.line(str(error))
+        match error:
+            case Refused():
+                code = error.code
+            case BadReview():
+                code = 400
+            case _:
+                log.error("internal error at %s", path, exc_info=error)
+                code, words = 500, "internal error"
         self._metrics.bad_request(code)
-        self._access.refused(path, code, FORMS.line(words))
+        self._access.refused(path, code, words)
+        return code, json.dumps({"error": words}).encode() + b"\n"
 
-    def _answer(self, webhook: Webhook, environ: WSGIEnvironment) -> bytes:
+    def _answer(self, webhook: Webhook, body: bytes, query: str, arrived: float, here: float | None) -> bytes:
+        """`here`: seconds of a processor that the event loop has for it; None in a thread."""
         begun = time.monotonic()
-        waited = begun - environ.get(ARRIVED, begun)
-        _acceptable(environ)
-        head = _head(environ)
+        waited = begun - arrived
         try:
-            body = _body(environ, head)
             asked = review.parse(body)
-            left = deadline.patience(environ.get("QUERY_STRING", "")) - waited
-            decision = self._decide(webhook, asked, left, self._remembered if len(body) <= LARGE else None)
+            left = deadline.patience(query) - waited
+            decision = self._decide(webhook, asked, left, self._remembered if len(body) <= LARGE else None, here)
             answer = json.dumps(decision.answer).encode()
         except MemoryError as error:
-            if (uid := _UID.search(head)) is None:
+            if (uid := _UID.search(body, 0, _HEAD)) is None:
                 raise
             decision = review.failed(review.unread(uid[1].decode()), error)
             answer = json.dumps(decision.answer).encode()
@@ -144,7 +165,9 @@ class Reviews:
             log.error("what was decided could not be told", exc_info=error)
         return answer
 
-    def _decide(self, webhook: Webhook, asked: Request, left: float, remembered: DecisionCache | None) -> Decision:
+    def _decide(
+        self, webhook: Webhook, asked: Request, left: float, remembered: DecisionCache | None, here: float | None
+    ) -> Decision:
         """The decision, or that there was no time for one: in whatever mode the API server asks, who does not answer
         it in time stops it, and a cluster that can't create Pods is worse than one vLLM Pod that was not checked."""
         if left <= 0:
@@ -153,56 +176,19 @@ class Reviews:
         policy, facts = self._holding()
 
         def judged(request: Request) -> Decision:
-            return self._watch.within(left, lambda: review.decide(webhook, request, policy, facts))
+            if here == 0:
+                raise _Elsewhere
+            return self._watch.within(left, lambda: review.decide(webhook, request, policy, facts), here)
 
         try:
             return remembered.decide(webhook, asked, policy, facts, judged) if remembered is not None else judged(asked)
         except OutOfTime as ended:
+            if here is not None:
+                raise _Elsewhere from None
             rule = _where(ended)
             self._metrics.rule_error(rule)
             log.error("%s not judged, allowed: %s took too long, in %s", webhook, _subject(asked), rule)
             return review.allowed_without_time(asked, "it took too long")
-
-
-def _acceptable(environ: WSGIEnvironment) -> None:
-    if environ["REQUEST_METHOD"] != "POST":
-        raise _Refused(405, f"{environ['REQUEST_METHOD']} is not allowed here")
-    media = environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
-    if media != "application/json":
-        raise _Refused(415, f"the content type is {media!r}, expected 'application/json'")
-    if environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() not in ("", "identity"):
-        raise _Refused(415, "a compressed body is not supported")
-
-
-def _head(environ: WSGIEnvironment) -> bytes:
-    """The body's first bytes."""
-    length = environ.get("CONTENT_LENGTH")
-    if not length and not environ.get("wsgi.input_terminated"):
-        return b""
-    head: bytes = environ["wsgi.input"].read(min(int(length), HEAD) if length else HEAD)
-    return head
-
-
-def _body(environ: WSGIEnvironment, head: bytes) -> bytes:
-    """The whole body, of which the `head` was read."""
-    if len(head) < HEAD:
-        return head
-    length = environ.get("CONTENT_LENGTH")
-    stream = environ["wsgi.input"]
-    body: bytes
-    if isinstance(stream, BytesIO):  # it is there in one piece: no copy of it
-        body = stream.getvalue()
-        stream.seek(len(body))
-    else:
-        # What is asked for is allocated at once (io.RawIOBase.read), so not all 8 MiB where the client says how much
-        # comes.
-        body = head + stream.read(min(int(length), MAX_BODY + 1) - HEAD if length else MAX_BODY + 1 - HEAD)
-    if len(body) <= MAX_BODY:
-        return body
-    left = min(int(length) - len(body), DRAIN) if length else DRAIN
-    while left > 0 and (more := stream.read(min(left, 1 << 20))):  # who is still sending does not read: the answer
-        left -= len(more)  # would be lost in a reset
-    raise _Refused(413, f"the body is larger than {MAX_BODY >> 20} MiB")
 
 
 def _complain(webhook: Webhook, decision: Decision) -> None:
@@ -223,10 +209,3 @@ def _where(error: BaseException) -> str:
     """The rule in which it was raised, "review" where it was none."""
     modules = (Path(frame.filename).stem for frame in traceback.extract_tb(error.__traceback__))
     return next((rule for module in modules if (rule := module.replace("_", "-")) in all_rules()), "review")
-
-
-def _error(message: str) -> bytes:
-    return json.dumps({"error": FORMS.line(message)}).encode() + b"\n"
-
-
-_STATUS: dict[int, Any] = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}

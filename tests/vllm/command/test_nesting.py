@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.vllm.command.pods import argv, container, script
-from webhook.cli import _memory
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin
 from webhook.kube import workload
+from webhook.server.memory import STACK
 from webhook.vllm.command import ALL_WORK, Command, WorkLimit, resolve
 from webhook.vllm.command.tree import NESTING, NUL, SIZE, TOO_DEEP, TOO_LONG, TOO_MUCH, WORD_NESTING
 from webhook.vllm.facts import Facts
@@ -254,7 +254,7 @@ def in_a_thread(call: Callable[[], object]) -> None:
         except BaseException as error:
             raised.append(error)
 
-    before = threading.stack_size(_memory.STACK)
+    before = threading.stack_size(STACK)
     try:
         thread = threading.Thread(target=run)
         thread.start()

@@ -5,17 +5,23 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, MutableMapping
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from webhook.server import certs
 from webhook.server.certs import Pair
 
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An ASGI application."""
+
+CERTIFICATE = "podfit.certificate"
+"""A scope's key for the client's verified certificate (ssl.SSLSocket.getpeercert); None or empty without one."""
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +127,7 @@ def context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
     """
     made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.options |= ssl.OP_NO_RENEGOTIATION
     made.verify_mode = ssl.CERT_NONE
     if client_ca is not None:
         if b"-----BEGIN" not in client_ca:
@@ -148,15 +155,17 @@ def _load(made: ssl.SSLContext, pair: Pair) -> None:
 
 
 class KnownClients:
-    """Answers reviews only to clients with a certificate; probes and metrics to everybody. A WSGI application around
-    another, under gunicorn, whose handshake has verified the certificate (`context`)."""
+    """Answers reviews only to clients with a certificate; probes and metrics to everybody. An ASGI application around
+    another; the handshake has verified the certificate (`context`)."""
 
-    def __init__(self, app: WSGIApplication) -> None:
+    def __init__(self, app: Application) -> None:
         self._app = app
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        known = environ["gunicorn.socket"].getpeercert()
-        if known or environ["REQUEST_METHOD"] != "POST":
-            return self._app(environ, start_response)
-        start_response("403 Forbidden", [("Content-Type", "application/json"), ("Connection", "close")])
-        return [b'{"error": "no client certificate of --client-ca"}\n']
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope[CERTIFICATE] or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 403, "headers": headers})
+        await send({"type": "http.response.body", "body": b'{"error": "no client certificate of --client-ca"}\n'})

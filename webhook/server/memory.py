@@ -26,6 +26,15 @@ OTHERS = 8
 """Threads beside those that judge and watch: for policies, certificates, deadlines, the access log, standard error, the
 call to itself, and two to spare, whose stacks (8 MiB at most) are all that the bound is beyond its share."""
 
+CONNECTIONS = 64
+"""For so many at a time `room` is made."""
+CONNECTION = 384 << 10
+"""Bytes of a connection: uvloop allocates 256 KiB to read TLS, most of them never touched (SSL_READ_MAX_SIZE)."""
+
+
+_bound: list[int] = []
+"""The bound in bytes, if there is one."""
+
 
 def bound(threads: int, limit: Path | None = None) -> int | None:
     """Bounds this process's private memory by its container's limit; returns the bound in bytes, None without a limit.
@@ -46,4 +55,14 @@ def bound(threads: int, limit: Path | None = None) -> int | None:
     if hard != resource.RLIM_INFINITY:
         size = min(size, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (size, hard))
+    _bound[:] = [size]
     return size
+
+
+def room(connections: int) -> None:
+    """Raises the bound, if there is one, so that so many connections take nothing of what reviews may have."""
+    size = sum(_bound)
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if size and size + connections * CONNECTION > soft:
+        size += (connections + CONNECTIONS) * CONNECTION
+        resource.setrlimit(resource.RLIMIT_DATA, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
