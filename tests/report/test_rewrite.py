@@ -103,8 +103,14 @@ def test_what_is_no_yaml_is_an_error() -> None:
 def test_a_diff_names_the_file_and_a_missing_line_break() -> None:
     shown = diff("a: 1", "a: 2", "pod.yaml")
 
-    assert shown.startswith("--- pod.yaml\n+++ pod.yaml (fixed)\n")
+    assert shown.startswith("--- a/pod.yaml\n+++ b/pod.yaml\n")
     assert "-a: 1\n\\ No newline at end of file\n+a: 2\n" in shown
+
+
+def test_only_a_line_feed_ends_a_line_of_a_diff() -> None:
+    shown = diff('a: "b\u2028c"\nd: 1\n', 'a: "b\u2028c"\nd: 2\n', "pod.yaml")
+
+    assert [line[0] for line in shown.split("\n")[2:-1]] == ["@", " ", "-", "+"]
 
 
 _names = st.sampled_from(["a", "b", "image", "x-y", "true"])

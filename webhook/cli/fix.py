@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         if name == "-":
             sys.stdout.write(after)
         elif after != before:
-            sys.stdout.write(diff(before, after, name))
+            sys.stdout.write(diff(before, after, _from_here(name)))
             changed.append((name, after))
     for note in patches.unchecked((one.name, one.patches) for one in inputs)[1]:
         edge.tell(f"note: {note}")
@@ -90,6 +91,14 @@ def run(args: argparse.Namespace) -> int:
     if not repairs and not code:
         edge.tell("no repair applies" + (f" of {', '.join(args.rule)}" if args.rule else ""))
     return code
+
+
+def _from_here(name: str) -> str:
+    """The file's name as a patch has it: relative to the working directory if the file is below it."""
+    path = Path(os.path.normpath(name))
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return path.as_posix()
 
 
 def _repaired(source: edge.Source, policy: Policy, rules: list[str]) -> list[tuple[Document, Repaired]]:

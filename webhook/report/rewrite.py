@@ -139,8 +139,20 @@ def _get(obj: Any, parts: Sequence[str]) -> Any:
 
 
 def diff(before: str, after: str, name: str) -> str:
-    """A unified diff, empty where nothing differs."""
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), name, f"{name} (fixed)"
-    )
+    """A unified diff for `git apply` and `patch -p1` in the folder that the file's name starts from; empty if the texts
+    are equal. `name`: relative with slashes, or absolute: then it is for `patch -p1 -d /`."""
+    old, new = (_in_header(f"{side}/{name.lstrip('/')}") for side in "ab")
+    lines = difflib.unified_diff(_LINE.findall(before), _LINE.findall(after), old, new)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+"""A line of a diff: only a line feed ends it, unlike in `str.splitlines`."""
+_QUOTED = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
+
+
+def _in_header(path: str) -> str:
+    """A path as git writes it in a diff: quoted as in C if it must be; a tab ends one that has a space."""
+    if any(character in _QUOTED for character in path):
+        return f'"{"".join(_QUOTED.get(character, character) for character in path)}"'
+    return f"{path}\t" if " " in path else path
