@@ -94,6 +94,35 @@ def test_another_image_moves_defaults_and_flags(diff: Run) -> None:
     assert change["numbers"]["kv_cache_tokens"]["before"] != change["numbers"]["kv_cache_tokens"]["after"]
 
 
+def test_flags_without_a_default_are_in_both_parsers(diff: Run) -> None:
+    """Only `defaults` that are set tell nothing of an option such as --api-key, which every release has."""
+    (change,) = changes(diff(GOOD.replace("v0.27.1", "v0.19.0"), GOOD, "--format", "json")[1])
+
+    assert "device_ids" in change["new_arguments"]
+    assert not {"api_key", "revision", "chat_template"} & {*change["new_arguments"], *change["dropped_arguments"]}
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("", "your command  --gpu-memory-utilization 0.9 → 0.92;"),
+        ("--max-num-partial-prefills=2", "your command  --max-num-partial-prefills is not an option of vLLM 0.27.1;"),
+        ("--device-ids=0", "your command  --device-ids is not an option of vLLM 0.19.0;"),
+    ],
+)
+def test_the_first_line_says_what_changes_for_the_command(diff: Run, flag: str, said: str) -> None:
+    new = GOOD.replace('"16384"', f'"16384", "{flag}"') if flag else GOOD
+    (_, second, *_) = diff(new.replace("v0.27.1", "v0.19.0"), new)[1].splitlines()
+
+    assert second.strip().startswith(said)
+
+
+def test_a_release_that_changes_nothing_for_the_command_says_so(diff: Run) -> None:
+    lines = diff(GOOD.replace("v0.27.1", "v0.27.0").replace("16384", "8192"), GOOD.replace("16384", "8192"))[1]
+
+    assert "no argument and no resolved value changes" in lines
+
+
 def test_a_workload_that_comes_and_one_that_goes_are_told(diff: Run) -> None:
     other = GOOD.replace("llama-8b-good", "another")
     code, out = diff(GOOD, other, "--format", "json")

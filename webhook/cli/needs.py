@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
         raise edge.UnusableError(f"how long {model}'s context is, is not known: --context TOKENS says it")
     if longest and context > longest:
         raise edge.UnusableError(f"--context {context}: the model's own limit is {longest:,} tokens")
-    asked = Asked(base.model.value, context, args.users, version)
+    asked = Asked(base.model.value, context, args.users or 1, version)
     found = needs.offers(
         base.args, base.model.value, context=context, users=args.users, having=having,
         gpus=facts.gpu.count if facts.gpu else None, env=base.command.env,
@@ -205,7 +205,7 @@ def _way(
     """The offer as a command line, judged: a finding speaks of what memory does not tell (a dtype, a format)."""
     served = str(offer.changes.get("model") or model)
     words = [served, *given, "--max-model-len", str(args.context or offer.ledger.max_model_len)]
-    words += ["--max-num-seqs", str(-(-args.users // offer.replicas))]
+    words += ["--max-num-seqs", str(-(-args.users // offer.replicas))] if args.users else []
     words += ["--tensor-parallel-size", str(offer.gpus)] if offer.gpus > 1 else []
     words += ["--kv-cache-dtype", str(offer.changes["kv_cache_dtype"])] if "kv_cache_dtype" in offer.changes else []
     where = gpu.by_name(offer.stock.product)

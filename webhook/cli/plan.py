@@ -58,7 +58,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--context", type=_count, metavar="TOKENS", help="of each request; default: the model's own")
-    parser.add_argument("--users", type=_count, default=1, metavar="N", help="requests at once; default: 1")
+    parser.add_argument(
+        "--users",
+        type=_count,
+        metavar="N",
+        help="concurrent requests; sets --max-num-seqs; default: 1 and vLLM's default",
+    )
     parser.add_argument(
         "--nodes",
         metavar="FILE|cluster",
@@ -138,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
         if args.kv_cache_memory is not None:
             raise edge.UnusableError(f"--kv-cache-memory belongs to a command line; {BEFORE}")
         return needs.run(args, argv[0], facts)
-    if args.context or args.users > 1 or args.nodes:
+    if args.context or args.users or args.nodes:
         raise edge.UnusableError(
             "--context, --users and --nodes belong to `podfit plan MODEL`; a command line says --max-model-len itself"
         )

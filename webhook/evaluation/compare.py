@@ -140,17 +140,31 @@ class ContainerComparison:
 
     @cached_property
     def new_flags(self) -> tuple[str, ...]:
-        """Arguments that only the newer release knows."""
+        """Options that only the newer release's parser has."""
         if self.before is None or self.after is None:
             return ()
         return tuple(sorted(set(self.after.engine.args.defaults) - set(self.before.engine.args.defaults)))
 
     @cached_property
     def dropped_flags(self) -> tuple[str, ...]:
-        """Arguments that only the older release knows."""
+        """Options that only the older release's parser has."""
         if self.before is None or self.after is None:
             return ()
         return tuple(sorted(set(self.before.engine.args.defaults) - set(self.after.engine.args.defaults)))
+
+    @cached_property
+    def gained_flags(self) -> tuple[str, ...]:
+        """Arguments on the command line that only the newer release knows."""
+        return tuple(name for name in self._written_names if name in self.new_flags)
+
+    @cached_property
+    def lost_flags(self) -> tuple[str, ...]:
+        """Arguments on the command line that only the older release knows."""
+        return tuple(name for name in self._written_names if name in self.dropped_flags)
+
+    @property
+    def _written_names(self) -> list[str]:
+        return sorted(_written_arguments(self.after.engine)) if self.after else []
 
     @cached_property
     def gpu(self) -> tuple[EstimateChange, ...]:

@@ -109,6 +109,8 @@ def render_text(changes: Sequence[ContainerComparison]) -> str:
 
 def _text(change: ContainerComparison) -> str:
     out = [f"{_name(change)}{_state(change)}"]
+    if change.before and change.after:
+        out.append(f"  {'your command':<14}{_for_you(change)}")
     for one in change.facts:
         if not one.same or one.name in ("vLLM", "verdict"):
             out.append(f"  {one.name:<14}{_arrow(one, *_shown(change, one))}")
@@ -121,6 +123,15 @@ def _text(change: ContainerComparison) -> str:
     out += _section("what follows", [_line(one) for one in numbers if not one.same])
     out += _section("findings", _findings(change))
     return "\n".join(line.rstrip() for line in out) + "\n"
+
+
+def _for_you(change: ContainerComparison) -> str:
+    """The arguments on the command line whose meaning changes, and the values that vLLM resolves otherwise."""
+    found = [f"{_spelt(name)} is not an option of vLLM {change.facts[0].after}" for name in change.lost_flags]
+    found += [f"{_spelt(name)} is not an option of vLLM {change.facts[0].before}" for name in change.gained_flags]
+    found += [f"{_spelt(one.name)} {_arrow(one, *_shown(change, one))}" for one in change.flags]
+    found += [f"{_spelt(one.name)} {_arrow(one)}" for one in change.settings]
+    return "; ".join(found) or "no argument and no resolved value changes"
 
 
 def _ledger(title: str, rows: Sequence[EstimateChange]) -> list[str]:

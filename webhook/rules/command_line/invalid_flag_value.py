@@ -416,7 +416,8 @@ def _switch(engine: Engine, error: ArgumentError) -> tuple[int, int, str] | None
     flag, _, value = text.partition("=")
     if not flag.startswith("--") or flag.startswith("--no-") or value.lower() not in ("true", "false"):
         return None
-    if not isinstance(engine.args.defaults.get(flag[2:].replace("-", "_"), False), bool):
+    default = engine.args.defaults.get(flag[2:].replace("-", "_"))
+    if default is not None and not isinstance(default, bool):
         return None
     if value.lower() == "true":
         return first, count, flag

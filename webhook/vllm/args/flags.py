@@ -180,7 +180,7 @@ class Table:
             ordered=tuple(sorted(spellings)),
             positional=positional,
             underscores=release >= self._underscores,
-            defaults={option.dest: option.default for option in options if option.default is not None},
+            defaults={option.dest: option.default for option in options},
             dests=dests,
             plain=frozenset(flag for flag in spellings if is_plain_spelling(flag, dests)),
         )

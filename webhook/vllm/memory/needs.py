@@ -99,13 +99,14 @@ def offers(
     model: Model,
     *,
     context: int,
-    users: int,
+    users: int | None,
     having: Sequence[Stock] = CATALOGUE,
     gpus: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[Offer]:
     """For each product the cheapest way to hold `users` requests of `context` tokens at once, and one that changes the
-    model's answers where that takes less; best first. `gpus`: of one replica, where that is settled."""
+    model's answers where that takes less; best first. `gpus`: of one replica, where that is settled. `users` None: at
+    least one request, and the release's own `max_num_seqs`."""
     found: list[Offer] = []
     for stock in having:
         where = by_name(stock.product)
@@ -142,12 +143,12 @@ def _ways(
     changes: Mapping[str, Any],
     *,
     context: int,
-    users: int,
+    users: int | None,
     gpus: int | None,
     env: Mapping[str, str] | None,
 ) -> Iterator[Offer]:
     own = {dest: value for dest, value in changes.items() if dest != "model"}
-    asked = {**own, "max_model_len": context, "max_num_seqs": users}
+    asked = {**own, "max_model_len": context, **({"max_num_seqs": users} if users else {})}
     for size in (gpus,) if gpus else SIZES:
         if not where or size > stock.per_node or not (size == 1 or divisible(model, size, args)):
             continue
@@ -156,8 +157,8 @@ def _ways(
         if judged.verdict != "fits" or judged.ledger is None:
             continue
         holds = capacity(judged.ledger)
-        replicas = 1 if holds is None else math.ceil(users / holds)
-        yield Offer(stock, size, replicas, replicas * (holds or users), judged.ledger, changes)
+        replicas = 1 if holds is None else math.ceil((users or 1) / holds)
+        yield Offer(stock, size, replicas, replicas * (holds or users or 1), judged.ledger, changes)
 
 
 def capacity(ledger: GpuLedger) -> int | None:

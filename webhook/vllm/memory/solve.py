@@ -35,6 +35,7 @@ LEAST_CONTEXT = 2048
 SAFE_UTILIZATION = 0.95
 SHARES = (0.9, 0.92, 0.93, 0.94, SAFE_UTILIZATION)
 """Before 0.20 the graphs come on top of it, so that more of it may fit less."""
+SMALLER_SHARES = (SAFE_UTILIZATION, 0.92, 0.9)
 NODE = 8
 """GPUs of one node."""
 PRODUCTS = (
@@ -138,22 +139,31 @@ def fewer_ranks(
 
 
 def _utilization(search: Search) -> Iterator[Alternative]:
-    """The least share of the GPU that fits, up to what leaves room for the context; a smaller one where vLLM would
-    find too little free."""
-    given = search.args.given.get("gpu_memory_utilization")
-    usual = default_utilization(search.args.release or NEWEST)
-    now = given if isinstance(given, int | float) and not isinstance(given, bool) else usual
+    """The least larger share of the GPU that fits, up to what leaves room for the context; else the largest smaller
+    one: vLLM would find too little free, or capture CUDA graphs outside of its share."""
     if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return
-    shares = (SAFE_UTILIZATION, 0.92, 0.9) if now > SAFE_UTILIZATION else tuple(one for one in SHARES if one > now)
-    if not shares or search.is_full(max(shares)):
-        return
-    for share in shares:
+    now = _share(search)
+    larger = [one for one in SHARES if one > now]
+    if larger and search.is_full(max(larger)):
+        larger = []
+    for share in (*larger, *_smaller_shares(now)):
         if search.fits({"gpu_memory_utilization": share}):
             yield Alternative(
                 f"--gpu-memory-utilization {share:g}", {"gpu_memory_utilization": share}, loss=abs(share - now)
             )
             return
+
+
+def _share(search: Search) -> float:
+    given = search.args.given.get("gpu_memory_utilization")
+    usual = default_utilization(search.args.release or NEWEST)
+    return given if isinstance(given, int | float) and not isinstance(given, bool) else usual
+
+
+def _smaller_shares(now: float) -> list[float]:
+    """Of a share from 0.93 on."""
+    return [one for one in SMALLER_SHARES if one < now and now >= 0.93]
 
 
 def _cache_memory(search: Search) -> Iterator[Alternative]:
@@ -309,16 +319,15 @@ def _product_and_gpus(search: Search, products: Sequence[str], found: Sequence[A
 
 
 def _both(search: Search, found: Sequence[Alternative]) -> Iterator[Alternative]:
-    """A larger share of the GPU and a shorter context, where neither alone keeps half of it and both keep much more."""
+    """Another share of the GPU and a shorter context, if neither alone keeps half of it and both keep much more."""
     alone = max((one.changes.get("max_model_len", 0) for one in found), default=0)
     kept = [one for one in found if not one.changes_output and one.loss < 0.5]
-    given = search.args.given.get("gpu_memory_utilization")
-    high = isinstance(given, int | float) and given >= SAFE_UTILIZATION
-    if kept or high or search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
+    if kept or search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return
-    if search.is_full(SAFE_UTILIZATION):
+    shares = _smaller_shares(_share(search)) or (SAFE_UTILIZATION, SHARES[1])
+    if search.is_full(max(shares)):
         return
-    for share in (SAFE_UTILIZATION, SHARES[1]):
+    for share in shares:
         also = {"gpu_memory_utilization": share}
         if (tokens := _longest(search, also)) and tokens >= 1.5 * alone:
             yield Alternative(
