@@ -48,6 +48,13 @@ def test_the_refusal_in_the_readme_is_what_podfit_says() -> None:
     assert said in (ROOT / "README.md").read_text()
 
 
+def test_the_first_manifest_in_the_readme_can_be_checked_as_it_is() -> None:
+    first = yaml.safe_load(YAML.findall((ROOT / "README.md").read_text())[0])
+    (result,) = lint(first, builtin(), Facts()).results
+
+    assert [one.rule for one in result.findings if one.mode == "deny"] == ["kv-cache-too-small"]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text()):

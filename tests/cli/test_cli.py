@@ -568,3 +568,40 @@ def test_fix_names_the_object_where_a_file_has_several(run: Run, tmp_path: Path)
 
     for name in ("one", "two"):
         assert f"{file}: would repair: Pod llm/{name}: removed-flag: " in err
+
+
+PART = "spec:\n  containers:\n  - {name: vllm, image: vllm/vllm-openai:v0.27.1}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        (PART, "apiVersion and kind are missing"),
+        ("apiVersion: v1\n" + PART, "kind is missing"),
+    ],
+)
+def test_a_part_of_a_manifest_is_not_checked_and_says_what_is_missing(
+    text: str, missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "part.yaml"
+    path.write_text(text)
+
+    assert main(["check", str(path)]) == 0
+    assert f"{path}:1: not checked: {missing}, so this is not a Kubernetes object." in capsys.readouterr().err
+
+
+def test_values_of_a_chart_are_no_part_of_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text("image: {repository: vllm/vllm-openai}\ncontainers: 1\n")
+
+    assert main(["check", str(path)]) == 0
+    assert "not checked" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "code"), [(PART, 1), ("a: 1\n", 1), ("apiVersion: v1\nkind: Pod\n" + PART, 0)])
+def test_input_without_vllm_can_fail_a_pipeline(text: str, code: int, tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(text)
+
+    assert main(["check", "--fail-on-nothing", str(path)]) == code
+    assert main(["check", str(path)]) == 0

@@ -72,6 +72,15 @@ def test_a_gated_model_is_served_with_its_token(capsys: pytest.CaptureFixture[st
     assert "# the model is gated: kubectl create secret generic hf-token" in out
 
 
+def test_without_users_a_manifest_leaves_the_number_of_sequences_to_the_release(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ("Qwen/Qwen3-8B", "--context", "8k", "--gpu", "l4", "-o", "yaml")
+
+    assert "--max-num-seqs" not in printed(capsys, *asked)
+    assert "--max-num-seqs\n        - '1'" in printed(capsys, *asked, "--users", "1")
+
+
 def test_more_users_never_take_less(capsys: pytest.CaptureFixture[str]) -> None:
     def memory(users: int) -> int:
         out = printed(capsys, "Qwen/Qwen3-8B", "--context", "8192", "--users", str(users), "--gpu", "l4", "-o", "json")

@@ -54,6 +54,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--fail-on", choices=("deny", "warn"), default="deny", help="what exit code 1 means; default: deny"
     )
+    parser.add_argument(
+        "--fail-on-nothing", action="store_true", help="exit with code 1 if the input has no vLLM container"
+    )
     parser.add_argument("--audit", action="store_true", help="note what is only audited, too (mode audit)")
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="findings in it are accepted, new ones are not")
     parser.add_argument(
@@ -91,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         edge.write_text(args.write_baseline, json.dumps(known, indent=1) + "\n")
         edge.tell(f"note: {args.write_baseline}: {denial.many(len(known['findings']), 'finding')} accepted")
         return 3 if found.problems else 0
-    return found.code
+    return found.code or int(args.fail_on_nothing and not found.containers)
 
 
 def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
@@ -117,6 +120,8 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
                 notes += checked.audited(source.name, document, report)
             if not report.results and (place := unread.pod_spec(document.object, policy.kinds)):
                 notes.append(_unread(source.name, document, place))
+            elif not report.results and (missing := unread.without_kind(document.object)):
+                notes.append(_incomplete(source.name, document, missing))
         notes += [str(note) for note in manifests.notes]
         for document in manifests.documents[:1]:
             notes += checked.in_vain(source.name, document.text, all_rules())
@@ -135,6 +140,15 @@ def _unread(file: str, document: Document, place: FieldPath) -> str:
     return (
         f"{file}:{document.line_of(place)}: not judged: podfit does not know where a {kind} has its Pods; "
         f"`kinds` of a policy can say: {word}: [{pattern}]"
+    )
+
+
+def _incomplete(file: str, document: Document, missing: Sequence[str]) -> str:
+    """What is said of a part of a manifest."""
+    fields, are = " and ".join(missing), "are" if len(missing) > 1 else "is"
+    return (
+        f"{file}:{document.line}: not checked: {fields} {are} missing, so this is not a Kubernetes object. "
+        "Fix: check the whole manifest, for example with apiVersion: apps/v1 and kind: Deployment"
     )
 
 

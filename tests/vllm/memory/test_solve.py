@@ -70,6 +70,16 @@ def test_a_share_that_leaves_nothing_to_the_context_is_lowered() -> None:
     assert texts(engine("0.20.0", gpu_memory_utilization=1.0), LLAMA_8B, H100) == ["--gpu-memory-utilization 0.95"]
 
 
+@pytest.mark.parametrize("share", [0.95, 0.97])
+def test_a_lower_share_with_a_shorter_context_keeps_the_gpu(share: float) -> None:
+    """Before 0.20 CUDA graphs come on top of the share, so at 0.95 no context fits beside them."""
+    args = engine("0.19.1", gpu_memory_utilization=share)
+    found = [one for one in alternatives(args, model(**LLAMA_8B), on(L4)) if "max_model_len" in one.changes]
+
+    assert [one.changes["gpu_memory_utilization"] for one in found] == [0.92]
+    assert plan(engine("0.19.1", **found[0].changes), model(**LLAMA_8B), on(L4)).verdict == "fits"
+
+
 def test_a_little_more_of_the_gpu_is_enough_at_the_edge() -> None:
     (first, *_) = texts(engine("0.19.0", max_model_len=21_000, gpu_memory_utilization=0.8), LLAMA_8B, L4)
     assert first == "--gpu-memory-utilization 0.9"

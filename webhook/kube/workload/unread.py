@@ -25,6 +25,18 @@ def pod_spec(obj: JSON, known: Mapping[str, object]) -> FieldPath | None:
         or not kind
     ):
         return None
+    return _with_vllm(obj)
+
+
+def without_kind(obj: JSON) -> tuple[str, ...]:
+    """The fields `apiVersion` and `kind`, as far as they are missing in an object with a container of vLLM's; empty for
+    all other objects."""
+    missing = tuple(name for name in ("apiVersion", "kind") if not obj.get(name))
+    return missing if missing and _with_vllm(obj) is not None else ()
+
+
+def _with_vllm(obj: JSON) -> FieldPath | None:
+    """Where the first PodSpec with a container of vLLM's is."""
     queue: list[tuple[FieldPath, Any]] = [(FieldPath(), obj)]
     for path, value in queue:  # grows while it is walked
         if is_object(value):
