@@ -14,7 +14,7 @@ from typing import Any
 from webhook.kube.snapshot import Node
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Accelerator, Gpu, by_name
-from webhook.vllm.memory import plan, quantisation, solve
+from webhook.vllm.memory import plan, quantisation, served_copies
 from webhook.vllm.memory.division import divisible
 from webhook.vllm.memory.ledger import GpuLedger
 from webhook.vllm.memory.search import with_changes
@@ -128,7 +128,7 @@ def _variants(args: EngineArgs, model: Model, where: Sequence[Gpu]) -> Iterator[
         yield {"kv_cache_dtype": "fp8"}, model
     if not args.given.get("quantization"):
         sizes: set[float] = set()
-        for copy in solve.copies(model, where):
+        for copy in served_copies.copies(model, where):
             scheme = quantisation.scheme(copy, None)
             if scheme is not None and round(scheme.bytes, 1) not in sizes:
                 sizes.add(round(scheme.bytes, 1))

@@ -19,12 +19,12 @@ from webhook.base.frozen import frozen
 from webhook.kube.quantity import GI
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Accelerator, Gpu, by_name
-from webhook.vllm.memory import division, parallel, plan, quantisation
+from webhook.vllm.memory import division, parallel, plan, quantisation, served_copies
 from webhook.vllm.memory.division import divisible
 from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.memory.search import Search, SpentError, with_changes
 from webhook.vllm.memory.settings import default_utilization
-from webhook.vllm.model import Model, derived_max_model_len, quantised_copies
+from webhook.vllm.model import Model, derived_max_model_len
 
 MOST = 3
 """Suggestions of a refusal."""
@@ -354,40 +354,12 @@ def _cache_dtype(search: Search) -> Iterator[Alternative]:
         yield Alternative(f"{OTHER} --kv-cache-dtype fp8", changes, changes_output=True)
 
 
-CAPABLE = {"FP8": (8, 0), "INT8": (8, 0), "INT4": (8, 0), "NVFP4": (10, 0), "bitsandbytes": (7, 5)}
-"""Scheme → the least compute capability that serves it well (vLLM 0.33 docs, features/quantization)."""
-OLDER = ("awq", "gptq")
-"""Formats with kernels for Turing (7.5) too."""
-
-
-def copies(model: Model, gpus: Sequence[Gpu]) -> Sequence[Model]:
-    """Quantised copies of the model from the catalogue that these GPUs serve well, those with the most bits first and
-    slow formats last."""
-    return _copies(model, min((gpu.compute_capability or (0, 0) for gpu in gpus), default=(0, 0)))
-
-
-@lru_cache(64)
-def _copies(model: Model, capability: tuple[int, int]) -> Sequence[Model]:
-    rated: list[tuple[bool, float, Model]] = []
-    for copy in () if model.quantization_config else quantised_copies(model):
-        scheme = quantisation.scheme(copy, None)
-        if scheme and _is_capable(capability, copy, scheme):
-            rated.append((scheme.name == "bitsandbytes", -scheme.bytes, copy))
-    return tuple(copy for _, _, copy in sorted(rated, key=lambda one: one[:2]))
-
-
-def _is_capable(capability: tuple[int, int], copy: Model, scheme: quantisation.Scheme) -> bool:
-    method = str((copy.quantization_config or {}).get("quant_method"))
-    least = (7, 5) if method in OLDER and scheme.name == "INT4" else CAPABLE.get(scheme.name, (99, 0))
-    return capability >= least
-
-
 def _checkpoint(search: Search) -> Iterator[Alternative]:
     """A quantised copy of the model from the catalogue, with as many bits as fit; else one that the user must find."""
     if search.model.quantization_config or search.args.given.get("quantization"):
         return
     known, tried = False, set[float]()
-    for copy in copies(search.model, search.accelerator.gpus):
+    for copy in served_copies.copies(search.model, search.accelerator.gpus):
         if (cut := division.blocks(search.args, copy)) is not None and not cut.hold(search.cut.tp):
             continue
         known, scheme = True, quantisation.scheme(copy, None)
