@@ -16,7 +16,7 @@ from webhook.vllm.model.length import LENGTHS
 QWEN = "Qwen/Qwen2.5-7B-Instruct"
 POLICY = (
     "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: lengths}\n"
-    "spec: {rules: {max-model-len-too-long: {mode: deny}}}\n"
+    "spec: {rules: {max-model-len-too-long: {mode: deny, believeCatalog: true}}}\n"
 )
 DENIES = load([("lengths.yaml", POLICY)])
 
@@ -38,13 +38,17 @@ def test_a_config_that_was_given_counts_as_read(pod: dict[str, Any]) -> None:
     config = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "max_position_embeddings": 4096}
     facts = Facts(models={"acme/ours": GivenModel(config, "models.yaml: config.json")})
     assert _judged(pod, ["acme/ours"], facts).mode == "deny"
-
-
-def test_without_a_policy_it_is_a_warning(pod: dict[str, Any]) -> None:
-    pod["spec"]["containers"][0]["args"] = [QWEN, "--max-model-len", "131072"]
-    assert {one.mode for one in lint(pod, builtin(), Facts()).findings if one.rule == "max-model-len-too-long"} == {
-        "warn"
+    pod["spec"]["containers"][0]["args"] = ["acme/ours", "--max-model-len", "131072"]
+    assert {one.mode for one in lint(pod, builtin(), facts).findings if one.rule == "max-model-len-too-long"} == {
+        "deny"
     }
+
+
+def test_of_the_catalog_it_is_a_warning_without_a_policy(pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0]["args"] = [QWEN, "--max-model-len", "131072"]
+    (found,) = (one for one in lint(pod, builtin(), Facts()).findings if one.rule == "max-model-len-too-long")
+    assert found.mode == "warn"
+    assert "may allow more by now" in (found.why_softened or "")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from webhook.rules._flags import certainty, uncertain
-from webhook.rules.command_line import _meant
+from webhook.rules.command_line import _configuration, _meant, _speculative
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm.release import Release
@@ -20,6 +20,8 @@ V0_CHUNKS_ABOVE = 32768
 """V0 switches chunked prefill on by itself for longer contexts (vLLM 0.7 engine/arg_utils.py create_engine_config)."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Every LoRA rank that a release ever took (vLLM 0.4 … 0.33 config/lora.py possible_max_ranks)."""
+RANK_OF_ONE = Release(0, 11, 1)
+"""Before, 1 is none of them."""
 VALIDATED = Release(0, 6, 6)
 """`vllm serve` and the module both call validate_parsed_serve_args (read in vLLM 0.6.6 … 0.33
 entrypoints/openai/api_server.py and entrypoints/cli/serve.py)."""
@@ -30,6 +32,9 @@ KV_ROLES = ("kv_producer", "kv_consumer", "kv_both")
 BACKEND_TWICE = Release(0, 13), Release(0, 34)
 """From the first until before the second, a backend that is named in both places is refused, were it the same one
 (vLLM 0.13 … 0.33 engine/arg_utils.py create_engine_config)."""
+
+
+CHECKS = (*_configuration.ROWS, *_speculative.ROWS)
 
 
 class ConflictingFlags(Rule):
@@ -46,14 +51,19 @@ class ConflictingFlags(Rule):
         ValueError: LoRA is not enabled! Use --enable-lora to enable LoRA.
         ValueError: Number of experts in the model must be greater than 0 when expert parallelism is enabled.
         ValueError: attention_backend and attention_config.backend are mutually exclusive
+        ValueError: enable_expert_parallel must be True to use EPLB.
+        ValueError: num_speculative_tokens must be provided with speculative model unless …
+        NotImplementedError: Unsupported speculative method: 'mtp'
+
+    Many of these checks depend on values that are not given: the length of the model, the default batch of the GPU. An
+    encoder such as bge-m3 reads a prompt whole, so that a smaller `--max-num-batched-tokens` is refused; `podfit plan
+    --format json` shows the values under `engine.resolved`.
     """
 
     plane = "config"
     mode = "deny"
-    about = (
-        "conflicts", "max_num_batched_tokens", "enable_lora", "lora_modules", "kv_transfer_config",
-        "enable_expert_parallel", "attention_config",
-    )  # fmt: skip
+    about = ("conflicts", "enable_lora", "lora_modules", "kv_transfer_config", "enable_expert_parallel",
+             "attention_config", *sorted({one.dest for one in CHECKS}))  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where every release checks it; likely where not every release and entry point does."""
@@ -71,6 +81,7 @@ class ConflictingFlags(Rule):
         yield from _transfer(engine)
         yield from _experts(engine)
         yield from _backend(engine)
+        yield from _configuration.findings(engine, CHECKS)
 
 
 def _since(engine: Engine, release: Release) -> bool:
@@ -154,11 +165,12 @@ def _lora(engine: Engine) -> Iterator[Finding]:
             uncertain=uncertain(engine),
             suggestions=(f"--max-cpu-loras {gpu}",),
         )
-    if rank is not None and rank not in RANKS:
+    too_small = rank == 1 and engine.release is not None and engine.release < RANK_OF_ONE
+    if rank is not None and (rank not in RANKS or too_small):
         fits = next((one for one in RANKS[1:] if one > rank), RANKS[-1])
         yield Finding(
             path=engine.argument("max_lora_rank"),
-            message=f"--max-lora-rank {rank} is none of {', '.join(map(str, RANKS))}",
+            message=f"--max-lora-rank {rank} is none of {', '.join(map(str, RANKS[1:] if too_small else RANKS))}",
             certainty=certainty(engine),
             uncertain=uncertain(engine),
             suggestions=(f"--max-lora-rank {fits}",),
@@ -187,7 +199,10 @@ def _transfer(engine: Engine) -> Iterator[Finding]:
         )
 
 
-DENSE = frozenset({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi3", "granite"})
+DENSE = frozenset({
+    "bert", "gemma", "gemma2", "gemma3", "gemma3_text", "granite", "internlm2", "llama", "mistral", "phi3", "qwen2",
+    "qwen2_5_vl", "qwen2_vl", "qwen3", "roberta", "xlm-roberta",
+})  # fmt: skip
 """Families of which no model has experts; of others, a row of a table may only not say how many."""
 EXPERTS_ASKED = Release(0, 8), Release(0, 34)
 """From the first until before the second, a model without experts is refused (vLLM 0.8 … 0.33 config/model.py,

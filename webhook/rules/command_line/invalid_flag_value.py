@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from webhook.base.near import nearest
 from webhook.rules import _checkpoint
@@ -148,9 +149,25 @@ class InvalidFlagValue(Rule):
 PLUGGED = frozenset({"quantization", "reasoning_parser", "tool_call_parser"})
 """Arguments whose choices plugins have added to before vLLM parses (vLLM 0.4.2 … 0.33 engine/arg_utils.py,
 `AsyncEngineArgs.add_cli_args`: `load_general_plugins()`)."""
-BATCH_AT_LEAST_ONE = Release(0, 13)
-"""Since when the class says `ge=1` of max_num_batched_tokens (vLLM 0.13 config/scheduler.py), which vLLM computes
-where it is not given, so that the table of bounds lacks it."""
+
+
+class Range(NamedTuple):
+    """What a number must be, in a field that the table of bounds lacks: its value is computed, or checked by code."""
+
+    first: Release
+    least: float | None
+    most: float | None
+    bounds: str
+
+
+RANGES: Mapping[str, Range] = {
+    "cpu_offload_gb": Range(Release(0, 8, 5), 0, None, "0 and more"),
+    "max_num_batched_tokens": Range(Release(0, 11), 1, None, "1 and more"),
+    "optimization_level": Range(Release(0, 12), 0, 3, "0 … 3"),
+    "tensor_parallel_size": Range(Release(0, 8, 5), 1, None, "1 and more"),
+}
+"""vLLM 0.8.5 … 0.33 config/cache.py, config/scheduler.py, config/vllm.py `OptimizationLevel`, config/model.py
+verify_with_parallel_config (heads modulo tensor_parallel_size)."""
 ELSEWHERE = ("gpu_memory_utilization",)
 """What a rule of its own says more about."""
 
@@ -161,15 +178,25 @@ def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
     refused = {
         dest: found
         for dest in sorted(settings.bounded().intersection(given))
-        if dest not in ELSEWHERE
+        if dest not in RANGES
+        and dest not in ELSEWHERE
         and (found := settings.out_of_bounds(dest, given[dest], release)) is not None
         and _made(engine, settings.argument_that_enables(dest))
     }
-    tokens = given.get("max_num_batched_tokens")
-    since = release is not None and release >= BATCH_AT_LEAST_ONE
-    if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens < 1 and since:
-        refused["max_num_batched_tokens"] = settings.Refusal("", tokens, bounds="1 and more")
+    for dest in RANGES.keys() & given.keys() if release else ():
+        known, value = RANGES[dest], _number(given[dest])
+        if value is None or release is None or release < known.first:
+            continue
+        if (known.least is not None and value < known.least) or (known.most is not None and value > known.most):
+            refused[dest] = settings.Refusal("", value, bounds=known.bounds)
     return refused
+
+
+def _number(value: object) -> float | None:
+    """A number, also as a text of digits (`-O4`)."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        return int(value)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _bounds(engine: Engine, refused: Mapping[str, settings.Refusal]) -> Iterator[Finding]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from webhook.rules import _flags
 from webhook.rules.engine import Engine
 from webhook.rules.gpu_memory import _length
 from webhook.rules.gpu_memory._length import ALLOWS
-from webhook.rules.rule import Finding, Rule
+from webhook.rules.rule import Finding, Rule, parameter
 from webhook.vllm.memory.arguments import embeds
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release
@@ -16,9 +17,10 @@ from webhook.vllm.release import Release
 READ_SINCE = Release(0, 6, 6)
 """From here to 0.33 the rules of `webhook.vllm.model.length` are vLLM's (config.py, config/model.py)."""
 
-WARNS = "only a warning by default: the hub's config.json may allow more by now"
+MAY_BE_OLD = "the hub's config.json may allow more by now"
 
 
+@dataclass(frozen=True)
 class MaxModelLenTooLong(Rule):
     """The context length is longer than the model's config.json allows.
 
@@ -29,18 +31,21 @@ class MaxModelLenTooLong(Rule):
 
     A model that is to be stretched needs its rope scaling stated (`--hf-overrides`), else its answers get worse.
 
-    It is a warning, unless a policy says `mode: deny`: the hub's config.json may have got a longer context since it was
-    read. Under such a policy it denies where the length stands in a config.json of exactly this model that was read
-    (the catalogue's, or one that you gave), and vLLM's own image, of a release from v0.6.6 on, reads that file.
-    Elsewhere it stays a warning that says why: the length is of a table or of a copy's original, `--revision` names
-    another file, `--trust-remote-code` runs a config class of the model's own, an `envFrom` may hold
-    VLLM_ALLOW_LONG_MAX_MODEL_LEN, Mistral's repositories have a params.json besides, and an embedding model's
-    sentence_bert_config.json has the last word.
+    It denies if the length stands in a config.json that you gave for exactly this model (`--model-config`, `--models`,
+    a ConfigMap), and vLLM's own image, of a release from v0.6.6 on, reads that file. Elsewhere it is a warning that
+    says why: the hub's config.json may have got a longer context since the catalog read it (unless the policy sets
+    `believeCatalog`), the length is of a table or of a copy's original, `--revision` names another file,
+    `--trust-remote-code` runs a config class of the model's own, an `envFrom` may hold VLLM_ALLOW_LONG_MAX_MODEL_LEN,
+    Mistral's repositories have a params.json besides, and an embedding model's sentence_bert_config.json has the last
+    word.
     """
 
     plane = "config"
+    mode = "deny"
     needs = ("model", "release")
     about = ("max_model_len",)
+
+    believe_catalog: bool = parameter(False, "deny what the catalog's config.json does not allow, however old it is")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the config.json itself was read, and nothing else may tell a length."""
@@ -51,11 +56,12 @@ class MaxModelLenTooLong(Rule):
         unread = _unread(engine, model)
         allowed = f"that the config.json of {model.id} allows" if unread is None else f"that are known of {model.id}"
         why = unread or _uncertain(engine, model)
+        if why is None and not engine.facts.models and not self.believe_catalog:
+            why = MAY_BE_OLD
         yield Finding(
             path=engine.argument("max_model_len"),
             message=f"--max-model-len {given:,} is longer than the {longest:,} tokens {allowed}: vLLM does not start"
             + ("" if unread is None else ", if that is its length"),
-            details=(WARNS,) if unread is None else (),
             certainty="likely" if why else "certain",
             uncertain=why,
             suggestions=_shorter(engine, longest),

@@ -1,0 +1,159 @@
+"""What vLLM's configuration refuses, check by check: a command line that it refuses, and one next to it that it takes.
+
+Each line was answered by vLLM's own `create_engine_config` on a CPU, or read in its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.vllm.memory.engines import DEEPSEEK_V3, LLAMA_8B
+from webhook.evaluation.lint import Judged, lint
+from webhook.evaluation.policy import builtin
+from webhook.vllm.facts import Facts, GivenModel
+
+ENCODER: Mapping[str, Any] = {
+    "architectures": ["XLMRobertaModel"], "model_type": "xlm-roberta", "hidden_size": 1024, "num_hidden_layers": 24,
+    "num_attention_heads": 16, "intermediate_size": 4096, "vocab_size": 250002, "max_position_embeddings": 8194,
+    "torch_dtype": "float32",
+}  # fmt: skip
+HYBRID: Mapping[str, Any] = {
+    **LLAMA_8B, "architectures": ["GraniteMoeHybridForCausalLM"], "model_type": "granitemoehybrid",
+    "num_hidden_layers": 4, "layer_types": ["mamba", "mamba", "attention", "mamba"],
+}  # fmt: skip
+EXPERTS: Mapping[str, Any] = {
+    **LLAMA_8B, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": 128,
+    "num_experts_per_tok": 8, "moe_intermediate_size": 768, "num_key_value_heads": 4, "num_attention_heads": 32,
+}  # fmt: skip
+PHI: Mapping[str, Any] = {**LLAMA_8B, "architectures": ["Phi3ForCausalLM"], "model_type": "phi3"}
+YARN: Mapping[str, Any] = {
+    **LLAMA_8B, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
+}  # fmt: skip
+VISION: Mapping[str, Any] = {
+    **LLAMA_8B, "architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl",
+    "vision_config": {"depth": 32, "hidden_size": 1280},
+}  # fmt: skip
+NGRAM = '{"method": "ngram", "num_speculative_tokens": 4}'
+
+
+def said(pod: dict[str, Any], release: str, config: Mapping[str, Any], *args: str) -> list[Judged]:
+    """The findings about one command line on an L4."""
+    pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    container = pod["spec"]["containers"][0]
+    container.update(image=f"vllm/vllm-openai:v{release}", args=["--model", "acme/ours", *args])
+    container["resources"] = {"limits": {"nvidia.com/gpu": "8", "memory": "640Gi"}}
+    report = lint(pod, builtin(), Facts(models={"acme/ours": GivenModel({**config}, "models.yaml")}), where="check")
+    assert not report.errors
+    return [one for one in report.findings if one.rule == "conflicting-flags"]
+
+
+CASES: list[tuple[str, Mapping[str, Any], str, str, str]] = [
+    # release, config.json, what is refused, what is taken, the problem
+    ("0.33.0", LLAMA_8B, "--max-num-seqs 3000", "--max-num-seqs 2048", "larger than the default"),
+    ("0.33.0", ENCODER, "--max-num-batched-tokens 4096", "--max-num-batched-tokens 8194", "fit into one step"),
+    ("0.11.0", ENCODER, "--max-num-batched-tokens 512", "--max-num-batched-tokens 9000", "fit into one step"),
+    ("0.19.1", LLAMA_8B, "--no-enable-chunked-prefill --max-num-batched-tokens 8192",
+     "--no-enable-chunked-prefill --max-num-batched-tokens 131072", "context length 131,072"),
+    ("0.33.0", LLAMA_8B, "--long-prefill-token-threshold 999999", "--long-prefill-token-threshold 9", "context length"),
+    ("0.11.0", LLAMA_8B, "--max-long-partial-prefills 4",
+     "--max-long-partial-prefills 4 --max-num-partial-prefills 4", "within 1 … 1"),
+    ("0.19.1", LLAMA_8B, "--max-num-partial-prefills 4", "--max-num-partial-prefills 1", "not supported"),
+    ("0.19.1", LLAMA_8B, "--max-long-partial-prefills 4", "--max-long-partial-prefills 1", "not supported"),
+    ("0.33.0", LLAMA_8B, '--enable-lora --speculative-config {"method":"ngram","num_speculative_tokens":9}',
+     '--enable-lora --speculative-config {"method":"ngram","num_speculative_tokens":7}', "256 sequences × 10 = 2,560"),
+    ("0.11.0", LLAMA_8B, "--async-scheduling -pp 2", "-pp 2", "--pipeline-parallel-size 2"),
+    ("0.33.0", HYBRID, "--no-enable-chunked-prefill",
+     "--no-enable-chunked-prefill --no-enable-prefix-caching", "needs chunked prefill"),
+    ("0.19.1", EXPERTS, "--enable-eplb -tp 4", "--enable-eplb -tp 4 --enable-expert-parallel", "balances experts"),
+    ("0.33.0", EXPERTS, "--enable-eplb --enable-expert-parallel",
+     "--enable-eplb --enable-expert-parallel -dp 2", "there is one rank"),
+    ("0.11.0", EXPERTS, "-tp 8 -dcp 3", "-tp 8 -dcp 2", "not divisible"),
+    ("0.33.0", EXPERTS, "-tp 4 -dcp 2", "-tp 8 -dcp 2", "above the 4 key-value heads"),
+    ("0.19.1", EXPERTS, "-tp 8 -dcp 4", "-tp 8 -dcp 2", "8 ranks // 4 key-value heads = 2"),
+    ("0.19.1", EXPERTS, "--data-parallel-size-local 4 -dp 2", "--data-parallel-size-local 2 -dp 2", "is larger than"),
+    ("0.19.1", EXPERTS, "--data-parallel-rank 2 -dp 2", "--data-parallel-rank 1 -dp 2", "is not a rank"),
+    ("0.19.1", LLAMA_8B, "--nnodes 3 -tp 4", "--nnodes 2 -tp 4", "does not divide the 4 ranks"),
+    ("0.19.1", LLAMA_8B, "--enable-dbo -tp 4", "--enable-dbo -tp 4 --all2all-backend deepep_low_latency", "needs"),
+    ("0.33.0", ENCODER, "-pp 2", "-tp 2", "pipeline stages"),
+    ("0.19.1", LLAMA_8B, '--compilation-config {"cudagraph_capture_sizes":[]}',
+     '--compilation-config {"cudagraph_capture_sizes":[1]}', "is empty"),
+    ("0.33.0", LLAMA_8B, "--max-cudagraph-capture-size 0",
+     "--max-cudagraph-capture-size 0 --enforce-eager", "1 at least"),
+    ("0.19.1", LLAMA_8B, '--profiler-config {"profiler":"torch"}',
+     '--profiler-config {"profiler":"torch","torch_profiler_dir":"/tmp"}', "torch_profiler_dir"),
+    ("0.19.1", LLAMA_8B, "--collect-detailed-traces all",
+     "--collect-detailed-traces all --otlp-traces-endpoint grpc://otel:4317", "--otlp-traces-endpoint"),
+    ("0.33.0", LLAMA_8B, "--hf-overrides notjson", '--hf-overrides {"num_hidden_layers":4}', "not a JSON object"),
+    ("0.33.0", LLAMA_8B, "--kv-cache-dtype float16", "--kv-cache-dtype bfloat16", "dtype here, bfloat16"),
+    ("0.11.0", YARN, "--disable-sliding-window", "--enforce-eager", "RoPE scaling (yarn)"),
+    ("0.33.0", ENCODER, "--runner generate", "--runner pooling", "generates no text"),
+    ("0.11.0", ENCODER, "--task generate", "--task embed", "generates no text"),
+    ("0.19.1", VISION, '--limit-mm-per-prompt {"image":-1}', '--limit-mm-per-prompt {"image":0}', "image is -1"),
+    ("0.19.1", VISION, "--video-pruning-rate 1.5", "--video-pruning-rate 0.5", "0 … 1"),
+    ("0.19.1", VISION, "--mm-processor-cache-gb=-1", "--mm-processor-cache-gb 0", "is negative"),
+    ("0.33.0", LLAMA_8B, '--speculative-config {"method":"ngram"}', f"--speculative-config {NGRAM}", "needs num_spec"),
+    ("0.33.0", LLAMA_8B, '--speculative-config {"method":"eagle3","num_speculative_tokens":3}',
+     '--speculative-config {"method":"eagle3","num_speculative_tokens":3,"model":"acme/drafter"}', "needs a model"),
+    ("0.33.0", LLAMA_8B,
+     '--speculative-config {"method":"ngram","num_speculative_tokens":4,"prompt_lookup_min":4,"prompt_lookup_max":2}',
+     '--speculative-config {"method":"ngram","num_speculative_tokens":4,"prompt_lookup_min":2,"prompt_lookup_max":4}',
+     "prompt_lookup_min 4 is larger"),
+    ("0.11.0", LLAMA_8B,
+     '--speculative-config {"method":"ngram","num_speculative_tokens":4,"disable_by_batch_size":1}',
+     '--speculative-config {"method":"ngram","num_speculative_tokens":4,"disable_by_batch_size":8}', "is below 2"),
+    ("0.11.0", LLAMA_8B,
+     '--speculative-config {"method":"draft_model","num_speculative_tokens":4,"model":"acme/drafter"}',
+     f"--speculative-config {NGRAM}", "has no draft models"),
+    ("0.19.1", LLAMA_8B, '--speculative-config {"method":"mtp","num_speculative_tokens":1}',
+     f"--speculative-config {NGRAM}", "no layers for multi-token prediction"),
+    ("0.11.0", PHI, '--speculative-config {"method":"eagle3","num_speculative_tokens":3,"model":"acme/drafter"}',
+     f"--speculative-config {NGRAM}", "not supported for a phi3 model"),
+    ("0.33.0", LLAMA_8B,
+     '-tp 4 --speculative-config {"num_speculative_tokens":3,"model":"acme/drafter","draft_tensor_parallel_size":2}',
+     '-tp 4 --speculative-config {"num_speculative_tokens":3,"model":"acme/drafter","draft_tensor_parallel_size":4}',
+     "draft_tensor_parallel_size 2"),
+    ("0.11.0", LLAMA_8B, f"--async-scheduling --speculative-config {NGRAM}",
+     f"--speculative-config {NGRAM}", "--async-scheduling"),
+    ("0.19.1", LLAMA_8B, f"--async-scheduling --speculative-config {NGRAM}",
+     '--async-scheduling --speculative-config {"method":"eagle3","num_speculative_tokens":3,"model":"acme/drafter"}',
+     "--async-scheduling"),
+]  # fmt: skip
+
+
+def words(line: str) -> list[str]:
+    """A command line's words; blanks within JSON belong to it."""
+    return line.replace(": ", ":").replace(", ", ",").split()
+
+
+@pytest.mark.parametrize(("release", "config", "refused", "taken", "problem"), CASES)
+def test_what_the_configuration_refuses_is_denied(
+    pod: dict[str, Any], release: str, config: Mapping[str, Any], refused: str, taken: str, problem: str
+) -> None:
+    (found,) = said(pod, release, config, *words(refused))
+    assert found.mode == "deny"
+    assert problem in found.finding.message
+    assert said(pod, release, config, *words(taken)) == []
+
+
+def test_a_family_with_layers_for_it_predicts_several_tokens(pod: dict[str, Any]) -> None:
+    line = '--speculative-config {"method":"mtp","num_speculative_tokens":1}'
+    assert said(pod, "0.33.0", {**DEEPSEEK_V3, "num_nextn_predict_layers": 1}, *words(line)) == []
+
+
+def test_another_config_is_no_ground_for_a_denial(pod: dict[str, Any]) -> None:
+    (found,) = said(pod, "0.33.0", ENCODER, "--max-num-batched-tokens", "4096", "--revision", "other")
+    assert found.mode == "warn"
+
+
+def test_of_a_config_that_its_class_refuses_only_the_cause_is_told(pod: dict[str, Any]) -> None:
+    line = '--speculative-config {"method":"ngram","num_speculative_token":4}'
+    assert said(pod, "0.33.0", LLAMA_8B, *words(line)) == []
+
+
+def test_a_drafter_has_the_words_of_its_target(pod: dict[str, Any]) -> None:
+    line = '--speculative-config {"method":"draft_model","num_speculative_tokens":5,"model":"Qwen/Qwen3-0.6B"}'
+    (found,) = said(pod, "0.33.0", LLAMA_8B, *words(line))
+    assert "vocabulary of 151,936" in found.finding.message
