@@ -77,9 +77,13 @@ def planned(output: str) -> str:
 
 
 def beside(read: manifest.Manifests) -> Facts:
-    """The facts of one example file: its objects know each other."""
+    """The facts of one example file: its objects know each other, and its labelled ConfigMaps teach models; raises
+    ValueError where one can't be read."""
     held = Companions(tuple(document.object for document in read.documents))
-    return Facts(companions=held, config_maps=held.config_maps)
+    found, errors = edge.with_config_maps(Facts(companions=held, config_maps=held.config_maps), read.documents)
+    if errors:
+        raise ValueError("\n".join(errors))
+    return found
 
 
 def examples(rule_id: str, kind: str) -> list[Path]:

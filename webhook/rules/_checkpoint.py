@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from webhook.rules.engine import Engine
 from webhook.vllm.gpu.kernels import is_exact
 from webhook.vllm.model import annotated
@@ -13,13 +15,23 @@ OVERRIDING = "deepseek_v4"
 """A family of FP8 checkpoints that has a method of its own, whatever is given."""
 
 
-def is_the_known(engine: Engine) -> bool:
+def is_the_known(engine: Engine, but: str | None = None) -> bool:
     """Nothing says that vLLM reads another config.json than that of the model that is known: an annotation does, for it
-    names a model of the same shape."""
+    names a model of the same shape. `but`: an argument that does not count."""
     args = engine.args
-    other = any(one in args.given or one in args.unresolved for one in OTHER_CONFIG)
+    other = any((one in args.given or one in args.unresolved) and one != but for one in OTHER_CONFIG)
     other = other or annotated(engine.workload) not in (None, args.model)
     return not other and engine.command.env.get("VLLM_USE_MODELSCOPE", "").lower() in ("", "0", "false")
+
+
+def is_scheme_known(engine: Engine) -> bool:
+    """The same of how the checkpoint is quantised, which an override of single values such as num_hidden_layers leaves
+    as it is."""
+    overrides = engine.args.given.get("hf_overrides")
+    if not isinstance(overrides, Mapping) or any(isinstance(value, Mapping) for value in overrides.values()):
+        return is_the_known(engine)
+    harmless = not any("quant" in key or "compression" in key for key in overrides)
+    return harmless and is_the_known(engine, but="hf_overrides")
 
 
 def method(engine: Engine) -> str:

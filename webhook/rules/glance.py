@@ -6,6 +6,7 @@ from operator import attrgetter
 
 from webhook.kube.path import mapping
 from webhook.rules._flags import TWO_COLONS, has_a_blank, has_a_sign
+from webhook.rules.command_line import _combinations, _speculative, _values
 from webhook.rules.engine import Engine
 from webhook.rules.rule import FACTS
 from webhook.vllm.args import settings
@@ -13,6 +14,8 @@ from webhook.vllm.args import settings
 FACT = {name: attrgetter(name) for name in FACTS}
 """A word of FACTS → what the engine knows of it."""
 _ALL = attrgetter(*FACTS)
+CONFIGURED = frozenset({row.dest for rows in (_combinations, _values, _speculative) for row in rows.ROWS})
+"""The arguments that some check of vLLM's configuration is about (`conflicting-flags`)."""
 
 
 def unknown(engine: Engine) -> frozenset[str]:
@@ -38,8 +41,11 @@ def shown(engine: Engine) -> list[str]:
         ("unknown flags", args.unknown or args.unheard),
         ("conflicts", args.conflicts),
         ("no context length", "max_model_len" not in args.given),
+        ("an argument of the configuration", not CONFIGURED.isdisjoint(args.given)),
         ("a config", not settings.config_arguments().isdisjoint(args.given)),
         ("a variable that is checked", not settings.variables().isdisjoint(command.env)),
+        ("a quantized checkpoint", engine.model is not None and engine.model.value.quantization_config),
+        ("a model with code", engine.model is not None and "auto_map" in engine.model.value.config),
         ("a gated model", engine.model is not None and engine.model.value.gated),
         ("vLLM's CPU backend", engine.on_processors),
         ("no known GPU", not gpus or requested is None),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from webhook.rules._flags import certainty, uncertain
-from webhook.rules.command_line import _configuration, _meant, _speculative
+from webhook.rules.command_line import _combinations, _configuration, _meant, _speculative, _values
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm.release import Release
@@ -34,7 +34,8 @@ BACKEND_TWICE = Release(0, 13), Release(0, 34)
 (vLLM 0.13 … 0.33 engine/arg_utils.py create_engine_config)."""
 
 
-CHECKS = (*_configuration.ROWS, *_speculative.ROWS)
+CHECKS = (*_combinations.ROWS, *_values.ROWS, *_speculative.ROWS)
+"""What vLLM refuses while it builds its configuration, row by row."""
 
 
 class ConflictingFlags(Rule):
@@ -62,8 +63,10 @@ class ConflictingFlags(Rule):
 
     plane = "config"
     mode = "deny"
-    about = ("conflicts", "enable_lora", "lora_modules", "kv_transfer_config", "enable_expert_parallel",
-             "attention_config", *sorted({one.dest for one in CHECKS}))  # fmt: skip
+    about = (
+        "conflicts", "enable_lora", "lora_modules", "kv_transfer_config", "enable_expert_parallel", "attention_config",
+        "an argument of the configuration",
+    )  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where every release checks it; likely where not every release and entry point does."""

@@ -1,0 +1,192 @@
+"""What vLLM refuses of batches and of parallelism: rows as in `_configuration`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from webhook.rules.command_line._configuration import BIDIRECTIONAL, UNREAD, Check, Given
+from webhook.vllm.memory import resolved
+from webhook.vllm.release import Release
+
+# ── Batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _seqs(it: Given) -> str | None:
+    held = it.settings
+    if held.max_num_batched_tokens >= held.max_num_seqs or not held.v1:
+        return None
+    tokens = f"{held.max_num_batched_tokens:,}"
+    if "max_num_batched_tokens" in it.args:
+        return None  # conflicting-flags has it in any release
+    return f"--max-num-seqs {held.max_num_seqs:,} is larger than the default --max-num-batched-tokens, {tokens}"
+
+
+def _whole_prompt(it: Given) -> str | None:
+    held, length = it.settings, it.settings.max_model_len
+    if held.chunked or not held.v1 or not length or held.max_num_batched_tokens >= length:
+        return None
+    if it.args.get("max_model_len") is not None and it.args.get("enable_chunked_prefill") is False:
+        return None  # conflicting-flags has it in any release
+    why = "attends in both directions, so that" if held.whole_prompts else "without chunked prefill"
+    return (
+        f"--max-num-batched-tokens {held.max_num_batched_tokens:,} is smaller than the context length {length:,}, and "
+        + (f"{it.model.id} {why} a prompt must fit into one step" if held.whole_prompts else f"{why} a prompt must too")
+    )
+
+
+def _lookahead(it: Given) -> str | None:
+    said = it.args.get("speculative_config")
+    tokens = said.get("num_speculative_tokens") if isinstance(said, Mapping) else None
+    held = it.settings
+    if not it.args.get("enable_lora") or not isinstance(tokens, int) or tokens < 1:
+        return None
+    needed = held.max_num_seqs * (tokens + 1)
+    if held.max_num_batched_tokens >= needed:
+        return None
+    return (
+        f"--enable-lora with {tokens} speculative tokens needs a batch of {held.max_num_seqs:,} sequences × "
+        f"{tokens + 1} = {needed:,} tokens, and --max-num-batched-tokens is {held.max_num_batched_tokens:,}"
+    )
+
+
+def _state_chunks(it: Given) -> str | None:
+    if it.settings.chunked or resolved.STATEFUL.isdisjoint(it.model.layer_types):
+        return None
+    if it.settings.prefix_caching is False:
+        return None
+    return f"prefix caching of the state layers of {it.model.id}, which is the default, needs chunked prefill"
+
+
+def _long_prompt(it: Given) -> str | None:
+    threshold, length = it.number("long_prefill_token_threshold", 0), it.settings.max_model_len
+    if not length or threshold <= length:
+        return None
+    return f"--long-prefill-token-threshold {threshold:,} is larger than the context length, {length:,}"
+
+
+def _partial_prefills(it: Given) -> str | None:
+    counts = {dest: it.number(dest) for dest in ("max_num_partial_prefills", "max_long_partial_prefills")}
+    wrong = [f"--{dest.replace('_', '-')} {count}" for dest, count in counts.items() if count != 1]
+    return f"{' and '.join(wrong)}: concurrent partial prefills are not supported" if wrong else None
+
+
+def _long_partial_prefills(it: Given) -> str | None:
+    several, long = it.number("max_num_partial_prefills"), it.number("max_long_partial_prefills")
+    return None if 1 <= long <= several else f"--max-long-partial-prefills {long} is not within 1 … {several}"
+
+
+# ── Parallelism ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+DBO_BACKENDS = ("deepep_low_latency", "deepep_high_throughput", "nixl_ep")
+
+
+def _eplb_without_experts(it: Given) -> str | None:
+    if not it.args.get("enable_eplb") or it.args.get("enable_expert_parallel"):
+        return None
+    return "--enable-eplb balances experts, and needs --enable-expert-parallel"
+
+
+def _eplb_alone(it: Given) -> str | None:
+    if not it.args.get("enable_eplb") or not it.args.get("enable_expert_parallel") or it.experts > 1:
+        return None
+    return "--enable-eplb needs tensor or data parallelism, and there is one rank"
+
+
+def _two_batches(it: Given) -> str | None:
+    backend = it.settings.all2all
+    if not it.args.get("enable_dbo") or backend in DBO_BACKENDS:
+        return None
+    return f"--enable-dbo needs --all2all-backend {' or '.join(DBO_BACKENDS)}" + (f", not {backend}" if backend else "")
+
+
+def _context_ranks(it: Given) -> str | None:
+    tp, dcp = it.settings.parallel.tp, it.number("decode_context_parallel_size")
+    if dcp < 1 or tp % dcp == 0:
+        return None
+    return f"--tensor-parallel-size {tp} is not divisible by --decode-context-parallel-size {dcp}"
+
+
+def _context_heads(it: Given) -> str | None:
+    tp, dcp = it.settings.parallel.tp, it.number("decode_context_parallel_size")
+    heads, shared = it.model.num_attention_heads, it.model.num_key_value_heads
+    if dcp <= 1 or tp % dcp or it.model.kv_lora_rank or not heads or not shared:
+        return None
+    if tp <= shared:
+        return (
+            f"--decode-context-parallel-size {dcp} needs --tensor-parallel-size above the {shared} key-value heads of "
+            f"{it.model.id}, and it is {tp}"
+        )
+    if dcp > tp // shared:
+        return f"--decode-context-parallel-size {dcp} is above {tp} ranks // {shared} key-value heads = {tp // shared}"
+    if (heads // shared) % dcp:
+        return f"{heads // shared} query heads per key-value head are not divisible by {dcp} context ranks"
+    return None
+
+
+def _stages(it: Given) -> str | None:
+    if it.settings.parallel.pp < 2 or not it.in_vllm:
+        return None
+    if not any(one.startswith(BIDIRECTIONAL) for one in it.model.architectures):
+        return None
+    return f"--pipeline-parallel-size {it.settings.parallel.pp}: {it.model.id} can't be cut into pipeline stages"
+
+
+def _asynchronous_stages(it: Given) -> str | None:
+    if not it.args.get("async_scheduling") or it.settings.parallel.pp < 2:
+        return None
+    return f"--async-scheduling does not work with --pipeline-parallel-size {it.settings.parallel.pp}"
+
+
+def _local_ranks(it: Given) -> str | None:
+    size, local = it.settings.parallel.dp, it.number("data_parallel_size_local")
+    return f"--data-parallel-size-local {local} is larger than --data-parallel-size {size}" if local > size else None
+
+
+def _rank(it: Given) -> str | None:
+    size, rank = it.settings.parallel.dp, it.number("data_parallel_rank", 0)
+    if size > 1 and 0 <= rank < size:
+        return None
+    return f"--data-parallel-rank {rank} is not a rank of --data-parallel-size {size}"
+
+
+def _nodes(it: Given) -> str | None:
+    nodes, rank, cut = it.number("nnodes"), it.number("node_rank", 0), it.settings.parallel
+    world = cut.world_size * cut.dp
+    if nodes < 2:
+        return None
+    if world % nodes:
+        return f"--nnodes {nodes} does not divide the {world} ranks"
+    return None if 0 <= rank < nodes else f"--node-rank {rank} is not within 0 … {nodes - 1}"
+
+
+R = Release
+ROWS = (
+    # config/scheduler.py verify_max_model_len, SchedulerConfig._verify_args
+    Check("max_num_seqs", R(0, 8, 5), UNREAD, _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True),
+    Check("max_num_batched_tokens", R(0, 11), UNREAD, _whole_prompt, ("leave it out",), of_model=True),
+    Check("long_prefill_token_threshold", R(0, 27), UNREAD, _long_prompt, ("leave it out",), of_model=True),
+    Check("max_long_partial_prefills", R(0, 8, 5), R(0, 11, 1), _long_partial_prefills, ("leave it out",)),
+    # engine/arg_utils.py _check_feature_supported
+    Check("max_long_partial_prefills", R(0, 11, 1), R(0, 27), _partial_prefills, ("leave it out",)),
+    Check("max_num_partial_prefills", R(0, 11, 1), R(0, 27), _partial_prefills, ("leave it out",)),
+    # engine/arg_utils.py create_engine_config
+    Check("speculative_config", R(0, 11, 1), UNREAD, _lookahead, ("fewer speculative tokens",), of_gpu=True,
+          of_model=True),
+    Check("async_scheduling", R(0, 10), R(0, 11, 1), _asynchronous_stages, ("leave --async-scheduling out",)),
+    # 0.33 models/config.py MambaModelConfig
+    Check("enable_chunked_prefill", R(0, 33), UNREAD, _state_chunks,
+          ("--enable-chunked-prefill", "--no-enable-prefix-caching"), of_model=True),
+    # config/parallel.py ParallelConfig
+    Check("enable_eplb", R(0, 10), UNREAD, _eplb_without_experts, ("--enable-expert-parallel",)),
+    Check("enable_eplb", R(0, 10), UNREAD, _eplb_alone, ("leave --enable-eplb out",)),
+    Check("decode_context_parallel_size", R(0, 10, 2), UNREAD, _context_ranks, ("leave it out",)),
+    Check("data_parallel_size_local", R(0, 9), UNREAD, _local_ranks, ("leave --data-parallel-size-local out",)),
+    Check("data_parallel_rank", R(0, 9, 2), UNREAD, _rank, ("leave --data-parallel-rank out",)),
+    # engine/arg_utils.py create_engine_config
+    Check("nnodes", R(0, 11, 1), UNREAD, _nodes, ("leave --nnodes out",)),
+    # 0.11.0 config/__init__.py, 0.11.1 … 0.33 config/vllm.py
+    Check("enable_dbo", R(0, 11), UNREAD, _two_batches, ("leave --enable-dbo out",)),
+    # config/model.py verify_with_parallel_config
+    Check("decode_context_parallel_size", R(0, 11, 1), UNREAD, _context_heads, ("leave it out",), of_model=True),
+    Check("pipeline_parallel_size", R(0, 8, 5), UNREAD, _stages, ("--tensor-parallel-size",), of_model=True),
+)  # fmt: skip

@@ -1,0 +1,126 @@
+"""What vLLM refuses of single values, given what the model is: rows as in `_configuration`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from webhook.rules.command_line._configuration import BIDIRECTIONAL, UNREAD, Check, Given
+from webhook.vllm.release import Release
+
+
+def _captures(it: Given) -> str | None:
+    config = it.args.get("compilation_config")
+    config = config if isinstance(config, Mapping) else {}
+    level = it.args.get("optimization_level")
+    if it.settings.eager or level in (0, "0") or "mode" in config or "level" in config:
+        return None
+    if str(config.get("cudagraph_mode", "")).upper() in ("NONE", "0"):
+        return None
+    sizes = it.args.get("cudagraph_capture_sizes", config.get("cudagraph_capture_sizes"))
+    most = it.args.get("max_cudagraph_capture_size", config.get("max_cudagraph_capture_size"))
+    if isinstance(sizes, list) and not sizes:
+        return "cudagraph_capture_sizes is empty: CUDA graphs need one size at least"
+    if isinstance(most, int) and not isinstance(most, bool) and most < 1:
+        return f"max_cudagraph_capture_size {most}: CUDA graphs need 1 at least"
+    return None
+
+
+def _profiler(it: Given) -> str | None:
+    config = it.args.get("profiler_config")
+    if not isinstance(config, Mapping) or config.get("profiler") != "torch" or config.get("torch_profiler_dir"):
+        return None
+    return '--profiler-config: the profiler "torch" needs torch_profiler_dir'
+
+
+def _traces(it: Given) -> str | None:
+    if not it.args.get("collect_detailed_traces") or it.args.get("otlp_traces_endpoint"):
+        return None
+    return "--collect-detailed-traces needs --otlp-traces-endpoint"
+
+
+def _overrides(it: Given) -> str | None:
+    said = it.args.get("hf_overrides")
+    return None if isinstance(said, Mapping) else f"--hf-overrides {said!r} is not a JSON object"
+
+
+def _cache_dtype(it: Given) -> str | None:
+    said = it.settings.kv_cache_dtype
+    if said not in ("bfloat16", "float16") or it.dtype not in ("bfloat16", "float16", "float32") or it.dtype == said:
+        return None
+    return f"--kv-cache-dtype {said} is not the model's dtype here, {it.dtype}"
+
+
+def _window(it: Given) -> str | None:
+    scaling = it.model.config.get("rope_scaling") or it.model.config.get("rope_parameters")
+    kind = scaling.get("rope_type") or scaling.get("type") if isinstance(scaling, Mapping) else None
+    unscaled = kind in (None, "su", "longrope", "llama3", "default") or "gemma3" in (it.model.model_type or "")
+    if not it.args.get("disable_sliding_window") or unscaled:
+        return None
+    return f"--disable-sliding-window is not supported for a model with RoPE scaling ({kind})"
+
+
+def _generates(it: Given) -> str | None:
+    asked = it.args.get("runner") == "generate" or it.args.get("task") == "generate"
+    classes = it.model.architectures
+    if not asked or not classes or not it.in_vllm or not all(one.startswith(BIDIRECTIONAL) for one in classes):
+        return None
+    return f"{it.model.id} is an encoder: it generates no text"
+
+
+def _limits(it: Given) -> str | None:
+    said = it.args.get("limit_mm_per_prompt")
+    if not it.model.vision_config or not isinstance(said, Mapping):
+        return None
+    counts = {name: one.get("count") if isinstance(one, Mapping) else one for name, one in said.items()}
+    wrong = [name for name, one in counts.items() if isinstance(one, int) and one < 0]
+    return f"--limit-mm-per-prompt: {wrong[0]} is {counts[wrong[0]]}, 0 at least" if wrong else None
+
+
+def _pruning(it: Given) -> str | None:
+    rate = it.args.get("video_pruning_rate")
+    if not it.model.vision_config or not isinstance(rate, int | float) or 0 <= rate < 1:
+        return None
+    return f"--video-pruning-rate {rate:g} is not within 0 … 1, without 1"
+
+
+def _encoder_backend(it: Given) -> str | None:
+    name = str(it.args.get("mm_encoder_attn_backend"))
+    removed = bool(it.model.vision_config) and name.upper() == "XFORMERS"
+    return f"--mm-encoder-attn-backend {name} was removed" if removed else None
+
+
+def _connector(it: Given) -> str | None:
+    said = it.args.get("kv_transfer_config")
+    if not isinstance(said, Mapping) or said.get("kv_connector") or not said.get("kv_role"):
+        return None
+    return f"--kv-transfer-config has the kv_role {said['kv_role']!r} and no kv_connector"
+
+
+def _processor_cache(it: Given) -> str | None:
+    size = it.args.get("mm_processor_cache_gb")
+    if not it.model.vision_config or not isinstance(size, int | float) or size >= 0:
+        return None
+    return f"--mm-processor-cache-gb {size:g} is negative"
+
+
+R = Release
+ROWS = (
+    # config/vllm.py _set_cudagraph_sizes
+    Check("compilation_config", R(0, 11, 1), UNREAD, _captures, ("leave the sizes out",)),
+    Check("cudagraph_capture_sizes", R(0, 11, 1), UNREAD, _captures, ("leave it out",)),
+    Check("max_cudagraph_capture_size", R(0, 11, 1), UNREAD, _captures, ("leave it out", "--enforce-eager")),
+    # config/profiler.py, config/observability.py
+    Check("profiler_config", R(0, 13), UNREAD, _profiler, ('"torch_profiler_dir": "/tmp/profile"',)),
+    Check("collect_detailed_traces", R(0, 11, 1), UNREAD, _traces, ("leave it out",)),
+    # config/model.py ModelConfig, config/vllm.py, config/multimodal.py
+    Check("hf_overrides", R(0, 11), UNREAD, _overrides, ('--hf-overrides \'{"KEY": VALUE}\'',)),
+    Check("kv_cache_dtype", R(0, 33), UNREAD, _cache_dtype, ("leave it out",), of_model=True, of_gpu=True),
+    Check("disable_sliding_window", R(0, 8, 5), R(0, 12), _window, ("leave it out",), of_model=True),
+    Check("runner", R(0, 10), UNREAD, _generates, ("--runner pooling",), of_model=True),
+    Check("task", R(0, 8, 5), UNREAD, _generates, ("leave it out",), of_model=True),
+    Check("limit_mm_per_prompt", R(0, 11, 1), UNREAD, _limits, ("leave it out",), of_model=True),
+    Check("video_pruning_rate", R(0, 11, 1), UNREAD, _pruning, ("leave it out",), of_model=True),
+    Check("mm_processor_cache_gb", R(0, 11, 1), UNREAD, _processor_cache, ("leave it out",), of_model=True),
+    Check("mm_encoder_attn_backend", R(0, 12), UNREAD, _encoder_backend, ("leave it out",), of_model=True),
+    Check("kv_transfer_config", R(0, 33), UNREAD, _connector, ('"kv_connector": "NixlConnector"',)),
+)  # fmt: skip
