@@ -499,7 +499,8 @@ def test_a_roll_out_or_a_drain_never_leaves_nobody_to_answer(chart: list[JSONDic
     assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
     assert only(chart, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
     assert container(chart)["lifecycle"]["preStop"]["sleep"]["seconds"] == 5
-    assert pod(chart)["terminationGracePeriodSeconds"] >= 5 + 20, "preStop, then gunicorn's graceful_timeout"
+    assert "--drain=10" in container(chart)["args"]
+    assert pod(chart)["terminationGracePeriodSeconds"] >= 5 + 10 + 10, "preStop, --drain, then the last answers"
     assert pod(chart)["topologySpreadConstraints"]
 
 

@@ -185,17 +185,22 @@ def test_a_client_with_another_ca_is_not_served(server: Server, tmp_path: Path) 
         Server(server.process, server.port, tmp_path).serial()
 
 
-def test_tls_1_1_is_refused(server: Server) -> None:
-    context = server.context()
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+def test_tls_1_1_is_refused_and_the_log_says_why(tmp_path: Path) -> None:
+    with serving(tmp_path, "--drain", "0") as server:
+        context = server.context()
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+            context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
 
-    with (
-        socket.create_connection(("localhost", server.port), timeout=DEADLINE) as raw,
-        pytest.raises(ssl.SSLError),
-    ):
-        context.wrap_socket(raw, server_hostname="localhost")
+        with (
+            socket.create_connection(("localhost", server.port), timeout=DEADLINE) as raw,
+            pytest.raises(ssl.SSLError),
+        ):
+            context.wrap_socket(raw, server_hostname="localhost")
+        server.process.terminate()
+        told = server.process.stderr
+        assert told
+        assert "no TLS with 127.0.0.1: UNSUPPORTED_PROTOCOL" in told.read()
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
