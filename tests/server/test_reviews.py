@@ -61,6 +61,7 @@ def test_the_same_wait_is_no_matter_where_the_api_server_is_patient(app: Client)
 def test_a_rule_that_hangs_is_ended_named_and_the_review_allowed(app: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(deadline, "JUDGING", 0.05)
+        patch.setattr(reviews, "HERE", 0.01)
         patch.setattr("webhook.rules.host_memory.shm_missing.ShmMissing.check", hanging())
         response = ask(app, doomed(GOOD_POD))
 
