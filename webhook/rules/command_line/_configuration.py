@@ -35,6 +35,7 @@ class Given(NamedTuple):
     settings: Settings
     """What the release makes of them on one GPU."""
     dtype: str | None
+    prefix_caching: bool | None
 
     def number(self, dest: str, default: int = 1) -> int:
         """A whole number that is given, else the default."""
@@ -83,8 +84,8 @@ def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
     for gpu in gpus or (None,):
         memory = facts.gpu_memory or (gpu.memory if gpu else 0)
         held = settings.resolve(engine.args, model, gpu, memory, release, engine.command.env)
-        dtype = resolved.values(held, engine.args, model, gpu, known=bool(gpus))["dtype"]
-        answers.append(Given(engine, given, model, held, dtype))
+        values = resolved.values(held, engine.args, model, gpu, known=bool(gpus))
+        answers.append(Given(engine, given, model, held, values["dtype"], values["enable_prefix_caching"]))
     for check in asked:
         if check.of_gpu and not gpus:
             continue

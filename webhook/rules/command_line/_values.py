@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from webhook.rules.command_line._configuration import BIDIRECTIONAL, UNREAD, Check, Given
+from webhook.vllm.memory.resolved import STATEFUL
 from webhook.vllm.release import Release
 
 
@@ -20,8 +21,16 @@ def _captures(it: Given) -> str | None:
     most = it.args.get("max_cudagraph_capture_size", config.get("max_cudagraph_capture_size"))
     if isinstance(sizes, list) and not sizes:
         return "cudagraph_capture_sizes is empty: CUDA graphs need one size at least"
-    if isinstance(most, int) and not isinstance(most, bool) and most < 1:
+    if not isinstance(most, int) or isinstance(most, bool):
+        return None
+    if most < 1:
         return f"max_cudagraph_capture_size {most}: CUDA graphs need 1 at least"
+    whole = isinstance(sizes, list) and all(isinstance(size, int) for size in sizes)
+    largest = (
+        max((size for size in sizes or () if size <= it.settings.max_num_batched_tokens), default=0) if whole else 0
+    )
+    if whole and largest != most:
+        return f"max_cudagraph_capture_size {most} is not the largest of cudagraph_capture_sizes, {largest}"
     return None
 
 
@@ -103,6 +112,53 @@ def _processor_cache(it: Given) -> str | None:
     return f"--mm-processor-cache-gb {size:g} is negative"
 
 
+def _length(it: Given) -> str | None:
+    length = it.number("max_model_len", 1)
+    if length >= -1 and (length or "max_num_batched_tokens" in it.args):
+        return None
+    return f"--max-model-len {length} is neither a length nor -1, which means as long as fits"
+
+
+def _grammar(it: Given) -> str | None:
+    config = it.args.get("structured_outputs_config")
+    if not isinstance(config, Mapping):
+        return None
+    backend = config.get("backend", "auto")
+    if config.get("disable_any_whitespace") is True and backend not in ("xgrammar", "guidance"):
+        return (
+            f"--structured-outputs-config: disable_any_whitespace needs the backend xgrammar or guidance, not {backend}"
+        )
+    if config.get("disable_additional_properties") is True and backend != "guidance":
+        return f"--structured-outputs-config: disable_additional_properties needs the backend guidance, not {backend}"
+    return None
+
+
+def _state_blocks(it: Given) -> str | None:
+    size = it.number("mamba_block_size", 0)
+    if not size or size == it.settings.max_model_len or it.prefix_caching is not False:
+        return None
+    return f"--mamba-block-size {size} needs prefix caching, which is off"
+
+
+def _as_it_is(it: Given) -> str | None:
+    classes = it.model.architectures
+    if it.args.get("runner") != "pooling" or it.args.get("convert") != "none" or not it.in_vllm or not classes:
+        return None
+    if not all(one.endswith("ForCausalLM") for one in classes):
+        return None
+    return f"--runner pooling with --convert none: {it.model.id} generates text, and is no pooling model as it is"
+
+
+def _levels(it: Given) -> str | None:
+    config = it.args.get("compilation_config")
+    level = config.get("level") if isinstance(config, Mapping) else None
+    if it.settings.eager or level not in (0, 1, 2) or STATEFUL.isdisjoint(it.model.layer_types):
+        return None
+    if isinstance(config, Mapping) and "cudagraph_mode" in config:
+        return None
+    return f"compilation level {level} has no piecewise CUDA graphs, which a model with state layers takes by default"
+
+
 R = Release
 ROWS = (
     # config/vllm.py _set_cudagraph_sizes
@@ -123,4 +179,12 @@ ROWS = (
     Check("mm_processor_cache_gb", R(0, 11, 1), UNREAD, _processor_cache, ("leave it out",), of_model=True),
     Check("mm_encoder_attn_backend", R(0, 12), UNREAD, _encoder_backend, ("leave it out",), of_model=True),
     Check("kv_transfer_config", R(0, 33), UNREAD, _connector, ('"kv_connector": "NixlConnector"',)),
+    # config/model.py, config/scheduler.py (0 makes a default batch of 0 tokens)
+    Check("max_model_len", R(0, 14), UNREAD, _length, ("leave it out", "--max-model-len auto")),
+    # config/structured_outputs.py, config/vllm.py validate_mamba_block_size, config/model.py _get_convert_type
+    Check("structured_outputs_config", R(0, 11), UNREAD, _grammar, ('"backend": "guidance"',)),
+    Check("mamba_block_size", R(0, 11, 1), UNREAD, _state_blocks, ("--enable-prefix-caching",), of_model=True),
+    Check("runner", R(0, 11), UNREAD, _as_it_is, ("leave --convert out",), of_model=True),
+    # config/__init__.py __post_init__
+    Check("compilation_config", R(0, 11), R(0, 11, 1), _levels, ("leave the level out",), of_model=True),
 )  # fmt: skip

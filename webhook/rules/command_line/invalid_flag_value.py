@@ -301,7 +301,7 @@ def _looked_up(engine: Engine, dest: str, name: str) -> Certainty | None:
     marlin = has in FAITHFUL_ON_CUDA and name.lower() == MARLIN
     if marlin or has.startswith(OVERRIDING) or family.startswith(OVERRIDING):
         return None
-    faithful = has in FAITHFUL or (has in FAITHFUL_ON_CUDA and _on_cuda(engine))
+    faithful = has in FAITHFUL or has == name.lower() or (has in FAITHFUL_ON_CUDA and _on_cuda(engine))
     return known if sure and faithful else "likely"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from webhook.rules.engine import Engine
@@ -26,9 +27,10 @@ def too_long(engine: Engine) -> int | None:
     longest = longest_max_model_len(engine.model.value, engine.release, within_window)
     if longest is None or given <= longest or engine.command.env.get(ALLOWS, "0") != "0":
         return None
-    if any(dest in (*engine.args.given, *engine.args.unresolved, *engine.args.written) for dest in CHANGES_IT):
-        return None
-    return longest
+    said = {*engine.args.given, *engine.args.unresolved, *engine.args.written}
+    if isinstance(engine.args.given.get("hf_overrides"), Mapping):
+        said.discard("hf_overrides")  # the model is known with them
+    return None if not said.isdisjoint(CHANGES_IT) else longest
 
 
 def is_short(engine: Engine) -> bool:

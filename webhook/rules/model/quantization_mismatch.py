@@ -42,7 +42,7 @@ ASYMMETRIC = Release(0, 22)
 and `gptq_marlin` does not take them (0.10.2 … 0.21 gptq_marlin.py is_gptq_marlin_compatible)."""
 END = READ[1]
 NEED_A_FILE: Mapping[str, tuple[Release, Release]] = {
-    "auto-round": (OTHERS_SINCE, Release(0, 24)),
+    "auto-round": (OTHERS_SINCE, Release(0, 15)),
     "auto_awq": (Release(0, 24), END),
     "auto_gptq": (ASYMMETRIC, END),
     "awq": READ,
