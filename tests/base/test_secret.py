@@ -284,6 +284,25 @@ def test_a_known_secret_is_masked_in_every_spelling(secret: str, said: str, show
     assert Secrets.of({"args": ["--api-key", secret]}).masked(said) == (shown or expected)
 
 
+@pytest.mark.parametrize(
+    ("args", "secret"),
+    [
+        (["--api-key", "abc-1", "0123456789abcdef0123"], "0123456789abcdef0123"),
+        (["--api-key", "abc-1", "0123456789abcdef0123", "A123456789abcdef0123"], "A123456789abcdef0123"),
+        (["vllm serve m --api-key ${API_KEY:-correct-horse-2}"], "correct-horse-2"),
+        (["export HF_TOKEN=${HF_TOKEN:=correct-horse-2}; vllm serve m"], "correct-horse-2"),
+    ],
+)
+def test_keys_in_a_row_and_defaults_of_variables_are_secrets(args: list[str], secret: str) -> None:
+    assert Secrets.of({"args": args}).masked(f"{secret} is ignored") == f"{'*' * len(secret)} is ignored"
+
+
+def test_the_model_after_a_key_stays() -> None:
+    assert (
+        Secrets.of({"args": ["--api-key", "abc-1", "Llama-3.1-8B-Instruct"]}).masked("Llama-3.1-8B-Instruct")[0] == "L"
+    )
+
+
 def test_a_user_of_many_words_in_a_url_is_read_once() -> None:
     """A regular expression with two ways through each word would never return."""
     user = "ab-" * 100 + "!"

@@ -232,7 +232,8 @@ _OF_A_NAME = f"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.{
 _REST = re.compile(r"[\w-]{0,80}")
 _PAIR = re.compile(r"[\\\"']*+\s*+,?+\s*+[\\\"']*+value[\\\"']*+\s*+[:=]\s*+")
 """The text between name and value in `"name": "HF_TOKEN", "value": "hf_…"`."""
-_ASSIGNED = re.compile(r"[\\\"'\])]*+[^\S\n]*+(?:=>|[=:](?![-+?]))[^\S\n]*+")
+_ASSIGNED = re.compile(r"[\\\"'\])]*+[^\S\n]*+(?:=>|:[-=](?=[^\s}])|[=:](?![-+?]))[^\S\n]*+")
+"""The text between a name and its value, also in `${NAME:-value}`."""
 _SPACED = re.compile(r"[\\\"'\]]*+[^\S\n]*+(?:,\s*+|(?:\\+\n\s*+)+|(?<=\s))")
 """The text between a flag and its value."""
 _JOINED = re.compile(r"=")
@@ -315,8 +316,10 @@ def _named(text: str, *, joined: bool = False) -> Iterator[Span]:
         if between is not None:
             spaced = between.re is _SPACED
             for span in _values(text, between.end()):
-                at = max(at, span[1])
                 value = text[slice(*span)]
+                if value.startswith("${") and len(value) <= _LONGEST:
+                    continue  # its default can be a secret
+                at = max(at, span[1])
                 if _is_secret(value) and not (spaced and value.startswith("--")):
                     yield span
     if not joined and "-u" in text:
@@ -439,10 +442,10 @@ def _of_list(
     place: Place, tree: Collection[Any], secret: bool, queue: list[tuple[Place, Any, bool]], texts: list[str]
 ) -> Iterator[tuple[Place, str]]:
     """Yield also the words of a command: the word after a flag, and the part after its `=`."""
-    follows = False
+    follows = given = False
     for index, value in enumerate(tree):
         if not isinstance(value, str):
-            follows = False
+            follows = given = False
             if isinstance(value, Mapping | list | tuple):
                 queue.append(((place, index), value, secret))
             elif secret and value is not None and not isinstance(value, bool):
@@ -450,11 +453,17 @@ def _of_list(
             continue
         texts.append(value)
         name, joined, rest = value.partition("=")
-        if secret or (follows and (value[:1] != "-" or (value[:2] != "--" and len(value) >= _LOOSE))):
+        follows = follows and (value[:1] != "-" or (value[:2] != "--" and len(value) >= _LOOSE))
+        given = secret or follows or (given and _KEY.fullmatch(value) is not None)
+        if given:
             yield (place, index), value
         elif joined and _gives(name) and not (_BLANK.search(name) or _is_line(name, rest)):
             yield None, rest
         follows = value[:1] in _DASHES and not joined and _gives(value) if value else False
+
+
+_KEY = re.compile(r"(?=\D*\d)[A-Za-z0-9+=]{16,}")
+"""One more key after the first (`--api-key KEY KEY`). The names of models have dashes, dots or slashes."""
 
 
 def _is_line(name: str, rest: str) -> bool:
