@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from webhook.kube.manifest.parameters import variable
 from webhook.kube.path import FieldPath
-from webhook.kube.workload import Workload, find
+from webhook.kube.workload import Workload, find, unread
 from webhook.kube.workload.table import WORKLOAD_KINDS
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -946,3 +946,46 @@ def test_a_patch_that_is_not_plain_is_told(patch: object) -> None:
 
     assert pod.unread == "podSpecPatch can't be read here"
     assert pod.containers[0].spec["resources"]["limits"]["memory"] == "1Gi"
+
+
+def test_runtimes_of_ome_have_a_runner_for_each_part() -> None:
+    obj = yaml.safe_load("""
+    apiVersion: ome.io/v1beta1
+    kind: ClusterServingRuntime
+    metadata: {name: x}
+    spec:
+      engineConfig:
+        runner: {name: ome-container, image: "vllm/vllm-openai:v0.9.1", args: [$(MODEL_PATH)]}
+      decoderConfig:
+        leader: {runner: {image: "vllm/vllm-openai:v0.9.1"}, nodeSelector: {a: b}}
+        worker: {size: 3, runner: {image: "vllm/vllm-openai:v0.9.1"}}
+    """)
+    found = find(obj)
+
+    assert [str(one.containers[0].path) for one in found if one.containers] == [
+        "spec.engineConfig.runner", "spec.decoderConfig.leader.runner", "spec.decoderConfig.worker.runner"
+    ]  # fmt: skip
+    assert [one.pods_per_replica for one in found if one.containers] == [1, 4, 4]
+    assert all({"args", "model"} <= one.completes for one in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (
+            "{apiVersion: helm.toolkit.fluxcd.io/v2, spec: {values: {image: 'vllm/vllm-openai:v1'}}}",
+            "spec.values.image",
+        ),
+        ("{apiVersion: inference.llmaz.io/v1, spec: {config: {backendName: vllm}}}", "spec.config.backendName"),
+        ("{apiVersion: ray.io/v1, kind: RayService, spec: {serveConfigV2: 'run: vllm serve m'}}", "spec.serveConfigV2"),
+        ("{apiVersion: kubeai.org/v1, kind: Model, spec: {engine: VLLM, url: 'hf://org/m'}}", "spec.engine"),
+        ("{apiVersion: x.io/v1, kind: Tasks, spec: {pip: ['vllm==0.9.1']}}", "spec.pip[0]"),
+        ("{apiVersion: x.io/v1, kind: Tasks, spec: {engine: VLLM}}", "spec.engine"),
+        ("{apiVersion: x.io/v1, kind: Tasks, spec: {name: vllm, app: vllm-router}}", None),
+        ("{apiVersion: v1, kind: Service, spec: {engine: vllm}}", None),
+        ("{apiVersion: monitoring.coreos.com/v1, kind: PodMonitor, spec: {type: vllm}}", None),
+    ],
+)
+def test_where_an_object_that_nothing_reads_names_vllm(text: str, place: str | None) -> None:
+    found = unread.mention(yaml.safe_load(text))
+    assert (str(found) if found else None) == place

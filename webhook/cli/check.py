@@ -122,6 +122,8 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
                 notes.append(_unread(source.name, document, place))
             elif not report.results and (missing := unread.without_kind(document.object)):
                 notes.append(_incomplete(source.name, document, missing))
+            elif not report.results and (place := unread.mention(document.object)):
+                notes.append(_mentioned(source.name, document, place))
         notes += [str(note) for note in manifests.notes]
         for document in manifests.documents[:1]:
             notes += checked.in_vain(source.name, document.text, all_rules())
@@ -150,6 +152,13 @@ def _incomplete(file: str, document: Document, missing: Sequence[str]) -> str:
         f"{file}:{document.line}: not checked: {fields} {are} missing, so this is not a Kubernetes object. "
         "Fix: check the whole manifest, for example with apiVersion: apps/v1 and kind: Deployment"
     )
+
+
+def _mentioned(file: str, document: Document, place: FieldPath) -> str:
+    """What is said of an object that names vLLM, and of which nothing was judged."""
+    kind = document.object.get("kind")
+    why = f"{place} names vLLM, and podfit does not know what Pods this {kind} makes"
+    return f"{file}:{document.line_of(place)}: not judged: {why}; check the rendered Pods, or a running cluster"
 
 
 def _without(given: Sequence[str], files: Sequence[str], judged: Collection[str]) -> list[str]:

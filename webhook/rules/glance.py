@@ -32,6 +32,7 @@ def shown(engine: Engine) -> list[str]:
         ("a shell", command.shell),
         ("words that are lost", command.lost),
         ("a positional that is ignored", args.unserved),
+        ("a file of arguments", args.written.get("config")),
         ("a slip", command.slip),
         ("a blank in a word", has_a_blank(engine)),
         ("a sign in a word", has_a_sign(engine)),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from webhook.kube.path import FieldPath
-from webhook.kube.workload import argo, kserve, others, ray
+from webhook.kube.workload import argo, kserve, ome, others, ray
 from webhook.kube.workload.template import Refine
 
 
@@ -68,6 +68,7 @@ _LLM = Row(
     refine=kserve.llm_inference_service,
 )
 _SERVING_RUNTIME = Row((Pods("spec"), Pods("spec.workerSpec")), kserve.OF_SERVICE, refine=kserve.serving_runtime)
+_OME_RUNTIME = Row((Pods("spec"),), kserve.OF_SERVICE, refine=ome.runtime)
 _WORKFLOW_TEMPLATE = Row((), refine=argo.workflow(FieldPath.parse("spec")))
 _RAY_FLEET = _ray_row("spec.template.spec", "spec.replicas")
 
@@ -152,6 +153,8 @@ WORKLOAD_KINDS: Mapping[tuple[str, str], Row] = {
         (Pods("spec.components.*.podTemplate.spec", "spec.components.*.replicas"),), main="main", refine=others.dynamo
     ),
     ("kaito.sh", "Workspace"): Row((Pods("inference.template.spec"),), refine=others.kaito),
+    ("ome.io", "ServingRuntime"): _OME_RUNTIME,
+    ("ome.io", "ClusterServingRuntime"): _OME_RUNTIME,
     ("inference.llmaz.io", "Service"): _group_row("spec.workloadTemplate"),
 }
 """(API group, kind) → how it makes Pods; a kind's versions have the same shape, or places of their own

@@ -3,6 +3,7 @@ approval."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,40 @@ def _with_vllm(obj: JSON) -> FieldPath | None:
             inner = [(path / index, one) for index, one in enumerate(value)]
         if len(path.parts) < _DEEPEST:
             queue += [(place, one) for place, one in inner if isinstance(one, dict | list)]
+    return None
+
+
+_IMAGE = re.compile(
+    r"(?:^|[/\s])vllm-openai\b|(?:^|/)vllm/vllm-|^vllm(?:\[\w+\])?[=<>~!]=?[\d.]+|\bvllm serve\b|vllm\.entrypoints"
+)
+"""An image, a package or a command of vLLM's."""
+_ENGINE = re.compile(r"engine|backend|backendName|backendRuntimeName|runtime|type", re.IGNORECASE)
+"""Keys that name an engine: `engine: VLLM`, `backendType: vLLM`, `backendRuntimeName: vllm`."""
+_ABOUT = ("monitoring.", "gateway.", "networking.", "cert-manager.", "rbac.", "admissionregistration.", "podfit.dev")
+"""Beginnings of API groups whose objects only speak of others."""
+_LONGEST = 1 << 15
+
+
+def mention(obj: JSON) -> FieldPath | None:
+    """Where an object of a custom kind, of which nothing was read, names vLLM: an image, a command, a package or an
+    engine; None where it names none."""
+    group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+    if (group, kind) in WORKLOAD_KINDS and group != "ray.io":  # Ray's own Python code may start vLLM
+        return None
+    if "." not in group or group.startswith(_ABOUT) or group.endswith(".k8s.io") or kind in _DEFINES:
+        return None
+    queue: list[tuple[FieldPath, Any]] = [(FieldPath(("spec",)), obj.get("spec"))]
+    for path, value in queue:  # grows while it is walked
+        if isinstance(value, str):
+            key = path.parts[-1]
+            engine = isinstance(key, str) and value.lower() == "vllm" and _ENGINE.fullmatch(key)
+            if engine or (len(value) <= _LONGEST and "vllm" in value and _IMAGE.search(value)):
+                return path
+        elif len(path.parts) < _DEEPEST:
+            if is_object(value):
+                queue += [(path / str(key), one) for key, one in value.items()]
+            elif isinstance(value, list):
+                queue += [(path / index, one) for index, one in enumerate(value)]
     return None
 
 

@@ -105,9 +105,9 @@ _RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
 
 
 def _by_kserve(engine: Engine, name: str) -> bool:
-    """KServe sets the variable; and an InferenceService adds what it likes to its runtime's containers."""
+    """KServe or OME sets the variable; and an InferenceService adds what it likes to its runtime's containers."""
     group, kind = str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0], engine.workload.kind
-    return group == "serving.kserve.io" and (kind in _RUNTIMES or name in _OF_KSERVE)
+    return group in ("serving.kserve.io", "ome.io") and (kind in _RUNTIMES or name in _OF_KSERVE)
 
 
 def _finding(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from webhook.base import data
 from webhook.vllm.gpu.product import Gpu, product, products
@@ -54,6 +54,22 @@ def count_of(name: str) -> int | None:
     """The whole GPUs of a machine type; None where it is not known, or has a fraction of one."""
     row = _table().get(_in_any_case().get(name.lower(), name))
     return int(row["count"]) if row and not row.get("fraction") else None
+
+
+class Size(NamedTuple):
+    """What a machine type has."""
+
+    gpus: int
+    memory: int
+    """Bytes of host memory; 0 where it is not known."""
+
+
+def size_of(name: str) -> Size | None:
+    """The whole GPUs and the host memory of a machine type; None where they are not known."""
+    row = _table().get(_in_any_case().get(name.lower(), name))
+    if row is None or row.get("fraction") or "count" not in row:
+        return None
+    return Size(int(row["count"]), int(row.get("host_ram_gib") or 0) << 30)
 
 
 def smallest_machine_type(name: str, gpus: Sequence[Gpu], count: int) -> str | None:

@@ -1,0 +1,58 @@
+"""Rule machine-type-too-small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.kube.quantity import human
+from webhook.rules.engine import Engine
+from webhook.rules.rule import Finding, Rule
+from webhook.vllm.gpu import instances, requirement
+
+
+class MachineTypeTooSmall(Rule):
+    """The machine type that is selected has fewer GPUs or less memory than the Pod asks for.
+
+    A node label such as `node.kubernetes.io/instance-type: g5.xlarge` leaves one kind of machine. If that has one GPU
+    and the container asks for four, or requests more memory than the machine has, the Pod stays Pending for ever:
+
+        0/3 nodes are available: 3 Insufficient nvidia.com/gpu.
+
+    It is a warning, since a device plugin that shares a GPU in time offers it several times.
+    """
+
+    plane = "cluster"
+    mode = "warn"
+    never_denies = "the table of machine types is not the cloud's own"
+    about = ("nodeSelector", "affinity")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: the largest of the machine types that every alternative of the selectors leaves."""
+        terms = requirement.wanted(engine.workload).alternatives(lambda one: one.key in instances.TYPE)
+        types: list[str] = []
+        for term in terms:
+            named = [one.values for one in term if one.key in instances.TYPE and one.operator == "In"]
+            if not named:
+                return
+            types += named[0]
+        sizes = [instances.size_of(name) for name in types]
+        known = [one for one in sizes if one is not None]
+        if not known or len(known) < len(sizes):
+            return
+        gpus, memory = max(one.gpus for one in known), max(one.memory for one in known)
+        what = types[0] if len(types) == 1 else f"the largest of {', '.join(types[:3])}{' …' if len(types) > 3 else ''}"
+        resource, count = engine.requested or ("", None)
+        if count is not None and resource.endswith((".com/gpu", "neuron", "neuroncore")) and count > gpus:
+            yield self._short(engine, f"{count} × {resource} requested, {what} has {gpus}")
+        asked = engine.memory_request
+        if memory and asked is not None and asked > memory:
+            yield self._short(engine, f"{human(asked)} of memory requested, {what} has {human(memory)}")
+
+    def _short(self, engine: Engine, message: str) -> Finding:
+        return Finding(
+            path=engine.at("resources"),
+            message=message,
+            details=("the Pod stays Pending: Insufficient resources on every node of that type",),
+            certainty="likely",
+            suggestions=("a larger machine type, or smaller requests",),
+        )
