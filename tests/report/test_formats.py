@@ -88,7 +88,7 @@ def test_colours_are_for_terminals_and_nobody_who_said_no(check: Check, monkeypa
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert "\x1b[1;31mdeny" in check("pod.yaml")[1]
+    assert "\x1b[1;31mdenied" in check("pod.yaml")[1]
 
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in check("pod.yaml")[1]
@@ -161,7 +161,7 @@ def test_gitlab_has_what_its_code_quality_report_requires(check: Check, tmp_path
 def test_markdown_tells_it_as_a_table_whose_cells_stay_cells(check: Check) -> None:
     out = check("--format", "markdown", "pod.yaml")[1]
 
-    assert out.startswith("## podfit\n\n1 file, 1 vLLM container: 1 denied")
+    assert out.startswith("## podfit\n\n1 file, 1 vLLM container: 2 denied")
     rows = [line for line in out.splitlines() if line.startswith("| **deny**")]
     assert rows
     assert all(len(re.split(r"(?<!\\)\|", row)) == 7 for row in rows)
@@ -171,7 +171,7 @@ def test_several_formats_at_once_one_of_them_to_the_screen(check: Check, tmp_pat
     code, out, _ = check("--format", "text", "--format", "sarif=out.sarif", "--format=junit=out.xml", "pod.yaml")
 
     assert code == 1
-    assert "1 denied" in out
+    assert "2 denied" in out
     jsonschema.validate(json.loads((tmp_path / "out.sarif").read_text()), SARIF)
     JUNIT.validate((tmp_path / "out.xml").read_text())
 
@@ -271,7 +271,7 @@ def test_a_baseline_accepts_what_was_there_and_nothing_new(check: Check, tmp_pat
     (tmp_path / "pod.yaml").write_text(POD.replace("--swap-space=8", "--swap-space=8\n        - --task=generate"))
     code, out, _ = check("--baseline", "base.json", "pod.yaml")
     assert code == 1
-    assert out.count("deny  ") == 1
+    assert out.count("\ndenied  ") == 1
 
     (tmp_path / "pod.yaml").write_text(POD.replace("        - --swap-space=8\n", ""))
     code, _, err = check("--baseline", "base.json", "pod.yaml")
@@ -314,7 +314,7 @@ def test_a_new_finding_does_not_pass_for_one_that_is_gone(
     code, out, err = check("--baseline", "base.json", "pod.yaml")
 
     assert "1 finding no longer there" in err
-    assert (code, out.count("deny  ")) == (1, 1)
+    assert (code, out.count("\ndenied  ")) == (1, 1)
 
 
 @pytest.mark.parametrize("after", ["--swap-space 16", "--swap_space=16"])
@@ -323,7 +323,7 @@ def test_a_flag_is_the_same_however_it_is_spelt(check: Check, tmp_path: Path, af
     words = "\n        - ".join(after.split())
     (tmp_path / "pod.yaml").write_text(POD.replace("--swap-space=8", words))
 
-    assert "deny  removed-flag" not in check("--baseline", "base.json", "pod.yaml")[1]
+    assert "denied  removed-flag" not in check("--baseline", "base.json", "pod.yaml")[1]
 
 
 def test_a_baseline_of_version_1_accepts_as_it_did_and_is_told(check: Check, tmp_path: Path) -> None:
@@ -355,9 +355,9 @@ def test_a_comment_with_a_reason_accepts_what_is_on_its_line(
 
     out = check("pod.yaml")[1]
 
-    assert "deny  removed-flag" not in out
+    assert "denied  removed-flag" not in out
     assert "accepted removed-flag: comment: old image in dev" in out
-    assert "deny  gpu-memory-exceeded" in out
+    assert "denied  gpu-memory-exceeded" in out
 
 
 def test_an_annotation_that_the_policy_allows_is_accepted_with_its_reason(check: Check, tmp_path: Path) -> None:
@@ -367,9 +367,9 @@ def test_an_annotation_that_the_policy_allows_is_accepted_with_its_reason(check:
         "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: dev}\nspec: {allowIgnore: [removed-flag]}\n"
     )
 
-    assert "deny  removed-flag" in check("pod.yaml")[1]
+    assert "denied  removed-flag" in check("pod.yaml")[1]
     out = check("--policy", "policy.yaml", "pod.yaml")[1]
-    assert "deny  removed-flag" not in out
+    assert "denied  removed-flag" not in out
     assert "accepted removed-flag: annotation: ignored by its author: still 0.16 in dev" in out
 
 
@@ -379,7 +379,7 @@ def test_a_comment_without_a_reason_accepts_nothing_and_is_told(check: Check, tm
     code, out, err = check("pod.yaml")
 
     assert code == 1
-    assert "deny  removed-flag" in out
+    assert "denied  removed-flag" in out
     assert "pod.yaml:13: `podfit: ignore removed-flag` silences nothing without a reason" in err
 
 
@@ -600,7 +600,7 @@ def test_in_a_script_the_flag_that_would_be_changed_is_underlined(check: Check, 
 
     out = check("pod.yaml")[1]
 
-    shown = out[out.index("warn  concurrency-too-low") :].splitlines()
+    shown = out[out.index("likely to fail  concurrency-too-low") :].splitlines()
     line, under = shown[2:4]
     assert line[under.index("^") :].startswith("--max-model-len 28000")
 
@@ -658,7 +658,7 @@ def test_a_warning_says_what_keeps_it_from_being_a_denial(check: Check, tmp_path
 
     out = check("pod.yaml")[1]
 
-    shown = " ".join(out[out.index("warn  unknown-flag") :].split("\n\n")[0].split())
+    shown = " ".join(out[out.index("likely to fail  unknown-flag") :].split("\n\n")[0].split())
     assert f"not denied: likely, not certain: {why}" in shown
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from webhook.cli import edge, patches, reach, rendered
 from webhook.cli.format_option import FormatOption, Output
 from webhook.evaluation import denial
-from webhook.evaluation.lint import lint
+from webhook.evaluation.lint import Level, lint
 from webhook.evaluation.policy import Policy
 from webhook.kube.manifest import Document
 from webhook.kube.path import FieldPath
@@ -52,7 +52,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_policy(parser)
     FORMATS.add_argument(parser)
     parser.add_argument(
-        "--fail-on", choices=("deny", "warn"), default="deny", help="what exit code 1 means; default: deny"
+        "--fail-on",
+        type=_level,
+        default="denied",
+        metavar="|".join(denial.LEVELS),
+        help="the lowest level that ends with exit code 1; default: denied",
     )
     parser.add_argument(
         "--fail-on-nothing", action="store_true", help="exit with code 1 if the input has no vLLM container"
@@ -68,6 +72,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--mask-secrets", action="store_true", help=argparse.SUPPRESS)  # what holds without it
     edge.add_show_secrets(parser)
     parser.set_defaults(run=run)
+
+
+_FORMER_LEVELS: dict[str, Level] = {"deny": "denied", "warn": "advice"}
+
+
+def _level(name: str) -> Level:
+    """The level of a name; raises ArgumentTypeError."""
+    found: dict[str, Level] = {**{level: level for level in denial.LEVELS}, **_FORMER_LEVELS}
+    if name not in found:
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(denial.LEVELS)}")
+    return found[name]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -196,7 +211,8 @@ def _write(output: Output, found: Checked) -> None:
     if output.format == "text":
         colours = output.file is None and edge.colours()
         shown = text.check(found, text.coloured if colours else text.plain, edge.width())
-        rendered = f"{shown}\n{text.tally(found)}\n" if shown else f"{text.tally(found)}\n"
+        last = "\n".join([text.tally(found), *text.next_command(found)])
+        rendered = f"{shown}\n{last}\n" if shown else f"{last}\n"
     else:
         rendered = import_module(f"webhook.report.{output.format}").render(found)
     output.write(rendered)

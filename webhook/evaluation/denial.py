@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
+from collections.abc import Mapping
 from operator import itemgetter
 
 from webhook.base.printable import one_line
 from webhook.evaluation import bounds, subject
-from webhook.evaluation.lint import Judged, Report
+from webhook.evaluation.lint import Judged, Level, Report
 from webhook.kube.workload import controller_of
 from webhook.rules.engine import Engine
 from webhook.rules.rule import IGNORE, Finding
@@ -185,7 +186,7 @@ def warnings(report: Report) -> list[str]:
     """One line a finding that warns, the most important first: what only its certainty or its place keeps from being
     a refusal, then what keeps vLLM from starting; then what is surest."""
     warned = [judged for judged in report.findings if judged.mode == "warn"]
-    lines = [warning(judged, _in_vain(judged)) for judged in sorted(warned, key=_weight)]
+    lines = [warning(judged, _in_vain(judged)) for judged in sorted(warned, key=weight)]
     lines += [
         bounds.warning(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed")
         for error in report.errors
@@ -196,10 +197,14 @@ def warnings(report: Report) -> list[str]:
 _THREATENS = {threat: number for number, threat in enumerate(THREATS)}
 
 
+LEVELS: Mapping[Level, str] = {"denied": "denied", "likely": "likely to fail", "advice": "advice"}
+"""The levels in words, the most important first."""
+
+
 _SURE = {"certain": 0, "likely": 1, "possible": 2}
 
 
-def _weight(judged: Judged) -> tuple[bool, int, int]:
+def weight(judged: Judged) -> tuple[bool, int, int]:
     """Where a finding stands among the warnings."""
     return (judged.why_softened is None, _THREATENS[judged.threatens], _SURE[judged.finding.certainty])
 

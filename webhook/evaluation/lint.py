@@ -28,6 +28,10 @@ LONGEST_CHANGE = 4000
 """Maximum characters of a suggestion, which can be a whole command."""
 
 
+Level = Literal["denied", "likely", "advice"]
+"""What a finding means to its reader: denied here, likely to fail, or advice."""
+
+
 @frozen
 class Judged:
     """A finding with its consequence. Its texts are masked, printable and bounded."""
@@ -48,6 +52,14 @@ class Judged:
     """Its texts contain stars in place of secrets."""
     withheld: bool = False
     """It has no fix, since the fix would rewrite a text that contains a secret."""
+
+    @property
+    def level(self) -> Level:
+        """The level of the finding under the policy in force."""
+        if self.mode == "deny":
+            return "denied"
+        threatens = self.threatens in ("start", "uptime")
+        return "likely" if threatens and self.finding.certainty in ("certain", "likely") else "advice"
 
     @property
     def path(self) -> str:

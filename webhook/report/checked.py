@@ -12,13 +12,13 @@ from typing import Any, Literal
 from webhook.base.near import nearest
 from webhook.base.secret import FORMS, Secrets
 from webhook.evaluation import subject
-from webhook.evaluation.lint import Judged, Report, Result
+from webhook.evaluation.denial import LEVELS
+from webhook.evaluation.lint import Judged, Level, Report, Result
 from webhook.kube.manifest import Document
 from webhook.kube.manifest.part import Mark
 from webhook.kube.path import FieldPath, mapping
 
-Level = Literal["error", "warning"]
-FailOn = Literal["deny", "warn"]
+Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Item:
     accepted: Accepted | None = None
 
     @property
-    def level(self) -> Level:
+    def severity(self) -> Severity:
         """What formats that know two levels call it."""
         return "error" if self.judged.mode == "deny" else "warning"
 
@@ -141,7 +141,8 @@ class Checked:
     containers: tuple[Container, ...]
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
-    fail_on: FailOn = "deny"
+    fail_on: Level = "denied"
+    """The lowest level that makes the run fail."""
     unchecked: int = 0
     """Kustomize patches in the input, which are no whole objects."""
 
@@ -155,13 +156,19 @@ class Checked:
         """The findings that nobody accepted."""
         return tuple(item for item in self.items if item.accepted is None)
 
-    def count(self, state: str) -> int:
-        """How many containers are "denied", "warned" or "clean"."""
-        return sum(container.state == state for container in self.containers)
+    def count(self, level: Level) -> int:
+        """How many open findings have this level."""
+        return sum(item.judged.level == level for item in self.open)
+
+    @property
+    def repairable(self) -> int:
+        """How many open findings `podfit fix` repairs."""
+        return sum(item.judged.applies and not item.judged.withheld for item in self.open)
 
     def fails(self, item: Item) -> bool:
         """This finding makes the run fail."""
-        return item.accepted is None and (item.judged.mode == "deny" or self.fail_on == "warn")
+        levels = list(LEVELS)
+        return item.accepted is None and levels.index(item.judged.level) <= levels.index(self.fail_on)
 
     @property
     def code(self) -> int:

@@ -56,6 +56,7 @@ def finding(report: Report, judged: Judged) -> dict[str, Any]:
     fix = patch(report, judged.finding.fix) if judged.applies else None
     return {
         "rule": judged.rule,
+        "level": judged.level,
         "mode": judged.mode,
         "plane": judged.plane,
         "path": str(judged.finding.path),

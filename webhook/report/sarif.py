@@ -61,7 +61,7 @@ def _result(item: Item, used: list[str]) -> dict[str, Any]:
     out: dict[str, Any] = {
         "ruleId": item.judged.rule,
         "ruleIndex": used.index(item.judged.rule),
-        "level": item.level,
+        "level": item.severity,
         "message": {"text": text},
         "locations": [
             {

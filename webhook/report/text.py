@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 from webhook.base.printable import clean, one_line
 from webhook.base.secret import Secrets
 from webhook.evaluation import subject
-from webhook.evaluation.denial import LEAST, THREATS, WIDTH, block, many, place, quoted_rules, wrapped
+from webhook.evaluation.denial import LEAST, LEVELS, THREATS, WIDTH, block, many, place, quoted_rules, weight, wrapped
 from webhook.evaluation.lint import Judged
 from webhook.report.checked import Accepted, Checked, Container, Item
 from webhook.rules.engine import Engine
@@ -56,7 +57,7 @@ def standing(findings: Iterable[Judged]) -> str:
 
 
 Paint = Callable[[str, str], str]
-"""Text and what it is ("deny", "warn", "rule", "place", "mark", "clean") → the text as the terminal shows it."""
+"""Text and what it is (a level, "rule", "place", "mark", "clean") → the text as the terminal shows it."""
 
 
 def plain(text: str, _: str) -> str:
@@ -64,7 +65,16 @@ def plain(text: str, _: str) -> str:
     return text
 
 
-_COLOURS = {"deny": "1;31", "warn": "1;33", "rule": "1", "place": "36", "mark": "1;31", "clean": "32", "file": "1;4"}
+_COLOURS = {
+    "denied": "1;31",
+    "likely": "1;33",
+    "advice": "33",
+    "rule": "1",
+    "place": "36",
+    "mark": "1;31",
+    "clean": "32",
+    "file": "1;4",
+}
 
 
 def coloured(text: str, what: str) -> str:
@@ -82,28 +92,42 @@ def check(checked: Checked, paint: Paint = plain, width: int = WIDTH) -> str:
 
 
 def tally(checked: Checked) -> str:
-    """The last line."""
+    """The number of files, containers and findings in one line."""
     accepted = len(checked.items) - len(checked.open)
-    parts = [
-        f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}: "
-        f"{checked.count('denied')} denied, {checked.count('warned')} with warnings, {checked.count('clean')} clean"
-    ]
+    counts = ", ".join(f"{checked.count(level)} {words}" for level, words in LEVELS.items())
+    parts = [f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}: {counts}"]
     parts += [f"{many(accepted, 'finding')} accepted"] if accepted else []
     parts += [f"{checked.unchecked} not checked"] if checked.unchecked else []
     parts += [many(len(checked.problems), "error")] if checked.problems else []
     return "; ".join(parts)
 
 
+def next_command(checked: Checked) -> list[str]:
+    """The last line: `podfit fix` if it repairs anything, else the page of the first finding's rule; none without
+    findings."""
+    if checked.repairable:
+        files = list(dict.fromkeys(item.file for item in checked.open if item.judged.applies))
+        named = shlex.quote(clean(files[0])) if len(files) == 1 else "FILE…"
+        return [f"next: podfit fix {named}    # repairs {checked.repairable} of {many(len(checked.open), 'finding')}"]
+    first = min(checked.open, key=_importance, default=None)
+    return [f"next: podfit explain {first.judged.rule}"] if first else []
+
+
+def _importance(item: Item) -> tuple[int, tuple[bool, int, int]]:
+    return list(LEVELS).index(item.judged.level), weight(item.judged)
+
+
 def _container(one: Container, paint: Paint, width: int) -> str:
-    state = {"denied": "DENIED", "warned": "allowed", "clean": "allowed"}[one.state]
-    painted = paint(state, {"denied": "deny", "warned": "warn", "clean": "clean"}[one.state])
+    found = sorted((item for item in one.items if not item.accepted), key=_importance)
+    worst = found[0].judged.level if found else None
+    painted = paint(LEVELS[worst] if worst else "no findings", worst or "clean")
     name = clean(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
     head = f"{paint(clean(one.file), 'file')}: {name}"
     lines = [f"{head}: {painted}", *wrapped(summary(one.result.engine, one.report.secrets), "  ", width=width)]
-    for mode in ("deny", "warn"):
-        told, more = few_of_each(item for item in one.items if item.judged.mode == mode and not item.accepted)
-        shown = [_shown(item, mode, paint, width) for item in told]
-        shown += [f"{paint(mode, mode)}  {paint(rule, 'rule')}  {left}" for rule, left in more.items()]
+    for level in LEVELS:
+        told, more = few_of_each(item for item in found if item.judged.level == level)
+        shown = [_shown(item, paint, width) for item in told]
+        shown += [f"{paint(LEVELS[level], level)}  {paint(rule, 'rule')}  {left}" for rule, left in more.items()]
         lines += ["", *("\n\n".join(shown).split("\n") if shown else [])]
     accepted = [
         f"  accepted {item.judged.rule}: {one_line(_why(item.accepted))}" for item in one.items if item.accepted
@@ -132,13 +156,13 @@ def _why(accepted: Accepted | None) -> str:
     return f"{accepted.by}: {accepted.reason}" if accepted else ""
 
 
-def _shown(item: Item, mode: str, paint: Paint, width: int) -> str:
-    head, _, rest = block(item.judged, f"{mode}  ", width).partition("\n")
-    rule = item.judged.rule
-    head = head.replace(f"{mode}  {rule}", f"{paint(mode, mode)}  {paint(rule, 'rule')}", 1)
+def _shown(item: Item, paint: Paint, width: int) -> str:
+    words, rule = LEVELS[item.judged.level], item.judged.rule
+    head, _, rest = block(item.judged, f"{words}  ", width).partition("\n")
+    head = head.replace(f"{words}  {rule}", f"{paint(words, item.judged.level)}  {paint(rule, 'rule')}", 1)
     lines = [head, *_snippet(item, paint, width), *(rest.split("\n") if rest else [])]
     why = item.judged.why_softened
-    if why and mode == "warn" and not why.endswith(", not certain"):
+    if why and item.judged.mode == "warn" and not why.endswith(", not certain"):
         lines += wrapped(f"not denied: {why}", "  ", width=width)
     return "\n".join(lines)
 
