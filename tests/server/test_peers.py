@@ -116,7 +116,7 @@ def test_what_chunks_carry_beside_the_body_is_not_read_on(piece: bytes, tmp_path
         connection.sendall(hostile.HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + piece)
         with suppress(ConnectionError):
             for _ in range(1000):
-                connection.sendall(piece[-1000:])
+                connection.sendall(piece[-996:])  # 166 whole trailers
 
         assert closed(connection)[:13] in (b"", b"HTTP/1.1 400 "), "a reset may come before the answer"
 
