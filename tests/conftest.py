@@ -37,8 +37,10 @@ GOOD_POD: dict[str, Any] = {
                 },
                 "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}},
                 "env": [{"name": "HF_HUB_OFFLINE", "value": "1"}],
+                "volumeMounts": [{"name": "models", "mountPath": "/root/.cache/huggingface"}],
             }
         ],
+        "volumes": [{"name": "models", "hostPath": {"path": "/models"}}],
     },
 }
 """A Pod that podfit has nothing to say about."""
