@@ -91,6 +91,7 @@ def test_no_hub_and_no_cache(env: dict[str, str], volume: dict[str, Any] | None,
         (["--chat-template", "{% for m in messages %}/{{ m }}{% endfor %}"], False),
         (["--chat-template", "examples/tool_chat_template_hermes.jinja"], False),
         (["--chat-template", "/vllm-workspace/examples/template_chatml.jinja"], False),
+        (["--chat-template", "/app/vllm/examples/template_chatml.jinja"], False),
         (["--enable-lora", "--lora-modules", "sql=/adapters/sql"], True),
         (["--enable-lora", "--lora-modules", "sql=org/adapter"], False),
         (["--ssl-keyfile", "/certs/tls.key"], True),
@@ -129,6 +130,8 @@ def test_a_user_without_a_home(container: dict[str, Any], spec: dict[str, Any], 
         ({"node.kubernetes.io/instance-type": "g5.xlarge"}, {"requests": {"memory": "8Gi"}}, False),
         ({"node.kubernetes.io/instance-type": "nobody.knows"}, {"limits": {"nvidia.com/gpu": 4}}, False),
         ({"pool": "gpu"}, {"limits": {"nvidia.com/gpu": 4}}, False),
+        ({"node.kubernetes.io/instance-type": "inf2.xlarge"}, {"limits": {"aws.amazon.com/neuroncore": 2}}, False),
+        ({"node.kubernetes.io/instance-type": "inf2.xlarge"}, {"limits": {"aws.amazon.com/neuron": 2}}, True),
     ],
 )
 def test_a_machine_type_with_less_than_is_asked_for(
@@ -150,3 +153,8 @@ def test_a_policy_may_say_that_nothing_else_brings_files(rule: str, container: d
     policy = load([("policy.yaml", POLICY.format(rule))])
     assert _modes(container)[rule] == "warn"
     assert _modes(container, policy)[rule] == "deny"
+
+
+def test_a_plugin_is_never_certain_to_be_needed() -> None:
+    container = {"args": ["Qwen/Qwen3-8B", "--tool-parser-plugin", "/plugins/parser.py"]}
+    assert _modes(container, load([("policy.yaml", POLICY.format("file-missing"))]))["file-missing"] == "warn"

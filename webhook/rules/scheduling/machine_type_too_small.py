@@ -9,6 +9,9 @@ from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm.gpu import instances, requirement
 
+COUNTED = (".com/gpu", "/neuron", "/neurondevice")
+"""Resources of whole devices, as the table of machine types counts them. A Neuron device has several neuroncores."""
+
 
 class MachineTypeTooSmall(Rule):
     """The machine type that is selected has fewer GPUs or less memory than the Pod asks for.
@@ -39,10 +42,11 @@ class MachineTypeTooSmall(Rule):
         known = [one for one in sizes if one is not None]
         if not known or len(known) < len(sizes):
             return
-        gpus, memory = max(one.gpus for one in known), max(one.memory for one in known)
+        gpus = max(one.gpus for one in known)
+        memory = max(one.memory for one in known) if all(one.memory for one in known) else 0
         what = types[0] if len(types) == 1 else f"the largest of {', '.join(types[:3])}{' …' if len(types) > 3 else ''}"
         resource, count = engine.requested or ("", None)
-        if count is not None and resource.endswith((".com/gpu", "neuron", "neuroncore")) and count > gpus:
+        if count is not None and resource.endswith(COUNTED) and count > gpus:
             yield self._short(engine, f"{count} × {resource} requested, {what} has {gpus}")
         asked = engine.memory_request
         if memory and asked is not None and asked > memory:

@@ -12,21 +12,26 @@ from webhook.rules.storage import brought_files
 FILES = ("chat_template", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "tool_parser_plugin",
          "reasoning_parser_plugin", "tokenizer", "hf_config_path")  # fmt: skip
 """Arguments that name a file or a folder."""
-SHIPPED = ("/vllm-workspace/", "/usr/", "/opt/", "/etc/ssl/", "/etc/pki/", "/lib/", "/bin/", "/proc/", "/sys/",
-           "/dev/", "/var/run/secrets/", "/run/secrets/", "/vault/", "/var/lib/")  # fmt: skip
-"""Where vLLM's image has files of its own (docker/Dockerfile: WORKDIR /vllm-workspace, with examples/*.jinja), and
-where Kubernetes and Vault's agent put theirs."""
+PLUGINS = ("tool_parser_plugin", "reasoning_parser_plugin")
+"""vLLM logs that it can't load one of these, and ends only if a parser of it is selected (`import_tool_parser`)."""
+STARTS = "vLLM starts without the plugin if no parser of it is selected"
+SHIPPED = ("/vllm-workspace/", "/app/", "/workspace/", "/usr/", "/opt/", "/etc/ssl/", "/etc/pki/", "/lib/", "/bin/",
+           "/proc/", "/sys/", "/dev/", "/var/run/secrets/", "/run/secrets/", "/vault/", "/var/lib/")  # fmt: skip
+"""Where vLLM's images have files of their own (docker/Dockerfile: WORKDIR /vllm-workspace, with examples/*.jinja;
+Dockerfile.rocm: /app; Dockerfile.xpu, .cpu and .tpu: /workspace), and where Kubernetes and Vault's agent put theirs."""
 
 
 @dataclass(frozen=True)
 class FileMissing(Rule):
     """An argument names a file, and no volume is mounted at its place.
 
-    A chat template, a key, a plugin, a LoRA adapter or a `--config` file that does not exist ends vLLM while it starts:
+    A chat template, a key, a LoRA adapter or a `--config` file that does not exist ends vLLM while it starts:
 
         ValueError: The supplied chat template string (/templates/chat.jinja) appears path-like, but doesn't exist!
         FileNotFoundError: [Errno 2] No such file or directory: '/certs/tls.key'
         ValueError: Loading lora adapter failed: No adapter found for /adapters/sql
+
+    A plugin that does not exist ends it if one of its parsers is selected.
 
     Templates that are written inline, relative paths, and places where vLLM's image has files are not reported. It is a
     warning, since a webhook may add the volume. A policy that knows better says `closed: true`.
@@ -50,8 +55,8 @@ class FileMissing(Rule):
                     path=engine.argument(dest),
                     message=f"--{dest.replace('_', '-')} {path}: no volume is mounted at its place, and vLLM's image "
                     "has no such file",
-                    certainty="certain" if self.closed else "likely",
-                    uncertain=brought_files.BY_OTHERS,
+                    certainty="certain" if self.closed and dest not in PLUGINS else "likely",
+                    uncertain=STARTS if dest in PLUGINS else brought_files.BY_OTHERS,
                     suggestions=("a ConfigMap, a Secret or another volume with the file, mounted there",),
                 )
 
