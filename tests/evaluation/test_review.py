@@ -260,6 +260,7 @@ def with_(body: JSONDict, value: Any, *place: str) -> JSONDict:
 BAD_BODIES = {
     "the body is not JSON: Expecting value at line 1 column 1": b"",
     "the body is not JSON: Expecting ',' delimiter at line 2 column 1": b'{"kind": 1\n"request": 2}',
+    "the body is not JSON: Unterminated string starting at line 1 column 10": b'{"kind": "Adm',
     "the body is not JSON: NaN is no JSON number": b'{"kind": NaN}',
     "the body is not JSON: a number is out of range": b'{"kind": ' + b"9" * 5000 + b"}",
     "the body is not UTF-8 at byte 9": b'{"kind":"\xff"}',

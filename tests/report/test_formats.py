@@ -486,6 +486,22 @@ def test_charts_and_kustomizations_are_rendered_by_the_machines_programs(
     assert (tmp_path / "asked").read_text() == "template podfit charts/llm --values prod.yaml --set a=b "
 
 
+def test_the_next_command_repairs_files_but_not_what_a_program_printed(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    _program(tmp_path, "helm", f"cat {tmp_path}/pod.yaml")
+
+    of_file, of_both, of_chart = (
+        check(*words)[1].splitlines()[-1]
+        for words in (("pod.yaml",), ("pod.yaml", "--helm", "chart"), ("--helm", "chart"))
+    )
+
+    assert of_file.startswith("next: podfit fix pod.yaml    # repairs ")
+    assert of_both.startswith("next: podfit fix pod.yaml    # repairs ")
+    assert of_chart.startswith("next: podfit explain ")
+
+
 @pytest.mark.skipif(HELM is None, reason="no Helm: put it on PATH, or `python -m tests.e2e.binaries helm`")
 def test_a_chart_is_rendered_by_helm_with_its_values(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

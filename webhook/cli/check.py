@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog="examples: podfit check deploy/\n"
         "          podfit check --format text --format sarif=podfit.sarif 'overlays/**/*.yaml'\n"
         "          podfit check deploy/llama -n prod\n"
-        "          podfit check --helm charts/llm --values prod.yaml --fail-on warn\n"
+        "          podfit check --helm charts/llm --values prod.yaml --fail-on likely\n"
         "          helm template llm charts/llm | podfit check -\n"
         "a comment `# podfit: ignore RULE -- why` on a line, or above it, accepts what is found there",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -114,8 +114,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
     live = [name for name in args.files if reach.names_object(name)]
-    names, made = [name for name in args.files if name not in live], rendered.manifests(args)
-    inputs, told = edge.read(names, edge.facts(args), [*made, *reach.manifests(args, live)])
+    names = [name for name in args.files if name not in live]
+    printed = [*rendered.manifests(args), *reach.manifests(args, live)]
+    inputs, told = edge.read(names, edge.facts(args), printed)
     problems = [Problem.of(None, None, message) for message in told]
     containers: list[Container] = []
     notes: list[str] = []
@@ -146,7 +147,15 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
     notes += said
     files = tuple(source.name for source in inputs)
     notes += _without(args.files, files, {one.file for one in containers}) if not problems else ()
-    return Checked(files, tuple(containers), tuple(problems), tuple(notes), args.fail_on, unchecked)
+    return Checked(
+        files,
+        tuple(containers),
+        tuple(problems),
+        tuple(notes),
+        args.fail_on,
+        unchecked,
+        frozenset(name for name, _ in printed),
+    )
 
 
 def _unread(file: str, document: Document, place: FieldPath) -> str:

@@ -352,7 +352,8 @@ def _decode_json(body: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise BadReview(f"the body is not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
-        raise BadReview(f"the body is not JSON: {error.msg} at line {error.lineno} column {error.colno}") from None
+        wrong = error.msg.removesuffix(" at")  # "Unterminated string starting at"
+        raise BadReview(f"the body is not JSON: {wrong} at line {error.lineno} column {error.colno}") from None
     except RecursionError:
         raise BadReview("the body is nested too deep") from None
     except BadReview:

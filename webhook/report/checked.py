@@ -145,6 +145,8 @@ class Checked:
     """The lowest level that makes the run fail."""
     unchecked: int = 0
     """Kustomize patches in the input, which are no whole objects."""
+    printed: frozenset[str] = frozenset()
+    """The names among `files` of what a program or an API server printed: no file that `podfit fix` can read."""
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -161,9 +163,13 @@ class Checked:
         return sum(item.judged.level == level for item in self.open)
 
     @property
-    def repairable(self) -> int:
-        """How many open findings `podfit fix` repairs."""
-        return sum(item.judged.applies and not item.judged.withheld for item in self.open)
+    def repairable(self) -> tuple[Item, ...]:
+        """The open findings that `podfit fix` repairs in their files."""
+        return tuple(
+            item
+            for item in self.open
+            if item.judged.applies and not item.judged.withheld and item.file not in self.printed
+        )
 
     def fails(self, item: Item) -> bool:
         """This finding makes the run fail."""

@@ -106,9 +106,10 @@ def next_command(checked: Checked) -> list[str]:
     """The last line: `podfit fix` if it repairs anything, else the page of the first finding's rule; none without
     findings."""
     if checked.repairable:
-        files = list(dict.fromkeys(item.file for item in checked.open if item.judged.applies))
+        files = list(dict.fromkeys(item.file for item in checked.repairable))
         named = shlex.quote(clean(files[0])) if len(files) == 1 else "FILE…"
-        return [f"next: podfit fix {named}    # repairs {checked.repairable} of {many(len(checked.open), 'finding')}"]
+        repaired, found = len(checked.repairable), many(len(checked.open), "finding")
+        return [f"next: podfit fix {named}    # repairs {repaired} of {found}"]
     first = min(checked.open, key=_importance, default=None)
     return [f"next: podfit explain {first.judged.rule}"] if first else []
 
