@@ -5,6 +5,7 @@ The bound is a count of steps, not a time, so that the tests say the same on eve
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,70 @@ def test_hostile_arguments_are_read_within_bounds(spec: dict[str, Any]) -> None:
     report = lint(pod, builtin(), Facts(), where="check")
     assert not report.errors
     assert sum(len(judged.finding.message) for judged in report.findings) < 1 << 18
+
+
+def _nested(text: str, times: int) -> str:
+    """`env -S` in `env -S`."""
+    return _nested(f"-S {shlex.quote(text)}", times - 1) if times else text
+
+
+SERVES = ["vllm", "serve", "m"]
+UNREAD: dict[str, dict[str, Any]] = {
+    "variables of env, more than items are read": {"command": ["env", *["a=b"] * 600, *SERVES]},
+    "variables of env, all of an object": {"command": ["env", *["a=b"] * 100_000, *SERVES]},
+    "a string of env": {"command": ["env", "-S", "a=b " * 100_000 + "vllm serve m"]},
+    "strings of env within each other": {"command": ["env", "-S", _nested("vllm serve m", 6)]},
+    "programs that hand it on": {"command": [*["nohup"] * 70, *SERVES]},
+    "programs with options": {"command": [*["env", "a=b"] * 70, *SERVES]},
+    "terminals": {"command": [*["tmux", "new"] * 70, *SERVES]},
+    "shells in shells": {"command": [*["sh", "-c", 'exec "$@"', "x"] * 70, *SERVES]},
+    "a line of one word": {"command": ["env " + "a=b " * 2_000 + "vllm serve m"]},
+    "programs in a script": {"command": ["sh", "-c", 'exec "$@"', "x", *["nohup"] * 70, *SERVES]},
+    "a script that doubles": {"command": ["sh", "-c", "A=$A$A\n" * 100_000 + "vllm serve m"]},
+    "a script with arithmetic": {"command": ["sh", "-c", "A=$((" + "1+" * 100_000 + "1))\nvllm serve m"]},
+}
+
+
+@pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.27.1", "registry.example/server:1"])
+@pytest.mark.parametrize("spec", UNREAD.values(), ids=UNREAD.keys())
+def test_words_over_a_bound_are_a_finding(spec: dict[str, Any], image: str) -> None:
+    """No amount of words before vLLM hides it; the finding never denies."""
+    served = {"name": "v", "image": image, **spec}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [served]}}
+    report = lint(pod, builtin(), Facts(), where="check")
+    found = {judged.rule: judged.mode for judged in report.findings}
+    assert found.get("script-too-complex") == "warn"
+
+
+def test_a_long_line_of_arguments_is_a_finding() -> None:
+    """One word of more than is read, which an image's entrypoint may run; Linux passes it to no process."""
+    spec = {"name": "v", "image": "registry.example/server:1", "args": ["a=b " * 40_000 + "vllm serve m"]}
+    command = container(spec, WorkLimit(ALL_WORK))
+    assert command is not None
+    assert command.unread is not None
+
+
+def test_a_program_with_many_words_is_not_taken_for_vllm() -> None:
+    """What is over a bound and names vLLM nowhere says nothing of vLLM."""
+    for words in (["torchrun", *["--a=b"] * 100, "train.py"], ["env", *["a=b"] * 600, "./run"], ["x", *["y"] * 9_000]):
+        spec = {"name": "v", "image": "registry.example/train:1", "command": words}
+        assert container(spec, WorkLimit(ALL_WORK)) is None
+
+
+def test_a_script_goes_on_behind_a_program_with_many_words() -> None:
+    """Installing a hundred packages hides nothing."""
+    text = "sudo apt-get install -y " + "a " * 100 + "\nvllm serve m"
+    command = container({"name": "v", "image": "i", "command": ["sh", "-c", text]}, WorkLimit(ALL_WORK))
+    assert command is not None
+    assert command.unread is None
+    assert [word.text for word in command.words] == ["m"]
+
+
+def test_many_variables_of_env_are_passed_over() -> None:
+    """Each is one word, and the program is behind them."""
+    command = container({"name": "v", "image": "i", "command": ["env", *["a=b"] * 300, *SERVES]}, WorkLimit(ALL_WORK))
+    assert command is not None
+    assert command.unread is None
 
 
 def test_the_flags_of_a_long_command_are_read_to_its_end() -> None:

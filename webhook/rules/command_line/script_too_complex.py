@@ -9,13 +9,14 @@ from webhook.rules.rule import Finding, Rule
 
 
 class ScriptTooComplex(Rule):
-    """The container's script is too long or too deeply nested to be read.
+    """The container's script or command line is too long or too deeply nested to be read.
 
-    podfit follows a script to the command that starts vLLM. It gives up on a script of more than 16,384 characters, on
-    statements nested more than 50 deep (a function that calls itself, for example), and on loops and branches that take
-    too many steps: no manifest may keep the webhook busy. Whether such a script starts vLLM, and how, is not known, and
-    none of vLLM's arguments is checked. Start vLLM in `command`, or in a short script. What prepares the container can
-    be an init container or a file of the image.
+    podfit follows a command line or a script to the command that starts vLLM. It gives up on more than 64 words before
+    vLLM (the variables of `env A=b` do not count), on more than 512 words if none of these starts a server, on a script
+    of more than 16,384 characters, on statements nested more than 50 deep (a function that calls itself, for example),
+    and on loops and branches that take too many steps: no manifest may keep the webhook busy. Whether such a script
+    starts vLLM, and how, is not known, and none of vLLM's arguments is checked. Start vLLM in `command`, or in a short
+    script. What prepares the container can be an init container or a file of the image.
     """
 
     plane = "config"
@@ -29,7 +30,7 @@ class ScriptTooComplex(Rule):
         if why is not None:
             yield Finding(
                 path=engine.command.script_path or engine.command.path,
-                message=f"the script is too complex to read: {why}; vLLM's arguments are not checked",
+                message=f"{engine.command.program} is too complex to read: {why}; vLLM's arguments are not checked",
                 certainty="possible",
                 suggestions=("start vLLM in command, or in a shorter script",),
             )

@@ -48,6 +48,8 @@ class Unknown:
 
     program: str
     words: tuple[Value, ...]
+    beyond: str = ""
+    """Why what it starts is not read, for people: there are too many words before it."""
 
 
 Start = Serve | Join | Script | Unknown
@@ -83,7 +85,10 @@ A_SHELL = "a shell"
 _DEEPEST = 8
 """Programs that hand on to each other what they start."""
 _NEAR = 64
-"""How many words a wrapper's own options may take."""
+"""How many words a wrapper's own options may take, without the variables that it sets."""
+_SETS = re.compile(r"[A-Za-z_]\w*=")
+TOO_FAR = f"the program has more than {_NEAR} words before it"
+TOO_MANY = f"more than {_DEEPEST} programs hand it on to each other"
 _NOT_SERVING = frozenset({"bench", "chat", "complete", "collect-env", "launch"})
 _VERSIONED = re.compile(r"(?:--(?:from|with)=)?vllm(?:\[[^\]]{0,100}\])?(?:@|==)v?([\w.]{1,40})")
 """`uvx vllm@0.10.0`, `uvx --from vllm==0.10.0` (docs.astral.sh/uv/guides/tools)."""
@@ -106,10 +111,13 @@ def start(argv: Argv, depth: int = 0) -> Start:
     if found is not None:
         return found
     if _name(argv[0]) in _WRAPPERS:
-        for index in range(1, min(len(argv), _NEAR)):
+        near = (n for n in range(1, len(argv)) if not _SETS.match(argv[n][0].text))
+        for index in itertools.islice(near, _NEAR):
             found = _plain(argv[index:], depth)
             if found is not None:
                 return found
+        if len(argv) > _NEAR:
+            return Unknown(first, tuple(argv[1:]), TOO_FAR)
     else:
         found = _module_later(argv)
         if found is not None:
@@ -172,7 +180,7 @@ def _plain(argv: Argv, depth: int) -> Start | None:
     """What `argv` starts if its first word says so itself. What another program hands on is looked at once: each look
     goes through many words."""
     if depth > _DEEPEST:
-        return None
+        return Unknown(text_of(argv[0]), tuple(argv[1:]), TOO_MANY)
     name, texts = _name(argv[0]), texts_of(argv[:2])
     if "KUBERAY_GEN_RAY_START_CMD" in texts[0]:
         return Join()
@@ -197,7 +205,9 @@ def _plain(argv: Argv, depth: int) -> Start | None:
     if name in ("su", "runuser", "script", "flock"):
         return _login(argv, depth)
     if name in multiplexers.MULTIPLEXERS:
-        inner = multiplexers.MULTIPLEXERS[name](argv) if len(argv) <= 2 * _NEAR else None  # which may hold another one
+        if len(argv) > 2 * _NEAR:
+            return Unknown(name, tuple(argv[1:]), TOO_FAR)
+        inner = multiplexers.MULTIPLEXERS[name](argv)  # which may hold another one
         return start(inner, depth + 1) if inner else None
     if name == "xargs":
         return _xargs(argv, depth)

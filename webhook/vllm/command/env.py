@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from webhook.vllm.command.tree import GiveUp
 from webhook.vllm.command.word import Piece, Value, after, literal, mystery, text_of
 
 Argv = Sequence[Value]
@@ -37,6 +38,8 @@ def split(argv: Argv, variables: Mapping[str, Value], spend: Callable[[int], Non
         if words is None:
             return argv
         argv = [*argv[:start], *before, *words, *argv[end:]]
+    if _string(argv) is not None:
+        raise GiveUp(f"its strings of env -S are more than {_TIMES} deep")
     return argv
 
 

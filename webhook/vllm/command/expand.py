@@ -22,7 +22,7 @@ but on some Arm servers). What the references in one text expand to is followed 
 fill our memory."""
 TOO_LONG = "the text grows too long"
 """Why a text is not known that no process can be given."""
-_TOO_MUCH = "too much text is expanded in this container"
+TOO_MUCH = "too much text is expanded in this container"
 
 _LWS = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
 _RAY = ("KUBERAY_GEN_RAY_START_CMD", "RAY_ADDRESS", "RAY_IP", "FQ_RAY_IP", "RAY_PORT", "RAY_CLUSTER_NAME")
@@ -224,7 +224,7 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
         return literal(text, path)
     env.grown += 64 * text.count("$")
     if env.grown > 64 * LIMIT:
-        return mystery(_beginning(text, env), _TOO_MUCH, path)
+        return mystery(_beginning(text, env), TOO_MUCH, path)
     pieces: list[Piece] = []
     plain: list[str] = []  # what is known of the piece to come
     size = length = at = 0
@@ -250,7 +250,7 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
         if size > LIMIT or env.grown > 64 * LIMIT:
             start = "".join(plain) or (_beginning(text, env) if not pieces else "")
             known_ = [Piece(start, path)] if start else []
-            return (*pieces, *known_, Piece("…", path, TOO_LONG if length >= LIMIT else _TOO_MUCH))
+            return (*pieces, *known_, Piece("…", path, TOO_LONG if length >= LIMIT else TOO_MUCH))
         for piece in value:
             if piece.unknown is None:
                 plain.append(piece.text)

@@ -11,7 +11,17 @@ from webhook.kube.workload import JSON, Container, Whole, Workload, as_list
 from webhook.vllm.command import images, kserve, python
 from webhook.vllm.command.condense import condensed, unread
 from webhook.vllm.command.entry import Serve
-from webhook.vllm.command.expand import LIMIT, TOO_LONG, Environment, environment, expanded, items, mounts, string
+from webhook.vllm.command.expand import (
+    LIMIT,
+    TOO_LONG,
+    TOO_MUCH,
+    Environment,
+    environment,
+    expanded,
+    items,
+    mounts,
+    string,
+)
 from webhook.vllm.command.tree import ALL_WORK, WorkLimit
 from webhook.vllm.command.word import (
     UNEXPANDED,
@@ -64,6 +74,8 @@ class Reading:
         """How many of `command` and `args` were read, without those of short words."""
         self.long: list[tuple[FieldPath, int]] = []
         """Those that no process can be given, and their bytes."""
+        self.beyond = ""
+        """Why some of the words are not read, for people."""
         self.before = ""
         """The word that was read last."""
         self.commands = self.listed("command")
@@ -97,6 +109,7 @@ class Reading:
         paths = [place] * len(head) if one else place.items(len(head))
         values = [self._value(text, path) for text, path in zip(head, paths, strict=False)]
         if len(listed) > _ITEMS:
+            self.beyond = f"it has {len(listed):,} words, and the first {_ITEMS} are read"
             rest = listed[_ITEMS:]
             shown = [self._shown(text) for text in rest] if "$(" in "\0".join(rest) else rest
             for index, text, why in condensed(shown):
@@ -111,13 +124,17 @@ class Reading:
                 self.long.append((path, size))
             if _READS.fullmatch(self.before) is None:  # a script's length is a matter of its own
                 if self.characters + len(text) > _CHARACTERS:
+                    self.beyond = f"its words are longer than the {_CHARACTERS:,} characters that are read"
                     return unread(text, path)
                 self.characters += len(text)
         self.before = text
         if "$" not in text:
             return (Word(text, path),)
         value = expanded(text, self.env, path)
-        if reason_of(value) == TOO_LONG:
+        why = reason_of(value)
+        if why in (TOO_LONG, TOO_MUCH):
+            self.beyond = str(why)
+        if why == TOO_LONG:
             self.long.append((path, LIMIT))
         return value
 

@@ -100,13 +100,18 @@ def _follows(text: str) -> bool:
 class _Resolver(Reading):
     splits = 0
     """How often a script was one word, and those after it what is meant."""
+    scripted = False
+    """A script was read, and not the words of the command alone."""
 
     def resolve(self) -> Command | None:
         try:
-            return self._resolved()
+            found = self._resolved()
         except GiveUp as why:
-            given = [one for name in ("command", "args") for one in items(self.container.spec.get(name))]
-            return self._unread(str(why), " ".join([one for one in given if isinstance(one, str)]))
+            found, self.beyond = None, str(why)
+        if found is not None or not self.beyond:
+            return found
+        given = [one for name in ("command", "args") for one in items(self.container.spec.get(name))]
+        return self._unread(self.beyond, " ".join([one for one in given if isinstance(one, str)]))
 
     def _resolved(self) -> Command | None:
         given = self.commands or self.args
@@ -125,8 +130,8 @@ class _Resolver(Reading):
         path, words = self.commands[0][0].path, entry.split(line)
         found = self._started([*(literal(word, path) for word in words), *self.commands[1:], *self.args])
         why = "the whole command line is one word, and no program is called that"
-        if found is None:
-            return None
+        if found is None or found.unread:
+            return found
         if not isinstance(self.container.spec.get("command"), list) or self.container.synthetic:
             return replace(found, guessed=why)  # an operator's own field, which it may split
         why = f"{line!r} is one word: no shell splits it, and no program is called that"
@@ -205,6 +210,7 @@ class _Resolver(Reading):
         text = self.file(started.program)
         if text is not None and re.match(r"#!.*\b(ba|da|a|z|k)?sh\b", text):
             return self._script(text, list(started.words), literal(started.program), inline=False)
+        self.beyond = started.beyond or self.beyond
         return self._opaque(started.program, started.words)
 
     def _with_additional(self, started: Serve) -> Serve:
@@ -263,6 +269,7 @@ class _Resolver(Reading):
         self, text: str, positional: list[Value], zero: Value | None, *, inline: bool = True, errexit: bool = False
     ) -> Command | None:
         seen = _Seen(texts=[text])
+        self.scripted = True
 
         from webhook.vllm.command.script import shell  # here, because most containers have no script
 
@@ -280,6 +287,7 @@ class _Resolver(Reading):
             pass
         except GiveUp as why:
             if not seen.servers:
+                self.beyond = str(why)  # where its own words, and not the script's, name vLLM
                 return seen.guess or self._unread(str(why), *seen.texts)
             seen.servers[-1] = replace(seen.servers[-1], survived=f"what the script does after it is not read: {why}")
         if seen.servers:
@@ -293,14 +301,15 @@ class _Resolver(Reading):
         return self._worker(scripted=True) if seen.joined else None
 
     def _unread(self, why: str, *texts: str) -> Command | None:
-        """A container with a script that is too complex to be read, and may start vLLM all the same."""
+        """A container with a command that is too complex to be read, and may start vLLM all the same."""
+        what = "script" if self.scripted else "command line"
         named = images.named_vllm(self.image) and images.runs(self.image) != "other"
         if self.container.init or not (named or any(map(_may_serve, texts))):
             return None
         found = self.serve(
-            Serve("serve", "the script", (), own_flags=True),
+            Serve("serve", f"the {what}", (), own_flags=True),
             self.env,
-            guessed="its script is too complex to be read",
+            guessed=f"its {what} is too complex to be read",
             complete=False,
         )
         return replace(found, unread=why, script_path=self.script_path) if found is not None else None
@@ -309,6 +318,7 @@ class _Resolver(Reading):
         """`sh -c vllm serve MODEL`: the script is its first word alone, and what is meant is clear."""
         self.splits += 1
         if self.splits > _SPLITS:
+            self.beyond = entry.TOO_MANY
             return None
         found = self._started([literal(text.strip(), self.script_path), zero, *positional])
         if found is None or found.entry == "worker":
@@ -380,6 +390,7 @@ class _Resolver(Reading):
             else:
                 sh.changes.add("packages")
         else:
+            self.beyond = started.beyond or self.beyond
             text = sh.file(started.program) if started.program else None
             if text is not None and not started.program.endswith(".py"):
                 seen.texts.append(text)
