@@ -100,7 +100,7 @@ def run(count: int, seed: int) -> Seen:
         before = pick(random, pool)
         obj = mutated(random, before)
         old = before if random.random() < 0.2 else None
-        path = random.choice(("/validate", "/validate", "/mutate"))
+        path = random.choice(("/validate", "/mutate"))
         whole = review(random, obj, old, uid=f"fuzz-{number}")
         if random.random() < 0.02:
             whole = mutated(random, whole, 2)
