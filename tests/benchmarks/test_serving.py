@@ -18,16 +18,19 @@ def test_remembered_answers_are_the_computed_ones(seed: int) -> None:
     assert hits > 250, "pairs that share nothing prove nothing"
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_mutated_reviews_are_all_answered(seed: int) -> None:
-    errors = fuzz.Errors()
-    logging.getLogger("webhook").addHandler(errors)
-    try:
-        seen = fuzz.run(1_000, seed)
-    finally:
-        logging.getLogger("webhook").removeHandler(errors)
+def test_mutated_reviews_are_all_answered() -> None:
+    """A patch is rare among them, so all seeds together must have one."""
+    decisions: set[str] = set()
+    for seed in range(5):
+        errors = fuzz.Errors()
+        logging.getLogger("webhook").addHandler(errors)
+        try:
+            seen = fuzz.run(1_000, seed)
+        finally:
+            logging.getLogger("webhook").removeHandler(errors)
 
-    assert (seen.bad, dict(errors.lines)) == ([], {})
-    assert set(seen.status) == {200, 400}
-    assert {"denied", "allowed", "patched", "skipped"} <= set(seen.decision)
-    assert seen.pool > 200, "what was not seen before is mutated further"
+        assert (seen.bad, dict(errors.lines)) == ([], {}), f"seed {seed}"
+        assert set(seen.status) == {200, 400}
+        assert seen.pool > 200, "what was not seen before is mutated further"
+        decisions |= set(seen.decision)
+    assert {"denied", "allowed", "patched", "skipped"} <= decisions
