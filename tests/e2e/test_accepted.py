@@ -10,8 +10,10 @@ from scripts.docs import EXAMPLES
 from tests.e2e.accepted import LIMITS, Lab, lab, pods
 from tests.e2e.controlplane import Cluster
 
-RULES = ("memory-*", "shm-*", "offload-*", "model-cache-too-small", "gpu-request-without-limit")
-"""Rules whose repairs change what an API server counts or limits."""
+RULES = (
+    "memory-*", "shm-*", "offload-*", "model-cache-too-small", "gpu-request-without-limit", "startup-probe-missing",
+)  # fmt: skip
+"""Rules whose repairs change what an API server counts or limits, and one whose repair no limit is against."""
 PODS = list(pods(path for rules in RULES for path in sorted(EXAMPLES.glob(f"{rules}/bad*.yaml"))))
 
 
