@@ -170,3 +170,33 @@ def test_a_drafter_has_the_words_of_its_target(pod: dict[str, Any]) -> None:
     line = '--speculative-config {"method":"draft_model","num_speculative_tokens":5,"model":"Qwen/Qwen3-0.6B"}'
     (found,) = said(pod, "0.33.0", LLAMA_8B, *words(line))
     assert "vocabulary of 151,936" in found.finding.message
+
+
+@pytest.mark.parametrize(
+    ("release", "line"),
+    [
+        # graphs that another key switches off
+        ("0.19.1", "--cudagraph-capture-sizes 1 2 4 --compilation-config "
+         '{"use_cudagraph":false,"max_cudagraph_capture_size":8}'),
+        # ranks of prefill context parallelism count, too
+        ("0.33.0", "--tensor-parallel-size 2 --prefill-context-parallel-size 2 --decode-context-parallel-size 4"),
+        # vLLM takes the rank of a node from elsewhere
+        ("0.33.0", "--data-parallel-size 2 --data-parallel-rank 5 --distributed-executor-backend external_launcher"),
+        # a drafter's name may decide on another method
+        ("0.11.0", "--speculative-config "
+         '{"method":"draft_model","model":"acme/llama-eagle3","num_speculative_tokens":2}'),
+        # ngram builds no drafter
+        ("0.19.1", "--tensor-parallel-size 4 --speculative-config "
+         '{"method":"ngram","model":"acme/x","num_speculative_tokens":2,"draft_tensor_parallel_size":2}'),
+    ],
+)  # fmt: skip
+def test_what_the_configuration_may_take_is_not_denied(pod: dict[str, Any], release: str, line: str) -> None:
+    assert not [one for one in said(pod, release, LLAMA_8B, *words(line)) if one.mode == "deny"]
+
+
+def test_a_variable_that_cannot_be_seen_may_change_the_answer(pod: dict[str, Any]) -> None:
+    """VLLM_ALL2ALL_BACKEND decides whether --enable-dbo is taken."""
+    assert [one.mode for one in said(pod, "0.33.0", LLAMA_8B, "--enable-dbo")] == ["deny"]
+    pod["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "team"}}]
+
+    assert [one.mode for one in said(pod, "0.33.0", LLAMA_8B, "--enable-dbo")] == ["warn"]

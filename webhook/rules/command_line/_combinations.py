@@ -52,7 +52,7 @@ def _lookahead(it: Given) -> str | None:
 def _state_chunks(it: Given) -> str | None:
     if it.settings.chunked or resolved.STATEFUL.isdisjoint(it.model.layer_types):
         return None
-    if it.settings.prefix_caching is False:
+    if not it.prefix_caching:
         return None
     return f"prefix caching of the state layers of {it.model.id}, which is the default, needs chunked prefill"
 
@@ -99,9 +99,15 @@ def _two_batches(it: Given) -> str | None:
     return f"--enable-dbo needs --all2all-backend {' or '.join(DBO_BACKENDS)}" + (f", not {backend}" if backend else "")
 
 
+WITHIN_PREFILL = Release(0, 26)
+"""Since then the ranks of prefill context parallelism count too (vLLM 0.25.1, 0.26, 0.33 config/parallel.py)."""
+
+
 def _context_ranks(it: Given) -> str | None:
     tp, dcp = it.settings.parallel.tp, it.number("decode_context_parallel_size")
     if dcp < 1 or tp % dcp == 0:
+        return None
+    if it.settings.parallel.pcp > 1 and it.settings.release >= WITHIN_PREFILL:
         return None
     return f"--tensor-parallel-size {tp} is not divisible by --decode-context-parallel-size {dcp}"
 
@@ -144,6 +150,8 @@ def _local_ranks(it: Given) -> str | None:
 
 def _rank(it: Given) -> str | None:
     size, rank = it.settings.parallel.dp, it.number("data_parallel_rank", 0)
+    if size > 1 and (it.number("nnodes") > 1 or it.args.get("distributed_executor_backend") == "external_launcher"):
+        return None  # vLLM takes the rank from elsewhere
     if size > 1 and 0 <= rank < size:
         return None
     return f"--data-parallel-rank {rank} is not a rank of --data-parallel-size {size}"
@@ -162,7 +170,9 @@ def _nodes(it: Given) -> str | None:
 R = Release
 ROWS = (
     # config/scheduler.py verify_max_model_len, SchedulerConfig._verify_args
-    Check("max_num_seqs", R(0, 8, 5), UNREAD, _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True),
+    Check("max_num_seqs", R(0, 8, 5), R(0, 11), _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True,
+          variables=("VLLM_USE_V1",)),
+    Check("max_num_seqs", R(0, 11), UNREAD, _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True),
     Check("max_num_batched_tokens", R(0, 11), UNREAD, _whole_prompt, ("leave it out",), of_model=True),
     Check("long_prefill_token_threshold", R(0, 27), UNREAD, _long_prompt, ("leave it out",), of_model=True),
     Check("max_long_partial_prefills", R(0, 8, 5), R(0, 11, 1), _long_partial_prefills, ("leave it out",)),
@@ -185,7 +195,8 @@ ROWS = (
     # engine/arg_utils.py create_engine_config
     Check("nnodes", R(0, 11, 1), UNREAD, _nodes, ("leave --nnodes out",)),
     # 0.11.0 config/__init__.py, 0.11.1 … 0.33 config/vllm.py
-    Check("enable_dbo", R(0, 11), UNREAD, _two_batches, ("leave --enable-dbo out",)),
+    Check("enable_dbo", R(0, 11), UNREAD, _two_batches, ("leave --enable-dbo out",),
+          variables=("VLLM_ALL2ALL_BACKEND",)),
     # config/model.py verify_with_parallel_config
     Check("decode_context_parallel_size", R(0, 11, 1), UNREAD, _context_heads, ("leave it out",), of_model=True),
     Check("pipeline_parallel_size", R(0, 8, 5), UNREAD, _stages, ("--tensor-parallel-size",), of_model=True),

@@ -68,6 +68,8 @@ class Check(NamedTuple):
     """It rests on the model's config.json."""
     of_gpu: bool = False
     """It rests on defaults that depend on the GPU."""
+    variables: tuple[str, ...] = ()
+    """Variables of the environment that change the answer."""
 
 
 def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
@@ -116,4 +118,15 @@ def _doubt(engine: Engine, check: Check) -> str | None:
         return "another config.json may be read than the one that is known"
     if engine.vendor != "nvidia" or engine.on_processors:
         return "vLLM was read for NVIDIA's GPUs"
+    unseen = next((name for name in check.variables if _is_unseen(engine, name)), None)
+    if unseen is not None:
+        return f"{unseen} may be set to what can't be seen here"
     return uncertain(engine) if certainty(engine) != "certain" else None
+
+
+def _is_unseen(engine: Engine, variable: str) -> bool:
+    """The environment may hold the variable, with a value that the manifest does not tell."""
+    if variable in engine.command.env:
+        return False
+    elsewhere = variable in engine.declared or bool(engine.command.decided & {variable, "*"})
+    return elsewhere or bool(engine.field("envFrom"))

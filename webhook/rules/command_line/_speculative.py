@@ -13,6 +13,8 @@ from webhook.vllm.release import Release
 NGRAM = ("ngram", "[ngram]", "ngram_gpu")
 WITHOUT_MODEL = (*NGRAM, "mtp", "suffix", "extract_hidden_states", "custom_class", "dspark")
 """Methods that draft without a model of their own; those of MTP end in `mtp`."""
+NO_DRAFTER = (*NGRAM, "suffix", "extract_hidden_states", "custom_class")
+"""Methods that build no drafter's config, whatever `model` says."""
 HAS_MTP = frozenset({
     "Glm4MoeForCausalLM", "Glm4MoeLiteForCausalLM", "GlmOcrForConditionalGeneration", "MiMoForCausalLM",
     "MistralLarge3ForCausalLM", "bailing_hybrid", "deepseek_v3", "deepseek_v32", "deepseek_v4", "deepseek_v41",
@@ -93,8 +95,23 @@ def _disabled(it: Given, said: Mapping[str, Any]) -> str | None:
     return f"disable_by_batch_size {size} is below 2" if isinstance(size, int) and size < 2 else None
 
 
+NAMED = ("eagle-", "eagle3", "dflash", "dspark")
+"""Parts of a name by which vLLM takes another method than `draft_model`, though that is given (0.11 … 0.33)."""
+
+
+def _is_of_another_method(drafter: object) -> bool:
+    """vLLM may find by the drafter's name or config.json that it is no plain model."""
+    if not isinstance(drafter, str):
+        return False
+    known = model_of_name(drafter)
+    plain = known is None or known.value.model_type in NO_MTP
+    return not plain or any(part in drafter.lower() for part in NAMED)
+
+
 def _draft_model(it: Given, said: Mapping[str, Any]) -> str | None:
-    return f"vLLM {it.settings.release} has no draft models" if _method(said) == "draft_model" else None
+    if _method(said) != "draft_model" or _is_of_another_method(said.get("model")):
+        return None
+    return f"vLLM {it.settings.release} has no draft models"
 
 
 def _next_tokens(it: Given, said: Mapping[str, Any]) -> str | None:
@@ -116,7 +133,7 @@ def _target(it: Given, said: Mapping[str, Any]) -> str | None:
 
 def _ranks(it: Given, said: Mapping[str, Any]) -> str | None:
     ranks, tp = said.get("draft_tensor_parallel_size"), it.settings.parallel.tp
-    if not said.get("model") or not isinstance(ranks, int) or ranks in (1, tp):
+    if not said.get("model") or _method(said) in NO_DRAFTER or not isinstance(ranks, int) or ranks in (1, tp):
         return None
     return f"draft_tensor_parallel_size {ranks} is neither 1 nor --tensor-parallel-size {tp}"
 
@@ -125,7 +142,7 @@ def _vocabulary(it: Given, said: Mapping[str, Any]) -> str | None:
     name = said.get("model")
     if _method(said) not in ("draft_model", "") or not isinstance(name, str) or said.get("use_heterogeneous_vocab"):
         return None
-    drafter = model_of_name(name)
+    drafter = None if _is_of_another_method(name) else model_of_name(name)
     words = drafter.value.vocab_size if drafter else None
     if not words or not it.model.vocab_size or words == it.model.vocab_size:
         return None

@@ -8,14 +8,19 @@ from webhook.rules.command_line._configuration import BIDIRECTIONAL, UNREAD, Che
 from webhook.vllm.memory.resolved import STATEFUL
 from webhook.vllm.release import Release
 
+CHANGES_GRAPHS = frozenset({"mode", "level", "use_cudagraph", "full_cuda_graph", "pass_config"})
+"""Keys of the compilation config that may switch CUDA graphs off, or change their sizes (sequence parallelism)."""
+NO_COMPILATION = "TORCH_COMPILE_DISABLE"
+"""1 switches CUDA graphs off with the compilation (vLLM 0.13 … 0.33 config/vllm.py)."""
+
 
 def _captures(it: Given) -> str | None:
     config = it.args.get("compilation_config")
     config = config if isinstance(config, Mapping) else {}
     level = it.args.get("optimization_level")
-    if it.settings.eager or level in (0, "0") or "mode" in config or "level" in config:
+    if it.settings.eager or level in (0, "0") or not CHANGES_GRAPHS.isdisjoint(config):
         return None
-    if str(config.get("cudagraph_mode", "")).upper() in ("NONE", "0"):
+    if str(config.get("cudagraph_mode", "")).upper() in ("NONE", "0") or NO_COMPILATION in it.engine.command.env:
         return None
     sizes = it.args.get("cudagraph_capture_sizes", config.get("cudagraph_capture_sizes"))
     most = it.args.get("max_cudagraph_capture_size", config.get("max_cudagraph_capture_size"))
@@ -25,13 +30,15 @@ def _captures(it: Given) -> str | None:
         return None
     if most < 1:
         return f"max_cudagraph_capture_size {most}: CUDA graphs need 1 at least"
-    whole = isinstance(sizes, list) and all(isinstance(size, int) for size in sizes)
-    largest = (
-        max((size for size in sizes or () if size <= it.settings.max_num_batched_tokens), default=0) if whole else 0
-    )
-    if whole and largest != most:
-        return f"max_cudagraph_capture_size {most} is not the largest of cudagraph_capture_sizes, {largest}"
-    return None
+    if not isinstance(sizes, list) or not all(isinstance(size, int) for size in sizes):
+        return None
+    tokens = it.settings.max_num_batched_tokens
+    if "max_num_batched_tokens" not in it.args and max(sizes) > tokens:
+        return None  # sizes above the batch are left out, and its default depends on the GPU
+    largest = max((size for size in sizes if size <= tokens), default=0)
+    if largest == most:
+        return None
+    return f"max_cudagraph_capture_size {most} is not the largest of cudagraph_capture_sizes, {largest}"
 
 
 def _profiler(it: Given) -> str | None:
@@ -162,9 +169,12 @@ def _levels(it: Given) -> str | None:
 R = Release
 ROWS = (
     # config/vllm.py _set_cudagraph_sizes
-    Check("compilation_config", R(0, 11, 1), UNREAD, _captures, ("leave the sizes out",)),
-    Check("cudagraph_capture_sizes", R(0, 11, 1), UNREAD, _captures, ("leave it out",)),
-    Check("max_cudagraph_capture_size", R(0, 11, 1), UNREAD, _captures, ("leave it out", "--enforce-eager")),
+    Check("compilation_config", R(0, 11, 1), UNREAD, _captures, ("leave the sizes out",),
+          variables=(NO_COMPILATION,)),
+    Check("cudagraph_capture_sizes", R(0, 11, 1), UNREAD, _captures, ("leave it out",),
+          variables=(NO_COMPILATION,)),
+    Check("max_cudagraph_capture_size", R(0, 11, 1), UNREAD, _captures, ("leave it out", "--enforce-eager"),
+          variables=(NO_COMPILATION,)),
     # config/profiler.py, config/observability.py
     Check("profiler_config", R(0, 13), UNREAD, _profiler, ('"torch_profiler_dir": "/tmp/profile"',)),
     Check("collect_detailed_traces", R(0, 11, 1), UNREAD, _traces, ("leave it out",)),
