@@ -18,7 +18,8 @@ OWNER = """
 import signal
 from tests.e2e.controlplane import running
 from tests.e2e.release import installed
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
 with running() as cluster, installed(cluster, "podfit") as podfit:
     print(cluster.folder, cluster.port, podfit.port, flush=True)
     input()
