@@ -200,3 +200,31 @@ def test_a_variable_that_cannot_be_seen_may_change_the_answer(pod: dict[str, Any
     pod["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "team"}}]
 
     assert [one.mode for one in said(pod, "0.33.0", LLAMA_8B, "--enable-dbo")] == ["warn"]
+
+
+def test_sizes_above_a_batch_that_depends_on_the_gpu_are_no_finding(pod: dict[str, Any]) -> None:
+    """An L4's batch has 2,048 tokens, an H100's 8,192: of an unknown GPU it can't be known which sizes are left out."""
+    line = '--compilation-config {"cudagraph_capture_sizes":[1,4096],"max_cudagraph_capture_size":4096}'
+    assert said(pod, "0.33.0", LLAMA_8B, *words(line)) == []
+
+
+@pytest.mark.parametrize(
+    ("release", "config", "line"),
+    [
+        ("0.10.2", LLAMA_8B, "--max-num-seqs 3000"),  # VLLM_USE_V1
+        ("0.33.0", LLAMA_8B, "--max-cudagraph-capture-size 0"),  # TORCH_COMPILE_DISABLE
+    ],
+)
+def test_a_variable_that_is_not_seen_is_no_ground_for_a_denial(
+    pod: dict[str, Any], release: str, config: Mapping[str, Any], line: str
+) -> None:
+    (denied,) = said(pod, release, config, *words(line))
+    assert denied.mode == "deny"
+    pod["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "tuning"}}]
+    (found,) = said(pod, release, config, *words(line))
+    assert found.mode == "warn"
+
+
+def test_without_compilation_there_are_no_graphs(pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0]["env"] = [{"name": "TORCH_COMPILE_DISABLE", "value": "1"}]
+    assert said(pod, "0.33.0", LLAMA_8B, "--max-cudagraph-capture-size", "0") == []

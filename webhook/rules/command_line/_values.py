@@ -11,7 +11,7 @@ from webhook.vllm.release import Release
 CHANGES_GRAPHS = frozenset({"mode", "level", "use_cudagraph", "full_cuda_graph", "pass_config"})
 """Keys of the compilation config that may switch CUDA graphs off, or change their sizes (sequence parallelism)."""
 NO_COMPILATION = "TORCH_COMPILE_DISABLE"
-"""1 switches CUDA graphs off with the compilation (vLLM 0.13 … 0.33 config/vllm.py)."""
+"""1 switches CUDA graphs off with the compilation (vLLM 0.20 … 0.33 config/vllm.py)."""
 
 
 def _captures(it: Given) -> str | None:
