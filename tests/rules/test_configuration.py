@@ -228,3 +228,10 @@ def test_a_variable_that_is_not_seen_is_no_ground_for_a_denial(
 def test_without_compilation_there_are_no_graphs(pod: dict[str, Any]) -> None:
     pod["spec"]["containers"][0]["env"] = [{"name": "TORCH_COMPILE_DISABLE", "value": "1"}]
     assert said(pod, "0.33.0", LLAMA_8B, "--max-cudagraph-capture-size", "0") == []
+
+
+def test_a_release_that_is_not_in_the_table_is_not_denied(pod: dict[str, Any]) -> None:
+    (found,) = said(pod, "0.33.0", LLAMA_8B, "--max-num-seqs", "3000")
+    (newer,) = said(pod, "0.33.9", LLAMA_8B, "--max-num-seqs", "3000")
+
+    assert (found.mode, newer.mode) == ("deny", "warn")

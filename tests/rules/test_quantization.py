@@ -90,3 +90,10 @@ def test_an_override_of_another_value_leaves_the_scheme_known(pod: dict[str, Any
     assert found.mode == "deny"
     (found,) = said(pod, "0.33.0", None, "--quantization", "awq", "--hf-overrides", '{"quantization_config": {}}')
     assert found.mode == "warn"
+
+
+def test_a_private_checkpoint_may_have_modelopts_own_file(pod: dict[str, Any]) -> None:
+    """`hf_quant_config.json`, which podfit does not see."""
+    (found,) = said(pod, "0.33.0", None, "--quantization", "modelopt")
+
+    assert found.mode == "warn"

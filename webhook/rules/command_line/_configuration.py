@@ -16,7 +16,7 @@ from webhook.rules.rule import Finding
 from webhook.vllm.memory import plan, resolved, settings
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model
-from webhook.vllm.release import Release
+from webhook.vllm.release import Release, known_releases
 
 UNREAD = Release(0, 34)
 """The first release whose source was not read."""
@@ -114,6 +114,8 @@ def _doubt(engine: Engine, check: Check) -> str | None:
         return f"--{dest.replace('_', '-')} can't be known: {why}"
     if not engine.args.is_sure(check.dest):
         return f"--{check.dest.replace('_', '-')} may be filled in"
+    if engine.release is not None and engine.release not in known_releases():
+        return f"vLLM {engine.release} was not read"
     if check.of_model and not _checkpoint.is_the_known(engine):
         return "another config.json may be read than the one that is known"
     if engine.vendor != "nvidia" or engine.on_processors:

@@ -10,7 +10,7 @@ from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty, Finding, Rule
 from webhook.vllm.args import settings
 from webhook.vllm.gpu.kernels import is_exact
-from webhook.vllm.model import Model
+from webhook.vllm.model import Model, by_id
 from webhook.vllm.model.name import tells_quantisation
 from webhook.vllm.release import Release
 
@@ -139,7 +139,7 @@ class QuantizationMismatch(Rule):
             of_format = (f"a copy of the model in {FORMATS[asked].upper()}",) if asked in FORMATS else ()
             yield Finding(
                 path=engine.argument("quantization"),
-                certainty=_certainty(engine, exact=not tells_quantisation(model.value.id)),
+                certainty=_certainty(engine, exact=_has_no_other_file(model.value, asked)),
                 message=f"--quantization {given}, but {model.value.id} is not quantised: {asked} does not quantise "
                 "while it loads",
                 suggestions=("leave it out", *of_format, "--quantization fp8"),
@@ -151,6 +151,13 @@ class QuantizationMismatch(Rule):
                 message=f"--quantization {given} is deprecated in vLLM {release}",
                 suggestions=("--allow-deprecated-quantization", "leave it out"),
             )
+
+
+def _has_no_other_file(model: Model, asked: str) -> bool:
+    """Nothing but config.json can describe the method: ModelOpt writes `hf_quant_config.json` beside it, which a model
+    that is not in the catalog may have (vLLM 0.11 … 0.33 modelopt.py, get_config_filenames)."""
+    known = by_id(model.id) is not None or not asked.startswith("modelopt")
+    return known and not tells_quantisation(model.id)
 
 
 def _is_within(spans: Mapping[str, tuple[Release, Release]], asked: str, release: Release) -> bool:
