@@ -40,11 +40,8 @@ def said(pod: dict[str, Any], release: str, scheme: Mapping[str, Any] | None, *a
     [
         ("0.33.0", None, "compressed-tensors", "is not quantised"),
         ("0.11.0", None, "quark", "is not quantised"),
-        ("0.19.1", None, "moe_wna16", "is not quantised"),
-        ("0.19.1", None, "inc", "is not quantised"),
         ("0.33.0", None, "online", "is not quantised"),
         ("0.19.1", None, "experts_int8", "is deprecated"),
-        ("0.19.1", None, "petit_nvfp4", "is not quantised"),
         ("0.11.0", FP8, "ptpc_fp8", "is quantised with fp8"),
         ("0.33.0", PACKED, "moe_wna16", "is quantised with compressed-tensors"),
         ("0.11.0", MXFP4, "bitsandbytes", "is quantised with mxfp4"),
@@ -86,14 +83,19 @@ def test_asymmetric_weights_are_reported_without_the_flag(pod: dict[str, Any]) -
 
 
 def test_an_override_of_another_value_leaves_the_scheme_known(pod: dict[str, Any]) -> None:
-    (found,) = said(pod, "0.33.0", None, "--quantization", "awq", "--hf-overrides", '{"num_hidden_layers": 4}')
+    (found,) = said(pod, "0.33.0", None, "--quantization", "quark", "--hf-overrides", '{"num_hidden_layers": 4}')
     assert found.mode == "deny"
-    (found,) = said(pod, "0.33.0", None, "--quantization", "awq", "--hf-overrides", '{"quantization_config": {}}')
+    (found,) = said(pod, "0.33.0", None, "--quantization", "quark", "--hf-overrides", '{"quantization_config": {}}')
     assert found.mode == "warn"
 
 
-def test_a_private_checkpoint_may_have_modelopts_own_file(pod: dict[str, Any]) -> None:
-    """`hf_quant_config.json`, which podfit does not see."""
-    (found,) = said(pod, "0.33.0", None, "--quantization", "modelopt")
-
+@pytest.mark.parametrize("method", ["awq", "awq_marlin", "gptq", "gptq_marlin", "moe_wna16", "modelopt", "inc"])
+def test_a_private_checkpoint_may_have_the_methods_own_file(pod: dict[str, Any], method: str) -> None:
+    """`quantize_config.json`, `hf_quant_config.json` or their like, which podfit does not see."""
+    (found,) = said(pod, "0.19.1", None, "--quantization", method)
     assert found.mode == "warn"
+
+
+def test_a_method_that_looks_into_config_json_alone_is_denied(pod: dict[str, Any]) -> None:
+    (found,) = said(pod, "0.19.1", None, "--quantization", "compressed-tensors")
+    assert found.mode == "deny"

@@ -70,6 +70,8 @@ class Check(NamedTuple):
     """It rests on defaults that depend on the GPU."""
     variables: tuple[str, ...] = ()
     """Variables of the environment that change the answer."""
+    unknown: Callable[[Given], str | None] | None = None
+    """What else would have to be known, None where nothing."""
 
 
 def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
@@ -94,7 +96,8 @@ def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
         refusals = [check.refusal(answer) for answer in answers]
         if None in refusals:
             continue
-        doubt = _doubt(engine, check)
+        unknown = check.unknown(answers[0]) if check.unknown else None
+        doubt = unknown or _doubt(engine, check)
         yield Finding(
             path=engine.argument(check.dest),
             message=str(refusals[0]),

@@ -7,7 +7,8 @@ from typing import Any
 
 from webhook.rules.command_line._configuration import UNREAD, Check, Given
 from webhook.vllm.args import settings
-from webhook.vllm.model import model_of_name
+from webhook.vllm.model import by_id, model_of_name
+from webhook.vllm.model.name import last_part
 from webhook.vllm.release import Release
 
 NGRAM = ("ngram", "[ngram]", "ngram_gpu")
@@ -49,14 +50,18 @@ def _of(it: Given) -> Mapping[str, Any]:
 
 
 def _row(
-    first: Release, before: Release, refusal: Callable[[Given, Mapping[str, Any]], str | None], change: str
+    first: Release,
+    before: Release,
+    refusal: Callable[[Given, Mapping[str, Any]], str | None],
+    change: str,
+    unknown: Callable[[Given], str | None] | None = None,
 ) -> Check:
     def asked(it: Given) -> str | None:
         said = {key.replace("-", "_"): value for key, value in _of(it).items()}
         problem = refusal(it, said) if said else None
         return f"--speculative-config: {problem}" if problem else None
 
-    return Check("speculative_config", first, before, asked, (change,), of_model=True)
+    return Check("speculative_config", first, before, asked, (change,), of_model=True, unknown=unknown)
 
 
 def _method(said: Mapping[str, Any]) -> str:
@@ -114,6 +119,16 @@ def _draft_model(it: Given, said: Mapping[str, Any]) -> str | None:
     return f"vLLM {it.settings.release} has no draft models"
 
 
+def _unknown_drafter(it: Given) -> str | None:
+    """Its config.json may name another method (`medusa`, `mlp_speculator`, MTP), which vLLM then takes."""
+    name = str(_of(it).get("model"))
+    known = model_of_name(name)
+    published = known is not None and by_id(known.value.id) is not None
+    if known and published and last_part(name) == last_part(known.value.id):
+        return None
+    return f"the config.json of {name} is not known"
+
+
 def _next_tokens(it: Given, said: Mapping[str, Any]) -> str | None:
     kinds = {str(it.model.model_type), str(it.model.config.get("model_type")), *it.model.architectures}
     if _method(said) != "mtp" or said.get("model") or said.get("num_speculative_tokens") is None:
@@ -165,11 +180,11 @@ ROWS = (
     _row(R(0, 11), UNREAD, _drafter, '"model": "ORG/DRAFTER"'),
     _row(R(0, 8, 5), UNREAD, _lookup, "leave prompt_lookup_min out"),
     _row(R(0, 8, 5), R(0, 17), _disabled, "leave disable_by_batch_size out"),
-    _row(R(0, 11), R(0, 15), _draft_model, "vLLM 0.15 or newer"),
+    _row(R(0, 11), R(0, 15), _draft_model, "vLLM 0.15 or newer", _unknown_drafter),
     _row(R(0, 11), UNREAD, _next_tokens, '"method": "ngram"'),
     _row(R(0, 11), R(0, 22), _target, '"method": "ngram"'),
     _row(R(0, 8, 5), UNREAD, _ranks, '"draft_tensor_parallel_size": 1'),
-    _row(R(0, 15), UNREAD, _vocabulary, "a drafter of the same family"),
+    _row(R(0, 15), UNREAD, _vocabulary, "a drafter of the same family", _unknown_drafter),
     _row(R(0, 10), R(0, 11, 1), _asynchronous, "leave --async-scheduling out"),
     _row(R(0, 11, 1), R(0, 33), _asynchronous_ngram, "leave --async-scheduling out"),
 )

@@ -65,6 +65,9 @@ NEED_A_FILE: Mapping[str, tuple[Release, Release]] = {
 }
 """Methods that can't quantise what is not, and their releases: they look for the checkpoint's own config
 (`get_config_filenames`), or their class can't be made without one."""
+NO_FILE = frozenset({"compressed-tensors", "fbgemm_fp8", "online", "quark", "torchao"})
+"""Methods of NEED_A_FILE that look into config.json alone. The others read `quantize_config.json`, `quant_config.json`,
+`quantization_config.json` or `hf_quant_config.json` too (vLLM 0.8.5 … 0.33 quantization/*.py, get_config_filenames)."""
 DEPRECATED: Mapping[str, tuple[Release, Release]] = {
     "auto-round": (Release(0, 14), Release(0, 15)),
     "bitblas": (Release(0, 14), Release(0, 16)),
@@ -154,10 +157,9 @@ class QuantizationMismatch(Rule):
 
 
 def _has_no_other_file(model: Model, asked: str) -> bool:
-    """Nothing but config.json can describe the method: ModelOpt writes `hf_quant_config.json` beside it, which a model
-    that is not in the catalog may have (vLLM 0.11 … 0.33 modelopt.py, get_config_filenames)."""
-    known = by_id(model.id) is not None or not asked.startswith("modelopt")
-    return known and not tells_quantisation(model.id)
+    """Nothing but config.json can describe the method: a model that is not in the catalog may have a file of its own
+    beside it, which only the methods of NO_FILE do not look for."""
+    return (by_id(model.id) is not None or asked in NO_FILE) and not tells_quantisation(model.id)
 
 
 def _is_within(spans: Mapping[str, tuple[Release, Release]], asked: str, release: Release) -> bool:
