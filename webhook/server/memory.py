@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import sys
 import threading
 from pathlib import Path
 
@@ -15,13 +14,14 @@ LEAST = 128 << 20
 """Bytes that it takes in any case: a smaller limit is none that it could keep."""
 
 
-STACK = (4 if (3, 12) <= sys.version_info < (3, 14) else 1) << 20
+STACK = 4 << 20
 """Bytes of a thread's stack. The kernel counts all of it as the process' own (RLIMIT_DATA) though next to nothing of it
-is ever touched. Less than the usual 8 MiB is enough: 3.11 goes no deeper than its recursion limit and 3.14 no deeper
-than the stack. Between them C functions nest 10,000 deep (Py_C_RECURSION_LIMIT: 3.13, and 3.12 since python/cpython
-#115083): under 3.13 a JSON text of 9,000 lists in each other, or writing one, ends the process with 2 MiB, and is an
-error with 4. What that takes is address space: a server with 8 threads has 83 MB of RLIMIT_DATA instead of 66, of which
-63 and 61 are in memory."""
+is ever touched. C functions need more than Python's frames. From 3.12 to 3.13 they nest 10,000 deep
+(Py_C_RECURSION_LIMIT: 3.13, and 3.12 since python/cpython#115083): a JSON text of 9,000 lists in each other, or writing
+one, ends the process with 2 MiB. tree-sitter merges two readings of a text by a function that calls itself for each
+token that no reading has used (`stack_node_add_link` in stack.c): 144 bytes for each of the 16,384 characters of a
+script are 2.3 MiB. What that takes is address space: a server with 8 threads has 83 MB of RLIMIT_DATA instead of 66
+with 1 MiB, of which 63 and 61 are in memory."""
 OTHERS = 8
 """Threads beside those that judge and watch: for policies, certificates, deadlines, the access log, standard error, the
 call to itself, and two to spare, whose stacks (8 MiB at most) are all that the bound is beyond its share."""

@@ -283,6 +283,19 @@ def test_nothing_nested_ends_the_process(brackets: list[tuple[str, str]], times:
     in_a_thread(lambda: script(text))
 
 
+@pytest.mark.parametrize("head", ["( $((", "$((", "(( ( ", "[[ $(("])
+@pytest.mark.parametrize("sign", ["!", "! ", "(", "-", "{ "])
+def test_the_parser_does_not_end_the_process(head: str, sign: str) -> None:
+    """It merges two readings of the same signs by a function that calls itself for each of them."""
+    text = f"{head}{sign * 2000} >{sign * SIZE}"[:SIZE]
+    in_a_thread(lambda: script(text))
+
+
+def test_a_row_of_signs_is_not_read() -> None:
+    assert unread(script("# " + "-" * 1000 + SERVE)) is None
+    assert unread(script("# " + "-" * 1001 + SERVE)) == TOO_DEEP
+
+
 def test_few_frames_are_an_error_and_no_crash() -> None:
     """Whoever calls the reader close to Python's limit gets Python's exception."""
     text = "if a; then " * 20 + "x" + "; fi" * 20 + "\n# " + "x" * 600 + SERVE

@@ -34,6 +34,9 @@ bytes, which every error goes through."""
 _READ = 8, 512
 """What it costs to read from somewhere to the end, and how many bytes of that cost one more."""
 
+_OPENINGS, _OPENED = re.compile(rb"(?:[!~+(\[{-]\s*+)++"), 1000
+"""Signs in a row that may each open something, and how many are read: the parser calls itself once for each of them
+(`webhook.server.memory.STACK`)."""
 _BLANKS = re.compile(rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}")
 """`<MODEL>` and `{{ .Values.model }}`."""
 
@@ -171,6 +174,8 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
     if "\0" in script:  # which no process can be given
         raise GiveUp(NUL)
     text = raw = _ASIDE.sub(lambda one: b" " * len(one[0]), script.encode(errors="replace"))
+    if any(len(b"".join(one[0].split())) > _OPENED for one in _OPENINGS.finditer(raw)):
+        raise GiveUp(TOO_DEEP)
     root = _tree(raw, budget)
     blanks: dict[str, Value] = {}
     for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), 1000))):
