@@ -54,6 +54,7 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every o
 	.venv/bin/python -m benchmarks.monotone
 	.venv/bin/python -m benchmarks.options $(PARSERS)
 	$(if $(MANIFESTS),.venv/bin/python -m benchmarks.peers $(MANIFESTS) && .venv/bin/python -m benchmarks.rewrites $(MANIFESTS))
+	.venv/bin/python -m benchmarks.client
 	.venv/bin/python -m benchmarks.load
 	.venv/bin/python -m benchmarks.attacks
 	.venv/bin/python -m tests.e2e.binaries

@@ -132,7 +132,6 @@ LONG = {
     "vllm/gpu/labels.py": "a table of label keys and what they say",
     "vllm/memory/kv_specs.py": "one layer type after the other, as in vLLM's kv_cache_interface.py",
     "vllm/memory/weights.py": "one line of the ledger",
-    "cluster/access.py": "one HTTP client, and what it adds to the library's",
 }
 """Modules of more than 400 lines, and why each is not split."""
 

@@ -56,7 +56,7 @@ def test_what_writes_says_how_and_in_whose_name(server: Server, client: Client) 
 
     client.patch("/a", merge)
     client.apply("/a", {"kind": "Report"})
-    client.rehearse("/a", {"kind": "Pod"})
+    client.apply("/a", {"kind": "Pod"}, dry_run="All")
     client.delete("/a")
     client.send("PUT", "/a", {"data": {}})
 

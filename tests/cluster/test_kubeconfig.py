@@ -82,12 +82,11 @@ def test_a_context_may_have_a_namespace_and_no_user(tmp_path: Path) -> None:
         ({"current": "a", "users": {"a": {}}}, "users is not a list of entries with a name"),
         ({"current": "a", "contexts": ["a"]}, "contexts is not a list of entries with a name"),
         (
-            {"current": "a", "users": [{"name": "a", "user": {"token": 12}}]},
-            'user "a": token is not a string. Fix: put it in quotes',
-        ),
-        (
-            {"current": "a", "users": [{"name": "a", "user": {"client-key-data": "@@"}}]},
-            'user "a": client-key-data is not valid base64',
+            {
+                "current": "a",
+                "clusters": [{"name": "a", "cluster": {"server": SERVER, "insecure-skip-tls-verify": "false"}}],
+            },
+            'cluster "a": insecure-skip-tls-verify is not a boolean ("false")',
         ),
     ],
 )

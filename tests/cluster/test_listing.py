@@ -8,7 +8,7 @@ import pytest
 
 from tests.evaluation.scan.cluster import Api, workload
 from webhook.cluster.access import StatusError, UnreachableError
-from webhook.cluster.listing import TRIES, pages, served
+from webhook.cluster.listing import TRIES, group_resource, pages, served
 
 PATH = "/apis/apps/v1/deployments"
 NAMES = [f"llm-{number}" for number in range(5)]
@@ -109,12 +109,12 @@ def test_served_names_what_can_be_listed_in_the_version_that_has_it() -> None:
 
     found, silent = served(api, {"", "apps", "serving.kserve.io", "ray.io"})
 
-    assert found["apps", "Deployment"].path("chat", "llama") == "/apis/apps/v1/namespaces/chat/deployments/llama"
+    assert found["apps", "Deployment"].path("llama", "chat") == "/apis/apps/v1/namespaces/chat/deployments/llama"
     assert found["", "Pod"].path() == "/api/v1/pods"
-    assert found["", "Node"].path("chat") == "/api/v1/nodes"
-    assert found["serving.kserve.io", "InferenceService"].version == "serving.kserve.io/v1beta1"
-    assert found["serving.kserve.io", "ServingRuntime"].version == "serving.kserve.io/v1alpha1"
-    assert found["apps", "Deployment"].title == "deployments.apps"
+    assert found["", "Node"].path(namespace="chat") == "/api/v1/nodes"
+    assert found["serving.kserve.io", "InferenceService"].group_version == "serving.kserve.io/v1beta1"
+    assert found["serving.kserve.io", "ServingRuntime"].group_version == "serving.kserve.io/v1alpha1"
+    assert group_resource(found["apps", "Deployment"]) == "deployments.apps"
     assert not silent
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.server import DISCOVERY, Server, serving
-from webhook.cluster import objects
+from webhook.cluster import listing, objects
 from webhook.cluster.access import Client, StatusError, from_kubeconfig
 
 
@@ -42,7 +42,7 @@ def _client(server: Server) -> Iterator[Client]:
     ],
 )
 def test_a_kind_is_found_by_every_name_that_kubectl_knows(client: Client, word: str, title: str) -> None:
-    assert objects.resource(client, word).title == title
+    assert listing.group_resource(objects.resource(client, word)) == title
 
 
 @pytest.mark.parametrize("word", ["bindings", "log", "deployments.v2.apps", "pods.apps", "llama"])

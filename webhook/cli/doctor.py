@@ -243,7 +243,7 @@ def _asked(client: Client, namespace: str) -> str | Unseen:
     from webhook.server.doctor import Unseen
 
     try:
-        client.rehearse(f"/api/v1/namespaces/{namespace}/pods/podfit-doctor", DOOMED)
+        client.apply(f"/api/v1/namespaces/{namespace}/pods/podfit-doctor", DOOMED, dry_run="All")
     except StatusError as error:
         said = str(error)
         return said if "webhook" in said else Unseen(one_line(said))

@@ -256,7 +256,7 @@ def _of_cluster() -> Iterator[tuple[str, RehearsedObject, Facts]]:
     """Everything of the table's kinds that no controller made, with the user's own rights; the namespaces' labels."""
     from webhook.cli import reach
     from webhook.cluster.access import StatusError
-    from webhook.cluster.listing import pages, served
+    from webhook.cluster.listing import pages, served, with_kind
     from webhook.evaluation.rehearsal import RehearsedObject
     from webhook.evaluation.scan import order
     from webhook.kube.snapshot import Snapshot
@@ -275,7 +275,7 @@ def _of_cluster() -> Iterator[tuple[str, RehearsedObject, Facts]]:
         for resource in (kinds[name] for name in order(WORKLOAD_KINDS) if name in kinds):
             try:
                 for one in (one for page in pages(client, resource.path()) for one in page):
-                    if controller_of(obj := resource.whole(one)) is None:
+                    if controller_of(obj := with_kind(resource, one)) is None:
                         yield "cluster", RehearsedObject(obj), facts
             except StatusError as error:
                 edge.tell(f"note: {resource.name}: {error}")

@@ -52,9 +52,6 @@ CONNECT, READ = 5.0, 30.0
 """Seconds."""
 EARLY = 30.0
 """Seconds before credentials end, new ones are signed in for."""
-LOCAL = "localhost,127.0.0.0/8,::1"
-"""Hosts that never need a proxy of the environment (Go's net/http, ProxyFromEnvironment)."""
-MERGE = {"content_type": "application/merge-patch+json"}
 APPLY = {"content_type": "application/apply-patch+yaml", "field_manager": "podfit", "force_conflicts": True}
 _MOST = 64 << 20
 """Bytes of an answer to a list: 500 nodes are about 10 MiB."""
@@ -125,7 +122,7 @@ def in_cluster(folder: Path = ACCOUNT, env: Mapping[str, str] = os.environ) -> A
         configuration.proxy = None
         return Access(configuration, namespace, tls=_tls(configuration), token_file=token, in_pod=True)
     except Exception as error:  # of the loader, for whatever may be wrong with the files
-        raise AccessError(f"{folder}: {_cause(error)}") from error
+        raise AccessError(f"{folder}: {in_words(error)}") from error
 
 
 def from_kubeconfig(
@@ -141,14 +138,9 @@ def from_kubeconfig(
     """
     chosen = kubeconfig.read([files] if isinstance(files, Path) else files, context)
     if not plugins and (way := signin.way(chosen)):
-        raise AccessError(
-            f"{chosen}: signs in by {way}, which a server does not run. Fix: use a token, a tokenFile or a client "
-            "certificate"
-        )
+        raise AccessError(f"{chosen}: signs in by {way}, which a server does not run. Fix: use a token or certificate")
     user, ends = signin.credentials(chosen, patience)
     file = Path(user["tokenFile"]) if "tokenFile" in user and "token" not in user else None
-    if file is not None:
-        user = {**user, "token": _read(file, str(chosen))}
     configuration, tls = _loaded(chosen, user)
     _proxied(configuration, chosen.cluster.get("proxy-url"))
     if not configuration.verify_ssl:
@@ -157,14 +149,6 @@ def from_kubeconfig(
     return Access(
         configuration, chosen.namespace, str(chosen), tls, file, _impersonated(chosen), ends, again if ends else None
     )
-
-
-def _read(token_file: Path, title: str) -> str:
-    """The token of a file; raises AccessError."""
-    try:
-        return token_file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise AccessError(f"{title}: {_cause(error)}") from error
 
 
 def _loaded(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, ssl.SSLContext]:
@@ -179,7 +163,7 @@ def _loaded(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, s
             configuration.refresh_api_key_hook = None  # it would only ever set the same token
             return configuration, _tls(configuration)
     except Exception as error:  # of the loader, for whatever may be wrong with the values
-        raise AccessError(f"{context}: {_cause(error)}") from error
+        raise AccessError(f"{context}: {in_words(error)}") from error
 
 
 @contextmanager
@@ -202,7 +186,7 @@ def _tls(configuration: Configuration) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=ca)
     except OSError as error:
-        raise ValueError(f"certificate-authority: {_cause(error)}") from error
+        raise ValueError(f"certificate-authority: {in_words(error)}") from error
     # Python 3.13 wants key identifiers that the CAs of many clusters lack; kubectl does not.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
@@ -211,14 +195,14 @@ def _tls(configuration: Configuration) -> ssl.SSLContext:
         try:
             context.load_cert_chain(certificate, key, password="")  # or OpenSSL would ask the terminal
         except OSError as error:
-            raise ValueError(f"client-certificate and client-key: {_cause(error)}") from error
+            raise ValueError(f"client-certificate and client-key: {in_words(error)}") from error
     return context
 
 
 def _proxied(configuration: Configuration, own: str | None) -> None:
-    """Proxies as kubectl has them: a cluster's own whatever NO_PROXY says; the environment's never to this machine;
-    without a scheme http; names are resolved by a SOCKS proxy; a password in the URL is sent."""
-    configuration.no_proxy = None if own else f"{configuration.no_proxy or ''},{LOCAL}"
+    """Proxies as kubectl has them: a cluster's own whatever NO_PROXY says; the environment's never to this machine
+    (Go's net/http); without a scheme http; names are resolved by a SOCKS proxy; a password in the URL is sent."""
+    configuration.no_proxy = None if own else f"{configuration.no_proxy or ''},localhost,127.0.0.0/8,::1"
     if not configuration.proxy:
         return
     proxy = configuration.proxy if "://" in configuration.proxy else f"http://{configuration.proxy}"
@@ -235,20 +219,10 @@ def _impersonated(context: Context) -> dict[str, str]:
     user = context.user
     values = {"Impersonate-User": [user.get("as")], "Impersonate-Uid": [user.get("as-uid")]}
     values["Impersonate-Group"] = user.get("as-groups") or [None]
-    for key, extra in mapping(user.get("as-user-extra")).items():
-        values[f"Impersonate-Extra-{key}"] = extra
+    values |= {f"Impersonate-Extra-{key}": extra for key, extra in mapping(user.get("as-user-extra")).items()}
     if several := [name for name, given in values.items() if not isinstance(given, list) or len(given) != 1]:
         raise AccessError(f"{context}: {several[0]} is not a list of one value, and more can't be sent")
     return {name: str(given[0]) for name, given in values.items() if given[0]}
-
-
-def _cause(error: Exception) -> str:
-    """One line of an exception."""
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or "not a valid PEM file").replace("_", " ").lower()
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or ''}: {error.strerror.lower()}".removeprefix(": ")
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 class Client:
@@ -296,17 +270,14 @@ class Client:
 
     def patch(self, path: str, change: Mapping[str, Any]) -> None:
         """Changes an object by a JSON merge patch; raises as `get`."""
-        with self._ask("PATCH", path, body=change, options=MERGE) as answer:
+        with self._ask("PATCH", path, body=change, options={"content_type": "application/merge-patch+json"}) as answer:
             answer.drain_conn()
 
     def apply(self, path: str, obj: Mapping[str, Any], dry_run: str | None = None) -> None:
-        """Makes an object, or makes it what `obj` says (server-side apply, in podfit's name); raises as `get`."""
+        """Creates an object, or makes it what `obj` says (server-side apply in podfit's name; `dry_run` "All": stores
+        nothing after all of admission); raises as `get`."""
         with self._ask("PATCH", path, body=obj, options=APPLY | {"dry_run": dry_run}) as answer:
             answer.drain_conn()
-
-    def rehearse(self, path: str, obj: Mapping[str, Any]) -> None:
-        """`apply` as a dry run: all of admission, and nothing is stored; raises as `get`."""
-        self.apply(path, obj, dry_run="All")
 
     def delete(self, path: str) -> None:
         """Removes an object; raises as `get`."""
@@ -364,7 +335,10 @@ class Client:
             self._connect(access := access.again())
         keys = access.configuration.api_key
         if access.token_file is not None:
-            keys["BearerToken"] = f"Bearer {_read(access.token_file, access.title)}"
+            try:
+                keys["BearerToken"] = f"Bearer {access.token_file.read_text(encoding='utf-8').strip()}"
+            except (OSError, UnicodeDecodeError) as error:
+                raise AccessError(f"{access.title}: {in_words(error)}") from error
         if not (key := keys.get("BearerToken", "")).isprintable() or not key.isascii():  # an error would show it
             raise AccessError(f"{access.title}: the token has a character that no header may have")
 
@@ -399,7 +373,7 @@ class Client:
 
 
 def in_words(error: Exception) -> str:
-    """What an error of a connection says to people: without urllib3's names of classes and repeated addresses."""
+    """One line of an exception, without urllib3's names of classes and repeated addresses."""
     if isinstance(error, MaxRetryError) and error.reason is not None:
         return in_words(error.reason)
     if isinstance(error, ProxyError):
@@ -408,9 +382,11 @@ def in_words(error: Exception) -> str:
         return in_words(error.__cause__)
     if isinstance(error, TimeoutError | ConnectTimeoutError | ReadTimeoutError):
         return "no answer in time"
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "not a valid PEM file").replace("_", " ").lower()
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror[0].lower() + error.strerror[1:]
-    return str(error)
+        return f"{error.filename or ''}: {error.strerror[0].lower()}{error.strerror[1:]}".removeprefix(": ")
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _date(header: str | None) -> datetime:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from kubernetes.dynamic import Resource
 
 from webhook.cluster.access import Client, StatusError, UnreachableError
 from webhook.kube.path import mapping
@@ -21,39 +22,14 @@ Key = tuple[str, str]
 """(API group, kind)."""
 
 
-@dataclass(frozen=True)
-class Resource:
-    """A kind as this API server has it."""
+def group_resource(resource: Resource) -> str:
+    """The plural with its group, as RBAC and kubectl name it: "deployments.apps"."""
+    return f"{resource.name}.{resource.group}" if resource.group else str(resource.name)
 
-    group: str
-    version: str
-    """With its group, as objects say it: "apps/v1", "v1"."""
-    kind: str
-    name: str
-    """The plural: "deployments"."""
-    namespaced: bool
-    words: frozenset[str] = frozenset()
-    """What a person may call it, in lower case: plural, singular, kind and short names."""
 
-    @property
-    def key(self) -> Key:
-        """What identifies the kind."""
-        return self.group, self.kind
-
-    @property
-    def title(self) -> str:
-        """The plural with its group, as RBAC and kubectl name it: "deployments.apps"."""
-        return f"{self.name}.{self.group}" if self.group else self.name
-
-    def whole(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        """An item of a list, which names neither version nor kind, as an object of its own."""
-        return {"apiVersion": self.version, "kind": self.kind, **item}
-
-    def path(self, namespace: str | None = None, name: str = "") -> str:
-        """Where it is listed, or one object of it."""
-        root = f"/apis/{self.version}" if self.group else f"/api/{self.version}"
-        inside = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
-        return f"{root}{inside}/{self.name}{f'/{name}' if name else ''}"
+def with_kind(resource: Resource, item: Mapping[str, Any]) -> dict[str, Any]:
+    """An item of a list, which names neither version nor kind, as an object of its own."""
+    return {"apiVersion": resource.group_version, "kind": resource.kind, **item}
 
 
 def groups(client: Client) -> dict[str, list[str]]:
@@ -66,12 +42,11 @@ def groups(client: Client) -> dict[str, list[str]]:
 
 def kinds(client: Client, version: str) -> Iterator[Resource]:
     """The kinds of a version that can be listed."""
-    group = version.rpartition("/")[0]
-    for one in client.whole(f"/apis/{version}" if group else f"/api/{version}").get("resources", ()):
-        name, kind = str(one["name"]), str(one["kind"])
-        if "/" not in name and "list" in one.get("verbs", ()):
-            words = {name, kind.lower(), one.get("singularName") or name, *(one.get("shortNames") or ())}
-            yield Resource(group, version, kind, name, bool(one.get("namespaced")), frozenset(words))
+    group, _, number = version.rpartition("/")
+    prefix = "apis" if group else "api"
+    for one in client.whole(f"/{prefix}/{version}").get("resources", ()):
+        if "/" not in one["name"] and "list" in one.get("verbs", ()):
+            yield Resource(**{**one, "prefix": prefix, "group": group, "api_version": number})
 
 
 def served(client: Client, wanted: Collection[str]) -> tuple[dict[Key, Resource], dict[str, Exception]]:
@@ -84,7 +59,7 @@ def served(client: Client, wanted: Collection[str]) -> tuple[dict[Key, Resource]
         for version in dict.fromkeys(versions.get(group, ())):
             try:
                 for one in kinds(client, version):
-                    found.setdefault(one.key, one)
+                    found.setdefault((group, one.kind), one)
             except (StatusError, OSError, ValueError) as error:
                 silent[version] = error
     return found, silent

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from kubernetes.dynamic import Resource
+
 from webhook.cluster.access import Client, StatusError
-from webhook.cluster.listing import Resource, groups, kinds
+from webhook.cluster.listing import groups, kinds
 
 JSONDict = dict[str, Any]
 
@@ -22,7 +24,7 @@ def resource(client: Client, word: str) -> Resource:
                 continue
             with suppress(StatusError):  # an aggregated API that is down hides no other
                 for one in kinds(client, version):
-                    if name in one.words:
+                    if name in (one.name, one.singular_name, one.kind.lower(), *(one.short_names or ())):
                         return one
     raise ValueError(f"this cluster has no kind '{word}'")
 
@@ -30,7 +32,7 @@ def resource(client: Client, word: str) -> Resource:
 def get(client: Client, word: str, name: str, namespace: str | None = None) -> JSONDict:
     """An object as `kubectl get` shows it; raises ValueError, or as `Client.get`."""
     kind = resource(client, word)
-    obj = client.whole(kind.path(namespace or client.namespace, name))
+    obj = client.whole(kind.path(name, namespace or client.namespace))
     obj.get("metadata", {}).pop("managedFields", None)
     return obj
 

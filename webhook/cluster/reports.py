@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from kubernetes.dynamic import Resource
+
 from webhook.cluster.access import Client, StatusError
-from webhook.cluster.listing import Resource, pages, served
+from webhook.cluster.listing import group_resource, pages, served
 from webhook.evaluation.scan import Scan
 from webhook.kube.path import mapping
 from webhook.report import policy_report
@@ -47,11 +49,11 @@ def write(
             if resource is None:
                 continue
             try:
-                client.apply(resource.path(place[0] or None, place[1]), one)
+                client.apply(resource.path(place[1], place[0] or None), one)
                 done.reports += 1
             except StatusError as error:  # nobody may write there; what goes away with its namespace needs no report
                 if not _going(error):
-                    done.refused = done.refused or f"{resource.title} in {place[0]}: {error}"
+                    done.refused = done.refused or f"{group_resource(resource)} in {place[0]}: {error}"
             tell(f"{api.kind}s: {done.reports:,} written")
         if whole and not scan.errors and not scan.kinds_missed:
             done.removed += sum(
@@ -71,7 +73,7 @@ def _remove(client: Client, resource: Resource, current: set[tuple[str, str]], n
     """Deletes our reports that are not among the current ones; how many."""
     query = {"labelSelector": "=".join(LABEL)}
     stale = []
-    for page in pages(client, resource.path(namespace), query):
+    for page in pages(client, resource.path(namespace=namespace), query):
         for one in page:
             metadata = mapping(one.get("metadata"))
             place = str(metadata.get("namespace") or ""), str(metadata.get("name"))
@@ -79,7 +81,7 @@ def _remove(client: Client, resource: Resource, current: set[tuple[str, str]], n
                 stale.append(place)
     for where, called in stale:
         try:
-            client.delete(resource.path(where or None, called))
+            client.delete(resource.path(called, where or None))
         except StatusError as error:
             if error.code != 404:
                 raise

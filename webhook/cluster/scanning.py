@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kubernetes.dynamic import Resource
+
 from webhook.cluster.access import Client, StatusError
-from webhook.cluster.listing import Key, Resource, get, pages, served
+from webhook.cluster.listing import Key, get, group_resource, pages, served, with_kind
 from webhook.evaluation import rehearsal, scan
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
@@ -131,14 +133,14 @@ class Scanner:
         """All objects of a kind; where it ends early, that is told and the other kinds go on."""
         count = 0
         try:
-            for page in pages(self._client, resource.path(self._wanted.namespace)):
+            for page in pages(self._client, resource.path(namespace=self._wanted.namespace)):
                 count += len(page)
-                self._tell(f"{resource.title}: {count:,}; {len(self._found.rows):,} vLLM containers so far")
-                yield from (resource.whole(one) for one in page)
-            self._found.kinds_read.add(resource.key)
+                self._tell(f"{group_resource(resource)}: {count:,}; {len(self._found.rows):,} vLLM containers so far")
+                yield from (with_kind(resource, one) for one in page)
+            self._found.kinds_read.add((resource.group, resource.kind))
         except StatusError as error:
-            self._found.kinds_missed.add(resource.key)
-            self._refused(resource.title, error)
+            self._found.kinds_missed.add((resource.group, resource.kind))
+            self._refused(group_resource(resource), error)
         self._found.looked_at += count
 
     def _refused(self, title: str, error: Exception, what: str = "the list ended early") -> None:
@@ -156,16 +158,16 @@ class Scanner:
             resource = self._kinds.get((kind.group, kind.kind))
             if resource is None or kind.name == "policies" or kind.aside:  # what earlier revisions were is no matter
                 continue
-            self._tell(f"{resource.title}")
+            self._tell(group_resource(resource))
             own = self._client.namespace if self._client.in_pod else None  # a person's context is not podfit's
             inside = own if kind.own_namespace else self._wanted.namespace
             query = {"labelSelector": kind.label} if kind.label else {}
             kept: dict[tuple[str, str], JSON] = {}
             try:
-                for page in pages(self._client, resource.path(inside or None), query):
+                for page in pages(self._client, resource.path(namespace=inside or None), query):
                     kept |= {key(one): kind.keep({"kind": kind.kind, **one}) for one in page}
             except StatusError as error:
-                self._refused(resource.title, error)
+                self._refused(group_resource(resource), error)
                 continue
             objects[kind.name] = kept
             if kind.name == "configmaps":
@@ -184,14 +186,14 @@ class Scanner:
             if resource is None:
                 whole = whole and name[0] not in self._silent
                 continue  # the API server has no such kind, so that there is none of it, or does not say
-            self._tell(f"{resource.title}")
+            self._tell(group_resource(resource))
             try:
-                for page in pages(self._client, resource.path(self._wanted.namespace)):
+                for page in pages(self._client, resource.path(namespace=self._wanted.namespace)):
                     for one in page:
                         kept = _reduced(resource, one)
                         found.setdefault(str(kept["metadata"].get("namespace") or ""), []).append(kept)
             except StatusError as error:
-                self._refused(resource.title, error)
+                self._refused(group_resource(resource), error)
                 whole = False
         made: dict[str, Companions] = {}
 
@@ -218,7 +220,7 @@ class Scanner:
 
     def _config_map(self, resource: Resource, namespace: str, name: str) -> JSON | None:
         try:
-            return {"apiVersion": "v1", "kind": "ConfigMap", **get(self._client, resource.path(namespace, name), {})}
+            return {"apiVersion": "v1", "kind": "ConfigMap", **get(self._client, resource.path(name, namespace), {})}
         except StatusError as error:
             if error.code in (401, 403):
                 self._maps_refused = True
@@ -288,7 +290,7 @@ def _reduced(resource: Resource, obj: JSON) -> dict[str, Any]:
     metadata = mapping(obj.get("metadata"))
     kept = {word: metadata[word] for word in ("namespace", "name") if word in metadata}
     return {
-        "apiVersion": resource.version, "kind": resource.kind, "metadata": kept, "spec": mapping(obj.get("spec")),
+        "apiVersion": resource.group_version, "kind": resource.kind, "metadata": kept, "spec": mapping(obj.get("spec")),
     }  # fmt: skip
 
 

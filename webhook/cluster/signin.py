@@ -16,12 +16,12 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from datetime import datetime
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import certifi
@@ -41,6 +41,9 @@ _CLUSTER = (
     "disable-compression",
 )  # fmt: skip
 """What a program may learn of the cluster (client.authentication.k8s.io/v1, Cluster)."""
+
+_PEM = {"clientCertificateData": "client-certificate-data", "clientKeyData": "client-key-data"}
+"""Fields of an ExecCredential that are fields of a kubeconfig's user, there in base64."""
 
 Credentials = dict[str, Any]
 """Fields of a kubeconfig's user that need no sign-in."""
@@ -76,41 +79,39 @@ def _by_program(context: Context, plugin: Mapping[str, Any], patience: float) ->
         raise AccessError(f"{context}: exec: command and apiVersion are required")
     if plugin.get("interactiveMode") == "Always":
         raise AccessError(f"{about}: needs standard input (interactiveMode: Always), which podfit does not give it")
-    spec: dict[str, Any] = {"interactive": False}
-    if plugin.get("provideClusterInfo"):
-        spec["cluster"] = _cluster(context)
-    asked = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    spec = {"interactive": False, **({"cluster": _cluster(context)} if plugin.get("provideClusterInfo") else {})}
+    info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
     given = {str(one.get("name")): str(one.get("value") or "") for one in map(mapping, plugin.get("env") or ())}
-    env = {**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(asked)}
+    env = {**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(info)}
     # As client-go: a relative path starts at the kubeconfig, a bare name is looked up in PATH.
     program = str(context.file.absolute().parent / command) if os.sep in command else command
+    by_hand = "Fix: sign in with it once by hand"
     try:
         out = _output([program, *map(str, plugin.get("args") or ())], env, patience)
     except subprocess.TimeoutExpired as error:
-        raise AccessError(f"{about}: no answer within {patience:g} s. Fix: sign in with it once by hand") from error
+        raise AccessError(f"{about}: no answer within {patience:g} s. {by_hand}") from error
     except subprocess.CalledProcessError as error:
-        said = str(error.stderr or "").strip().splitlines()
-        why = f": {said[-1]}" if said else ""
-        raise AccessError(f"{about}: exit code {error.returncode}{why}. Fix: sign in with it once by hand") from error
+        why = "".join(f": {line}" for line in str(error.stderr or "").strip().splitlines()[-1:])
+        raise AccessError(f"{about}: exit code {error.returncode}{why}. {by_hand}") from error
     except OSError as error:
         hint = " ".join(str(plugin.get("installHint") or "install it, or correct the path").split())
         raise AccessError(f"{about}: {(error.strerror or str(error)).lower()}. Fix: {hint}") from error
-    return _answered(about, out, version)
+    try:
+        return _credential(json.loads(out), version)
+    except ValueError as error:
+        raise AccessError(f"{about}: its output is not a valid {version} ExecCredential: {error}") from error
 
 
 def _output(command: list[str], env: Mapping[str, str], patience: float) -> str:
     """What the program prints; its messages go to the terminal if there is one, since they may say where to sign in.
     Whatever ends the wait ends the program and all that it started."""
     stderr = None if sys.stderr.isatty() else subprocess.PIPE
-    with (
-        _terminable(),
-        subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
-            errors="replace", start_new_session=True,
-        ) as process,
-    ):  # fmt: skip
+    with subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
+        errors="replace", start_new_session=True,
+    ) as process:  # fmt: skip
         try:
-            out, told = process.communicate(timeout=patience)
+            out, messages = process.communicate(timeout=patience)
         except BaseException:
             if hasattr(os, "killpg"):
                 with suppress(ProcessLookupError):
@@ -118,28 +119,15 @@ def _output(command: list[str], env: Mapping[str, str], patience: float) -> str:
             process.kill()
             raise
     if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command, out, told)
+        raise subprocess.CalledProcessError(process.returncode, command, out, messages)
     return out
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM raises SystemExit meanwhile, as Ctrl-C raises KeyboardInterrupt: what was begun is ended."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _cluster(context: Context) -> dict[str, Any]:
     """The cluster for a program that wants to know it: the CA by value, and the plugin's own configuration."""
     found = {key: context.cluster[key] for key in _CLUSTER if key in context.cluster}
     if "certificate-authority" in context.cluster:
-        with suppress(OSError):  # told when it is loaded
+        with suppress(OSError):  # reported when it is loaded
             ca = Path(context.cluster["certificate-authority"]).read_bytes()
             found.setdefault("certificate-authority-data", base64.b64encode(ca).decode())
     for one in context.cluster.get("extensions") or ():
@@ -148,29 +136,20 @@ def _cluster(context: Context) -> dict[str, Any]:
     return found
 
 
-def _answered(about: str, out: str, version: object) -> tuple[Credentials, float | None]:
-    try:
-        answer = mapping(json.loads(out))
-    except ValueError as error:
-        raise AccessError(f"{about}: its output is not JSON") from error
-    if answer.get("kind") != "ExecCredential" or answer.get("apiVersion") != version:
-        raise AccessError(
-            f"{about}: its output is a {answer.get('apiVersion')} {answer.get('kind')} (expected {version} "
-            "ExecCredential)"
-        )
-    status = mapping(answer.get("status"))
+def _credential(answer: object, version: object) -> tuple[Credentials, float | None]:
+    """What an ExecCredential contains, and until when it is valid; raises ValueError."""
+    fields = mapping(answer)
+    if (kind := (fields.get("apiVersion"), fields.get("kind"))) != (version, "ExecCredential"):
+        raise ValueError(f"it is a {kind[0]} {kind[1]}")
+    status = mapping(fields.get("status"))
     made: Credentials = {"token": str(status["token"])} if status.get("token") else {}
-    pair = status.get("clientCertificateData"), status.get("clientKeyData")
-    if all(pair):
-        names = ("client-certificate-data", "client-key-data")
-        made |= {name: base64.b64encode(str(pem).encode()).decode() for name, pem in zip(names, pair, strict=True)}
-    if not made:
-        raise AccessError(f"{about}: its output has neither a token nor a client certificate with its key")
-    try:
-        ends = status.get("expirationTimestamp")
-        return made, datetime.fromisoformat(str(ends)).timestamp() if ends else None
-    except ValueError as error:
-        raise AccessError(f'{about}: expirationTimestamp "{ends}" is not a date') from error
+    for name in ("clientCertificateData", "clientKeyData"):
+        if status.get(name):
+            made[_PEM[name]] = base64.b64encode(str(status[name]).encode()).decode()
+    if "token" not in made and len(made) < len(_PEM):
+        raise ValueError("it has neither a token nor a client certificate with its key")
+    end = status.get("expirationTimestamp")
+    return made, datetime.fromisoformat(str(end)).timestamp() if end else None
 
 
 # ── an OpenID Connect provider ───────────────────────────────────────────────────────────────────────────────────────
@@ -221,15 +200,11 @@ def _keep(context: Context, renewed: Mapping[str, Any]) -> None:
         config = yaml.safe_load(file.read_text(encoding="utf-8"))
         entry = next(one for one in config["users"] if str(one["name"]) == context.user_name)
         entry["user"]["auth-provider"]["config"] |= renewed
-        with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, prefix=".podfit-", delete=False) as new:
-            try:
-                yaml.safe_dump(config, new, sort_keys=False)
-                new.flush()
-                os.chmod(new.name, file.stat().st_mode & 0o777)  # noqa: PTH101
-                os.replace(new.name, file)  # noqa: PTH105
-            except BaseException:
-                os.unlink(new.name)  # noqa: PTH108
-                raise
+        with TemporaryDirectory(dir=file.parent, prefix=".podfit-") as folder:  # mode 0700
+            new = Path(folder) / file.name
+            new.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+            new.chmod(file.stat().st_mode & 0o777)
+            new.replace(file)
     except OSError as error:
         print(f"note: {context}: the renewed tokens can't be written: {error.strerror}", file=sys.stderr)
 
