@@ -293,9 +293,10 @@ def outputs(folder: Path, obj: JSONDict, beside: JSONDict | None, text: str, can
     for one in explain.FORMATS:
         yield f"explain {one}", ran("explain", "--format", one, file)
     for one in diagnose.FORMATS:
-        yield f"diagnose log {one}", ran("diagnose", "--format", one, str(folder / "crash.log"))
+        crash = str(folder / "crash.log")
+        yield f"diagnose log {one}", ran("diagnose", "--format", one, crash)
         if not beside:  # of which it knows nothing
-            yield f"diagnose {one}", ran("diagnose", "--format", one, str(folder / "crash.log"), "--manifest", file)
+            yield f"diagnose {one}", ran("diagnose", "-v", "--format", one, crash, "--manifest", file)
     for one in ("text", "json"):
         yield (
             f"policy diff {one}",

@@ -356,3 +356,99 @@ def test_a_pod_that_is_not_there_is_told_in_the_servers_words(
     said = capsys.readouterr()
     assert said.err == 'podfit: pod/vllm-9: 404: pods "vllm-9" not found\n'
     assert "shm-too-small" in said.out, "the others go on"
+
+
+# ── The log beside the manifest ──────────────────────────────────────────────────────────────────────────────────────
+
+MANIFEST = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: llama}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:v0.10.2
+    args: [--model, meta-llama/Llama-3.1-8B-Instruct, --max-model-len, "40000", --api-key, sk-planted-in-the-manifest]
+    resources: {limits: {nvidia.com/gpu: 1, memory: 32Gi}}
+"""
+RAN = """\
+INFO 05-04 10:00:01 [api_server.py:1896] vLLM API server version 0.10.2
+INFO 05-04 10:00:01 [utils.py:328] non-default args: {'model_tag': 'meta-llama/Llama-3.1-8B-Instruct', \
+'max_model_len': 40000, 'api_key': ['sk-planted-in-the-log']}
+INFO 05-04 10:00:40 [gpu_worker.py:298] Available KV cache memory: 4.47 GiB
+"""
+TOO_SMALL = (
+    "ERROR 05-04 10:00:41 [core.py:718] ValueError: To serve at least one request with the models's max seq len "
+    "(40000), (4.88 GiB KV cache is needed, which is larger than the available KV cache memory (4.47 GiB). Based on "
+    "the available memory, the estimated maximum model length is 36608. Try increasing `gpu_memory_utilization`.\n"
+)
+OF_40_GB = "INFO 05-04 10:00:20 [x.py:1] Free memory on device (39.10/39.49 GiB) on startup.\n"
+
+
+def _told(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, *words: str) -> str:
+    (tmp_path / "crash.log").write_text(log)
+    (tmp_path / "pod.yaml").write_text(MANIFEST)
+    assert main(["diagnose", *words, str(tmp_path / "crash.log"), "--manifest", str(tmp_path / "pod.yaml")]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_log_of_another_gpu_is_the_first_line_and_its_values_are_planned_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = _told(tmp_path, capsys, RAN + OF_40_GB + TOO_SMALL, "-v")
+
+    first, _, rest = _flat(out).partition(" The plan uses the values of the log.")
+    assert "GPU memory: 39.49 GiB in the log, 79.14 GiB (NVIDIA A100 80GB SXM4) in the manifest" in first
+    assert "DOES NOT FIT: 4.5 GiB of KV cache" in rest
+
+
+def test_a_log_of_this_manifest_contradicts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of_80_gb = OF_40_GB.replace("39.49", "79.15")
+    printed = json.loads(_told(tmp_path, capsys, RAN + of_80_gb, "--format", "json"))
+    jsonschema.validate(printed, SCHEMA)
+
+    assert printed["results"][0]["contradictions"] == []
+
+
+@pytest.mark.parametrize(
+    ("ran", "name", "log", "manifest"),
+    [
+        (RAN.replace("0.10.2", "0.11.0"), "vLLM", "0.11.0", "0.10.2"),
+        (RAN.replace("40000", "8192"), "--max-model-len", "8192", "40000"),
+        (RAN.replace("'max_model_len': 40000, ", ""), "--max-model-len", "not set", "40000"),
+        (RAN.replace("'max_model_len'", "'enforce_eager': True, 'max_model_len'"), "--enforce-eager", "True", "False"),
+        (RAN.replace("3.1-8B", "3.2-1B"), "model", "meta-llama/Llama-3.2-1B-Instruct",
+         "meta-llama/Llama-3.1-8B-Instruct"),
+        ("INFO vLLM API server version 0.10.2\nINFO Using max model len 8192\n", "--max-model-len", "8192", "40000"),
+    ],
+)  # fmt: skip
+def test_each_value_that_differs_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ran: str, name: str, log: str, manifest: str
+) -> None:
+    printed = json.loads(_told(tmp_path, capsys, ran, "--format", "json"))
+    jsonschema.validate(printed, SCHEMA)
+
+    assert printed["results"][0]["contradictions"] == [{"name": name, "log": log, "manifest": manifest}]
+
+
+def test_the_remedy_has_vllms_own_number_and_the_evidence_is_not_cut_before_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = _told(tmp_path, capsys, RAN + TOO_SMALL)
+
+    assert "remedy --max-model-len 36608 fits" in _flat(out)
+    assert "the estimated maximum model length is 36608" in _flat(out)
+    assert "sk-planted" not in out
+
+
+@pytest.mark.parametrize(("cause", "text"), ALL)
+def test_a_diagnosis_is_short(cause: str | None, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "crash.log").write_text(text)
+    assert main(["diagnose", str(tmp_path / "crash.log")]) == 0
+
+    assert len(capsys.readouterr().out.splitlines()) <= 12, cause
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())

@@ -51,6 +51,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_models(parser)
     edge.add_policy(parser)
     edge.add_show_secrets(parser)
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show all of the evidence, the plan, other findings and changes"
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.set_defaults(run=run)
 
@@ -74,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps({"results": [diagnosis.tree(one) for one in cases]}, indent=1, default=str))
     else:
-        print("\n".join(diagnosis.text(one) for one in cases), end="")
+        print("\n".join(diagnosis.text(one, verbose=args.verbose) for one in cases), end="")
     return code
 
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from webhook.diagnose import events, line, log, status
+from webhook.diagnose import calibrate, events, line, log, status
+from webhook.diagnose.calibrate import Start
 from webhook.diagnose.cause import Cause, Signature
 from webhook.diagnose.sighting import Sighting
 from webhook.diagnose.status import ContainerState
@@ -48,6 +49,8 @@ class Diagnosis:
     """Other causes that were seen and follow from the first, or are weaker."""
     pod: JSON | None = None
     """The Pod (or the workload) that the input holds."""
+    start: Start | None = None
+    """What the log prints of the start that failed, else of the last one; None without a log of vLLM."""
 
     @property
     def plane(self) -> Plane | None:
@@ -71,7 +74,12 @@ class Diagnosis:
             return None
         said = " ".join(self.evidence)
         meant = (meaning for word, meaning in self.cause.meanings if re.search(word, said))
-        return " ".join((self.cause.remedy, *meant))
+        return " ".join((*self._own_number(), self.cause.remedy, *meant))
+
+    def _own_number(self) -> Iterator[str]:
+        """The length that vLLM itself estimates to fit."""
+        if self.start and self.start.longest and self.cause and "kv-cache-too-small" in self.cause.rules:
+            yield f"--max-model-len {self.start.longest} fits, as vLLM estimates."
 
     @property
     def certainty(self) -> Literal["certain", "likely"] | None:
@@ -108,7 +116,9 @@ def of_text(text: str, words: Sequence[ContainerState] = (), more: Sequence[even
     rows, taken = events.from_lines(lines)
     said = [*words, *status.from_lines(lines)]
     rest = [one for index, one in enumerate(lines) if index not in taken]
-    return _choose_cause(said, log.read(rest), [*more, *rows])
+    found = _choose_cause(said, log.read(rest), [*more, *rows])
+    begun = [one for one in calibrate.starts(rest) if found.line is None or one.line <= found.line]
+    return replace(found, start=begun[-1] if begun else None)
 
 
 def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
@@ -131,7 +141,7 @@ def of_pod(pod: JSON | None, text: str, seen: Sequence[events.Event] = (), shown
     words = list(status.from_pod(pod)) if pod is not None else []
     tail = "\n".join(word.message for word in words if word.log and word.message)
     found = of_text(tail + "\n" + text if tail else text, words, seen)
-    return Diagnosis(found.cause, found.signature, found.evidence, None, found.then, shown or pod)
+    return replace(found, line=None, pod=shown or pod)
 
 
 def _name(pod: JSON) -> str:

@@ -42,12 +42,21 @@ PRINTED: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
          r"for CUDAGraph", ("weights", "activations", "non_torch", "captured")),
         (rf"Actual usage is {SIZE} for consumed memory \(weights \+ non-torch\), {SIZE} for peak activation, and "
          rf"{SIZE} for CUDAGraph", ("consumed", "activations", "captured")),
+        (rf"larger than the available KV cache memory \({SIZE}\)", ("kv_cache",)),
         (rf"total_gpu_memory \({SIZE}\)", ("total",)),
+        (rf"has a total capacity of {SIZE}", ("total",)),
         (rf"Free memory on device (?:cuda:\d+ )?\(-?[\d.]+/{SIZE}\)", ("total",)),
     )
 )  # fmt: skip
 """What a log prints, in its order of numbers; "captured": CUDA graphs as they became, not as they were charged."""
 TOKENS = re.compile(r"GPU KV cache size: ([\d,]+) tokens")
+LENGTH = re.compile(r"Using max model len (\d+)|max seq len \((\d+)\)")
+LONGEST = re.compile(
+    r"estimated maximum model length is (\d+)|maximum number of tokens that can be stored in KV cache \((\d+)\)"
+)
+"""vLLM's own estimate of the longest request that fits, V1's and V0's."""
+PRINTS = re.compile(r"GiB|GB|version|engine \(v|non-default args|model len|seq len|KV cache")
+"""Every line that is read has one of these: most lines of a long log have none."""
 LEAST = frozenset({"kv_cache", "tokens", "total"})
 """Of several ranks the least counts; of all else the most."""
 CHARGED = Release(0, 20)
@@ -67,6 +76,9 @@ class Start:
     sizes: dict[str, int] = field(default_factory=dict)
     """Line of the ledger → bytes of one GPU."""
     tokens: int | None = None
+    max_model_len: int | None = None
+    longest: int | None = None
+    """Tokens of the longest request that fits, as vLLM estimates it when the KV cache is too small."""
 
     @property
     def complete(self) -> bool:
@@ -85,13 +97,20 @@ class Start:
 
 def read(text: str) -> list[Start]:
     """The starts in a log that printed something of their memory, in their order."""
+    return [start for start in starts(line.read(text)) if start.ledger() or start.tokens]
+
+
+def starts(lines: Sequence[line.LogLine]) -> list[Start]:
+    """The starts in a log, in their order."""
     starts: list[Start] = []
-    for one in line.read(text):
+    for one in lines:
+        if not PRINTS.search(one.text):
+            continue
         begins = BEGINS.search(one.text)
         if not starts or (begins and starts[-1].sizes):  # the server and the engine both say which release they are
             starts.append(Start(one.number))
         _take_line(starts[-1], one.text, begins)
-    return [start for start in starts if start.ledger() or start.tokens]
+    return starts
 
 
 def _take_line(start: Start, text: str, begins: re.Match[str] | None) -> None:
@@ -107,6 +126,10 @@ def _take_line(start: Start, text: str, begins: re.Match[str] | None) -> None:
     if (found := TOKENS.search(text)) is not None:
         count = int(found[1].replace(",", ""))
         start.tokens = min(count, start.tokens or count)
+    if (found := LENGTH.search(text)) is not None:
+        start.max_model_len = int(found[1] or found[2])
+    if (found := LONGEST.search(text)) is not None:
+        start.longest = int(found[1] or found[2])
     for pattern, names in PRINTED:
         if (found := pattern.search(text)) is None:
             continue

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.base.printable import clean, one_line, shortened
 from webhook.base.secret import FORMS, Secrets
-from webhook.diagnose import Diagnosis
+from webhook.diagnose import Diagnosis, contradiction
+from webhook.diagnose.contradiction import Contradiction
 from webhook.evaluation import denial, subject
 from webhook.evaluation.lint import Report, lint
 from webhook.evaluation.policy import Policy
@@ -19,6 +21,7 @@ from webhook.report import plan
 from webhook.report.json import finding
 from webhook.report.json import patch as patch_of
 from webhook.rules import all_rules
+from webhook.rules.engine import Engine
 from webhook.vllm.facts import Facts
 
 
@@ -32,6 +35,10 @@ class Case:
     """The Pod or its workload, judged; None where none is known."""
     patch: list[dict[str, Any]] | None
     """What podfit would change in it; None where that would show a secret."""
+    engines: tuple[Engine, ...] = ()
+    """The planned engines: with what the log prints of the start, where it prints that."""
+    contradictions: tuple[Contradiction, ...] = ()
+    """Where the log and the manifest differ."""
 
     @property
     def secrets(self) -> Secrets:
@@ -52,13 +59,37 @@ class Case:
 
 
 def case(file: str, diagnosis: Diagnosis, pod: JSON | None, policy: Policy, facts: Facts) -> Case:
-    """The diagnosis with the plan of `pod`, and of the object in the file itself where none is given."""
+    """The diagnosis with the plan of `pod`, and of the object in the file itself where none is given. What the log says
+    of the start is measured, and takes the place of what the manifest says or lets expect."""
     shown = pod or diagnosis.pod
     if shown is None:
         return Case(file, diagnosis, None, [])
+    start = diagnosis.start
     report = lint(shown, policy, facts, where="check")
-    edits = repair(shown, policy, facts).edits
-    return Case(file, diagnosis, report if report.results else None, patch_of(report, edits))
+    engines = [result.engine for result in report.results]
+    if start is None or not engines:
+        return _case(file, diagnosis, shown, report, policy, facts, engines)
+    ran = next((one for one in engines if one.args.model == start.model), engines[0])
+    found = tuple(contradiction.find(start, ran))
+    facts = replace(facts, gpu_memory=start.sizes.get("total") or facts.gpu_memory)
+    logged = contradiction.as_logged(shown, ran, start)
+    measured = lint(logged, policy, replace(facts, kv_cache_memory=start.sizes.get("kv_cache")), where="check")
+    engines = [result.engine for result in measured.results] or engines
+    return _case(file, diagnosis, shown, lint(shown, policy, facts, where="check"), policy, facts, engines, found)
+
+
+def _case(
+    file: str,
+    diagnosis: Diagnosis,
+    shown: JSON,
+    report: Report,
+    policy: Policy,
+    facts: Facts,
+    engines: Sequence[Engine],
+    contradictions: tuple[Contradiction, ...] = (),
+) -> Case:
+    patch = patch_of(report, repair(shown, policy, facts).edits)
+    return Case(file, diagnosis, report if report.results else None, patch, tuple(engines), contradictions)
 
 
 def tree(one: Case) -> dict[str, Any]:
@@ -76,16 +107,35 @@ def tree(one: Case) -> dict[str, Any]:
         "title": found.cause.title if found.cause else None,
         "remedy": found.remedy,
         "then": list(found.then),
+        "log": _log(found),
+        "contradictions": [
+            {"name": item.name, "log": one.secrets.line(item.log), "manifest": one.secrets.line(item.manifest)}
+            for item in one.contradictions
+        ],
     }
     if one.report is not None:
         report = one.report
         out["plans"] = [
-            {"container": result.engine.container.name, **plan.tree(result.engine, report.secrets)}
-            for result in report.results
+            {"container": engine.container.name, **plan.tree(engine, report.secrets)} for engine in one.engines
         ]
         out["findings"] = [finding(report, judged) for judged in report.findings if judged.mode != "ignore"]
         out["patch"] = one.patch
     return out
+
+
+def _log(found: Diagnosis) -> dict[str, Any] | None:
+    """What the log prints of the start that the manifest, or a plan, can be compared with."""
+    start = found.start
+    if start is None:
+        return None
+    return {
+        "vllm_version": str(start.release) if start.release else None,
+        "model": start.model,
+        "gpu_memory_bytes": start.sizes.get("total"),
+        "kv_cache_memory_bytes": start.sizes.get("kv_cache"),
+        "max_model_len": start.max_model_len,
+        "longest_max_model_len": start.longest,
+    }
 
 
 def _object(one: Case) -> dict[str, Any] | None:
@@ -107,45 +157,69 @@ def _where(one: Case) -> str:
     return clean(f"{one.file}:{one.diagnosis.line}" if one.diagnosis.line else one.file)
 
 
-def text(one: Case) -> str:
-    """What people read: the cause, the lines that say so, what helps, the Pod's plan and the changes."""
+def text(one: Case, *, verbose: bool = False) -> str:
+    """What people read: where the log contradicts the manifest, the cause, why, what helps and the line that says so.
+    `verbose`: all of the evidence, the plan, the other findings and the changes."""
     found = one.diagnosis
+    out = _contradicted(one)
     if found.cause is None or found.plane is None:
-        return _nothing(one)
+        return "\n".join([*out, *_nothing(one)]) + "\n"
     plane = f"[{denial.PLANES[found.plane]}]"
     sure = "" if found.certainty == "certain" else " (likely: only a symptom was seen)"
-    out = [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
-    out += _evidence(one.evidence)
-    if found.then:
-        out += _labelled("then", "also seen: " + ", ".join(found.then))
-    out += _labelled("help", found.remedy or "")
+    out += [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
     if one.rule:
-        out += _labelled("rule", _rule(one))
-    return "\n".join([*out, *_pod(one)]) + "\n"
+        out += _labelled("why", _rule(one))
+    out += _labelled("remedy", found.remedy or "")
+    out += _evidence(one.evidence if verbose else one.evidence[:1], found.remedy or "")
+    if found.then:
+        out += _labelled("also", "other causes in the log: " + ", ".join(found.then))
+    return "\n".join([*out, *(_pod(one) if verbose else _rest(one))]) + "\n"
 
 
-def _nothing(one: Case) -> str:
+def _contradicted(one: Case) -> list[str]:
+    if not one.contradictions:
+        return []
+    named = "; ".join(one_line(one.secrets.line(str(item))) for item in one.contradictions)
+    said = f"warning: {one.file} is not the log of this manifest: {named}. The plan uses the values of the log."
+    return textwrap.wrap(clean(said), denial.WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _rest(one: Case) -> list[str]:
+    """What is there to see besides."""
+    if one.report is None:
+        return []
+    others = sum(judged.mode in ("deny", "warn") and judged.rule != one.rule for judged in one.report.findings)
+    counts = [f"{others} other finding{'s' * (others != 1)}"] if others else []
+    if one.patch:
+        counts.append(f"{len(one.patch)} change{'s' * (len(one.patch) != 1)} that `podfit fix` makes")
+    return _labelled("more", f"-v shows the plan{''.join(f', {one}' for one in counts)}")
+
+
+def _nothing(one: Case) -> list[str]:
     found, where = one.diagnosis, _where(one)
     if not found.evidence:
-        return f"{where}: no failure seen\n"
+        return [f"{where}: no failure seen"]
     said = "an error that podfit does not know" if found.line else "it ended, and nothing here says why"
     out = [f"{where}: {said}", *_evidence(one.evidence)]
     if any("137" in line for line in found.evidence):
         out += _labelled(
-            "help",
+            "remedy",
             (
                 "137 is SIGKILL: the kubelet's, after a probe failed, as well as the kernel's. See the Pod's "
                 "Events (kubectl describe pod) and its last log (kubectl logs --previous)."
             ),
         )
-    return "\n".join(out) + "\n"
+    return out
 
 
-def _evidence(lines: Sequence[str]) -> list[str]:
+def _evidence(lines: Sequence[str], remedy: str = "") -> list[str]:
+    """The lines, each as far as two lines of a terminal, or as its last number that the remedy uses."""
+    numbers = re.findall(r"\d{2,}", remedy)
     out = []
     for index, line in enumerate(lines):
         shown = one_line(line)
-        shown = shown if len(shown) <= 2 * denial.WIDTH else shown[: 2 * denial.WIDTH - 1] + "…"
+        ends = max(2 * denial.WIDTH - 1, *(shown.rfind(number) + len(number) for number in numbers), 0)
+        shown = shown if len(shown) <= ends + 1 else shown[:ends] + "…"
         out += _labelled("evidence" if index == 0 else "", shown)
     return out
 
@@ -161,24 +235,27 @@ def _rule(one: Case) -> str:
     """What the rule says of the Pod, where it is known and says something."""
     judged = next((judged for judged in one.report.findings if judged.rule == one.rule), None) if one.report else None
     if judged is not None:
-        return f"{one.rule} finds it in the manifest: {one_line(judged.finding.message)} ({judged.path})"
+        return f"{one.rule} reports it in the manifest: {one_line(judged.finding.message)} ({judged.path})"
     if one.report is not None:
-        return f"{one.rule} is about this, but finds nothing in this Pod (podfit explain {one.rule})"
-    return f"{one.rule} would have caught it in the manifest (podfit explain {one.rule})"
+        return (
+            f"{one.rule} checks for this cause but reports no problem in the given manifest (podfit explain {one.rule})"
+        )
+    return f"{one.rule} reports this in a manifest (podfit explain {one.rule})"
 
 
 def _pod(one: Case) -> list[str]:
     if one.report is None:
         return []
     out = []
-    for result in one.report.results:
-        name = subject.shown(result.engine.container.name)
-        table = plan.table(result.engine, one.secrets)
+    for engine in one.engines:
+        name = subject.shown(engine.container.name)
+        table = plan.table(engine, one.secrets)
         out += ["", f"plan of container '{name}' of {subject.describe_object(one.report.object)}"]
         out += textwrap.indent(table.rstrip(), "  ").splitlines()
+    for result in one.report.results:
         for judged in result.findings:
             if judged.mode in ("deny", "warn"):
-                out += ["", textwrap.indent(denial.block(judged, f"{judged.mode}  "), "  ")]
+                out += ["", textwrap.indent(denial.block(judged, f"{denial.LEVELS[judged.level]}  "), "  ")]
     if one.patch:
         out += ["", "what `podfit fix` would change:", *(f"  {line}" for line in _changes(one))]
     return out

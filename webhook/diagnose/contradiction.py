@@ -1,0 +1,83 @@
+"""The log of a start and a manifest → where they differ. The log is what ran; the manifest may be another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webhook.diagnose import calibrate
+from webhook.diagnose.calibrate import Start
+from webhook.kube.patch import Edit, edited
+from webhook.kube.quantity import GI
+from webhook.kube.workload import JSON
+from webhook.rules.engine import Engine
+from webhook.vllm import measured
+
+NEAR = 0.05
+"""Memory that PyTorch reports of two cards of one product differs by less (ECC, firmware, display); that of two
+products by more (`webhook/data/gpus.json`)."""
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """One value that the log and the manifest have differently."""
+
+    name: str
+    """ "GPU memory", "vLLM", "model" or a flag."""
+    log: str
+    manifest: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.log} in the log, {self.manifest} in the manifest"
+
+
+def find(start: Start, engine: Engine) -> Iterator[Contradiction]:
+    """Where the log of a start is not of this engine."""
+    total, gpu = start.sizes.get("total"), engine.gpu.value if engine.gpu else None
+    if total and gpu and gpu.gpus and all(abs(total - one.memory) > NEAR * one.memory for one in gpu.gpus):
+        has = min(one.memory for one in gpu.gpus)
+        yield Contradiction("GPU memory", _gib(total), f"{_gib(has)} ({gpu.name})")
+    if start.release and engine.release and start.release != engine.release:
+        yield Contradiction("vLLM", str(start.release), str(engine.release))
+    if start.model and engine.args.model and start.model != engine.args.model:
+        yield Contradiction("model", start.model, engine.args.model)
+    yield from _arguments(start, engine)
+    asked, ran = engine.args.given.get("max_model_len"), start.max_model_len
+    if start.given is None and isinstance(asked, int) and asked > 0 and ran and asked != ran:
+        yield Contradiction("--max-model-len", str(ran), str(asked))
+
+
+def _gib(size: int) -> str:
+    """As vLLM prints it."""
+    return f"{size / GI:.2f} GiB"
+
+
+def _arguments(start: Start, engine: Engine) -> Iterator[Contradiction]:
+    """Arguments with other values. Only plain values are compared: a log prints others as Python sees them."""
+    if start.given is None or engine.args.open:
+        return
+    defaults = engine.args.defaults
+    ran, _ = measured.own_arguments(start.given, defaults, {})
+    said, _ = measured.own_arguments(engine.args.given, defaults, {})
+    for dest in sorted(ran.keys() | said.keys()):
+        one, other = ran.get(dest, defaults.get(dest)), said.get(dest, defaults.get(dest))
+        known = dest in defaults and dest not in engine.args.unresolved
+        plain = all(value is None or isinstance(value, str | int | float) for value in (one, other))
+        if known and plain and str(one).lower() != str(other).lower():
+            yield Contradiction(f"--{dest.replace('_', '-')}", _shown(one), _shown(other))
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else str(value)
+
+
+def as_logged(obj: JSON, engine: Engine, start: Start) -> JSON:
+    """The manifest with the arguments and the release of the log, where the log lists them."""
+    edits = []
+    argv = calibrate.argv(start)
+    if argv is not None and any(_arguments(start, engine)):
+        edits += [Edit(engine.at("command"), argv), Edit(engine.at("args"), op="remove")]
+    if start.release and start.release != engine.release:
+        edits.append(Edit(engine.at("image"), f"vllm/vllm-openai:v{start.release}"))
+    changed: JSON = edited(obj, [edits])[0] if edits and not engine.container.synthetic else obj
+    return changed
