@@ -418,6 +418,16 @@ def _leaves(trees: Iterable[Any], texts: list[str]) -> Iterator[tuple[Place, str
                 yield place, tree
 
 
+def _at_most(most: int, values: Iterable[str]) -> set[str] | None:
+    """Return the different values; None if there are more."""
+    found = set[str]()
+    for value in values:
+        found.add(value)
+        if len(found) > most:
+            return None
+    return found
+
+
 def _of_mapping(
     place: Place, tree: Mapping[Any, Any], secret: bool, queue: list[tuple[Place, Any, bool]], texts: list[str]
 ) -> Iterator[tuple[Place, str]]:
@@ -492,11 +502,14 @@ class Secrets:
         """The secrets; None if the trees are too large to search."""
         texts: list[str] = []
         try:
-            values = {_bare(value) for _, value in _leaves(self.trees, texts) if _is_secret(value)}
+            found = (_bare(value) for _, value in _leaves(self.trees, texts) if _is_secret(value))
+            values = _at_most(MOST, found)
         except _TooLargeError:
             return None
+        if values is None:
+            return None
         text = "\0".join(dict.fromkeys([text for text in texts if len(text) <= LONG]))
-        return frozenset(values | secrets_in(text)) if len(values) <= MOST and _is_sparse(text) else None
+        return frozenset(values | secrets_in(text)) if _is_sparse(text) else None
 
     @kept
     def places(self) -> tuple[tuple[str | int, ...], ...]:

@@ -365,8 +365,10 @@ def _without_yielding(findings: list[Judged]) -> list[Judged]:
 
 
 _ROOM, _EACH, _OTHER = 1 << 15, 64, 4
-"""What the containers of one object may cost together, in words of vLLM commands; and what each costs at least, with
-vLLM and without. 512 with vLLM (a Ray cluster has a group for each), or 8,192 without: no object that runs has more."""
+"""What the containers of one object may cost together, and what each costs at least, with vLLM and without. 512 with
+vLLM (a Ray cluster has a group for each), or 8,192 without: no object that runs has more."""
+_WORD, _STEPS = 2, 8
+"""What a word of vLLM's command costs besides, and how many steps of a script (`WorkLimit`) cost 1."""
 
 
 def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine], Sequence[RuleError], str | None]:
@@ -388,14 +390,15 @@ def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine],
             left += 1
             continue
         one = listed[n]
-        pod = one.pod
+        pod, before = one.pod, budget.spent
         try:
             read = engine.read(pod.workload, one.container, facts, policy.releases, budget, pod.siblings, pod.whole)
         except Exception as error:
             errors.append(_rule_error("engine", error))
             room -= _EACH
             continue
-        room -= _OTHER if read is None else _EACH + len(read.command.words)
+        room -= (budget.spent - before) // _STEPS
+        room -= _OTHER if read is None else _EACH + _WORD * len(read.command.words)
         if read is not None:
             found[n] = read
             pod.numbers.append(n)

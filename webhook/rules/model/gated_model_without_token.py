@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from webhook.kube.path import is_object
 from webhook.kube.workload import Whole, Workload, as_list
@@ -53,7 +54,10 @@ TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """huggingface_hub utils/_auth.py; HF_TOKEN_PATH and a login's file count too."""
 ELSEWHERE = ("HF_ENDPOINT", "HF_TOKEN_PATH")
 """Variables with which another hub is asked, or a token is found."""
-MENTION = re.compile(r"hf[_-]?token|hugging_?face[\w-]{0,64}token|(huggingface-cli|hf)\s+(auth\s+)?login")
+ANNOUNCED, BEFORE, MENTIONS = re.compile("token|login"), 96, 256
+"""What a mention of a token or a login ends with, the characters before it that are read, and how many are looked at.
+An object with more of these words is taken for one that mentions a token."""
+MENTION = re.compile(r"(?:(?:hf[_-]?|hugging_?face[\w-]{0,64})token|(?:huggingface-cli|hf)\s+(?:auth\s+)?login)\Z")
 TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
 """Volumes that hold no checkpoint and no token's file when the container starts."""
 
@@ -76,7 +80,8 @@ def _told(engine: Engine) -> bool:
 def _mentions(whole: Whole) -> bool:
     """The object mentions a token or a login, in any place."""
     text = json.dumps(whole.object, default=str).lower()
-    return ("token" in text or "login" in text) and MENTION.search(text) is not None
+    ends = [one.end() for one in islice(ANNOUNCED.finditer(text), MENTIONS + 1)]
+    return len(ends) > MENTIONS or any(MENTION.search(text, max(0, end - BEFORE), end) for end in ends)
 
 
 def _may_be_there(engine: Engine) -> bool:

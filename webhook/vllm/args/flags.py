@@ -206,7 +206,9 @@ class Table:
 
         An earlier run comes first, since a flag that was removed is what people still write. None: no release knows it.
         """
-        spans = sorted(self._spans_by_flag.get(flag, ()), key=lambda span: span[0])
+        if flag not in self._spans_by_flag:
+            return None
+        spans = sorted(self._spans_by_flag[flag], key=lambda span: span[0])
         at = self.releases.index(release)
         before = [span for span in spans if span[1] < at]
         after = [span for span in spans if span[0] > at]

@@ -57,20 +57,27 @@ def condensed(words: Sequence[str]) -> list[Left]:
     places = dict(zip(names, range(len(names)), strict=True))
     last: dict[str, int] = {}
     dotted: dict[str, int] = {}
+    full = set[str]()  # as they are written, flags of which enough keys are left
     left: list[Left] = []
     known = table.beginnings  # argparse takes the beginning of a flag for the flag
-    spelled = {name: None for name in places if name in known or "_" in name or "." in name or name[1:2] != "-"}
-    unknown = [*islice((flags[places[name]] for name in places if name not in spelled), _UNKNOWN)]
-    for written in spelled:
-        place, name, key = places[written], written, ""
+    unknown: list[int] = []
+    others: list[int] = []
+    for written, place in places.items():
+        name, key = written, ""
         if written not in known:
-            if "_" in name or "." in name:
-                name, key, _ = written.replace("_", "-").partition(".")
+            if written[1:2] == "-" and "_" not in written and "." not in written:
+                if len(unknown) < _UNKNOWN:
+                    unknown.append(flags[place])
+                continue
+            beginning, dot, _ = written.partition(".")
+            if dot and beginning in full:
+                continue
+            name, key, _ = written.replace("_", "-").partition(".")
             if name[1:2] != "-":
                 name = name[:2]
             if name not in known:
-                if len(unknown) < 2 * _UNKNOWN:
-                    unknown.append(flags[place])
+                if len(others) < 2 * _UNKNOWN:
+                    others.append(flags[place])
                 continue
         if not key:
             last[name] = max(place, last.get(name, 0))
@@ -78,9 +85,11 @@ def condensed(words: Sequence[str]) -> list[Left]:
         dotted[name] = many = dotted.get(name, 0) + 1
         if many <= _DOTTED:
             left += _group(words, flags[place], max(ends[place], min(flags[place] + 2, end)))  # its value may be a flag
-        elif many == _DOTTED + 1 and not settings.is_strict(name[2:].replace("-", "_")):
+            continue
+        full.add(beginning)
+        if many == _DOTTED + 1 and not settings.is_strict(name[2:].replace("-", "_")):
             left.append(Left(flags[place], f"{name}.{_MORE}=", "only the first of its keys are read"))
-    left += map(Left, unknown)
+    left += map(Left, [*unknown, *others[: 2 * _UNKNOWN - len(unknown)]])
     for place in last.values():
         left += _group(words, flags[place], ends[place])
     most = max(map(sub, ends, flags), default=1)  # of a flag and the words up to the next

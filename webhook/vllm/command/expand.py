@@ -20,6 +20,9 @@ LIMIT = 1 << 17
 """Bytes of an argument or a variable that Linux refuses, with the NUL at its end (MAX_ARG_STRLEN: 32 pages, of 4 KiB
 but on some Arm servers). What the references in one text expand to is followed as far: doubling a variable must not
 fill our memory."""
+_REFERENCE, _BEGINNING = 512, 64
+"""What a reference costs, in characters of the text that is expanded in a container (64 times LIMIT): 16,384 references
+in a container are read. And the characters that stand for a text that is not expanded."""
 TOO_LONG = "the text grows too long"
 """Why a text is not known that no process can be given."""
 TOO_MUCH = "too much text is expanded in this container"
@@ -72,6 +75,11 @@ class Environment(Mapping[str, Value]):
         self.held: dict[str, Value | int] = dict(_SET_AT_START)
         """Name → value; of a plain text, which is `known`, its index in `env`."""
         self._place = place
+
+    @property
+    def full(self) -> bool:
+        """No more is expanded."""
+        return self.grown > 64 * LIMIT
 
     def set(self, name: str, value: Value) -> None:
         """Gives a variable a value, whatever it had before."""
@@ -144,7 +152,11 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
         else:
             if env.later is None:
                 env.later = {string(mapping(below).get("name")) for below in listed[index + 1 :]}
-            env.set(name, expanded(string(given), env, place.join(index, "value")))
+            text = string(given)
+            if env.full:
+                env.set(name, mystery(text[:_BEGINNING], TOO_MUCH, place))
+            else:
+                env.set(name, expanded(text, env, place.join(index, "value")))
     return env
 
 
@@ -222,8 +234,8 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
     """
     if "$" not in text:
         return literal(text, path)
-    env.grown += 64 * text.count("$")
-    if env.grown > 64 * LIMIT:
+    env.grown += _REFERENCE * text.count("$")
+    if env.full:
         return mystery(_beginning(text, env), TOO_MUCH, path)
     pieces: list[Piece] = []
     plain: list[str] = []  # what is known of the piece to come
@@ -247,7 +259,7 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
         more = sum([len(piece.text) for piece in value])
         length, size = length + more, size + more + 256 * len(value)
         env.grown += size
-        if size > LIMIT or env.grown > 64 * LIMIT:
+        if size > LIMIT or env.full:
             start = "".join(plain) or (_beginning(text, env) if not pieces else "")
             known_ = [Piece(start, path)] if start else []
             return (*pieces, *known_, Piece("…", path, TOO_LONG if length >= LIMIT else TOO_MUCH))

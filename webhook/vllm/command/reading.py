@@ -111,7 +111,8 @@ class Reading:
         if len(listed) > _ITEMS:
             self.beyond = f"it has {len(listed):,} words, and the first {_ITEMS} are read"
             rest = listed[_ITEMS:]
-            shown = [self._shown(text) for text in rest] if "$(" in "\0".join(rest) else rest
+            meant = {text: self._shown(text) for text in rest if text[:2] == "$("}
+            shown = [meant.get(text, text) for text in rest] if meant else rest
             for index, text, why in condensed(shown):
                 path = place if one else place / (_ITEMS + index)
                 values.append(self._value(rest[index], path) if text is None else mystery(text, why or "", path))
