@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.startups import Case, Row, argv
-from webhook.cli.batch import engine_of
+from webhook.cli.support.batch import engine_of
 from webhook.evaluation.policy import builtin
 from webhook.kube.quantity import GI
 from webhook.vllm.memory import activations, non_torch, ranks, settings

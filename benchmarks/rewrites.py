@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from webhook.cli import edge
+from webhook.cli.support import edge
 from webhook.evaluation.policy import builtin
 from webhook.evaluation.repair import repair
 from webhook.kube.manifest import Document

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.batch import answer
+from webhook.cli.support.batch import answer
 from webhook.evaluation.policy import builtin
 from webhook.kube.quantity import GI
 from webhook.vllm.release import Release, parse

@@ -25,8 +25,8 @@ import yaml
 
 from scripts import build_dashboard, commands
 from webhook import generate
-from webhook.cli import edge
-from webhook.cli.command_line import judged_as
+from webhook.cli.support import edge
+from webhook.cli.support.command_line import judged_as
 from webhook.diagnose.causes import CAUSES
 from webhook.evaluation import denial
 from webhook.evaluation.lint import lint

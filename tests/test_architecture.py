@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import webhook
+from webhook.cli import COMMANDS
 
 PACKAGE = Path(webhook.__file__).parent
 ORDER = ["base", "kube", "vllm", "rules", "evaluation", "diagnose", "generate", "report", "cluster", "server", "cli"]
@@ -117,6 +118,13 @@ def test_no_private_name_crosses_a_package(path: Path) -> None:
     }
 
     assert not private
+
+
+def test_each_module_of_cli_is_a_command() -> None:
+    """What commands share is in `cli/support/`."""
+    modules = {path.stem for path in (PACKAGE / "cli").glob("*.py")} - {"__init__", "__main__"}
+
+    assert modules == set(COMMANDS)
 
 
 LONG = {

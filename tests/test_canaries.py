@@ -25,7 +25,8 @@ from tests import reviews
 from tests.conftest import GOOD_POD
 from tests.evaluation.scan.cluster import Api
 from webhook.base.secret import Secrets
-from webhook.cli import batch, check, diagnose, explain, main, plan, reach, scan
+from webhook.cli import check, diagnose, explain, main, plan, scan
+from webhook.cli.support import batch, user_cluster
 from webhook.evaluation import review
 from webhook.evaluation.policy import builtin
 from webhook.report import comparison
@@ -311,7 +312,7 @@ def outputs(folder: Path, obj: JSONDict, beside: JSONDict | None, text: str, can
     def client(_: argparse.Namespace, **__: object) -> Iterator[Api]:
         yield Api(obj, *([beside] if beside else []))
 
-    with patch.object(reach, "client", client):
+    with patch.object(user_cluster, "client", client):
         for one in scan.FORMATS.names:
             yield f"scan {one}", ran("scan", "--format", one, "--what-if", "policies/strict.yaml", "--limit", "0")
     yield from planned(obj, canary)

@@ -17,9 +17,10 @@ import yaml
 
 from tests.asgi import Client
 from tests.e2e import binaries
-from webhook.cli import edge, parser
+from webhook.cli import parser
 from webhook.cli.doctor import _selector
-from webhook.cli.edge import UnusableError
+from webhook.cli.support import edge
+from webhook.cli.support.edge import UnusableError
 from webhook.cluster.scanning import BESIDE
 from webhook.evaluation.policy import builtin, load
 from webhook.evaluation.policy.crd import definition

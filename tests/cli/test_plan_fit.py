@@ -69,7 +69,7 @@ def test_a_plot_is_svg_or_png(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_plot_without_matplotlib_says_how_to_get_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.cli.plot.find_spec", lambda _: None)
+    monkeypatch.setattr("webhook.cli.support.plot.find_spec", lambda _: None)
     assert main(["plan", "--plot", "sweep.svg", *LLAMA]) == 2
     assert "pip install 'podfit[plot]'" in capsys.readouterr().err
 

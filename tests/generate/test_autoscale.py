@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.cli import main
-from webhook.cli.command_line import judged_as
-from webhook.cli.edge import accelerator
+from webhook.cli.support.command_line import judged_as
+from webhook.cli.support.edge import accelerator
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin, load
 from webhook.generate import autoscale

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from webhook.cli import edge
+from webhook.cli.support import edge
 from webhook.kube import manifest, workload
 from webhook.kube.companions import Companions, can_be_one_release, describe, replicas
 from webhook.kube.workload import Workload

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli import edge
+from webhook.cli.support import edge
 from webhook.kube import snapshot
 from webhook.vllm.facts import Facts
 

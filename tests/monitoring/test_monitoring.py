@@ -16,7 +16,7 @@ from grafana_foundation_sdk.models import dashboard
 from prometheus_client.metrics_core import Metric
 
 from tests.e2e import binaries
-from webhook.cli.exporter import Planned
+from webhook.cli.support.exporter import Planned
 from webhook.evaluation.scan import Scan
 from webhook.generate import autoscale
 from webhook.server.metrics import Metrics

@@ -647,7 +647,7 @@ def test_lines_that_fit_are_what_textwrap_makes_of_them(words: str, first: str, 
 
 
 def test_check_is_as_wide_as_the_terminal(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.cli.edge.width", lambda: 72)
+    monkeypatch.setattr("webhook.cli.support.edge.width", lambda: 72)
     prose = [line for line in check("pod.yaml")[1].splitlines() if "│" not in line and "[" not in line]
 
     assert max(map(len, prose)) <= 72

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from webhook.cli import doctor as command
-from webhook.cli.edge import UnusableError
 from webhook.cli.off import find
+from webhook.cli.support.edge import UnusableError
 from webhook.cluster.access import StatusError
 from webhook.server import certs, registration
 from webhook.server.doctor import FAIL_OPEN, JSON, CheckResult, Observed, Served, Unseen, examine

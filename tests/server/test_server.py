@@ -26,8 +26,9 @@ import pytest
 
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed, without_shm
-from webhook.cli import edge, main
-from webhook.cli.edge import UnusableError
+from webhook.cli import main
+from webhook.cli.support import edge
+from webhook.cli.support.edge import UnusableError
 from webhook.server import certs
 
 JSONDict = dict[str, Any]

@@ -1,4 +1,6 @@
-"""The command `podfit`: one module a subcommand, each with `add_parser` and a `run` that returns the exit code.
+"""The command `podfit`: one module per subcommand, each with `add_parser` and a `run` that returns the exit code.
+
+What they share is in `support/`.
 
 Exit codes, the same for every format: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 something unreadable
 or an internal error, 141 where nobody read the output to its end.
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from webhook import __version__
 from webhook.base.secret import Secrets
-from webhook.cli.edge import UnusableError, tell
+from webhook.cli.support.edge import UnusableError, tell
 
 COMMANDS = (
     "check",

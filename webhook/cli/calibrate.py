@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from webhook.cli import edge, reach
+from webhook.cli.support import edge, user_cluster
 from webhook.diagnose import calibrate
 from webhook.diagnose.calibrate import Start, StartComparison
 from webhook.evaluation.lint import lint
@@ -57,7 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "-c", "--container", metavar="NAME", help="of the Pod or the manifest; default: the first of vLLM"
     )
-    reach.add_arguments(parser)
+    user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -131,7 +131,7 @@ def _engine(
 ) -> Engine:
     """The engine that started: the manifest's, else the one whose arguments the log lists."""
     if manifest is None:
-        from webhook.cli.command_line import judged_as
+        from webhook.cli.support.command_line import judged_as
 
         argv = calibrate.argv(start)
         if argv is None:
@@ -233,7 +233,7 @@ def _live(kind: str, name: str, args: argparse.Namespace, facts: Facts) -> tuple
     from webhook.cluster import objects
 
     product = None
-    with reach.client(args) as client, reach.told(f"{kind}/{name}"):
+    with user_cluster.client(args) as client, user_cluster.errors_reported(f"{kind}/{name}"):
         pod = objects.get(client, kind, name, args.namespace)
         if pod.get("kind") != "Pod":
             pod = max(objects.pods(client, pod), key=objects.is_ready)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from webhook.cli import edge
-from webhook.cli.edge import UnusableError
+from webhook.cli.support import edge
+from webhook.cli.support.edge import UnusableError
 
 HOSTS = ("localhost", "127.0.0.1")
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from webhook.cli import edge, patches, reach, rendered
-from webhook.cli.format_option import FormatOption, Output
+from webhook.cli.support import edge, patches, rendered, user_cluster
+from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
 from webhook.evaluation.lint import Level, lint
 from webhook.evaluation.policy import Policy
@@ -46,7 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="YAML or JSON; ** goes into folders; KIND/NAME is asked of the cluster; - is standard input",
     )
     rendered.add_arguments(parser)
-    reach.add_arguments(parser)
+    user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -113,9 +113,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
-    live = [name for name in args.files if reach.names_object(name)]
+    live = [name for name in args.files if user_cluster.names_object(name)]
     names = [name for name in args.files if name not in live]
-    printed = [*rendered.manifests(args), *reach.manifests(args, live)]
+    printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
     inputs, told = edge.read(names, edge.facts(args), printed)
     problems = [Problem.of(None, None, message) for message in told]
     containers: list[Container] = []

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from webhook.cli.format_option import FormatOption
+from webhook.cli.support.format_option import FormatOption
 from webhook.rules import all_rules
 
 SHELLS = ("bash", "zsh", "fish")

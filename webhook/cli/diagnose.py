@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webhook.cli import edge, reach
+from webhook.cli.support import edge, user_cluster
 from webhook.diagnose import Diagnosis, diagnose, events, of_pod
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--manifest", metavar="FILE", help="the Pod or its workload, for its plan and the changes that help"
     )
     parser.add_argument("-c", "--container", metavar="NAME", help="of the Pod in the cluster; default: all that failed")
-    reach.add_arguments(parser)
+    user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -107,7 +107,7 @@ def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
     """Asks the cluster, with the caller's own rights."""
     from webhook.cluster import objects
 
-    with reach.client(args) as client, reach.told(f"{kind}/{name}"):
+    with user_cluster.client(args) as client, user_cluster.errors_reported(f"{kind}/{name}"):
         shown = objects.get(client, kind, name, args.namespace)
         pod = shown if shown.get("kind") == "Pod" else max(objects.pods(client, shown), key=_trouble)
         seen = [event for one in objects.events(client, pod) if (event := events.from_object(one))]

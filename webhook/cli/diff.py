@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from webhook.cli import edge
+from webhook.cli.support import edge
 from webhook.evaluation.compare import compare
 from webhook.evaluation.lint import Report, lint
 from webhook.evaluation.policy import Policy

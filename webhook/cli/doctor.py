@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 from webhook import __version__
 from webhook.base.printable import one_line
-from webhook.cli import off, reach
-from webhook.cli.edge import UnusableError
+from webhook.cli import off
+from webhook.cli.support import user_cluster
+from webhook.cli.support.edge import UnusableError
 from webhook.server import registration
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     """Exit 0, 1 where a line says fail, 3 where nothing of podfit may be seen."""
     from webhook.server import doctor
 
-    with reach.client(args) as client:
+    with user_cluster.client(args) as client:
         try:
             seen = observe(client, args, _progress)
         finally:

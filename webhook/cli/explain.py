@@ -9,8 +9,8 @@ from pathlib import Path
 from textwrap import indent
 
 from webhook.base.near import nearest
-from webhook.cli import edge, reach
-from webhook.cli.edge import UnusableError
+from webhook.cli.support import edge, user_cluster
+from webhook.cli.support.edge import UnusableError
 from webhook.report import rule_page
 from webhook.rules import all_rules
 from webhook.rules.rule import Rule
@@ -40,7 +40,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default="text",
         help="of a manifest: html is one page that needs nothing else, svg the waterfalls alone; default: text",
     )
-    reach.add_arguments(parser)
+    user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
@@ -82,8 +82,8 @@ def _manifest(args: argparse.Namespace) -> int:
     from webhook.report import explained
 
     policy = edge.policy(args.policy)
-    live = [args.rule] if reach.names_object(args.rule) else []
-    sources, problems = edge.read([] if live else [args.rule], edge.facts(args), reach.manifests(args, live))
+    live = [args.rule] if user_cluster.names_object(args.rule) else []
+    sources, problems = edge.read([] if live else [args.rule], edge.facts(args), user_cluster.manifests(args, live))
     problems += [str(error) for source in sources for error in source.manifests.errors]
     reports = [
         lint(document.object, policy, source.facts, where="check", namespace=args.namespace)

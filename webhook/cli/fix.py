@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from webhook.cli import edge, patches
+from webhook.cli.support import edge, patches
 from webhook.evaluation import subject
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy

@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from webhook.cli import edge
-from webhook.cli.edge import UnusableError
+from webhook.cli.support import edge
+from webhook.cli.support.edge import UnusableError
 from webhook.report import model as report
 from webhook.vllm.facts import Counted, Fact, GivenModel
 from webhook.vllm.model import given, given_model, nearest, recognise

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from webhook.base.printable import one_line
-from webhook.cli import edge, reach
-from webhook.cli.edge import UnusableError
+from webhook.cli.support import edge, user_cluster
+from webhook.cli.support.edge import UnusableError
 from webhook.server import registration
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", metavar="NAME", help="of the configurations; default: those whose webhooks are named *.podfit.dev"
     )
-    reach.add_context(parser)
+    user_cluster.add_context(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ Change = Callable[[JSON], dict[str, Any] | None]
 
 def switch(args: argparse.Namespace, wanted: registration.State, change: Change) -> int:
     """Changes all of podfit's configurations, and says what was done to each."""
-    with reach.client(args) as client:
+    with user_cluster.client(args) as client:
         paths = find(client, args.name)
         if not paths:
             which = f"named {args.name}" if args.name else f"whose webhooks are named *{registration.DOMAIN}"
@@ -77,7 +77,7 @@ def find(client: Client, name: str | None) -> list[str]:
     """Where podfit's configurations are; raises UnusableError where they can't be listed, or are several releases'."""
     found = []
     for kind in registration.WEBHOOK_CONFIGURATIONS:
-        with reach.told(f"{kind} can't be listed"):
+        with user_cluster.errors_reported(f"{kind} can't be listed"):
             found += listed(client, kind, name)
     return of_one_release(found)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from webhook.cli import edge, off
+from webhook.cli import off
+from webhook.cli.support import edge
 from webhook.server import registration
 
 

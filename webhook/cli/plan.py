@@ -12,8 +12,8 @@ from pathlib import Path
 from webhook import generate
 from webhook.base.printable import clean
 from webhook.base.secret import Secrets
-from webhook.cli import batch, command_line, edge, plot
-from webhook.cli.command_line import is_spoken_of, judged_as
+from webhook.cli.support import batch, command_line, edge, plot
+from webhook.cli.support.command_line import is_spoken_of, judged_as
 from webhook.evaluation import denial
 from webhook.evaluation.lint import Report
 from webhook.evaluation.policy import Policy
@@ -133,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
     if args.model_config:
         facts = replace(facts, models={"*": _model_config(Path(args.model_config))})
     if len(argv) == 1 and not argv[0].startswith("-") and " " not in argv[0]:
-        from webhook.cli import needs
+        from webhook.cli.support import needs
 
         if len(versions) == 2:
             raise edge.UnusableError(

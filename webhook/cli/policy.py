@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook.base.printable import one_line
-from webhook.cli import edge
-from webhook.cli.edge import UnusableError
+from webhook.cli.support import edge
+from webhook.cli.support.edge import UnusableError
 from webhook.evaluation.denial import many
 from webhook.evaluation.policy import Policy, PolicyError, load
 from webhook.rules import all_rules
@@ -254,7 +254,7 @@ def _named(obj: Mapping[str, Any], reference: Mapping[str, Any]) -> Mapping[str,
 
 def _of_cluster() -> Iterator[tuple[str, RehearsedObject, Facts]]:
     """Everything of the table's kinds that no controller made, with the user's own rights; the namespaces' labels."""
-    from webhook.cli import reach
+    from webhook.cli.support import user_cluster
     from webhook.cluster.access import StatusError
     from webhook.cluster.listing import pages, served, with_kind
     from webhook.evaluation.rehearsal import RehearsedObject
@@ -264,7 +264,10 @@ def _of_cluster() -> Iterator[tuple[str, RehearsedObject, Facts]]:
     from webhook.kube.workload.table import WORKLOAD_KINDS
     from webhook.vllm.facts import Facts
 
-    with reach.client(argparse.Namespace(context=None)) as client, reach.told("the cluster can't be read"):
+    with (
+        user_cluster.client(argparse.Namespace(context=None)) as client,
+        user_cluster.errors_reported("the cluster can't be read"),
+    ):
         kinds, _ = served(client, {group for group, _ in WORKLOAD_KINDS})
         labels = {
             ("", one["metadata"]["name"]): {"labels": one["metadata"].get("labels") or {}}

@@ -9,7 +9,7 @@ from pathlib import Path
 from pkgutil import get_data
 from typing import Any
 
-from webhook.cli import edge
+from webhook.cli.support import edge
 from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath
 from webhook.report import rewrite
@@ -49,7 +49,7 @@ def run_list(args: argparse.Namespace) -> int:
 
 def run_script(args: argparse.Namespace) -> int:
     """The reader's own text."""
-    print((get_data("webhook.cli", "_read_parser.py") or b"").decode(), end="")
+    print((get_data("webhook.cli.support", "read_parser.py") or b"").decode(), end="")
     return 0
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from webhook.cli import edge
+from webhook.cli.support import edge
 from webhook.evaluation import review
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook.base.secret import FORMS
-from webhook.cli import edge, reach
-from webhook.cli.edge import UnusableError
-from webhook.cli.format_option import FormatOption, Output
+from webhook.cli.support import edge, user_cluster
+from webhook.cli.support.edge import UnusableError
+from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
 from webhook.kube import selector
 from webhook.kube.workload.table import WORKLOAD_KINDS
@@ -49,7 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     where = parser.add_mutually_exclusive_group()
     where.add_argument("-n", "--namespace", metavar="NAME", help="only this one; default: all")
     where.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces, the default")
-    reach.add_context(parser)
+    user_cluster.add_context(parser)
     parser.add_argument(
         "-l", "--selector", type=_selector, metavar="SELECTOR", help="of the workloads' labels, as kubectl has it"
     )
@@ -158,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args)
     wanted, drift = FORMATS.chosen(args, "html"), None
     start = time.monotonic()
-    with reach.client(args) as client:
+    with user_cluster.client(args) as client:
         found = read(args, client)
         if args.metrics:
             _metrics(args.metrics, found, time.monotonic() - start)
@@ -197,7 +197,7 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
     )
     progress = Progress()
     try:
-        with reach.told("the cluster can't be read"):
+        with user_cluster.errors_reported("the cluster can't be read"):
             found = Scanner(client, wanted, edge.facts(args), partial(_policy, args.policy), progress).run()
     finally:
         progress.end()
@@ -224,7 +224,7 @@ def _absent(client: Client, namespace: str) -> bool:
 
 
 def _metrics(path: Path, found: Scan, seconds: float) -> None:
-    from webhook.cli import exporter
+    from webhook.cli.support import exporter
 
     try:
         exporter.to_file(path, found, seconds)
@@ -237,20 +237,20 @@ def _serve(args: argparse.Namespace) -> int:
     import signal
     from threading import Event
 
-    from webhook.cli import exporter
+    from webhook.cli.support import exporter
 
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
 
     def once() -> Scan:
-        with reach.client(args) as client:  # anew: credentials may end between two
+        with user_cluster.client(args) as client:  # anew: credentials may end between two
             found = read(args, client)
             if args.write_reports:
                 write_reports(args, client, found)
             return found
 
-    with reach.client(args):
+    with user_cluster.client(args):
         pass  # who has no way to a cluster is told at once
     try:
         exporter.serve(args.serve, args.every * 60, once, stop)
@@ -283,7 +283,7 @@ def write_reports(args: argparse.Namespace, client: Client, found: Scan) -> None
 
     progress, whole = Progress(), args.selector is None and args.kinds is None
     try:
-        with reach.told("--write-reports"):
+        with user_cluster.errors_reported("--write-reports"):
             done = reports.write(client, found, edge.now(), namespace=args.namespace, whole=whole, tell=progress)
     finally:
         progress.end()

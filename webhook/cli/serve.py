@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook import __version__
-from webhook.cli import certificate, edge
-from webhook.cli.edge import UnusableError
+from webhook.cli.support import certificate, edge
+from webhook.cli.support.edge import UnusableError
 from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 
 from tests.evaluation.scan.cluster import DOOMED, Api, meta, pod, workload
-from webhook.cli import edge, main, reach
+from webhook.cli import main
+from webhook.cli.support import edge, user_cluster
 from webhook.cluster import listing
 from webhook.cluster.access import StatusError
 from webhook.cluster.scanning import Scanner, Wanted
@@ -305,7 +306,7 @@ def _command(
         def client(_: argparse.Namespace, **options: object) -> Iterator[Api]:
             yield api
 
-        monkeypatch.setattr(reach, "client", client)
+        monkeypatch.setattr(user_cluster, "client", client)
         code = main(["scan", *words])
         out, err = capsys.readouterr()
         return code, out, err

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from webhook import cli
-from webhook.cli import _read_parser
+from webhook.cli.support import read_parser
 from webhook.evaluation import policy
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import PolicyError
@@ -188,7 +188,7 @@ def test_the_script_reads_a_parser_as_the_table_has_it() -> None:
     parser.add_argument("--json", type=_parse_type(json.loads), default=object())
     parser.add_argument("--config-of-a-class", type=_optional_type(_of_a_class))
     parser.add_argument("--many", nargs="+", choices=["a", "b"])
-    rows = taught.rows(_read_parser.options(parser))
+    rows = taught.rows(read_parser.options(parser))
     switch = {"nargs": 0, "action": "_Pairs"}
     assert rows == {
         "model_tag": {"nargs": "?", "type": "str"},

@@ -20,7 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.evaluation.scan.cluster import DOOMED, Api, pod, workload
 from tests.evaluation.scan.test_drift import scanned
 from tests.evaluation.scan.test_scan import Run, _command
-from webhook.cli import exporter, main, reach
+from webhook.cli import main
+from webhook.cli.support import exporter, user_cluster
 from webhook.evaluation.scan import Scan
 
 command_fixture = _command
@@ -172,7 +173,7 @@ def test_each_scan_of_the_exporter_finds_its_own_way_to_the_cluster(monkeypatch:
     def serve(_: object, __: float, read: Callable[[], Scan], ___: Event) -> None:
         assert [read().workloads(), read().workloads()] == [1, 1]
 
-    monkeypatch.setattr(reach, "client", client)
+    monkeypatch.setattr(user_cluster, "client", client)
     monkeypatch.setattr(exporter, "serve", serve)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 

@@ -19,7 +19,7 @@ from prometheus_client.exposition import write_to_textfile
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from webhook.cli import edge
+from webhook.cli.support import edge
 from webhook.evaluation.scan import RANK, Scan, ScannedContainer
 from webhook.evaluation.scan.planned import PEAK, STEADY, USED
 

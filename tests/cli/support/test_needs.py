@@ -18,7 +18,7 @@ from webhook.kube.companions import Companions
 from webhook.vllm.facts import Facts
 from webhook.vllm.release import Release
 
-STRICT = Path(__file__).parents[2] / "policies" / "strict.yaml"
+STRICT = Path(__file__).parents[3] / "policies" / "strict.yaml"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from webhook.base.secret import FORMS, Secrets
-from webhook.cli import edge
+from webhook.cli.support import edge
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

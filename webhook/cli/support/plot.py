@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.edge import UnusableError
+from webhook.cli.support.edge import UnusableError
 from webhook.vllm.memory.sweep import Cell, Row
 
 SUFFIXES = (".svg", ".png")

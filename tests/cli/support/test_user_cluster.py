@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli import reach
-from webhook.cli.edge import UnusableError
+from webhook.cli.support import user_cluster
+from webhook.cli.support.edge import UnusableError
 
 CONFIG = (
     "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}],\n"
@@ -29,7 +29,7 @@ def _kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refused(context: str | None = None) -> str:
     """What is said where there is no way."""
-    with pytest.raises(UnusableError) as caught, reach.client(argparse.Namespace(context=context)):
+    with pytest.raises(UnusableError) as caught, user_cluster.client(argparse.Namespace(context=context)):
         pass
     assert caught.value.code == 3
     return str(caught.value)
@@ -44,7 +44,7 @@ def test_no_kubeconfig_and_no_pod(kubeconfig: Path) -> None:
 
 
 def test_a_kubeconfig_will_do(kubeconfig: Path) -> None:
-    with reach.client(argparse.Namespace(context=None)) as client:
+    with user_cluster.client(argparse.Namespace(context=None)) as client:
         assert (client.namespace, client.in_pod) == ("default", False)
 
     assert refused("b") == (
@@ -59,7 +59,7 @@ def test_of_several_kubeconfigs_one_must_be_there(kubeconfig: Path, monkeypatch:
     monkeypatch.setenv("KUBECONFIG", f"{kubeconfig.parent / 'none'}:{other}:{kubeconfig}")
 
     for context in (None, "a", "b"):
-        with reach.client(argparse.Namespace(context=context)) as client:
+        with user_cluster.client(argparse.Namespace(context=context)) as client:
             assert client.namespace == "default"
     assert '(contexts: "b", "a")' in refused("c")
 
@@ -68,8 +68,8 @@ def test_of_several_kubeconfigs_one_must_be_there(kubeconfig: Path, monkeypatch:
 def test_who_does_not_answer_is_named_with_what_to_do() -> None:
     with (
         pytest.raises(UnusableError) as caught,
-        reach.client(argparse.Namespace(context=None)) as client,
-        reach.told("the cluster can't be read"),
+        user_cluster.client(argparse.Namespace(context=None)) as client,
+        user_cluster.errors_reported("the cluster can't be read"),
     ):
         client.get("/version", {})
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from webhook.base.secret import FORMS
-from webhook.cli import patches as kustomized
+from webhook.cli.support import patches as kustomized
 from webhook.evaluation.policy import Policy, PolicyError, builtin, is_schema, load
 from webhook.kube import companions, manifest, workload
 from webhook.kube.companions import Companions

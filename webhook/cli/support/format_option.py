@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from webhook.cli import edge
+from webhook.cli.support import edge
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from webhook import generate
-from webhook.cli import edge
-from webhook.cli.command_line import judged_as
+from webhook.cli.support import edge
+from webhook.cli.support.command_line import judged_as
 from webhook.evaluation.lint import Result, lint
 from webhook.evaluation.policy import Policy
 from webhook.generate.workload import slug
@@ -164,10 +164,13 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
 def _nodes(name: str) -> snapshot.Snapshot:
     """The nodes of a file, of standard input, or of the current cluster."""
     if name == "cluster":
-        from webhook.cli import reach
+        from webhook.cli.support import user_cluster
         from webhook.cluster.listing import pages
 
-        with reach.client(argparse.Namespace(context=None)) as client, reach.told("--nodes cluster"):
+        with (
+            user_cluster.client(argparse.Namespace(context=None)) as client,
+            user_cluster.errors_reported("--nodes cluster"),
+        ):
             nodes = (one for page in pages(client, "/api/v1/nodes") for one in page)
             seen = snapshot.from_objects({"apiVersion": "v1", "kind": "Node", **one} for one in nodes)
     else:

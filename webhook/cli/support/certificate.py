@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webhook.cli.edge import UnusableError
+from webhook.cli.support.edge import UnusableError
 
 if TYPE_CHECKING:
     from webhook.cluster import Access

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from webhook.cli import command_line, edge
+from webhook.cli.support import command_line, edge
 from webhook.evaluation.policy import Policy
 from webhook.rules.engine import Engine
 from webhook.vllm import release

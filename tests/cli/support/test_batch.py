@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.cli import batch
+from webhook.cli.support import batch
 from webhook.evaluation.policy import builtin
 
 KEY = "sk-not-a-key-9f27c1d0a4b8"

@@ -1,4 +1,7 @@
-"""The cluster that the user means: kubectl's, or in a Pod its own; and single objects of it."""
+"""The cluster that the user means: `--context` and KUBECONFIG, or in a Pod its account; and objects named KIND/NAME.
+
+Only what a command adds to `webhook.cluster.access`: options, the choice of files, and errors as one line with exit 3.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webhook.cli.edge import SUFFIXES, UnusableError
+from webhook.cli.support.edge import SUFFIXES, UnusableError
 
 if TYPE_CHECKING:
     from webhook.cluster.access import Client
@@ -40,7 +43,7 @@ def client(args: argparse.Namespace) -> Iterator[Client]:
 
     kubeconfig = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111 - never raises
     files = [Path(one) for one in kubeconfig.split(os.pathsep) if one and os.path.exists(one)]  # noqa: PTH110 - never raises
-    with told("the cluster can't be reached"):
+    with errors_reported("the cluster can't be reached"):
         access = None if files or args.context else in_cluster()
         if files:
             access = from_kubeconfig(files, args.context, plugins=True)
@@ -58,8 +61,8 @@ def client(args: argparse.Namespace) -> Iterator[Client]:
 
 
 @contextmanager
-def told(about: str) -> Iterator[None]:
-    """What goes wrong with the cluster meanwhile is raised as UnusableError (exit 3), in one line."""
+def errors_reported(about: str) -> Iterator[None]:
+    """Raises an error of the API server, or of the way to it, as UnusableError (exit 3) in one line."""
     from webhook.base.printable import one_line
     from webhook.cluster.access import StatusError, UnreachableError
 
@@ -87,7 +90,7 @@ def manifests(args: argparse.Namespace, names: Sequence[str]) -> list[tuple[str,
     with client(args) as asked:
         for name in names:
             kind, _, named = name.partition("/")
-            with told(f"{name}: no such file or folder here; in the cluster"):
+            with errors_reported(f"{name}: no such file or folder here; in the cluster"):
                 obj = objects.get(asked, kind, named, args.namespace)
             made.append((name, json.dumps(obj, indent=2, ensure_ascii=False).encode()))
     return made
