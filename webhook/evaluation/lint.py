@@ -20,7 +20,7 @@ from webhook.kube.path import mapping
 from webhook.kube.workload import JSON, Container, Whole, Workload
 from webhook.rules import engine, glance
 from webhook.rules.engine import Engine
-from webhook.rules.rule import FACTS, IGNORE, Finding, Mode, Place, Rule
+from webhook.rules.rule import FACTS, IGNORE, UNREAD, Finding, Mode, Place, Rule
 from webhook.vllm.command import ALL_WORK, WorkLimit
 from webhook.vllm.facts import Assumed, Fact, Facts
 
@@ -320,6 +320,8 @@ class _Judge:
         errors += [_rule_error(rule, error) for rule, error in asked.wrong]
         all_judged: list[Judged] = []
         for setting in asked.settings:
+            if found.command.unnamed and UNREAD not in setting.rule.about:
+                continue
             try:
                 findings = list(islice(setting.rule.check(found), most + 1))
                 if findings:  # most rules have nothing to say

@@ -8,7 +8,7 @@ from webhook.kube.path import mapping
 from webhook.rules._flags import TWO_COLONS, has_a_blank, has_a_sign
 from webhook.rules.command_line import _combinations, _speculative, _values
 from webhook.rules.engine import Engine
-from webhook.rules.rule import FACTS
+from webhook.rules.rule import FACTS, UNREAD
 from webhook.vllm.args import settings
 
 FACT = {name: attrgetter(name) for name in FACTS}
@@ -38,7 +38,7 @@ def shown(engine: Engine) -> list[str]:
         ("a sign in a word", has_a_sign(engine)),
         ("a field with two colons", not TWO_COLONS.isdisjoint(spec)),
         ("a second entrypoint", command.repeated),
-        ("a script that is not read", command.unread),
+        (UNREAD, command.unread),
         ("unknown flags", args.unknown or args.unheard),
         ("conflicts", args.conflicts),
         ("no context length", "max_model_len" not in args.given),

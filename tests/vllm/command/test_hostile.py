@@ -14,6 +14,7 @@ import pytest
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin
 from webhook.kube import workload
+from webhook.rules.rule import Place
 from webhook.vllm.command import ALL_WORK, Command, WorkLimit, resolve
 from webhook.vllm.command.tree import SIZE, WORK
 from webhook.vllm.facts import Facts
@@ -200,6 +201,20 @@ def test_words_over_a_bound_are_a_finding(spec: dict[str, Any], image: str) -> N
     report = lint(pod, builtin(), Facts(), where="check")
     found = {judged.rule: judged.mode for judged in report.findings}
     assert found.get("script-too-complex") == "warn"
+
+
+@pytest.mark.parametrize("words", [["env", *["a=b"] * 600, "./run"], ["bash", "-c", "echo a\n" * 5_000 + "./run"]])
+@pytest.mark.parametrize("where", ["admission", "check"])
+def test_words_over_a_bound_that_ask_for_a_gpu_are_that_finding_alone(words: list[str], where: Place) -> None:
+    """They may start vLLM or anything else: one warning, no other rule, and no repair."""
+    for resources in ({"limits": {"nvidia.com/gpu": "2"}}, {"claims": [{"name": "gpu"}]}):
+        served = {"name": "v", "image": "registry.example/a:1", "command": words, "resources": resources}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [served]}}
+        report = lint(pod, builtin(), Facts(), where=where)
+        assert [(one.rule, one.mode) for one in report.findings] == [("script-too-complex", "warn")]
+        assert not report.edits
+        other = served | {"image": "lmsysorg/sglang:v0.5"}
+        assert container(other, WorkLimit(ALL_WORK)) is None
 
 
 def test_a_long_line_of_arguments_is_a_finding() -> None:

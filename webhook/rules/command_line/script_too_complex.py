@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.rules.engine import Engine
-from webhook.rules.rule import Finding, Rule
+from webhook.rules.rule import UNREAD, Finding, Rule
 
 
 class ScriptTooComplex(Rule):
@@ -17,20 +17,26 @@ class ScriptTooComplex(Rule):
     and on loops and branches that take too many steps: no manifest may keep the webhook busy. Whether such a script
     starts vLLM, and how, is not known, and none of vLLM's arguments is checked. Start vLLM in `command`, or in a short
     script. What prepares the container can be an init container or a file of the image.
+
+    A container that names vLLM in no word and not in its image gets this finding only if it asks for an accelerator.
+    No other rule checks it.
     """
 
     plane = "config"
     threatens = "practice"
     never_denies = "what the script starts is not known"
-    about = ("a script that is not read",)
+    about = (UNREAD,)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """One finding per container."""
         why = engine.command.unread
         if why is not None:
+            checked = (
+                "whether it starts vLLM is not known" if engine.command.unnamed else "vLLM's arguments are not checked"
+            )
             yield Finding(
                 path=engine.command.script_path or engine.command.path,
-                message=f"{engine.command.program} is too complex to read: {why}; vLLM's arguments are not checked",
+                message=f"{engine.command.program} is too complex to read: {why}; {checked}",
                 certainty="possible",
                 suggestions=("start vLLM in command, or in a shorter script",),
             )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from webhook.kube.path import FieldPath
+from webhook.kube.path import FieldPath, mapping
 from webhook.kube.workload import JSON, Container, Whole, Workload
 from webhook.vllm.command import changes, entry, images, kserve, telling
 from webhook.vllm.command.entry import Join, Script, Serve, Unknown
@@ -16,6 +16,7 @@ from webhook.vllm.command.expand import items
 from webhook.vllm.command.reading import Reading
 from webhook.vllm.command.tree import GiveUp, WorkLimit, unclosed
 from webhook.vllm.command.word import Command, Piece, Slip, Value, known, literal, origin_of, text_of, words_of
+from webhook.vllm.gpu import resource
 
 if TYPE_CHECKING:
     from webhook.vllm.command.script import Shell
@@ -303,8 +304,9 @@ class _Resolver(Reading):
     def _unread(self, why: str, *texts: str) -> Command | None:
         """A container with a command that is too complex to be read, and may start vLLM all the same."""
         what = "script" if self.scripted else "command line"
-        named = images.named_vllm(self.image) and images.runs(self.image) != "other"
-        if self.container.init or not (named or any(map(_may_serve, texts))):
+        another = images.runs(self.image) == "other"
+        named = (images.named_vllm(self.image) and not another) or any(map(_may_serve, texts))
+        if self.container.init or not (named or (self._asks_for_a_device() and not another)):
             return None
         found = self.serve(
             Serve("serve", f"the {what}", (), own_flags=True),
@@ -312,7 +314,14 @@ class _Resolver(Reading):
             guessed=f"its {what} is too complex to be read",
             complete=False,
         )
-        return replace(found, unread=why, script_path=self.script_path) if found is not None else None
+        return (
+            replace(found, unread=why, script_path=self.script_path, unnamed=not named) if found is not None else None
+        )
+
+    def _asks_for_a_device(self) -> bool:
+        """An accelerator, by a resource, an annotation or a claim."""
+        claims = mapping(self.container.spec.get("resources")).get("claims")
+        return bool(claims or resource.requests(self.workload, self.container))
 
     def _split(self, text: str, positional: list[Value], zero: Value) -> Command | None:
         """`sh -c vllm serve MODEL`: the script is its first word alone, and what is meant is clear."""

@@ -205,6 +205,8 @@ class Command:
     """Words, also before vLLM's own, that Linux hands to no process: where, and how many bytes at least."""
     unread: str | None = None
     """Why the script that may start vLLM is too complex to be read, for people; then nothing is known of its words."""
+    unnamed: bool = False
+    """Nothing in what is not read names vLLM: all that speaks for it is the GPU that the container asks for."""
     survived: str | None = None
     """Why the container may serve although this command fails, for people; None: nothing tells so."""
     then: tuple[Command, ...] = ()
