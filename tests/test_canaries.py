@@ -40,10 +40,13 @@ Plant = Callable[[JSONDict, str, Pick], str]
 
 # ── Where a secret is ────────────────────────────────────────────────────────────────────────────────────────────────
 
-FLAGS = ("--api-key", "--api_key", "--hf-token", "--ssl-keyfile-password", "--db-passwd", "--Client-Secret", "--key")
+FLAGS = (
+    "--api-key", "--api_key", "--hf-token", "--ssl-keyfile-password", "--db-passwd", "--Client-Secret", "--key",
+    "--my-token", "--mytoken", "--hf-secret", "--auth-password", "--proxy-pass", "--s3-access-key-id", "--jwt",
+)  # fmt: skip
 VARIABLES = (
     "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "TOKEN", "PASSWORD", "db_password", "VLLM_API_KEY",
-    "S3_SECRET", "OPENAI_API_KEY_1", "PGPASSWORD", "KEY",
+    "AWS_ACCESS_KEY_ID", "S3_SECRET", "OPENAI_API_KEY_1", "PGPASSWORD", "KEY",
 )  # fmt: skip
 KEYS = ("password", "api_key", "accessToken", "clientSecret", "s3-secret-key", "auth_token")
 
@@ -131,9 +134,10 @@ def in_a_variable(pod: JSONDict, canary: str, pick: Pick) -> str:
 
 
 def in_a_url(pod: JSONDict, canary: str, pick: Pick) -> str:
-    """As password or as query parameter."""
+    """As password, as the access key of a bucket, or as query parameter."""
     value: str = quote(canary, safe="") if pick((True, False)) else _plain(canary)
     url = pick((
+        f"s3://{value}:another9secret@bucket/model",
         f"https://user:{value}@mirror.example/org/model",
         f"s3://:{value}@bucket/model",
         f"https://mirror.example/model?x=1&token={value}",

@@ -183,6 +183,12 @@ def test_every_form_of_a_secret_is_found(words: str, key: str) -> None:
     assert key not in FORMS.masked(words, quoted=True)
 
 
+def test_the_access_key_of_a_bucket_is_one() -> None:
+    assert FORMS.masked("s3://minioadmin:SecretPart99x@h/b") == "s3://**********:*************@h/b"
+    assert FORMS.masked("redis://x9Z2kq77RR:SecretPart99x@h") == "redis://**********:*************@h"
+    assert FORMS.masked("https://my-user-name:SecretPart99x@h") == "https://my-user-name:*************@h"
+
+
 def test_a_private_key_is_one() -> None:
     key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKC0\nAQEAuNMIIEow7\n-----END RSA PRIVATE KEY-----"
 
@@ -232,6 +238,11 @@ def test_what_is_no_secret_stays(words: str) -> None:
             (name, True)
             for name in ("Authorization", "X-Api-Key", "api_keys", "HF_TOKEN_2", "secretValue", "GITHUB_PAT")
         ),
+        *(
+            (name, True)
+            for name in ("--my-token", "--mytoken", "--hf-secret", "--auth-password", "--db-pass", "AWS_ACCESS_KEY_ID")
+        ),
+        *((name, False) for name in ("--bos-token-id", "eostoken", "key_id", "--bypass", "--pass", "imagePullSecret")),
         *((name, False) for name in ("key", "tokens", "max_tokens", "tokenizer", "keyfile", "TOKEN_PATH", "PWD")),
         *(
             (name, False)

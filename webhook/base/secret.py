@@ -46,8 +46,8 @@ _LONGEST = 80
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 """The words of `apiKey`, `API_KEY`, `--api-key`."""
 _ALWAYS = _words(
-    "password passwd passphrase secret authorization cookie auth credential credentials apikey accesskey secretkey "
-    "authkey authtoken accesstoken hftoken"
+    "password passwd passphrase passcode secret authorization cookie auth credential credentials creds apikey "
+    "accesskey secretkey authkey authtoken accesstoken hftoken jwt"
 )
 _PLURALS = {"keys": "key", "tokens": "token", "secrets": "secret", "passwords": "password"}
 _OF_PEOPLE = _words("api access auth secret private hf bearer")
@@ -77,7 +77,7 @@ def names(name: str) -> bool:
     return len(name) <= _LONGEST and _HINT.search(name) is not None and _names(name)
 
 
-_HINT = re.compile("key|token|secret|passw|passphrase|auth|cookie|credential|pwd|pat", re.IGNORECASE)
+_HINT = re.compile("key|token|secret|pass|auth|cookie|cred|pwd|pat|jwt", re.IGNORECASE)
 """A fast check before the full one: the name of every secret contains one of these."""
 
 
@@ -97,11 +97,15 @@ def _names(name: str) -> bool:
         return bool(before) and before not in _OTHER_KEYS
     if last == "token":
         return before not in _OTHER_TOKENS and _COUNTS.isdisjoint(words)
-    if last in ("pwd", "pat"):
+    if last in ("pwd", "pat", "pass"):
         return bool(before)
+    if last == "id":  # of AWS and MinIO, of Vault's AppRole
+        return before == "secret" or words[-3:-1] == ["access", "key"]
     if last == "secret" and _REFERENCES.fullmatch(name) and name not in _NO_REFERENCES:
         return False
-    return last in _ALWAYS or last.endswith(("apikey", "password", "passphrase", "authtoken"))
+    if last.endswith("token"):  # in one word: `--mytoken`
+        return last.removesuffix("token") not in _OTHER_TOKENS
+    return last in _ALWAYS or last.endswith(("apikey", "password", "passphrase", "secret", "accesskey"))
 
 
 def _gives(name: str) -> bool:
@@ -225,7 +229,7 @@ _FORM = re.compile(
 )
 """Tokens of Hugging Face, OpenAI, Stripe, NVIDIA, GitHub, GitLab, Slack, AWS, Google, Groq, Replicate and Databricks,
 JSON Web Tokens, and private keys."""
-_STEMS = ("key", "token", "secret", "passw", "passphrase", "pwd", "credential", "auth", "bearer", "cookie", "_pat")
+_STEMS = ("key", "token", "secret", "pass", "pwd", "cred", "auth", "bearer", "cookie", "_pat", "jwt")
 """Parts of names of secrets: every such name contains one."""
 _DASHES = "-‐‑‒–—―−"
 _OF_A_NAME = f"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.{_DASHES}"
@@ -244,6 +248,8 @@ _BARE = re.compile(
 )
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest|apikey|negotiate)(?:\s|%20|\+)++", re.IGNORECASE)
 _URL = re.compile(r"://[^\s\0\"'<>\\]+")
+_STORAGE = re.compile(r"(?:s3[an]?|gs|gcs|oss|minio|r2)\Z", re.IGNORECASE)
+"""Schemes of URLs whose user is an access key."""
 _PORT = re.compile(r"\d+(?:/|$)")
 _QUERY = re.compile(r"[?&;]([\w.-]{1,64})=([^&\s\0\"'#<>\\;]+)")
 _SIGNED = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signature", "x-amz-credential", "key"})
@@ -280,9 +286,11 @@ def _forms(text: str, *, whole: bool = False) -> Iterator[Span]:
 
 
 def _passwords(text: str) -> Iterator[Span]:
-    """Yield the password of `scheme://user:password@host`, or a token in place of the user."""
+    """Yield the password of `scheme://user:password@host`, or a token in place of the user. Yield the user, too, if it
+    is an access key."""
     for token in _URL.finditer(text):
         at = token.start()
+        storage = _STORAGE.search(text, max(0, at - 8), at) is not None
         for part in token[0].split("://")[1:]:
             at += len("://")
             authority, sign, _ = part.rpartition("@")
@@ -292,6 +300,8 @@ def _passwords(text: str) -> Iterator[Span]:
             plain = not any(mark in user for mark in "/?#")
             if sign and plain and not alone and not _PORT.match(password) and _is_secret(one):
                 yield start, start + len(one)
+                if colon and len(user) >= _LOOSE and (storage or not _LIKE_WORDS.fullmatch(user)) and _is_secret(user):
+                    yield at, at + len(user)
             at += len(part)
 
 
