@@ -107,4 +107,4 @@ def test_a_route_that_needs_no_key_is_answered_below_whatever_root(path: str, ro
 def test_a_tag_that_moves_has_a_word_that_says_so(parts: list[str]) -> None:
     tag = "-".join(parts)
 
-    assert unpinned_image._moves(tag) == (unpinned_image._MOVES.fullmatch(tag) is not None)
+    assert unpinned_image._is_moving(tag) == (unpinned_image._MOVES.fullmatch(tag) is not None)

@@ -74,7 +74,7 @@ _NO_REFERENCES = frozenset({"clientSecret", "apiSecret", "sharedSecret", "appSec
 
 def names(name: str) -> bool:
     """Return whether a value with this name is a secret: `--api-key`, `HF_TOKEN`, `clientSecret`, `X-Api-Key`."""
-    return len(name) <= _LONGEST and _HINT.search(name) is not None and _names(name)
+    return len(name) <= _LONGEST and _HINT.search(name) is not None and _names_secret(name)
 
 
 _HINT = re.compile("key|token|secret|pass|auth|cookie|cred|pwd|pat|jwt", re.IGNORECASE)
@@ -82,7 +82,8 @@ _HINT = re.compile("key|token|secret|pass|auth|cookie|cred|pwd|pat|jwt", re.IGNO
 
 
 @lru_cache(1024)  # the same few fields are in every object
-def _names(name: str) -> bool:
+def _names_secret(name: str) -> bool:
+    """Whether a field or variable of this name contains a secret."""
     words = [word.lower() for word in _PARTS.findall(name)]
     while words and (words[-1].isdigit() or (words[-1] in _ENDINGS and len(words) > 1)):
         words.pop()
@@ -601,6 +602,7 @@ class Secrets:
         return any(map(self.holds, texts))
 
     def _spans(self, text: str) -> Iterator[Span]:
+        """Places of known secrets in a text; short ones only as whole words."""
         if not self._known:
             return
         written = _canonical(text)
@@ -650,6 +652,7 @@ def _in_word(text: str, at: int) -> bool:
 
 
 def _starred(text: str, spans: Iterable[Span]) -> str:
+    """The text with `*` for each character of these places."""
     out, at = [], 0
     for start, end in sorted(spans):
         if end > at:

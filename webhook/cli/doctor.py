@@ -136,21 +136,23 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
     deployment: JSON | Unseen | None = doctor.Unseen("in which namespace? -n NAMESPACE") if unseen else None
     if namespace:
         where = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
-        deployment = _none_if_missing(_seen(lambda: client.whole(where)))
+        deployment = _none_if_missing(_or_unseen(lambda: client.whole(where)))
         beside = f"/api/v1/namespaces/{namespace}/pods?{_selector(deployment)}"
-        pods = _seen(lambda: tuple(client.whole(beside)["items"]))
+        pods = _or_unseen(lambda: tuple(client.whole(beside)["items"]))
         limits = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
-        network_policies = _seen(lambda: tuple(client.whole(limits)["items"]))
-    before = _seen(lambda: client.text("/metrics", {}, MOST))
+        network_policies = _or_unseen(lambda: tuple(client.whole(limits)["items"]))
+    before = _or_unseen(lambda: client.text("/metrics", {}, MOST))
     tell("a dry run of a doomed Pod")
     asked = _asked(client, args.probe_namespace) if found or unseen else ""
     tell("replicas and certificates")
     group = "/apis/podfit.dev/v1alpha1/policies"
-    crd = _seen(lambda: client.whole("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/policies.podfit.dev"))
+    crd = _or_unseen(
+        lambda: client.whole("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/policies.podfit.dev")
+    )
     return doctor.Observed(
         now=datetime.now(UTC),
         configurations=own,
-        mutators=_seen(
+        mutators=_or_unseen(
             lambda: tuple(client.whole(f"{registration.ROOT}/{registration.WEBHOOK_CONFIGURATIONS[1]}")["items"])
         ),
         deployment=deployment,
@@ -158,11 +160,11 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
         network_policies=network_policies,
         ready=_ready(client, namespace, pods) if not isinstance(pods, doctor.Unseen) else {},
         served=_served(hooks),
-        metrics=_seen(lambda: client.text("/metrics", {}, MOST)),
+        metrics=_or_unseen(lambda: client.text("/metrics", {}, MOST)),
         before=before,
         asked=asked,
         crd=_none_if_missing(crd),
-        policies=_seen(lambda: tuple(client.whole(group)["items"])) if isinstance(crd, Mapping) else (),
+        policies=_or_unseen(lambda: tuple(client.whole(group)["items"])) if isinstance(crd, Mapping) else (),
         version=_version(client),
     )
 
@@ -185,11 +187,12 @@ def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
         except OSError as error:
             raise UnusableError(f"{kind} can't be listed: {error}", 3) from error
     for path in off.of_one_release(paths):
-        own[path.split("/")[-2]] = _none_if_missing(_seen(partial(client.whole, path)))
+        own[path.split("/")[-2]] = _none_if_missing(_or_unseen(partial(client.whole, path)))
     return own
 
 
-def _seen(look: Callable[[], T]) -> T | Unseen:
+def _or_unseen(look: Callable[[], T]) -> T | Unseen:
+    """The result of `look`, or why it could not be had."""
     from webhook.cluster.access import StatusError
     from webhook.server.doctor import Unseen
 
@@ -215,7 +218,7 @@ def _selector(deployment: JSON | Unseen | None) -> str:
 
 
 def _version(client: Client) -> str:
-    seen = _seen(lambda: client.whole("/version")["gitVersion"])
+    seen = _or_unseen(lambda: client.whole("/version")["gitVersion"])
     return seen if isinstance(seen, str) else ""
 
 
@@ -234,7 +237,7 @@ def _ready(client: Client, namespace: str | None, pods: tuple[JSON, ...]) -> dic
         def look(path: str = path) -> tuple[str, ...]:
             return tuple(client.text(path, {}, MOST).splitlines())
 
-        found[name] = _seen(look)
+        found[name] = _or_unseen(look)
     return found
 
 
@@ -274,11 +277,12 @@ def _served(hooks: list[JSON]) -> tuple[Served, ...]:
                 continue
         cas = frozenset(renewal.bundle_of(hook)) - {renewal.BROKEN}
         if cas and (host, port, cas) not in found:
-            found[host, port, cas] = _greet(host, port, cas)
+            found[host, port, cas] = _handshake(host, port, cas)
     return tuple(found.values())
 
 
-def _greet(host: str, port: int, cas: frozenset[bytes]) -> Served:
+def _handshake(host: str, port: int, cas: frozenset[bytes]) -> Served:
+    """The certificate of an address, and why the webhook's CAs do not verify it."""
     import socket
     import ssl
 

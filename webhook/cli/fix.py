@@ -102,6 +102,8 @@ def _from_here(name: str) -> str:
 
 
 def _repaired(source: edge.Source, policy: Policy, rules: list[str]) -> list[tuple[Document, Repaired]]:
+    """Each document with what its repair changes."""
+
     def of(one: Document) -> Repaired:
         report = lint(one.object, policy, source.facts, where="check") if "podfit:" in one.text else None
         accepted = checked.commented(one, report) if report is not None else ()

@@ -97,6 +97,7 @@ def of_one_release(paths: list[str]) -> list[str]:
 
 
 def _switched(client: Client, path: str, wanted: registration.State, change: Change) -> JSON:
+    """The configuration at `path` after the change; tries again if another client was faster. Raises UnusableError."""
     from webhook.cluster.access import StatusError
 
     shown = path.removeprefix(f"{registration.ROOT}/")

@@ -181,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
     refused = (judged.finding.message for judged in result.findings if judged.mode == "deny" and is_spoken_of(judged))
     print(as_plan.table(engine, report.secrets, next(refused, None)), end="")
     if args.fit:
-        fit = as_plan.fit(engine.plan.verdict, changes, unknown=_unsaid(engine))
+        fit = as_plan.fit(engine.plan.verdict, changes, unknown=_missing_inputs(engine))
         print("\n" + clean(report.secrets.masked(fit)), end="")
     if rows:
         print("\n" + as_sweep.table(rows), end="")
@@ -191,8 +191,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _unsaid(engine: Engine) -> list[str]:
-    """What the search for changes lacks, and how to say it."""
+def _missing_inputs(engine: Engine) -> list[str]:
+    """What the search for changes lacks, and how to give it."""
     name = engine.model.value.id if engine.model else engine.args.model or "MODEL"
     unsaid = []
     if engine.model is None:

@@ -224,6 +224,7 @@ def _absent(client: Client, namespace: str) -> bool:
 
 
 def _metrics(path: Path, found: Scan, seconds: float) -> None:
+    """Writes the metrics into a file; raises UnusableError."""
     from webhook.cli.support import exporter
 
     try:

@@ -78,9 +78,10 @@ class Cluster:
             if models is not None:
                 self._models = models
             if state.objects is not before:
-                self._renew(self._snapshot.stale)
+                self._renew_snapshot(self._snapshot.stale)
 
-    def _renew(self, stale: frozenset[str]) -> None:
+    def _renew_snapshot(self, stale: frozenset[str]) -> None:
+        """Replaces the snapshot; its version is a digest of all objects that decisions depend on."""
         seen = [one for one in self._states.values() if one.objects is not None]
         said = repr(([(one.kind, one.digest) for one in seen if one.kind not in _ASIDE], sorted(stale)))
         self._snapshot = Snapshot(
@@ -97,7 +98,7 @@ class Cluster:
                 one.kind for one in self._states.values() if one.objects is not None and now - one.contact > STALE
             )
             if stale != self._snapshot.stale:
-                self._renew(stale)
+                self._renew_snapshot(stale)
             return self._snapshot
 
     def facts(self, base: Facts) -> Facts:

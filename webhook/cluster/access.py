@@ -214,8 +214,7 @@ def _proxied(configuration: Configuration, own: str | None) -> None:
 
 
 def _impersonated(context: Context) -> dict[str, str]:
-    """The headers of a user that acts as another one; raises AccessError. The client knows nothing of it, and one value
-    a header."""
+    """The headers of a user that acts as another one, one value each; raises AccessError. The client ignores `as`."""
     user = context.user
     values = {"Impersonate-User": [user.get("as")], "Impersonate-Uid": [user.get("as-uid")]}
     values["Impersonate-Group"] = user.get("as-groups") or [None]
@@ -306,7 +305,7 @@ class Client:
         body: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        self._renew()
+        self._renew_credentials()
         try:
             answer = self._dynamic.request(
                 method,
@@ -328,7 +327,8 @@ class Client:
         except HTTPError as error:
             raise self._away(in_words(error)) from error
 
-    def _renew(self) -> None:
+    def _renew_credentials(self) -> None:
+        """Signs in again before credentials end, and reads the token file; raises AccessError."""
         access = self._access
         if access.again and access.ends is not None and time.time() > access.ends - EARLY:
             self.close()

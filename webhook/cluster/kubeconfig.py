@@ -96,6 +96,7 @@ def read(files: Sequence[Path], name: str | None = None) -> Context:
 
 
 def _load(file: Path) -> Entry:
+    """The contents of a file; raises AccessError without showing its text."""
     try:
         return mapping(yaml.safe_load(file.read_text(encoding="utf-8")))
     except OSError as error:
@@ -124,6 +125,7 @@ def _entries(file: Path, config: Entry, section: str) -> Iterator[tuple[str, Ent
 def _named(
     found: Mapping[str, Mapping[str, tuple[Path, Entry]]], file: Path, name: str, context: Entry, kind: str
 ) -> tuple[Path, Entry]:
+    """File and fields of the cluster or user that a context names; raises AccessError."""
     wanted = str(context.get(kind) or "")
     if wanted not in found[f"{kind}s"]:
         raise AccessError(f'{file}: context "{name}": {kind} "{wanted}" does not exist')

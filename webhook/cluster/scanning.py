@@ -119,7 +119,7 @@ class Scanner:
             group = version.rpartition("/")[0]
             self._silent.add(group)
             self._found.kinds_missed |= {one for one in workloads if one[0] == group and one not in self._kinds}
-            self._refused(version, error, "does not say what kinds it has")
+            self._note_unread(version, error, "does not say what kinds it has")
 
     def _resources(self, extra: set[Key]) -> list[Resource]:
         """The kinds to read, owners first; nothing below the last one that is wanted."""
@@ -140,10 +140,11 @@ class Scanner:
             self._found.kinds_read.add((resource.group, resource.kind))
         except StatusError as error:
             self._found.kinds_missed.add((resource.group, resource.kind))
-            self._refused(group_resource(resource), error)
+            self._note_unread(group_resource(resource), error)
         self._found.looked_at += count
 
-    def _refused(self, title: str, error: Exception, what: str = "the list ended early") -> None:
+    def _note_unread(self, title: str, error: Exception, what: str = "the list ended early") -> None:
+        """Records what could not be read: denied by the API server, or ended early."""
         if isinstance(error, StatusError) and error.code in (401, 403, 404, 405):
             self._found.not_read[title] = str(error)
         else:
@@ -167,7 +168,7 @@ class Scanner:
                 for page in pages(self._client, resource.path(namespace=inside or None), query):
                     kept |= {key(one): kind.keep({"kind": kind.kind, **one}) for one in page}
             except StatusError as error:
-                self._refused(group_resource(resource), error)
+                self._note_unread(group_resource(resource), error)
                 continue
             objects[kind.name] = kept
             if kind.name == "configmaps":
@@ -193,7 +194,7 @@ class Scanner:
                         kept = _reduced(resource, one)
                         found.setdefault(str(kept["metadata"].get("namespace") or ""), []).append(kept)
             except StatusError as error:
-                self._refused(group_resource(resource), error)
+                self._note_unread(group_resource(resource), error)
                 whole = False
         made: dict[str, Companions] = {}
 
@@ -226,7 +227,7 @@ class Scanner:
                 self._maps_refused = True
                 self._found.not_read["configmaps (by name)"] = str(error)
             elif error.code != 404:
-                self._refused(f"configmaps: {namespace}/{name}", error, "could not be read")
+                self._note_unread(f"configmaps: {namespace}/{name}", error, "could not be read")
             return None
 
     # ── What is judged ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -234,12 +235,13 @@ class Scanner:
     def _judge(
         self, obj: JSON, policy: Policy, other: Policy | None, facts: Facts, beside: Callable[[str], Companions]
     ) -> None:
+        """Adds the findings about one object, unless its owner has been counted already."""
         ref = Ref.of(obj)
         if ref.uid in self._seen or scan.retired(obj):
             return
         if (top := self._owners.top(obj)) is not None:
             self._owners.add(obj, top)
-            self._up(obj, ref, top)
+            self._add_running_pod(obj, ref, top)
             return
         if scan.has_ended(obj) or (_parsed_of(obj) not in WORKLOAD_KINDS and not workload.find(obj, policy.kinds)):
             return
@@ -255,12 +257,13 @@ class Scanner:
         self._seen.add(ref.uid)
         if not self._is_wanted(obj):
             return
-        self._up(obj, ref, ref.uid)
+        self._add_running_pod(obj, ref, ref.uid)
         self._found.rows += scan.rows(report)
         if other is not None and self._found.what_if is not None:
             self._found.what_if += _broken(ref, obj, policy, other, facts)
 
-    def _up(self, obj: JSON, ref: Ref, top: str) -> None:
+    def _add_running_pod(self, obj: JSON, ref: Ref, top: str) -> None:
+        """Remembers which workload (uid `top`) a running Pod belongs to."""
         if self._wanted.pods and ref.kind == "Pod" and mapping(obj.get("status")).get("phase") == "Running":
             self._found.pods[ref.namespace, ref.name] = top
 

@@ -79,11 +79,11 @@ class Watch:
             except StatusError as error:
                 wait = self._refused(error, pause)
             except (OSError, ValueError) as error:
-                self._say(f"{type(error).__name__}: {error}")
+                self._set_problem(f"{type(error).__name__}: {error}")
                 wait = pause
             except Exception as error:  # our fault: told, and tried again, so that one odd object stops nothing
                 log.exception("watching %s failed", self.kind.name)
-                self._say(f"internal error: {type(error).__name__}")
+                self._set_problem(f"internal error: {type(error).__name__}")
                 wait = LONGEST
             pause = min(pause * 2, LONGEST)
             self._stop.wait(wait * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not ask together
@@ -98,7 +98,7 @@ class Watch:
             self._version = 0
             self._set(State(self.kind.name, None, self._clock(), "this API server does not have it"))
             return LONGEST
-        self._say(str(error))
+        self._set_problem(str(error))
         # An API server that has just started refuses everybody until it has read its roles; rights that stay away were
         # taken, and what was read with them is not used on.
         if error.code in (401, 403) and self._clock() - self._state.contact > FORGET:
@@ -148,7 +148,7 @@ class Watch:
                     return None
                 raise
             except (OSError, ValueError) as error:
-                self._say(f"{type(error).__name__}: {error}")
+                self._set_problem(f"{type(error).__name__}: {error}")
                 self._stop.wait(pause * random.uniform(0.75, 1.25))  # noqa: S311
                 pause = min(pause * 2, LONGEST)
         return None
@@ -175,6 +175,7 @@ class Watch:
         return str(version) if version else None
 
     def _replace(self, name: Key, before: JSON | None, after: JSON | None) -> None:
+        """Publishes the objects with one changed (`after` None: removed) and their digest."""
         known, digest = dict(self._state.objects or {}), self._state.digest
         if before is not None:
             digest ^= _digest(self.kind, name, known.pop(name))
@@ -191,7 +192,8 @@ class Watch:
     def _touch(self) -> None:
         self._set(replace(self._state, contact=self._clock(), problem=""))
 
-    def _say(self, problem: str) -> None:
+    def _set_problem(self, problem: str) -> None:
+        """Publishes a problem; logs it once."""
         if problem != self._state.problem:
             log.warning("watching %s: %s", self.kind.name, problem)
         self._set(replace(self._state, problem=problem))

@@ -54,7 +54,7 @@ def message(first: str, blocks: Iterable[str], count: int, last: str) -> str:
     for block in blocks:
         fits = size(block) + between <= room
         if fits or not shown:
-            shown.append(block if fits else _lines(block.split("\n"), room))
+            shown.append(block if fits else _leading_lines(block.split("\n"), room))
         room -= size(block) + between
         if not fits:
             break
@@ -62,7 +62,8 @@ def message(first: str, blocks: Iterable[str], count: int, last: str) -> str:
     return "\n\n".join([first, *shown, *([f"and {more:,} more"] if more else []), last])
 
 
-def _lines(lines: Iterable[str], room: int) -> str:
+def _leading_lines(lines: Iterable[str], room: int) -> str:
+    """The first lines, as many as fit into `room` bytes of JSON."""
     shown: list[str] = []
     for line in lines:
         if size(line) + size("\n") > room:

@@ -138,6 +138,7 @@ def advice(finding: Finding) -> list[str]:
 
 
 def _suggestions(judged: Judged, width: int) -> list[str]:
+    """The suggestions as wrapped lines."""
     suggestions = judged.finding.suggestions
     if not suggestions:
         return []

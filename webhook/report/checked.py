@@ -194,7 +194,7 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
         else:
             continue
         mark = _narrowed(document, judged)
-        accepted = accepted or _commented(comments, judged.rule, mark, report.secrets)
+        accepted = accepted or _accepted_by_comment(comments, judged.rule, mark, report.secrets)
         items.append(Item(file, document, report, result, judged, mark, accepted))
     return Container(file, document, report, result, tuple(items))
 
@@ -213,7 +213,7 @@ def commented(document: Document, report: Report) -> Iterator[tuple[Result, Judg
     if comments := _comments(document.text):
         for result in report.results:
             for judged in result.findings:
-                if _commented(comments, judged.rule, _narrowed(document, judged), report.secrets):
+                if _accepted_by_comment(comments, judged.rule, _narrowed(document, judged), report.secrets):
                     yield result, judged
 
 
@@ -285,9 +285,10 @@ def _content(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
-def _commented(
+def _accepted_by_comment(
     comments: Mapping[int, tuple[frozenset[str], str]], rule: str, mark: Mark, secrets: Secrets
 ) -> Accepted | None:
+    """The acceptance in a comment on that line, if it names the rule."""
     rules, reason = comments.get(mark.line, (frozenset(), ""))
     return Accepted("comment", secrets.line(reason, quoted=True)) if rule in rules else None
 

@@ -108,6 +108,7 @@ def render_text(changes: Sequence[ContainerComparison]) -> str:
 
 
 def _text(change: ContainerComparison) -> str:
+    """The whole comparison of one container as text."""
     out = [f"{_name(change)}{_state(change)}"]
     if change.before and change.after:
         out.append(f"  {'your command':<14}{_for_you(change)}")
@@ -116,7 +117,7 @@ def _text(change: ContainerComparison) -> str:
             out.append(f"  {one.name:<14}{_arrow(one, *_shown(change, one))}")
     out += _section("what the release makes of it", [_line(one) for one in (*change.settings, *change.defaults)])
     out += _section("command line", [_line(one, *_shown(change, one)) for one in change.flags])
-    out += _section("arguments", _parsers(change))
+    out += _section("arguments", _changed_flags(change))
     for title, amounts in (("GPU memory of one GPU", change.gpu), ("host memory", change.host)):
         out += _ledger(title, [one for one in amounts if _counts(one)])
     numbers = [one for one in change.numbers if one.before is not None or one.after is not None]
@@ -195,7 +196,8 @@ def _value(value: Any) -> str:
     return shortened(one_line(IN_WORDS.get(cast(Verdict, text), text)))
 
 
-def _parsers(change: ContainerComparison) -> list[str]:
+def _changed_flags(change: ContainerComparison) -> list[str]:
+    """Lines about flags that the other release adds or drops."""
     lines = []
     for word, names in (("new", change.new_flags), ("gone", change.dropped_flags)):
         if names:
@@ -221,6 +223,7 @@ def _row(one: EstimateChange) -> str:
 
 
 def _delta(one: EstimateChange) -> str:
+    """The change of an estimate with its sign; empty if one side is unknown."""
     if one.before is None or one.after is None:
         return ""
     moved = one.after.likely - one.before.likely
@@ -233,6 +236,7 @@ def _findings(change: ContainerComparison) -> list[str]:
 
 
 def _tally(changes: Sequence[ContainerComparison]) -> str:
+    """The last line: how many containers changed, and new denials."""
     count = {
         state: sum(one.state == state for one in changes) for state in ("changed", "added", "removed", "unchanged")
     }

@@ -163,7 +163,7 @@ def text(one: Case, *, verbose: bool = False) -> str:
     found = one.diagnosis
     out = _contradicted(one)
     if found.cause is None or found.plane is None:
-        return "\n".join([*out, *_nothing(one)]) + "\n"
+        return "\n".join([*out, *_without_cause(one)]) + "\n"
     plane = f"[{denial.PLANES[found.plane]}]"
     sure = "" if found.certainty == "certain" else " (likely: only a symptom was seen)"
     out += [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
@@ -195,7 +195,8 @@ def _rest(one: Case) -> list[str]:
     return _labelled("more", f"-v shows the plan{''.join(f', {one}' for one in counts)}")
 
 
-def _nothing(one: Case) -> list[str]:
+def _without_cause(one: Case) -> list[str]:
+    """A Pod for which no known cause was found."""
     found, where = one.diagnosis, _where(one)
     if not found.evidence:
         return [f"{where}: no failure seen"]
@@ -225,6 +226,7 @@ def _evidence(lines: Sequence[str], remedy: str = "") -> list[str]:
 
 
 def _labelled(label: str, words: str) -> list[str]:
+    """Text in the column after its label."""
     return textwrap.wrap(
         words, denial.WIDTH, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12,
         break_long_words=False, break_on_hyphens=False,

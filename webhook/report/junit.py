@@ -25,6 +25,7 @@ def render(checked: Checked) -> str:
 
 
 def _suite(number: int, file: str, checked: Checked) -> list[str]:
+    """The test suite of one file."""
     containers = [one for one in checked.containers if one.file == file]
     problems = [one for one in checked.problems if (one.file or "podfit") == file]
     cases = [case for container in containers for case in _cases(container, checked)]
@@ -47,6 +48,7 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
 
 
 def _cases(container: Container, checked: Checked) -> list[str]:
+    """The test cases of one container."""
     engine = container.result.engine
     template = f", template {engine.workload.template}" if engine.workload.template else ""
     place = subject.describe_object(container.report.object)

@@ -34,6 +34,7 @@ def _why(item: Item) -> str:
 
 
 def _container(container: Container) -> list[str]:
+    """The section of one container: its state, summary and table of findings."""
     state = {"denied": "denied", "warned": "warnings", "clean": "clean"}[container.state]
     first = container.items[0]
     engine = container.result.engine

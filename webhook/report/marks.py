@@ -151,6 +151,7 @@ class Marked:
         return self._splice(*alias, self._inline(value))
 
     def _add(self, at: Node, part: str, value: Any, path: Sequence[str]) -> str:
+        """The text with a new field in the object `at`."""
         if not isinstance(at, MappingNode):
             raise ValueError(f"{'/'.join(path[:-1]) or 'the document'} is no object")
         if not self._block(at):
@@ -166,7 +167,7 @@ class Marked:
         if not self._block(at):
             if here and index is not None:
                 end = self._end(at.value[index - 1], self._item_start(at, index - 1))
-                return self._splice(end, end, f", {self._flow([value])[1:-1]}")
+                return self._splice(end, end, f", {self._flow_text([value])[1:-1]}")
             return self._into_flow(at, [value])
         first = at.value[0]
         dash = self.text.rindex("-", 0, max(self._item_start(at, 0), at.start_mark.index + 1))
@@ -193,7 +194,7 @@ class Marked:
         close = at.end_mark.index - 1
         if not at.value:
             opened = self.text.rindex("{" if isinstance(at, MappingNode) else "[", 0, close)
-            return self._splice(opened + 1, close, self._flow(more)[1:-1])
+            return self._splice(opened + 1, close, self._flow_text(more)[1:-1])
         last = at.value[-1]
         if isinstance(at, SequenceNode):
             start = last.start_mark.index
@@ -202,9 +203,9 @@ class Marked:
             start, end = last[0].start_mark.index, self._end(last[1], last[0].end_mark.index)
         before = self.text[self._line(start) : start]
         if before.strip() or self._line(start) <= at.start_mark.index:
-            return self._splice(end, end, f", {self._flow(more)[1:-1]}")
+            return self._splice(end, end, f", {self._flow_text(more)[1:-1]}")
         unit = before[len(self._lead(close)) :] or "  "
-        rendered = json.dumps(more, indent=unit, ensure_ascii=False) if self.json else self._flow(more)
+        rendered = json.dumps(more, indent=unit, ensure_ascii=False) if self.json else self._flow_text(more)
         inner = rendered[1:-1].strip("\n").replace("\n", self.newline + self._lead(close))
         return self._splice(end, end, f",{self.newline}{before}{inner.strip()}")
 
@@ -214,6 +215,7 @@ class Marked:
         return found[0] if found else ""
 
     def _replace(self, at: Node, key: Node | None, child: Node, value: Any) -> str:
+        """The text with another value of a field."""
         start, end = child.start_mark.index, self._end(child, child.start_mark.index)
         if not self.json and isinstance(child, ScalarNode) and isinstance(value, str):
             longer = self._inserted(start, end, child.value, value)
@@ -266,6 +268,7 @@ class Marked:
         return self.newline.join([f"|{chomp}{found[1] or ''}", *new])
 
     def _remove(self, at: Node, part: str, path: Sequence[str]) -> str:
+        """The text without a field or item."""
         _, child, _ = self._child(at, part)
         if child is None:
             raise ValueError(f"{'/'.join(path)} stands elsewhere (a merge key)")
@@ -302,9 +305,10 @@ class Marked:
             return json.dumps(value, ensure_ascii=False)
         if isinstance(value, str) and style == "'":
             return "'" + value.replace("'", "''") + "'"
-        return self._flow(value)
+        return self._flow_text(value)
 
-    def _flow(self, value: Any) -> str:
+    def _flow_text(self, value: Any) -> str:
+        """A value in YAML's flow style, or as JSON."""
         if self.json:
             return json.dumps(value, ensure_ascii=False)
         out = yaml.dump(value, Dumper=Dumper, default_flow_style=True, sort_keys=False, width=_WIDE, allow_unicode=True)

@@ -82,6 +82,7 @@ def _architecture(found: dict[str, Any]) -> str:
 
 
 def _layers(found: dict[str, Any]) -> str | None:
+    """Layers, hidden size and heads, with the number of layers of each kind."""
     if not found["num_hidden_layers"]:
         return "not known"
     kinds = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in found["layer_types"].items())
@@ -96,6 +97,7 @@ def _layers(found: dict[str, Any]) -> str | None:
 
 
 def _experts(found: dict[str, Any]) -> str | None:
+    """Experts, and how many each token takes; None for a dense model."""
     if not found["num_experts"]:
         return None
     return f"{found['num_experts']}, {found['num_experts_per_tok'] or '?'} for each token"
@@ -110,6 +112,7 @@ def _parameters(found: dict[str, Any]) -> str:
 
 
 def _weights(found: dict[str, Any]) -> str:
+    """Bytes of weights on the GPUs, and of the checkpoint."""
     if not found["weights_bytes_loaded"]:
         return "not known"
     counted = f", the checkpoint has {human(found['weights_bytes'])}" if found["weights_bytes"] else ", computed"
@@ -117,6 +120,7 @@ def _weights(found: dict[str, Any]) -> str:
 
 
 def _cache(found: dict[str, Any]) -> str:
+    """Bytes of KV cache per token."""
     if not found["kv_cache_bytes_per_token"]:
         return "none" if found["kv_cache_known"] else "not known"
     partly = "" if found["kv_cache_known"] else ", only partly known"

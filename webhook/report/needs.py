@@ -98,6 +98,7 @@ def _and(sizes: Sequence[int]) -> str:
 
 
 def _cells(number: int, way: Way) -> tuple[str, str, str, str, str, str]:
+    """The cells of one offer: number, GPUs, memory, KV cache, users, notes."""
     offer = way.offer
     many = f"{offer.replicas} replicas of " if offer.replicas > 1 else ""
     tokens = f"{offer.ledger.kv_cache_tokens[0]:,} tokens" if offer.ledger.kv_cache_tokens else "none"

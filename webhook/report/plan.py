@@ -67,6 +67,7 @@ def _resolved(engine: Engine) -> dict[str, Any] | None:
 
 
 def _model(engine: Engine, secrets: Secrets) -> dict[str, Any] | None:
+    """The model, its source, and whether it may deny."""
     if engine.model is None:
         return None
     fact = engine.model
@@ -80,6 +81,7 @@ def _model(engine: Engine, secrets: Secrets) -> dict[str, Any] | None:
 
 
 def _gpu(ledger: GpuLedger) -> dict[str, Any]:
+    """The GPU memory ledger."""
     tokens = ledger.kv_cache_tokens
     return {
         **{name: getattr(ledger, name).json() for name in GPU_LINES},
@@ -94,6 +96,7 @@ def _gpu(ledger: GpuLedger) -> dict[str, Any]:
 
 
 def _host(ledger: HostLedger) -> dict[str, Any]:
+    """The host memory ledger."""
     return {
         "lines": {name: line.json() for name, line in ledger.lines},
         "steady": ledger.steady.json(),

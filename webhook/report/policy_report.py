@@ -113,6 +113,7 @@ def _result(one: ScannedFinding) -> str:
 
 
 def _severity(one: ScannedFinding) -> str:
+    """The severity in a PolicyReport: of the mode, and of what the finding threatens."""
     if one.mode == "deny":
         return "high"
     return "info" if one.mode != "warn" else "low" if one.threatens == "practice" else "medium"

@@ -56,6 +56,7 @@ def _rule(rule_id: str) -> dict[str, Any]:
 
 
 def _result(item: Item, used: list[str]) -> dict[str, Any]:
+    """One result of the run, with its fixes and suppressions."""
     finding = item.judged.finding
     text = "\n".join((finding.message, *finding.details, *advice(finding)))
     out: dict[str, Any] = {

@@ -128,6 +128,7 @@ def scan_headline(scan: Scan) -> str:
 
 
 def _namespaces(scan: Scan) -> list[str]:
+    """One line per namespace with its counts."""
     rows = [(name or "(cluster)", sum(count.values()), _counts(count)) for name, count in scan.namespaces()]
     if not rows:
         return []
@@ -141,6 +142,7 @@ def _namespaces(scan: Scan) -> list[str]:
 
 
 def _summary(scan: Scan, paint: Paint) -> list[str]:
+    """The last lines of the report: counts, and what could not be read."""
     found = scan.rules()
     if not found:
         return []
@@ -154,6 +156,7 @@ def _summary(scan: Scan, paint: Paint) -> list[str]:
 
 
 def _grouped(scan: Scan, limit: int, paint: Paint) -> Iterator[list[str]]:
+    """Findings with the same rule and message as one group, with the workloads that have them."""
     for mode, rule, rows in scan.rules():
         plane = PLANES[rows[0][1].plane]
         shown = rows[:limit] if limit else rows
@@ -161,12 +164,12 @@ def _grouped(scan: Scan, limit: int, paint: Paint) -> Iterator[list[str]]:
         for row, found in shown:
             lines.append(f"  {paint(_name(row), 'place')}: {one_line(found.message)}")
             if mode == "deny" and found.suggestions:
-                lines.append(f"    {_lead(found)}: {one_line(' · '.join(found.suggestions[:3]))}")
+                lines.append(f"    {_suggestions_label(found)}: {one_line(' · '.join(found.suggestions[:3]))}")
         yield [*lines, *_more(len(rows) - len(shown))]
 
 
-def _lead(found: ScannedFinding) -> str:
-    """ "fits" is said only where the planner computed it."""
+def _suggestions_label(found: ScannedFinding) -> str:
+    """Words before a finding's suggestions; "fits" only if the planner computed them."""
     if not found.computed:
         return "change" if len(found.suggestions) == 1 else "change one of these"
     return "this fits" if len(found.suggestions) == 1 else "one of these fits"
@@ -177,6 +180,7 @@ def _name(row: ScannedContainer) -> str:
 
 
 def _what_if(broken: list[NewDenial], limit: int, paint: Paint) -> Iterator[str]:
+    """What another policy would newly deny, at most `limit` workloads."""
     names = list(dict.fromkeys(one.object for one in broken))
     if not broken:
         yield "what if: no more workloads would be refused than today"

@@ -119,6 +119,7 @@ def _importance(item: Item) -> tuple[int, tuple[bool, int, int]]:
 
 
 def _container(one: Container, paint: Paint, width: int) -> str:
+    """The section of one container: its state, summary and findings."""
     found = sorted((item for item in one.items if not item.accepted), key=_importance)
     worst = found[0].judged.level if found else None
     painted = paint(LEVELS[worst] if worst else "no findings", worst or "clean")
@@ -158,6 +159,7 @@ def _why(accepted: Accepted | None) -> str:
 
 
 def _shown(item: Item, paint: Paint, width: int) -> str:
+    """One finding with its snippet, colored."""
     words, rule = LEVELS[item.judged.level], item.judged.rule
     head, _, rest = block(item.judged, f"{words}  ", width).partition("\n")
     head = head.replace(f"{words}  {rule}", f"{paint(words, item.judged.level)}  {paint(rule, 'rule')}", 1)

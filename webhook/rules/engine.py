@@ -284,7 +284,9 @@ class Engine:
 
     def describe(self, changes: Iterable[solve.Alternative]) -> tuple[str, ...]:
         """Changes for people: in the words of this Pod, and with what must change besides."""
-        return tuple(text + self._also(one) for one in changes if (text := self._written(one)) is not None)
+        return tuple(
+            text + self._accompanying_change(one) for one in changes if (text := self._written(one)) is not None
+        )
 
     def _written(self, one: solve.Alternative) -> str | None:
         """A change in the words of this Pod's own selectors; None where its cloud has no such machine."""
@@ -332,8 +334,8 @@ class Engine:
         there = tuple(dict.fromkeys((*self.workload.once(_own_labels), *there)))
         return there if closed else (*there, *(label for label in solve.PRODUCTS if label not in there))
 
-    def _also(self, alternative: solve.Alternative) -> str:
-        """What must change with it, so that following the advice leads to no other refusal."""
+    def _accompanying_change(self, alternative: solve.Alternative) -> str:
+        """What must change together with an alternative, so that following the advice leads to no other denial."""
         mig = self.requested is not None and "/mig-" in self.requested[0]
         if "product" in alternative.changes and mig and self.requested:
             return f" and nvidia.com/gpu instead of {self.requested[0]}"
@@ -386,6 +388,7 @@ _CRIO_SIZE = "io.kubernetes.cri-o.ShmSize"
 
 
 def _shm(engine: Engine) -> Shm:
+    """What is mounted at /dev/shm: its limit and where it comes from."""
     at = engine.workload.path
     if engine.pod("hostIPC") is True or _CRIO_SIZE in engine.workload.annotations:
         return Shm(None, True, at)
@@ -431,6 +434,7 @@ def _read(
     siblings: list[Sibling],
     whole: Whole,
 ) -> Engine | None:
+    """The engine of a container; None if it does not start vLLM."""
     found = command.resolve(workload, container, facts.config_maps, budget, whole)
     return None if found is None else _of_command(found, workload, container, facts, releases, siblings, whole)
 

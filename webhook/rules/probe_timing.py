@@ -107,7 +107,7 @@ def asked(engine: Engine) -> Asked:
 def _all_asked(engine: Engine) -> Asked:
     return tuple(
         [
-            (name, action, fields, number(engine, fields.get("port")))
+            (name, action, fields, port_number(engine, fields.get("port")))
             for name in NAMES
             if (there := probe(engine, name)) is not None
             for action in ACTIONS
@@ -129,7 +129,7 @@ def kills(engine: Engine, name: str) -> Mapping[str, Any] | None:
     return None
 
 
-def number(engine: Engine, port: Any) -> int | None:
+def port_number(engine: Engine, port: Any) -> int | None:
     """A probe's port, a name looked up in the container's ports."""
     if isinstance(port, str) and not port.isdigit():
         ports = engine.field("ports")

@@ -109,6 +109,7 @@ class Watch:
                 self._thread = thread
 
     def _run(self) -> None:
+        """Looks at all deadlines every TICK while there are any."""
         while self._busy.wait():
             self._busy.clear()
             time.sleep(TICK)

@@ -146,6 +146,7 @@ def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Itera
 
 
 def _switch(found: Mapping[str, JSON]) -> Iterator[CheckResult]:
+    """Whether `podfit off` has paused the webhooks."""
     for kind, one in found.items():
         state, note = registration.state(one), registration.note(one)
         if state != "on":
@@ -156,6 +157,7 @@ def _switch(found: Mapping[str, JSON]) -> Iterator[CheckResult]:
 
 
 def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
+    """Whether each webhook has a CA bundle, and how long its CAs are valid."""
     bundles = {
         f"{kind}, {hook['name']}": renewal.bundle_of(hook) for kind, one in found.items() for hook in hooks({kind: one})
     }
@@ -190,6 +192,7 @@ def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
 
 
 def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
+    """Whether each address has a certificate that the webhook's CAs verify, and how long it is valid."""
     for one in served:
         if not one.certificate:
             yield CheckResult(
@@ -280,6 +283,7 @@ def _began(metrics: str) -> datetime | None:
 
 
 def _counts(metrics: str, family: str, names: _Names) -> dict[str, float]:
+    """The sum of a metric's samples for each of these names."""
     found: dict[str, float] = {}
     wanted = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{family}{{")) + "\n"
     for one in text_string_to_metric_families(wanted):
@@ -293,6 +297,7 @@ def _counts(metrics: str, family: str, names: _Names) -> dict[str, float]:
 
 
 def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[CheckResult]:
+    """Whether replicas are ready, what each says in /readyz, and what happens without them."""
     fails = sorted({hook["name"] for hook in hooks(found) if hook.get("failurePolicy") == "Fail"})
     deployment = seen.deployment
     if isinstance(deployment, Unseen):
@@ -393,16 +398,18 @@ def _is_in(port: JSON, wanted: JSON) -> bool:
 def _is_open(rule: JSON) -> bool:
     """Whether a rule of ingress allows every Pod."""
     peers = [mapping(one) for one in as_list(rule.get("from"))]
-    return not peers or any(_is_everybody(one) for one in peers)
+    return not peers or any(_admits_all_peers(one) for one in peers)
 
 
-def _is_everybody(peer: JSON) -> bool:
+def _admits_all_peers(peer: JSON) -> bool:
+    """Whether a peer of a NetworkPolicy admits all addresses, or all Pods of the cluster."""
     if "ipBlock" in peer:
         return str(mapping(peer["ipBlock"]).get("cidr")).endswith("/0")
     return peer.get("namespaceSelector") == {} and not peer.get("podSelector")
 
 
 def _mutators(mutators: tuple[JSON, ...] | Unseen, found: Mapping[str, JSON]) -> Iterator[CheckResult]:
+    """Other mutating webhooks that may change Pods after podfit's."""
     if isinstance(mutators, Unseen):
         yield CheckResult("warn", "other mutators", f"can't be seen: {mutators.why}")
         return
@@ -432,6 +439,7 @@ def _mutates_pods(configuration: JSON) -> bool:
 
 
 def _policies(seen: Observed) -> Iterator[CheckResult]:
+    """Whether the cluster's Policy objects are accepted."""
     if isinstance(seen.crd, Unseen):
         yield CheckResult("warn", "policies", f"can't be seen: {seen.crd.why}")
         return
@@ -460,10 +468,11 @@ def _policies(seen: Observed) -> Iterator[CheckResult]:
                 "fail", "policies", f"{_name(policy)}: {accepted.get('message')}", "mend it; the last good state holds"
             )
     if not bad:
-        yield CheckResult("ok", "policies", _counted(len(seen.policies)))
+        yield CheckResult("ok", "policies", _policy_count(len(seen.policies)))
 
 
-def _counted(number: int) -> str:
+def _policy_count(number: int) -> str:
+    """How many Policy objects are valid, in words."""
     return (
         "no Policy objects"
         if not number
@@ -474,6 +483,7 @@ def _counted(number: int) -> str:
 
 
 def _versions(seen: Observed, mine: str) -> Iterator[CheckResult]:
+    """The versions of this command, the installation and Kubernetes."""
     deployment = seen.deployment if isinstance(seen.deployment, Mapping) else {}
     installed = _tag(deployment) or _label(deployment) or "not known"
     said = f"podfit {mine} here, {installed} in the cluster; Kubernetes {seen.version or 'not known'}"
@@ -485,7 +495,7 @@ def _versions(seen: Observed, mine: str) -> Iterator[CheckResult]:
 
 def _tag(deployment: JSON) -> str:
     """The version of the image that runs: `image.tag` may be another than the chart's own; empty where it is none."""
-    containers = _within(deployment, "spec", "template", "spec").get("containers") or ()
+    containers = _nested(deployment, "spec", "template", "spec").get("containers") or ()
     image = next((str(one.get("image")) for one in containers if one.get("name") == "podfit"), "")
     found = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", image)
     return found[1] if found else ""
@@ -493,10 +503,11 @@ def _tag(deployment: JSON) -> str:
 
 def _label(deployment: JSON) -> str:
     """What the chart was made for."""
-    return str(_within(deployment, "metadata", "labels").get("app.kubernetes.io/version") or "")
+    return str(_nested(deployment, "metadata", "labels").get("app.kubernetes.io/version") or "")
 
 
-def _within(obj: JSON, *names: str) -> JSON:
+def _nested(obj: JSON, *names: str) -> JSON:
+    """A nested object; empty if a level is missing."""
     for name in names:
         obj = obj.get(name) or {}
     return obj

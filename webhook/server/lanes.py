@@ -42,6 +42,7 @@ class Lanes:
         return await send({"type": "http.response.body", "body": answer})
 
     async def _answer(self, webhook: Webhook, scope: Scope, receive: Receive) -> bytes:
+        """The answer: at once from memory, or by a thread of its lane; raises Refused if the lane is full."""
         length = declared(scope["method"], dict(scope["headers"]))
         large, taken = length > LARGE, length if length > SMALL else 0
         if taken > self._free[large]:

@@ -89,12 +89,13 @@ class Lines:
             self._thread = thread
 
     def _run(self) -> None:
+        """Writes the lines, in batches, until the end; drops those that cannot be written."""
         while self._some.wait():
             last = self._ending.is_set()
             self._some.clear()
             while batch := self._taken():
                 try:
-                    self._put(b"".join(batch))
+                    self._write_all(b"".join(batch))
                     self._failing = False
                 except (OSError, ValueError, MemoryError) as error:  # nobody reads it now, or it was closed
                     self._drop(len(batch))
@@ -112,7 +113,8 @@ class Lines:
     def _taken(self) -> list[bytes]:
         return [self._lines.popleft() for _ in range(min(len(self._lines), BATCH))]
 
-    def _put(self, text: bytes) -> None:
+    def _write_all(self, text: bytes) -> None:
+        """Writes everything, also into a pipe that does not block."""
         left = memoryview(text)
         while left:
             written = self._stream.write(left)

@@ -125,6 +125,7 @@ class Live:
         Thread(target=self.run, args=(Event(),), name="policies", daemon=True).start()
 
     def _texts(self) -> Iterator[tuple[str, str | None]]:
+        """Name and text of each policy file."""
         for place in self._places:
             if place.is_dir():
                 inside = (path for path in sorted(place.iterdir()) if path.suffix in SUFFIXES and path.name[0] != ".")
@@ -180,6 +181,7 @@ def _accepted(obj: Mapping[str, Any], name: str) -> tuple[Layer, ...]:
 
 
 def _text(path: Path) -> str | None:
+    """The text of a file; None if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -52,6 +52,7 @@ class OneLine(logging.Formatter):
 
 
 def _short(error: BaseException) -> str:
+    """An exception in one line, masked, with its place."""
     words = type(error).__name__ + (f" {one_line(FORMS.masked(str(error)))}" if isinstance(error, OSError) else "")
     frames = traceback.extract_tb(error.__traceback__)
     return f"{words} at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else words

@@ -161,7 +161,7 @@ class Metrics:
         ).set(collected.timestamp())
 
     def watch_readiness(self, ready: Readiness) -> None:
-        """Exports whether all is in place that a ready server needs, read anew at each scrape."""
+        """Exports how many requirements of a ready server are not met, computed at each scrape."""
         gauge = Gauge(
             "podfit_missing_requirements",
             "Of what must be in place before the first review, how much is not: a ready server goes on without it",

@@ -71,7 +71,7 @@ def serving(args: argparse.Namespace, access: Access | None) -> Serving:
     if args.client_ca is not None and not args.client_ca.is_file():
         raise UnusableError(f"--client-ca {args.client_ca}: no such file", 3)
     if args.certificate_secret:
-        return _kept(args, access)
+        return _from_secret(args, access)
     if not (args.cert and args.key):
         raise UnusableError("a certificate is needed: --cert and --key, or --certificate-secret")
     from webhook.server.certs.serving import Files
@@ -82,7 +82,8 @@ def serving(args: argparse.Namespace, access: Access | None) -> Serving:
     return files
 
 
-def _kept(args: argparse.Namespace, access: Access | None) -> Serving:
+def _from_secret(args: argparse.Namespace, access: Access | None) -> Serving:
+    """Certificates in a Secret, which this server renews; raises UnusableError."""
     if access is None:
         raise UnusableError(
             "--certificate-secret: this is no Pod with a token of its account, and there is no --kubeconfig", 3

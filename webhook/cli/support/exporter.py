@@ -58,6 +58,7 @@ class Planned(Collector):
 
 
 def _counts(scan: Scan) -> Iterator[Metric]:
+    """Workloads by their worst finding, and findings by rule and mode."""
     states = GaugeMetricFamily("podfit_scan_workloads", "vLLM workloads by their worst finding", labels=["state"])
     for state in RANK:
         states.add_metric([state], scan.workloads(state))
@@ -68,6 +69,7 @@ def _counts(scan: Scan) -> Iterator[Metric]:
 
 
 def _planned(scan: Scan) -> Iterator[Metric]:
+    """Planned memory and tokens of each container, and the workload of each Pod."""
     labels = [*WORKLOAD, "container", "plane", "line"]
     likely = GaugeMetricFamily(
         "podfit_planned_bytes", "Likely, of one GPU (plane gpu) or of the container's host memory (host)", labels=labels

@@ -34,12 +34,13 @@ class Kustomizations:
         """What a kustomization beside or above a file lists it as: "patch", "resource"; None where none lists it."""
         file = file.resolve()
         for folder in itertools.islice(file.parents, _ABOVE):
-            patches, resources = self._listed(folder)
+            patches, resources = self._patches_and_resources(folder)
             if file in resources or file in patches:
                 return "resource" if file in resources else "patch"
         return None
 
-    def _listed(self, folder: Path) -> tuple[set[Path], set[Path]]:
+    def _patches_and_resources(self, folder: Path) -> tuple[set[Path], set[Path]]:
+        """Files that the kustomization of a folder names as patches, and as resources."""
         if folder not in self._known:
             patches: set[Path] = set()
             resources: set[Path] = set()

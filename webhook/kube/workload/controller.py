@@ -46,12 +46,13 @@ def controller_of(obj: JSON) -> Mapping[Any, Any] | None:
     """The owner reference of the controller that made `obj`; None if no reference is believed."""
     references = mapping(obj.get("metadata")).get("ownerReferences")
     for owner in as_list(references):
-        if mapping(owner).get("controller") is True and _makes(owner, obj):
+        if mapping(owner).get("controller") is True and _may_create(owner, obj):
             return mapping(owner)
     return None
 
 
-def _makes(owner: Mapping[Any, Any], obj: JSON) -> bool:
+def _may_create(owner: Mapping[Any, Any], obj: JSON) -> bool:
+    """Whether a controller of the owner's kind creates such objects; unknown kinds may."""
     group, kind = _group(owner), str(owner.get("kind"))
     if group not in BUILT_IN:
         return True

@@ -159,6 +159,7 @@ def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
 
 
 def _host(ledger: HostLedger, limit: int | None) -> Iterator[Bar]:
+    """Bars of the host memory ledger, then the peak and the container's limit."""
     at = 0
     for name, line in ledger.lines:
         if line.likely:
@@ -172,6 +173,7 @@ def _host(ledger: HostLedger, limit: int | None) -> Iterator[Bar]:
 
 
 def _results(engine: Engine) -> Iterator[tuple[str, str]]:
+    """Name and value of each result below the chart."""
     ledger, startup, host = engine.plan.gpu, engine.plan.startup, engine.plan.host
     if ledger is not None:
         if ledger.kv_cache_tokens:

@@ -12,6 +12,7 @@ from webhook.vllm.release import Release
 
 
 def _seqs(it: Given) -> str | None:
+    """--max-num-seqs above the default --max-num-batched-tokens (V1)."""
     held = it.settings
     if held.max_num_batched_tokens >= held.max_num_seqs or not held.v1:
         return None
@@ -35,6 +36,7 @@ def _whole_prompt(it: Given) -> str | None:
 
 
 def _lookahead(it: Given) -> str | None:
+    """LoRA with speculative tokens that do not fit into a batch."""
     said = it.args.get("speculative_config")
     tokens = said.get("num_speculative_tokens") if isinstance(said, Mapping) else None
     held = it.settings
@@ -130,6 +132,7 @@ def _context_heads(it: Given) -> str | None:
 
 
 def _stages(it: Given) -> str | None:
+    """Pipeline stages of an encoder, which vLLM cannot cut."""
     if it.settings.parallel.pp < 2 or not it.in_vllm:
         return None
     if not any(one.startswith(BIDIRECTIONAL) for one in it.model.architectures):
@@ -149,6 +152,7 @@ def _local_ranks(it: Given) -> str | None:
 
 
 def _rank(it: Given) -> str | None:
+    """A data-parallel rank outside of the size."""
     size, rank = it.settings.parallel.dp, it.number("data_parallel_rank", 0)
     if size > 1 and (it.number("nnodes") > 1 or it.args.get("distributed_executor_backend") == "external_launcher"):
         return None  # vLLM takes the rank from elsewhere
@@ -158,6 +162,7 @@ def _rank(it: Given) -> str | None:
 
 
 def _nodes(it: Given) -> str | None:
+    """Nodes that do not divide the ranks, or a node rank outside of them."""
     nodes, rank, cut = it.number("nnodes"), it.number("node_rank", 0), it.settings.parallel
     world = cut.world_size * cut.dp
     if nodes < 2:

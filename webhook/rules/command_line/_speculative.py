@@ -49,13 +49,15 @@ def _of(it: Given) -> Mapping[str, Any]:
     return {} if any(one for ask in refused for one in ask("speculative_config", said, release)) else said
 
 
-def _row(
+def _check(
     first: Release,
     before: Release,
     refusal: Callable[[Given, Mapping[str, Any]], str | None],
     change: str,
     unknown: Callable[[Given], str | None] | None = None,
 ) -> Check:
+    """A check of the speculative config for releases from `first` to before `before`."""
+
     def asked(it: Given) -> str | None:
         said = {key.replace("-", "_"): value for key, value in _of(it).items()}
         problem = refusal(it, said) if said else None
@@ -65,13 +67,15 @@ def _row(
 
 
 def _method(said: Mapping[str, Any]) -> str:
+    """The method as vLLM derives it; empty if it takes the model's."""
     method = str(said.get("method") or "")
     if not method:
         return "ngram" if said.get("model") in NGRAM else ""
     return "mtp" if method.endswith("mtp") else method
 
 
-def _count(it: Given, said: Mapping[str, Any]) -> str | None:
+def _no_token_count(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A method that needs num_speculative_tokens, without it."""
     method = _method(said)
     if said.get("num_speculative_tokens") is not None:
         return None
@@ -81,14 +85,16 @@ def _count(it: Given, said: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _drafter(it: Given, said: Mapping[str, Any]) -> str | None:
+def _no_drafter(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A method that needs a draft model, without one."""
     method = _method(said)
     if said.get("num_speculative_tokens") is None or said.get("model") or method in WITHOUT_MODEL:
         return None
     return f"{f'the method {method}' if method else 'num_speculative_tokens'} needs a model"
 
 
-def _lookup(it: Given, said: Mapping[str, Any]) -> str | None:
+def _lookup_range(it: Given, said: Mapping[str, Any]) -> str | None:
+    """An n-gram range whose minimum is above its maximum."""
     least, most = said.get("prompt_lookup_min"), said.get("prompt_lookup_max")
     if _method(said) not in NGRAM or not isinstance(least, int) or not isinstance(most, int) or least <= most:
         return None
@@ -138,7 +144,8 @@ def _next_tokens(it: Given, said: Mapping[str, Any]) -> str | None:
     return f"{it.model.id} has no layers for multi-token prediction (method mtp)"
 
 
-def _target(it: Given, said: Mapping[str, Any]) -> str | None:
+def _unsupported_target(it: Given, said: Mapping[str, Any]) -> str | None:
+    """EAGLE3 for a model type that the release does not support."""
     kind = str(it.model.config.get("model_type") or it.model.model_type)
     taken = FIRST_TARGETS if it.settings.release < MORE_TARGETS else EAGLE3_TARGETS
     if _method(said) != "eagle3" or any(part in kind for part in taken):
@@ -146,7 +153,8 @@ def _target(it: Given, said: Mapping[str, Any]) -> str | None:
     return f"eagle3 is not supported for a {kind} model"
 
 
-def _ranks(it: Given, said: Mapping[str, Any]) -> str | None:
+def _drafter_ranks(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A draft model's tensor-parallel size other than 1 or the model's own."""
     ranks, tp = said.get("draft_tensor_parallel_size"), it.settings.parallel.tp
     if not said.get("model") or _method(said) in NO_DRAFTER or not isinstance(ranks, int) or ranks in (1, tp):
         return None
@@ -154,6 +162,7 @@ def _ranks(it: Given, said: Mapping[str, Any]) -> str | None:
 
 
 def _vocabulary(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A draft model with a vocabulary of another size."""
     name = said.get("model")
     if _method(said) not in ("draft_model", "") or not isinstance(name, str) or said.get("use_heterogeneous_vocab"):
         return None
@@ -176,15 +185,15 @@ def _asynchronous_ngram(it: Given, said: Mapping[str, Any]) -> str | None:
 
 R = Release
 ROWS = (
-    _row(R(0, 11), UNREAD, _count, '"num_speculative_tokens": 3'),
-    _row(R(0, 11), UNREAD, _drafter, '"model": "ORG/DRAFTER"'),
-    _row(R(0, 8, 5), UNREAD, _lookup, "leave prompt_lookup_min out"),
-    _row(R(0, 8, 5), R(0, 17), _disabled, "leave disable_by_batch_size out"),
-    _row(R(0, 11), R(0, 15), _draft_model, "vLLM 0.15 or newer", _unknown_drafter),
-    _row(R(0, 11), UNREAD, _next_tokens, '"method": "ngram"'),
-    _row(R(0, 11), R(0, 22), _target, '"method": "ngram"'),
-    _row(R(0, 8, 5), UNREAD, _ranks, '"draft_tensor_parallel_size": 1'),
-    _row(R(0, 15), UNREAD, _vocabulary, "a drafter of the same family", _unknown_drafter),
-    _row(R(0, 10), R(0, 11, 1), _asynchronous, "leave --async-scheduling out"),
-    _row(R(0, 11, 1), R(0, 33), _asynchronous_ngram, "leave --async-scheduling out"),
+    _check(R(0, 11), UNREAD, _no_token_count, '"num_speculative_tokens": 3'),
+    _check(R(0, 11), UNREAD, _no_drafter, '"model": "ORG/DRAFTER"'),
+    _check(R(0, 8, 5), UNREAD, _lookup_range, "leave prompt_lookup_min out"),
+    _check(R(0, 8, 5), R(0, 17), _disabled, "leave disable_by_batch_size out"),
+    _check(R(0, 11), R(0, 15), _draft_model, "vLLM 0.15 or newer", _unknown_drafter),
+    _check(R(0, 11), UNREAD, _next_tokens, '"method": "ngram"'),
+    _check(R(0, 11), R(0, 22), _unsupported_target, '"method": "ngram"'),
+    _check(R(0, 8, 5), UNREAD, _drafter_ranks, '"draft_tensor_parallel_size": 1'),
+    _check(R(0, 15), UNREAD, _vocabulary, "a drafter of the same family", _unknown_drafter),
+    _check(R(0, 10), R(0, 11, 1), _asynchronous, "leave --async-scheduling out"),
+    _check(R(0, 11, 1), R(0, 33), _asynchronous_ngram, "leave --async-scheduling out"),
 )

@@ -15,6 +15,7 @@ NO_COMPILATION = "TORCH_COMPILE_DISABLE"
 
 
 def _captures(it: Given) -> str | None:
+    """CUDA graph capture sizes that contradict each other."""
     config = it.args.get("compilation_config")
     config = config if isinstance(config, Mapping) else {}
     level = it.args.get("optimization_level")
@@ -42,6 +43,7 @@ def _captures(it: Given) -> str | None:
 
 
 def _profiler(it: Given) -> str | None:
+    """The torch profiler without a directory."""
     config = it.args.get("profiler_config")
     if not isinstance(config, Mapping) or config.get("profiler") != "torch" or config.get("torch_profiler_dir"):
         return None
@@ -49,6 +51,7 @@ def _profiler(it: Given) -> str | None:
 
 
 def _traces(it: Given) -> str | None:
+    """Detailed traces without an endpoint."""
     if not it.args.get("collect_detailed_traces") or it.args.get("otlp_traces_endpoint"):
         return None
     return "--collect-detailed-traces needs --otlp-traces-endpoint"
@@ -67,6 +70,7 @@ def _cache_dtype(it: Given) -> str | None:
 
 
 def _window(it: Given) -> str | None:
+    """--disable-sliding-window of a model with RoPE scaling."""
     scaling = it.model.config.get("rope_scaling") or it.model.config.get("rope_parameters")
     kind = scaling.get("rope_type") or scaling.get("type") if isinstance(scaling, Mapping) else None
     unscaled = kind in (None, "su", "longrope", "llama3", "default") or "gemma3" in (it.model.model_type or "")
@@ -76,6 +80,7 @@ def _window(it: Given) -> str | None:
 
 
 def _generates(it: Given) -> str | None:
+    """An encoder that is asked to generate text."""
     asked = it.args.get("runner") == "generate" or it.args.get("task") == "generate"
     classes = it.model.architectures
     if not asked or not classes or not it.in_vllm or not all(one.startswith(BIDIRECTIONAL) for one in classes):
@@ -84,6 +89,7 @@ def _generates(it: Given) -> str | None:
 
 
 def _limits(it: Given) -> str | None:
+    """A negative number of images or videos."""
     said = it.args.get("limit_mm_per_prompt")
     if not it.model.vision_config or not isinstance(said, Mapping):
         return None
@@ -93,6 +99,7 @@ def _limits(it: Given) -> str | None:
 
 
 def _pruning(it: Given) -> str | None:
+    """A video pruning rate outside of [0, 1)."""
     rate = it.args.get("video_pruning_rate")
     if not it.model.vision_config or not isinstance(rate, int | float) or 0 <= rate < 1:
         return None
@@ -106,6 +113,7 @@ def _encoder_backend(it: Given) -> str | None:
 
 
 def _connector(it: Given) -> str | None:
+    """A KV transfer role without a connector."""
     said = it.args.get("kv_transfer_config")
     if not isinstance(said, Mapping) or said.get("kv_connector") or not said.get("kv_role"):
         return None
@@ -120,6 +128,7 @@ def _processor_cache(it: Given) -> str | None:
 
 
 def _length(it: Given) -> str | None:
+    """A --max-model-len below 1 that is not -1."""
     length = it.number("max_model_len", 1)
     if length >= -1 and (length or "max_num_batched_tokens" in it.args):
         return None
@@ -157,6 +166,7 @@ def _as_it_is(it: Given) -> str | None:
 
 
 def _levels(it: Given) -> str | None:
+    """A compilation level without the CUDA graphs that state layers need."""
     config = it.args.get("compilation_config")
     level = config.get("level") if isinstance(config, Mapping) else None
     if it.settings.eager or level not in (0, 1, 2) or STATEFUL.isdisjoint(it.model.layer_types):

@@ -46,6 +46,7 @@ class ArgumentTooLong(Rule):
 
 
 def _variables(engine: Engine) -> Iterator[tuple[FieldPath, int, str]]:
+    """Path, bytes and name of each variable that is too long for execve(2)."""
     for index, name, value in engine.variables:
         if isinstance(value, str) and 4 * (len(name) + len(value)) >= LIMIT:
             size = len(f"{name}={value}".encode(errors="replace"))

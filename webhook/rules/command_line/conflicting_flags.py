@@ -213,6 +213,7 @@ _verify_with_expert_parallelism)."""
 
 
 def _experts(engine: Engine) -> Iterator[Finding]:
+    """Expert parallelism of a model without experts."""
     given, model, release = engine.args.given, engine.model, engine.release
     if not given.get("enable_expert_parallel") or model is None or release is None:
         return
@@ -229,6 +230,7 @@ def _experts(engine: Engine) -> Iterator[Finding]:
 
 
 def _backend(engine: Engine) -> Iterator[Finding]:
+    """The attention backend, given twice."""
     args, release = engine.args, engine.release
     flag, config = args.given.get("attention_backend"), args.given.get("attention_config")
     inside = config.get("backend") if isinstance(config, dict) else None

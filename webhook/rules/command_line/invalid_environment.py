@@ -99,24 +99,26 @@ class InvalidEnvironment(Rule):
             return
         yield from _port(engine)
         yield from _v1(engine)
-        yield from _choices(engine)
+        yield from _disallowed_values(engine)
         yield from _logging_level(engine)
         yield from _backend(engine)
         yield from _backend_of_another_gpu(engine)
 
 
 def _port(engine: Engine) -> Iterator[Finding]:
+    """VLLM_PORT that is not a number."""
     port = engine.command.env.get("VLLM_PORT")
     if port is not None and not NUMBER.fullmatch(port):
         yield Finding(
             path=_entry(engine, "VLLM_PORT"),
-            certainty=_for(engine, engine.release is not None and engine.release >= READS_PORT),
+            certainty=_certain_if(engine, engine.release is not None and engine.release >= READS_PORT),
             message=f"VLLM_PORT is {port!r}: vLLM wants a number",
             suggestions=("leave it out: --port is the server's",),
         )
 
 
 def _v1(engine: Engine) -> Iterator[Finding]:
+    """VLLM_USE_V1 that is not a number, or 0 in the first release without V0."""
     given, release = engine.command.env.get("VLLM_USE_V1"), engine.release
     if given is None or release is None or not V1_SWITCH[0] <= release <= V1_SWITCH[1]:
         return
@@ -138,7 +140,8 @@ def _v1(engine: Engine) -> Iterator[Finding]:
         )
 
 
-def _choices(engine: Engine) -> Iterator[Finding]:
+def _disallowed_values(engine: Engine) -> Iterator[Finding]:
+    """Variables whose value the release does not allow."""
     release = engine.release
     for name in sorted(settings.variables().intersection(engine.command.env)):
         given = engine.command.env[name]
@@ -154,7 +157,7 @@ def _choices(engine: Engine) -> Iterator[Finding]:
         read = (at_once or name in (METHOD, LOGGING)) and not replaced
         yield Finding(
             path=_entry(engine, name),
-            certainty=_for(engine, read),
+            certainty=_certain_if(engine, read),
             uncertain=uncertain(engine) or (None if read else f"vLLM may not read {name}, or replace it"),
             message=f"{name} is {given!r}: vLLM {release} takes {found.bounds or ' or '.join(map(str, found.allowed))}"
             + (f"; did you mean {near}?" if near else ""),
@@ -190,19 +193,22 @@ def _logging_level(engine: Engine) -> Iterator[Finding]:
 
 
 def _backend(engine: Engine) -> Iterator[Finding]:
+    """An attention backend, of the flag or the variable, that the release does not have."""
     release = engine.release
     given = engine.args.given.get("attention_backend")
     if isinstance(given, str) and given.lower() != "auto" and engine.args.is_sure("attention_backend"):
         found = settings.unknown_name("attention_backend", given.upper(), release)
         if found is not None and registry_certainty(engine) == "certain":
-            yield _unknown(engine, engine.argument("attention_backend"), f"--attention-backend {given}", found)
+            yield _unknown_backend(engine, engine.argument("attention_backend"), f"--attention-backend {given}", found)
     named = engine.command.env.get("VLLM_ATTENTION_BACKEND")
     if named is None or release is None or not BACKEND[0] <= release <= BACKEND[1]:
         return
     word = named.removesuffix("_VLLM_V1") if release < CHOICES else named
     found = settings.unknown_name("attention_backend", word, release)
     if found is not None and registry_certainty(engine) == "certain" and named not in found.allowed:
-        yield _unknown(engine, _entry(engine, "VLLM_ATTENTION_BACKEND"), f"VLLM_ATTENTION_BACKEND {named}", found)
+        yield _unknown_backend(
+            engine, _entry(engine, "VLLM_ATTENTION_BACKEND"), f"VLLM_ATTENTION_BACKEND {named}", found
+        )
 
 
 VALIDATES = Release(0, 11, 1), Release(0, 34)
@@ -287,7 +293,8 @@ def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
     return None
 
 
-def _unknown(engine: Engine, path: FieldPath, what: str, found: settings.Refusal) -> Finding:
+def _unknown_backend(engine: Engine, path: FieldPath, what: str, found: settings.Refusal) -> Finding:
+    """A finding about an attention backend that the release does not have. `what`: flag or variable, and its value."""
     flag, _, given = what.partition(" ")
     bare = given.removesuffix("_VLLM_V1")
     near = bare if bare in found.allowed else _meant.name(given, found.allowed)
@@ -304,7 +311,8 @@ def _unknown(engine: Engine, path: FieldPath, what: str, found: settings.Refusal
     )
 
 
-def _for(engine: Engine, known: bool) -> Certainty:
+def _certain_if(engine: Engine, known: bool) -> Certainty:
+    """The rule's certainty if vLLM is known to read the variable."""
     return certainty(engine) if known else "likely"
 
 

@@ -92,7 +92,7 @@ class InvalidFlagValue(Rule):
         if model is not None and _NOT_OF_AN_ID.search(model):
             yield from _model_id(engine, model)
         if refused := _out_of_bounds(engine):
-            yield from _bounds(engine, refused)
+            yield from _out_of_bounds_findings(engine, refused)
         if not settings.config_arguments().isdisjoint(given):
             yield from _json(engine)
         if not REGISTERED.keys().isdisjoint(given):
@@ -199,7 +199,8 @@ def _number(value: object) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _bounds(engine: Engine, refused: Mapping[str, settings.Refusal]) -> Iterator[Finding]:
+def _out_of_bounds_findings(engine: Engine, refused: Mapping[str, settings.Refusal]) -> Iterator[Finding]:
+    """One finding per number outside of its bounds."""
     for dest, one in refused.items():
         yield Finding(
             path=engine.argument(dest),
@@ -260,7 +261,7 @@ def _registered(engine: Engine) -> Iterator[Finding]:
     for dest in REGISTERED:
         name = given.get(dest)
         if isinstance(name, str) and name and engine.args.is_sure(dest):
-            yield from _registry(engine, dest, name)
+            yield from _not_registered(engine, dest, name)
 
 
 GGUF_UNTIL = Release(0, 24)
@@ -309,7 +310,8 @@ def _on_cuda(engine: Engine) -> bool:
     return engine.requested is not None and engine.requested[0].startswith("nvidia.com/")
 
 
-def _registry(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
+def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
+    """A name that is not in the release's registry (attention backends, tool parsers …)."""
     spelt = settings.NAMED[dest](name)
     found = settings.unknown_name(dest, spelt, engine.release)
     if found is None or (dest == "distributed_executor_backend" and "." in name):  # a class of somebody's own
@@ -336,6 +338,7 @@ V1_ALONE = Release(0, 11)
 
 
 def _connector(engine: Engine, name: object) -> Iterator[Finding]:
+    """A KV connector that the release does not have."""
     if not isinstance(name, str) or not name or engine.release is None or engine.release < V1_ALONE:
         return
     found = settings.unknown_name("kv_connector", name, engine.release)

@@ -47,7 +47,7 @@ class UnknownConfigKey(Rule):
         for dest, value in engine.once(from_json):
             keys = list(settings.unknown_keys(dest, value, engine.release))
             if len(keys) > FEW:
-                yield _many(engine, dest, keys)
+                yield _many_keys(engine, dest, keys)
                 continue
             for one in keys:
                 last = one.place.rpartition(".")[2]
@@ -65,7 +65,8 @@ class UnknownConfigKey(Rule):
                 )
 
 
-def _many(engine: Engine, dest: str, keys: Sequence[settings.Refusal]) -> Finding:
+def _many_keys(engine: Engine, dest: str, keys: Sequence[settings.Refusal]) -> Finding:
+    """One finding about many unknown keys of one argument."""
     named_first = ", ".join(repr(one.place) for one in keys[:FEW])
     return Finding(
         path=engine.argument(dest),

@@ -78,6 +78,7 @@ def _of_a_shell(engine: Engine, word: Word) -> Iterator[Finding]:
 
 
 def _undefined(engine: Engine, word: Word) -> Iterator[Finding]:
+    """A `$(NAME)` or `$(command)` that Kubernetes leaves as it is."""
     found = _KUBERNETES.search(word.text)
     if found is None or len(found["name"]) > _LONGEST or _OF_SERVICES.fullmatch(found["name"]):
         return

@@ -94,6 +94,7 @@ def _for_a_group(engine: Engine, found: _parallel.Count) -> list[str]:
 
 
 def _certainty(engine: Engine, found: _parallel.Count) -> Certainty:
+    """Certain only if vLLM itself refuses, or no other GPU can be visible."""
     if not engine.alone or _parallel.sees_more(engine):
         return "likely"
     closed = engine.group is not None and engine.group.closed  # a Ray cluster of this one Pod

@@ -60,6 +60,7 @@ def _fix(engine: Engine) -> tuple[Edit, ...]:
 
 
 def _program(engine: Engine) -> str:
+    """The program as it is written after `exec`."""
     program = engine.command.program
     if program.endswith(".py"):
         return f"python3 {program}"

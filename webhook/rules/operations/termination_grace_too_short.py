@@ -45,7 +45,7 @@ class TerminationGraceTooShort(Rule):
         if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
             return
         grace = DEFAULT if given is None else given
-        slept, drained = _pre_stop(engine), _drain(engine)
+        slept, drained = _pre_stop(engine), _drain_seconds(engine)
         asked = given is not None and grace < SHUTDOWN
         if grace >= slept + drained + SHUTDOWN or not (slept or drained or asked):
             return
@@ -61,7 +61,8 @@ class TerminationGraceTooShort(Rule):
         )
 
 
-def _drain(engine: Engine) -> int:
+def _drain_seconds(engine: Engine) -> int:
+    """Seconds of --shutdown-timeout; 0 if it is not set or the release does not have it."""
     given: Any = engine.args.given.get("shutdown_timeout")
     known = engine.release is None or engine.release >= DRAINS
     return int(given) if known and isinstance(given, int | float) and not isinstance(given, bool) and given > 0 else 0

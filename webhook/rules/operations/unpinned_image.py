@@ -29,7 +29,7 @@ class UnpinnedImage(Rule):
             return
         name, _, tag = image.rpartition("/")[2].partition(":")
         place = image[: release.LONGEST].removesuffix(f":{tag}") if tag else image[: release.LONGEST]
-        if (tag and not _moves(tag[:_LONGEST])) or _PLACEHOLDER.search(f"{place}:{tag}") or _UPPER.search(place):
+        if (tag and not _is_moving(tag[:_LONGEST])) or _PLACEHOLDER.search(f"{place}:{tag}") or _UPPER.search(place):
             return
         what = f"the tag {tag!r} moves" if tag else f"no tag: {name}:latest is pulled"
         yield Finding(
@@ -56,7 +56,8 @@ _OF_A_COMMIT = re.compile(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
 """`nightly-0d4044e…`, `main-20251103`: one build, which nobody moves."""
 
 
-def _moves(tag: str) -> bool:
+def _is_moving(tag: str) -> bool:
+    """Whether images of a tag are replaced over time (latest, nightly)."""
     if _MOVING.isdisjoint(tag.lower().split("-")):
         return False
     return _MOVES.fullmatch(tag) is not None and _OF_A_COMMIT.search(tag) is None

@@ -68,6 +68,7 @@ def _is_sure(engine: Engine, name: str) -> bool:
 
 
 def _path(engine: Engine, name: str, asked: Mapping[str, Any]) -> Iterator[Finding]:
+    """A probe's path that vLLM does not have, or that wants a key or POST."""
     given = asked.get("path")
     text = (str(given) if given else "/").partition("?")[0]
     path = "/" + text.strip("/")
@@ -116,6 +117,7 @@ def _keyed(engine: Engine) -> Certainty | None:
 
 
 def _scheme(engine: Engine, name: str, asked: Mapping[str, Any], speaks: str) -> Iterator[Finding]:
+    """A probe's scheme that is not the server's."""
     if any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile")):
         return
     yield Finding(

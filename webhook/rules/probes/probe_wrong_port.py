@@ -108,7 +108,7 @@ def _unnamed(engine: Engine, action: str, port: object) -> bool:
     probe never passes, and the Pod is never ready (pkg/kubelet/prober/worker.go throws the result away)."""
     if action == "grpc" or not isinstance(port, str) or not _PORT_NAME.fullmatch(port) or port.isdigit():
         return False
-    return not engine.container.synthetic and probe_timing.number(engine, port) is None
+    return not engine.container.synthetic and probe_timing.port_number(engine, port) is None
 
 
 _PORT_NAME = re.compile(r"[a-z0-9-]{1,15}")

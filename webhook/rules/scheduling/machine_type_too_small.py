@@ -47,12 +47,13 @@ class MachineTypeTooSmall(Rule):
         what = types[0] if len(types) == 1 else f"the largest of {', '.join(types[:3])}{' …' if len(types) > 3 else ''}"
         resource, count = engine.requested or ("", None)
         if count is not None and resource.endswith(COUNTED) and count > gpus:
-            yield self._short(engine, f"{count} × {resource} requested, {what} has {gpus}")
+            yield self._too_small(engine, f"{count} × {resource} requested, {what} has {gpus}")
         asked = engine.memory_request
         if memory and asked is not None and asked > memory:
-            yield self._short(engine, f"{human(asked)} of memory requested, {what} has {human(memory)}")
+            yield self._too_small(engine, f"{human(asked)} of memory requested, {what} has {human(memory)}")
 
-    def _short(self, engine: Engine, message: str) -> Finding:
+    def _too_small(self, engine: Engine, message: str) -> Finding:
+        """The finding: `message`, and what follows from it."""
         return Finding(
             path=engine.at("resources"),
             message=message,

@@ -57,7 +57,7 @@ class QuantitySuspicious(Rule):
         for side, listed in sides:
             for name, given in listed.items():
                 if "/" in str(name) and _is_fraction(given) and "kubernetes.io/" not in str(name):
-                    yield _cut(engine, side, str(name), str(given).strip())
+                    yield _not_whole(engine, side, str(name), str(given).strip())
         mount = engine.shm.mount
         size = (mount.empty_dir or {}).get("sizeLimit") if mount is not None else None
         if mount is not None and _is_odd("sizeLimit", size):
@@ -80,7 +80,8 @@ def _is_fraction(given: object) -> bool:
     return _FRACTION.fullmatch(text) is not None and not text.endswith("000m")
 
 
-def _cut(engine: Engine, side: str, name: str, text: str) -> Finding:
+def _not_whole(engine: Engine, side: str, name: str, text: str) -> Finding:
+    """The finding about GPUs that are not a whole number."""
     return Finding(
         path=engine.at("resources", side, name),
         message=f"{name} {text!r} is no whole number: the API server refuses the Pod",

@@ -132,7 +132,7 @@ def volumes(engine: Engine) -> list[Volume]:
 
 
 def _volume(engine: Engine, mount: Mount) -> Volume:
-    kind, inner = _kind(engine, mount.volume) if mount.volume else _template(engine, mount.name)
+    kind, inner = _source(engine, mount.volume) if mount.volume else _template(engine, mount.name)
     return Volume(mount, kind, inner)
 
 
@@ -141,7 +141,8 @@ def mounted_at(engine: Engine, volume: Volume) -> FieldPath:
     return engine.at("volumeMounts") / volume.mount.index
 
 
-def _kind(engine: Engine, volume: JSON) -> tuple[str, JSON]:
+def _source(engine: Engine, volume: JSON) -> tuple[str, JSON]:
+    """What a volume is made of, and that part of it; claims are looked up in the cluster's."""
     inner: Any
     for key, inner in volume.items():
         if key == "name" or not is_object(inner):
@@ -174,6 +175,7 @@ def _claim(engine: Engine, name: str) -> JSON | None:
 
 
 def _template(engine: Engine, name: str) -> tuple[str, JSON]:
+    """The StatefulSet's claim template of that name."""
     templates = mapping(engine.workload.object.get("spec")).get("volumeClaimTemplates")
     for one in as_list(templates):
         if mapping(mapping(one).get("metadata")).get("name") == name:

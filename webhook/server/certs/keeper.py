@@ -157,7 +157,7 @@ class Keeper:
         """Takes every step that there is to take now. Never raises: what fails is told, and tried again."""
         before, problem = self.state.problem, ""
         try:
-            self._look()
+            self._reconcile()
         except (StatusError, OSError, ValueError) as error:
             problem = str(error)
         except Exception as error:  # our fault; only the type, since a text might hold a key
@@ -169,28 +169,31 @@ class Keeper:
         elif before and not problem:
             log.info("the certificate is looked after")
 
-    def _look(self) -> None:
+    def _reconcile(self) -> None:
+        """Reads everything and does what the next step says, until nothing is left to do; raises OSError or
+        StatusError."""
         for _ in range(ROUNDS):
-            seen = self._see()
+            seen = self._observe()
             clocks = Clocks(seen.now, self._today(), self._clock())
             done = renewal.next_step(self._replica, seen.stored, seen.bundles, self._terms, clocks)
-            self._take(done.replica)
+            self._adopt(done.replica)
             self._judge(seen)
             if done.secret is not None:
                 try:
                     self._store(seen, done.secret)
                 except (StatusError, OSError):
-                    self._announce(seen.configurations, done.bundles)
+                    self._write_bundles(seen.configurations, done.bundles)
                     raise
             elif done.bundles:
-                self._announce(seen.configurations, done.bundles)
+                self._write_bundles(seen.configurations, done.bundles)
             elif done.doubt:
                 raise OSError(done.doubt)
             else:
                 return
         raise OSError("somebody else changes the Secret or the webhook configurations all the time")
 
-    def _see(self) -> Seen:
+    def _observe(self) -> Seen:
+        """The Secret and the webhook configurations as they are now."""
         secret, now = self._get(f"{self._secrets}/{self._secret}")
         found, unreadable = {}, ""
         for path in self._paths:
@@ -211,7 +214,8 @@ class Keeper:
                 return None, error.date
             raise
 
-    def _take(self, replica: Replica) -> None:
+    def _adopt(self, replica: Replica) -> None:
+        """Serves a new certificate from now on."""
         if replica.leaf is not None and replica.leaf != self._replica.leaf:
             self._pair = replica.leaf
             log.info(
@@ -225,6 +229,7 @@ class Keeper:
         self.state.trusted = seen.bundles is not None and renewal.trusted(self._replica, seen.bundles)
 
     def _store(self, seen: Seen, held: StoredCertificates) -> None:
+        """Writes the certificates into the Secret; code 409 if another replica was faster."""
         data, before = renewal.secret_data(held), seen.secret
         if before is None:
             metadata = {"name": self._secret, "labels": seen.labels}
@@ -233,7 +238,8 @@ class Keeper:
         else:
             self._write("PUT", f"{self._secrets}/{self._secret}", {**before, "data": data})
 
-    def _announce(self, configurations: Mapping[str, JSONDict], bundles: renewal.Bundles) -> None:
+    def _write_bundles(self, configurations: Mapping[str, JSONDict], bundles: renewal.Bundles) -> None:
+        """Writes the CA bundles into the webhook configurations that lack them."""
         for path, configuration in configurations.items():
             hooks = [
                 _with_bundle(hook, bundles[place]) if (place := f"{path} {number}") in bundles else hook

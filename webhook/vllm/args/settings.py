@@ -159,7 +159,7 @@ def is_strict(dest: str) -> bool:
 def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
     """The keys of a JSON argument that its class has not, where it refuses such."""
     said = load("settings")["configs"].get(dest)
-    for above, path, _ in _keys(value) if said else ():
+    for above, path, _ in _walk_keys(value) if said else ():
         numbers = _strict(dest, above, release) if above in said["strict"] else ()
         spans = said["fields"].get(path, ())
         if numbers and all(_definition_in(spans, number) is None for number in numbers):
@@ -186,7 +186,7 @@ def _beside(dest: str, above: str, number: int) -> tuple[str, ...]:
 def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
     """The values of a JSON argument that its class refuses: none of a list, or out of bounds."""
     said = load("settings")["configs"].get(dest)
-    for _, path, given in _keys(value) if said else ():
+    for _, path, given in _walk_keys(value) if said else ():
         found = _bad_value(said["fields"].get(path, ()), path, given, release)
         if found is not None:
             yield found
@@ -217,13 +217,13 @@ def _bad_choice(path: str, given: object, known: Mapping[str, Any] | None, numbe
 _DEEPEST = 3
 
 
-def _keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, Any]]:
-    """What a key stands in, its own path, and its value. vLLM reads `-` in a key as `_` where it came from a flag."""
+def _walk_keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, Any]]:
+    """The parent path, own path and value of each key, nested ones too. vLLM reads `-` in a key of a flag as `_`."""
     for written, given in value.items():
         path = f"{above}.{written}".lstrip(".").replace("-", "_")
         yield above, path, given
         if isinstance(given, Mapping) and path.count(".") < _DEEPEST:
-            yield from _keys({key: one for key, one in given.items() if one is not None}, path)
+            yield from _walk_keys({key: one for key, one in given.items() if one is not None}, path)
 
 
 def _definition_in(spans: Sequence[Span], number: int) -> Mapping[str, Any] | None:

@@ -28,7 +28,7 @@ def assignment(shell: Shell, node: Node) -> Status:
         array, _, key = name.partition("[")
         before = variables.get(array)
         if isinstance(before, list) and not append and not re.match(r"['\"]?[\d$]", key):
-            variables[array] = [*before, _glue(literal(f"[{key}="), shell.words.scalar(value_node))][:4096]
+            variables[array] = [*before, _concatenated(literal(f"[{key}="), shell.words.scalar(value_node))][:4096]
             return "yes"
         variables[array] = mystery(f"${{{name}}}", f"{name} is assigned by element")
         return "yes"
@@ -45,9 +45,9 @@ def assignment(shell: Shell, node: Node) -> Status:
         return "yes"
     value = shell.words.scalar(value_node)
     if append and isinstance(before, list):
-        variables[name] = [_glue(before[0], value), *before[1:]] if before else [value]
+        variables[name] = [_concatenated(before[0], value), *before[1:]] if before else [value]
     elif append:
-        variables[name] = _glue(before if isinstance(before, tuple) else literal(""), value)
+        variables[name] = _concatenated(before if isinstance(before, tuple) else literal(""), value)
     else:
         variables[name] = value
     return "yes"
@@ -81,7 +81,8 @@ def unset(shell: Shell, node: Node) -> Status:
     return "yes"
 
 
-def _glue(left: Value, right: Value) -> Value:
+def _concatenated(left: Value, right: Value) -> Value:
+    """Two values joined; literal neighbors of one path become one piece."""
     joined = tuple(p for p in (*left, *right) if p.text or p.unknown is not None)
     if len(joined) > 1 and all(p.unknown is None and p.path == joined[0].path for p in joined):
         joined = literal("".join(p.text for p in joined), joined[0].path)

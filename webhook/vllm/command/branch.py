@@ -44,12 +44,13 @@ def _branch(shell: Shell, children: Sequence[Node]) -> Status:
     if status == "yes":
         return shell.block(body)
     if status == "no":
-        return _otherwise(shell, others)
+        return _else_part(shell, others)
     why = " ".join(source(c) for c in question if c.is_named)
-    return shell.either([lambda: shell.block(body), lambda: _otherwise(shell, others)], why)
+    return shell.either([lambda: shell.block(body), lambda: _else_part(shell, others)], why)
 
 
-def _otherwise(shell: Shell, clauses: Sequence[Node]) -> Status:
+def _else_part(shell: Shell, clauses: Sequence[Node]) -> Status:
+    """Runs the `elif` and `else` clauses of an `if`."""
     if not clauses:
         return "yes"
     if clauses[0].type == "else_clause":

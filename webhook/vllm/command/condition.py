@@ -35,6 +35,7 @@ def _test(shell: Shell, node: Node, extended: bool) -> bool | None:
 
 
 def _answer(shell: Shell, node: Node, extended: bool) -> bool | None:
+    """The result of a test expression; None if it depends on something unknown."""
     children = node.children
     if node.type == "parenthesized_expression":
         inner = [child for child in children if child.is_named]
@@ -43,7 +44,7 @@ def _answer(shell: Shell, node: Node, extended: bool) -> bool | None:
         answer = _test(shell, children[-1], extended)
         return None if answer is None else not answer
     if node.type == "unary_expression" and len(children) == 2:
-        return _question(shell, source(children[0]), shell.words.scalar(children[1]))
+        return _unary_test(shell, source(children[0]), shell.words.scalar(children[1]))
     if node.type == "binary_expression" and len(children) == 3:
         operator = source(children[1])
         if operator in ("&&", "||", "-a", "-o"):
@@ -59,7 +60,8 @@ def _answer(shell: Shell, node: Node, extended: bool) -> bool | None:
     return None if text is None else bool(text)
 
 
-def _question(shell: Shell, operator: str, value: Value) -> bool | None:
+def _unary_test(shell: Shell, operator: str, value: Value) -> bool | None:
+    """`-n`, `-z`, `-f` … of a value; None if it is unknown."""
     text = known(value)
     if operator in ("-n", "-z"):
         if text is None:
@@ -95,7 +97,7 @@ def builtin(shell: Shell, argv: list[Value]) -> Status:
         text = known(argv[0])
         answer = None if text is None else bool(text)
     elif len(argv) == 2:
-        answer = _question(shell, text_of(argv[0]), argv[1])
+        answer = _unary_test(shell, text_of(argv[0]), argv[1])
     elif len(argv) == 3:
         answer = _compare(shell, argv[0], text_of(argv[1]), argv[2], pattern=False)
     if answer is None:

@@ -49,6 +49,7 @@ def _in_list(obj: Any, old: Sequence[Word], words: Sequence[str]) -> tuple[Edit,
 
 
 def _in_script(obj: Any, command: Command, old: Sequence[Word], words: Sequence[str]) -> tuple[Edit, ...]:
+    """The edit that replaces adjacent words inside of the container's script; none if anything is between them."""
     spans = [word.span for word in old if word.span is not None]
     path = old[0].path
     if len(spans) < len(old) or command.script is None or path.get(obj) != command.script:

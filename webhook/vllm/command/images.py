@@ -98,6 +98,7 @@ def repository(image: str) -> str:
 
 @lru_cache(256)  # a cluster has a few images
 def _repository(image: str) -> str:
+    """An image's name in lower case, without tag and digest."""
     name = image.strip().partition("@")[0]
     head, slash, last = name.rpartition("/")
     return (head + slash + last.partition(":")[0]).lower()

@@ -55,18 +55,19 @@ class Words:
 
     def fields(self, node: Node) -> list[Value]:
         """The fields that a word becomes: none, one or more."""
-        return _fields(self._paid(self.segments(node, False)))
+        return _fields(self._charged(self.segments(node, False)))
 
     def scalar(self, node: Node | None) -> Value:
         """The value of an assignment: no field splitting."""
         if node is None:
             return literal("")
         pieces: list[Piece] = []
-        for segment in self._paid(self.segments(node, False)):
+        for segment in self._charged(self.segments(node, False)):
             pieces += (Piece(" "),) if segment is _BREAK else segment.value
-        return _cut(_join(pieces))
+        return _bounded(_join(pieces))
 
-    def _paid(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
+    def _charged(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
+        """The segments, each charged to the budget."""
         for segment in segments:
             each = 2 if segment.split else 32
             self.budget.spend(2 + sum(1 + len(piece.text) // each for piece in segment.value))
@@ -284,6 +285,7 @@ class Words:
 
 
 def _fields(segments: Iterator[_Segment]) -> list[Value]:
+    """The words that the shell splits an expansion into."""
     done: list[Value] = []
     current: list[Piece] = []
     started = False
@@ -291,7 +293,7 @@ def _fields(segments: Iterator[_Segment]) -> list[Value]:
     def end() -> None:
         nonlocal started
         if started:
-            done.append(_cut(_join(current)))
+            done.append(_bounded(_join(current)))
         current.clear()
         started = False
 
@@ -336,7 +338,8 @@ def _join_list(values: Array) -> Value:
     return _join(pieces)
 
 
-def _cut(value: Value) -> Value:
+def _bounded(value: Value) -> Value:
+    """The value, or an unknown one if it is too long."""
     if sum(len(piece.text) for piece in value) <= LIMIT and len(value) < 4096:
         return value
     return mystery(value[0].text[:64], "the text grows too long")

@@ -178,6 +178,7 @@ class Shell:
             self.branches -= 1
 
     def _pipeline(self, node: Node) -> Status:
+        """Runs a pipeline, each command on the output of the one before; only what it prints is certain."""
         status: Status = "likely"
         before = self.stdin
         for child in node.children:
@@ -342,6 +343,7 @@ class Shell:
         return self.failed
 
     def _call(self, body: Node, argv: list[Value]) -> Status:
+        """Runs a function's body with its own positional parameters."""
         skips = self.skips
         outer, self.state.positional = self.state.positional, argv[1:]
         try:

@@ -186,6 +186,7 @@ class _Resolver(Reading):
     # ── a command ──
 
     def _started(self, argv: Sequence[Value]) -> Command | None:
+        """The command that a program starts, through wrappers and scripts."""
         argv = entry.unwrapped(argv, self.env, self.budget.spend)
         started = entry.start(argv)
         if isinstance(started, Serve):
@@ -233,6 +234,7 @@ class _Resolver(Reading):
         return None
 
     def _guess(self, words: Sequence[Value], why: str, program: str = "", *, complete: bool = True) -> Command | None:
+        """The command if these words are vLLM's arguments, marked as guessed."""
         words = list(words)
         if words and text_of(words[0]) == "serve":
             words = words[1:]  # the image's entrypoint is `vllm`
@@ -294,7 +296,7 @@ class _Resolver(Reading):
         if seen.servers:
             first, *then = seen.servers
             command = replace(first, script=text if runner.marks else None, unclosed=unclosed(text), then=tuple(then))
-            return _finish(command, self._lost(text, positional, zero) if inline else ())
+            return _with_lost(command, self._lost(text, positional, zero) if inline else ())
         if seen.guess is not None:
             return seen.guess
         if inline and zero is not None and len(text.split()) == 1:
@@ -391,7 +393,7 @@ class _Resolver(Reading):
                 self._run_child(child, text, sh, seen)
             elif started.file is not None:
                 sh.changes.add("packages")
-                self._maybe(text_of(started.file), started.positional, sh, seen)
+                self._note_guess(text_of(started.file), started.positional, sh, seen)
         elif started.program == entry.A_SHELL:
             if sh.stdin is not None:
                 seen.texts.append(sh.stdin)
@@ -411,7 +413,7 @@ class _Resolver(Reading):
                     sh.changes.add(change)
                     if change == "vllm":
                         seen.installed = "" if sh.conditional else entry.release_installed(argv)
-                self._maybe(started.program, started.words, sh, seen)
+                self._note_guess(started.program, started.words, sh, seen)
 
     def _run_child(self, child: Shell, text: str, sh: Shell, seen: _Seen) -> None:
         """A script that another one starts: it fails with the servers in it."""
@@ -435,7 +437,8 @@ class _Resolver(Reading):
             return None  # a template's blank before it has moved it
         return len(whole[: last.at].decode(errors="replace"))
 
-    def _maybe(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
+    def _note_guess(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
+        """Remembers a program that looks like a wrapper of vLLM, if none was found before."""
         if seen.guess is None and not self.container.init and telling.looks_like_vllm(program, words):
             own = Serve("serve", program, tuple(words), own_flags=True)
             seen.guess = self.serve(
@@ -498,7 +501,8 @@ def _without(env: Mapping[str, Value], removed: frozenset[str]) -> dict[str, Val
     return {} if "*" in removed else {name: value for name, value in env.items() if name not in removed}
 
 
-def _finish(command: Command, lost: Sequence[Value]) -> Command:
+def _with_lost(command: Command, lost: Sequence[Value]) -> Command:
+    """The command with the words that never reach vLLM."""
     if not lost:
         return command
     return replace(command, lost=words_of(lost, command.path))

@@ -94,12 +94,13 @@ def _merge_values(name: str, a: Value | None, b: Value | None, why: str) -> Valu
 def _merge_lists(a: Array, b: Array, why: str) -> Array:
     short, long = (a, b) if len(a) <= len(b) else (b, a)
     if long[: len(short)] != short:
-        same = sum(1 for _ in _common(short, long))
+        same = sum(1 for _ in _common_prefix(short, long))
         return long[:same] + [_doubtful(v, f"depends on {why}") for v in long[same:]]
     return long[: len(short)] + [_doubtful(v, f"only if {why}") for v in long[len(short) :]]
 
 
-def _common(a: Array, b: Array) -> list[Value]:
+def _common_prefix(a: Array, b: Array) -> list[Value]:
+    """The first items that two arrays share."""
     same: list[Value] = []
     for one, two in zip(a, b, strict=False):
         if one != two:

@@ -89,7 +89,8 @@ class _Parser:
             return text
         return None
 
-    def _deeper(self) -> None:
+    def _enter(self) -> None:
+        """Counts a level of nesting; raises _UnreadableError if it is too deep."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise _UnreadableError
@@ -100,7 +101,7 @@ class _Parser:
 
     def _disjunction(self) -> _Value:
         """`a || b`."""
-        self._deeper()
+        self._enter()
         parts = [self._conjunction()]
         while self._take("||"):
             parts.append(self._conjunction())
@@ -126,7 +127,7 @@ class _Parser:
     def _unary(self) -> _Value:
         """`!a`, `-1`, or a member chain."""
         if self._take("!"):
-            self._deeper()
+            self._enter()
             inner = self._unary()
             self._depth -= 1
             return lambda device: _not(inner(device))
@@ -168,7 +169,7 @@ class _Parser:
         """`.field`, `.method(…)` and `[index]` after a value."""
         before = self._depth
         while sign := self._take(".", ".?", "[", "[?"):
-            self._deeper()
+            self._enter()
             if sign.startswith("["):
                 (index,) = self._arguments("]")
                 value = _field_access(value, index)

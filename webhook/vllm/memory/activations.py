@@ -105,6 +105,7 @@ class Run(NamedTuple):
 
 
 def _run(model: Model, settings: Settings) -> Run:
+    """What of the settings the activations depend on."""
     chunk = (model.num_experts and settings.variable("VLLM_FUSED_MOE_CHUNK_SIZE")) or ""
     return Run(
         settings.release, settings.v1, settings.parallel, settings.dtype, settings.max_num_seqs,

@@ -135,13 +135,15 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> MemoryArgume
         args,
         model,
         None if utilization is None else float(utilization),
-        _whole(length) if known else None,
+        _positive_int(length) if known else None,
         auto or (known and length is None),
         auto,
-        None if usual else _whole(given.get("kv_cache_memory_bytes")) or _whole(given.get("kv_cache_memory")),
+        None
+        if usual
+        else _positive_int(given.get("kv_cache_memory_bytes")) or _positive_int(given.get("kv_cache_memory")),
         parallel.read(args, env),
-        _whole(given.get("max_num_seqs")),
-        _whole(given.get("max_num_batched_tokens")),
+        _positive_int(given.get("max_num_seqs")),
+        _positive_int(given.get("max_num_batched_tokens")),
         given.get("performance_mode") == "throughput",
         _flag(given.get("enable_chunked_prefill")),
         bool(given.get("enforce_eager")),
@@ -173,7 +175,7 @@ def _variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 def _seldom(given: Mapping[str, Any], model: Model) -> tuple[Any, ...]:
     """What hangs on arguments of `SELDOM` alone: as `Settings` has it, from `block_size` on."""
     return (
-        _whole(given.get("block_size")),
+        _positive_int(given.get("block_size")),
         int(_float(given.get("cpu_offload_gb")) * GI),
         _flag(given.get("enable_prefix_caching")),
         _speculative(given, model),
@@ -226,21 +228,22 @@ def _limit(given: Mapping[str, Any], modality: str) -> object:
 
 
 def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
+    """The speculative decoding that the arguments describe."""
     config = given.get("speculative_config")
     if config is None and not given.get("speculative_model"):
         return None
     if not isinstance(config, Mapping):
-        tokens = _whole(given.get("num_speculative_tokens"))
+        tokens = _positive_int(given.get("num_speculative_tokens"))
         if not given.get("speculative_model"):
             return None
         config = {"model": given.get("speculative_model"), "num_speculative_tokens": tokens or 1}
-    tokens = _whole(config.get("num_speculative_tokens")) or 1
+    tokens = _positive_int(config.get("num_speculative_tokens")) or 1
     method = str(config.get("method") or "")[:LONGEST_NAME]
     if config.get("model") in ("ngram", "[ngram]") or method in ("ngram", "suffix", "ngram_gpu"):
         return Speculative(method or "ngram", tokens, 0, True)
     if method.endswith("mtp") or (not config.get("model") and model.num_nextn_predict_layers):
         return Speculative("mtp", tokens, max(1, model.num_nextn_predict_layers), True)
-    cut = _whole(config.get("draft_tensor_parallel_size"))
+    cut = _positive_int(config.get("draft_tensor_parallel_size"))
     row = by_id(str(config.get("model"))) if config.get("model") else None
     drafter = row.value if row else None
     certain = bool(row and row.may_deny) and not config.get("quantization") and not config.get("revision")
@@ -251,11 +254,12 @@ def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
 
 
 def _lora(given: Mapping[str, Any]) -> Lora | None:
+    """The LoRA slots that the arguments describe."""
     if not given.get("enable_lora"):
         return None
     return Lora(
-        slots=_whole(given.get("max_loras")) or 1,
-        rank=_whole(given.get("max_lora_rank")) or 16,
+        slots=_positive_int(given.get("max_loras")) or 1,
+        rank=_positive_int(given.get("max_lora_rank")) or 16,
         sharded=bool(given.get("fully_sharded_loras")),
     )
 
@@ -264,7 +268,8 @@ def _named(value: object) -> str | None:
     return value[:LONGEST_NAME] if isinstance(value, str) and value != "auto" else None
 
 
-def _whole(value: object) -> int | None:
+def _positive_int(value: object) -> int | None:
+    """A positive integer, at most parallel.LARGEST; None for anything else."""
     if value is None or type(value) is not int or value <= 0:  # True is no number
         return None
     return value if value < parallel.LARGEST else parallel.LARGEST

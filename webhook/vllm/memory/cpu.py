@@ -103,6 +103,7 @@ def kv_cache(args: EngineArgs, env: Mapping[str, str], ranks: int, release: Rele
 
 
 def _sum(lines: list[Estimate], note: str) -> Estimate:
+    """The sum of estimates, bound by bound."""
     floor, low, likely, high = (
         sum(getattr(line, part) for line in lines) for part in ("floor", "low", "likely", "high")
     )

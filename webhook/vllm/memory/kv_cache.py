@@ -125,6 +125,7 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
 
 @lru_cache(256)
 def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout | None:
+    """The KV cache groups of the layers from `first` to before `last`; None if a layer is not known."""
     specs = kv_specs.of(model, how)
     if specs is None:
         return None

@@ -304,6 +304,7 @@ def _drafted(model: Model, how: Stored) -> Iterator[tuple[Model, Stored, str, in
 
 
 def _attention(model: Model, how: Stored, kind: str, block: int, per_token: int) -> Spec:
+    """The KV cache spec of an attention layer."""
     window = _window(model, kind)
     since_when = {SLIDING: since.WINDOWS, CHUNKED: since.CHUNKS}.get(kind)
     if full := since_when is not None and (not window or not how.v1 or how.release < since_when):

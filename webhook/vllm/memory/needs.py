@@ -147,6 +147,7 @@ def _ways(
     gpus: int | None,
     env: Mapping[str, str] | None,
 ) -> Iterator[Offer]:
+    """Offers on one kind of GPU, one for each number of GPUs that fits."""
     own = {dest: value for dest, value in changes.items() if dest != "model"}
     asked = {**own, "max_model_len": context, **({"max_num_seqs": users} if users else {})}
     for size in (gpus,) if gpus else SIZES:

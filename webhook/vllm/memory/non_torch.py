@@ -59,6 +59,7 @@ def line(settings: Settings) -> Estimate:
 
 @lru_cache(64)
 def _line(seen: Measured, spread: bool, flashinfer: bool) -> Estimate:
+    """The ledger line of a measured start, with what all-to-all and FlashInfer add."""
     floor, low, likely, high, note = seen
     if spread:
         likely, high = likely + 1.2, high + 4.0  # 0.10.1, 8 H20, 480B: what the gathered tokens leave unexplained

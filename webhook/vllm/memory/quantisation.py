@@ -60,6 +60,7 @@ def scheme(model: Model, given: str | None) -> Scheme | None:
 
 @lru_cache(256)
 def _scheme(model: Model, given: str | None) -> Scheme | None:
+    """The checkpoint's own scheme, or the one that `--quantization` applies while loading."""
     config = model.quantization_config or _named(model)
     if config:
         found = _stored(model, config, given)
@@ -137,6 +138,7 @@ def _named(model: Model) -> Mapping[str, Any] | None:
 
 
 def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Scheme | None:
+    """The scheme that a checkpoint's quantization config describes; None if it is not known."""
     inner = config.get("quantization")
     if isinstance(inner, Mapping):  # ModelOpt's hf_quant_config.json
         config = {**config, **inner}

@@ -67,6 +67,7 @@ def remembered(model: Model, beside: tuple[Any, ...]) -> Ranks | None:
 
 
 def _rank(model: Model, settings: Settings, found: Checkpoint, stage: int, own: Estimate) -> Rank:
+    """The ledger lines of a rank of one pipeline stage."""
     first, last = settings.parallel.stage(stage, found.layers)
     layout = kv_cache.layout(model, settings, first, last)
     lines = (

@@ -23,6 +23,7 @@ def copies(model: Model, gpus: Sequence[Gpu]) -> Sequence[Model]:
 
 @lru_cache(64)
 def _copies(model: Model, capability: tuple[int, int]) -> Sequence[Model]:
+    """Quantized copies of a model that the GPUs can run, the most accurate first."""
     rated: list[tuple[bool, float, Model]] = []
     for copy in () if model.quantization_config else quantised_copies(model):
         scheme = quantisation.scheme(copy, None)

@@ -160,6 +160,7 @@ def is_moe(model: Model, index: int) -> bool:
 
 
 def _layer(model: Model, hidden: int, kind: str, moe: bool, block: parts.Block | None, double: bool) -> Layer | None:
+    """The tensors of one layer; None if the config does not say enough."""
     if block is not None:
         return parts.nas_layer(model, hidden, block)
     mixer = _mixer(model, hidden, kind)
@@ -174,6 +175,7 @@ def _layer(model: Model, hidden: int, kind: str, moe: bool, block: parts.Block |
 
 
 def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
+    """The tensors of a layer's attention, linear attention or Mamba part; None if the config does not say enough."""
     if kind in STATELESS:
         return ()
     if kind in ("full_attention", "sliding_attention", "chunked_attention"):
@@ -225,6 +227,7 @@ def head_dims(model: Model, kind: str) -> tuple[int, int, int] | None:
 
 
 def _attention(model: Model, hidden: int, kind: str) -> Layer | None:
+    """The projections of queries, keys, values and output."""
     sizes, heads = head_dims(model, kind), model.num_attention_heads
     if sizes is None or not heads:
         return None
@@ -311,6 +314,7 @@ def mamba(model: Model) -> Mamba | None:
 
 
 def _mamba(model: Model, hidden: int) -> Layer | None:
+    """The tensors of a Mamba or Mamba 2 part."""
     sizes = mamba(model)
     if sizes is None:
         return None
@@ -328,6 +332,7 @@ def _mamba(model: Model, hidden: int) -> Layer | None:
 
 
 def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
+    """The tensors of a dense MLP, or of router, experts and shared experts."""
     config, inner = model.config, _intermediate(model)
     matrices = 2 if is_ungated(model) else 3
     dense = inner

@@ -143,7 +143,7 @@ def _utilization(search: Search) -> Iterator[Alternative]:
     one: vLLM would find too little free, or capture CUDA graphs outside of its share."""
     if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return
-    now = _share(search)
+    now = _gpu_share(search)
     larger = [one for one in SHARES if one > now]
     if larger and search.is_full(max(larger)):
         larger = []
@@ -155,7 +155,8 @@ def _utilization(search: Search) -> Iterator[Alternative]:
             return
 
 
-def _share(search: Search) -> float:
+def _gpu_share(search: Search) -> float:
+    """--gpu-memory-utilization, or the release's default."""
     given = search.args.given.get("gpu_memory_utilization")
     usual = default_utilization(search.args.release or NEWEST)
     return given if isinstance(given, int | float) and not isinstance(given, bool) else usual
@@ -324,7 +325,7 @@ def _both(search: Search, found: Sequence[Alternative]) -> Iterator[Alternative]
     kept = [one for one in found if not one.changes_output and one.loss < 0.5]
     if kept or search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return
-    shares = _smaller_shares(_share(search)) or (SAFE_UTILIZATION, SHARES[1])
+    shares = _smaller_shares(_gpu_share(search)) or (SAFE_UTILIZATION, SHARES[1])
     if search.is_full(max(shares)):
         return
     for share in shares:

@@ -61,6 +61,7 @@ def estimate(
 def _estimate(
     model: Model, size: float, graphs: int, readers: int | None, compiled: bool, files: Files, kv_in_memory: int
 ) -> Startup:
+    """Seconds of each part of a start-up, and their sums."""
     amount = size / GB
     rates: tuple[float, ...] = READ
     if files.disk_rate:  # where somebody knows the disk; the floor stays what the best one does

@@ -37,6 +37,7 @@ def is_there(model: Model) -> bool:
 
 
 def _vision(model: Model) -> int:
+    """Parameters of the vision tower with its projector; 0 if it is not known."""
     given = model.vision_config
     if not given:
         return 0
@@ -45,14 +46,14 @@ def _vision(model: Model) -> int:
     if own == "gemma3n_vision":
         return 300_000_000 + 2048 * (model.hidden_size or 2048)  # MobileNetV5-300M
     config = {**SILENT.get("qwen2_vl" if family == "qwen2_vl" else own, {}), **given}
-    depth = _first(config, "depth", "num_hidden_layers", "layers")
-    hidden = _first(config, "embed_dim" if family == "qwen2_vl" else "hidden_size", "width", "embed_dim")
+    depth = _first_positive(config, "depth", "num_hidden_layers", "layers")
+    hidden = _first_positive(config, "embed_dim" if family == "qwen2_vl" else "hidden_size", "width", "embed_dim")
     if not depth or not hidden:
         return 0
-    inner = _first(config, "intermediate_size") or int(_number(config, "mlp_ratio", 4.0) * hidden)
+    inner = _first_positive(config, "intermediate_size") or int(_number(config, "mlp_ratio", 4.0) * hidden)
     if family.startswith("glm4v"):
-        inner = _first(config, "out_hidden_size") or inner
-    layers = depth + (_first(config, "num_global_layers") or 0)
+        inner = _first_positive(config, "out_hidden_size") or inner
+    layers = depth + (_first_positive(config, "num_global_layers") or 0)
     body = layers * (4 * hidden * hidden + (3 if own in GATED or family in GATED else 2) * hidden * inner)
     return body + _patches(config, family, hidden) + _projector(model, config, family, hidden)
 
@@ -62,9 +63,9 @@ def _patches(config: Mapping[str, Any], family: str, hidden: int) -> int:
     side = _side(config.get("patch_size")) or 14
     frames = 2 if family.startswith(PATCHED_TWICE) else 1
     size = 3 * frames * side * side * hidden
-    positions = _first(config, "num_position_embeddings") or 0
+    positions = _first_positive(config, "num_position_embeddings") or 0
     if family.startswith("gemma4"):
-        positions = 2 * (_first(config, "position_embedding_size") or 10240)
+        positions = 2 * (_first_positive(config, "position_embedding_size") or 10240)
     elif not positions and (image := _side(config.get("image_size"))) and not family.startswith(("qwen", "glm4v")):
         positions = (image // side) ** 2
     if family == "mllama":  # aspect ratios × tiles × patches
@@ -75,12 +76,12 @@ def _patches(config: Mapping[str, Any], family: str, hidden: int) -> int:
 def _projector(model: Model, config: Mapping[str, Any], family: str, hidden: int) -> int:
     """From the tower's width to the language model's."""
     text = model.hidden_size or hidden
-    out = _first(config, "out_hidden_size") or text
+    out = _first_positive(config, "out_hidden_size") or text
     merged = 4 * hidden  # 2 × 2 patches
     if family.startswith("qwen2_vl"):
-        return merged * merged + merged * (_first(config, "hidden_size") or text)
+        return merged * merged + merged * (_first_positive(config, "hidden_size") or text)
     if family.startswith("glm4v"):
-        return merged * out + out * out + 3 * out * (_first(config, "intermediate_size") or out)
+        return merged * out + out * out + 3 * out * (_first_positive(config, "intermediate_size") or out)
     if family.startswith(("qwen2_5_vl", "qwen2_5_omni", "qwen3")):
         levels = config.get("deepstack_visual_indexes")
         deep = len(levels) if isinstance(levels, list) else 3 if family.startswith("qwen3_vl") else 0
@@ -96,12 +97,12 @@ def _projector(model: Model, config: Mapping[str, Any], family: str, hidden: int
     if family == "mistral3":
         return merged * hidden + hidden * text + text * text
     if family in ("idefics3", "smolvlm"):
-        factor = _first(model.config, "scale_factor") or 4
+        factor = _first_positive(model.config, "scale_factor") or 4
         return hidden * factor * factor * text
     if family == "kimi_vl":
         return merged * merged + merged * text
     if family == "llama4":
-        wide = _first(config, "projector_output_dim") or 4096
+        wide = _first_positive(config, "projector_output_dim") or 4096
         return merged * wide + wide * wide + wide * text
     return hidden * text + text * text
 
@@ -113,19 +114,26 @@ def _audio(model: Model) -> int:
         return 0
     if str(config.get("model_type") or model.model_type).startswith(("gemma3n", "gemma4")):
         # a conformer: two MLPs of four times the width, attention with positions, a gated convolution
-        wide = _first(config, "hidden_size") or 0
-        blocks = _first(config, "conf_num_hidden_layers", "num_hidden_layers") or 0
+        wide = _first_positive(config, "hidden_size") or 0
+        blocks = _first_positive(config, "conf_num_hidden_layers", "num_hidden_layers") or 0
         return blocks * 24 * wide * wide + wide * (model.hidden_size or wide)
-    depth, hidden = _first(config, "encoder_layers", "num_hidden_layers"), _first(config, "d_model", "hidden_size")
-    inner = _first(config, "encoder_ffn_dim", "intermediate_size")
+    depth, hidden = (
+        _first_positive(config, "encoder_layers", "num_hidden_layers"),
+        _first_positive(config, "d_model", "hidden_size"),
+    )
+    inner = _first_positive(config, "encoder_ffn_dim", "intermediate_size")
     if not depth or not hidden or not inner:
         return 0
-    bins, positions = _first(config, "num_mel_bins") or 128, _first(config, "max_source_positions") or 1500
+    bins, positions = (
+        _first_positive(config, "num_mel_bins") or 128,
+        _first_positive(config, "max_source_positions") or 1500,
+    )
     ends = (3 * bins + 3 * hidden + positions) * hidden + hidden * (model.hidden_size or hidden)
     return ends + depth * (4 * hidden * hidden + 2 * hidden * inner)
 
 
-def _first(config: Mapping[str, Any], *keys: str) -> int | None:
+def _first_positive(config: Mapping[str, Any], *keys: str) -> int | None:
+    """The first of these fields that is a positive integer."""
     for key in keys:
         value = config.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -134,6 +142,7 @@ def _first(config: Mapping[str, Any], *keys: str) -> int | None:
 
 
 def _number(config: Mapping[str, Any], key: str, default: float) -> float:
+    """A field as a number, or the default."""
     value = config.get(key)
     return (
         float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 64 else default

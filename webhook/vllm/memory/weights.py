@@ -112,6 +112,7 @@ def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
 
 @lru_cache(256)
 def _checkpoint(model: Model, how: Loaded) -> Checkpoint | None:
+    """Elements and bytes of the weights, by how vLLM divides them among ranks."""
     counted = shape.of(model)
     if any(model.config.get(field) for field in ENGRAMS):
         return None
@@ -236,7 +237,7 @@ def _in_bytes(
         else 0,
         tied=tied,
         vision=vision_bytes,
-        absorbed=_absorbed(model, how),
+        absorbed=_absorbed_mla(model, how),
         draft=draft,
         doubt=doubt,
     )
@@ -294,7 +295,8 @@ def padding(model: Model, settings: Settings) -> float:
     return factor
 
 
-def _absorbed(model: Model, how: Loaded) -> float:
+def _absorbed_mla(model: Model, how: Loaded) -> float:
+    """Bytes of MLA's matrices that vLLM keeps a second time, absorbed."""
     if not model.kv_lora_rank or not model.num_attention_heads or not how.mla:
         return 0.0
     width = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
@@ -418,6 +420,7 @@ def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Est
 def _line(
     found: Checkpoint, model: Model, how: Placed, stage: int, scheme: Scheme | None, slots: Lora | None, offload: int
 ) -> Estimate:
+    """The ledger line of the weights of one pipeline stage."""
     cut = how.cut
     loaded = of_stage(found, model, how, stage)
     adapters = lora(model, slots, cut, how.width)

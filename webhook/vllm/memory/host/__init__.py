@@ -103,6 +103,7 @@ def _usual(kind: Kind) -> HostLedger:
 
 
 def _ledger(kind: Kind, args: EngineArgs, env: Mapping[str, str], resolved: Settings | None) -> HostLedger:
+    """The host memory ledger of a container that starts vLLM."""
     release, cut, v1, model, checkpoint = kind.release, kind.cut, kind.v1, kind.model, kind.checkpoint
     running = processes(args, cut, release, v1=v1)
     ranks = running.ranks
