@@ -65,7 +65,7 @@ def parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; what a user can mend is one line on standard error, never a traceback."""
     argv = sys.argv[1:] if argv is None else argv
-    top = parser(argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS)
+    top = parser(argv[:1] if argv[:1] and argv[0] in COMMANDS else () if argv == ["--version"] else COMMANDS)
     args, unknown = top.parse_known_args(argv)
     if unknown:
         hint = import_module("webhook.cli.plan").BEFORE if args.command == "plan" and len(args.argv) > 1 else ""
