@@ -54,7 +54,7 @@ def test_a_longer_context_on_a_smaller_card_is_newly_denied(diff: Run) -> None:
     assert 'Deployment chat/llama-8b-good, container "vllm": DENIED NOW\n' in out
     assert "  verdict       fits → does not fit\n" in out
     assert "  --max-model-len             16,384 → 65,536\n" in out
-    assert "+ deny  kv-cache-too-small: one request of 65,536 tokens" in out
+    assert "+ denied  kv-cache-too-small: one request of 65,536 tokens" in out
     assert out.endswith("1 vLLM container: 1 changed; 1 new denial\n")
 
 
@@ -63,7 +63,7 @@ def test_the_way_back_is_no_failure(diff: Run) -> None:
     code, out = diff(old, GOOD)
 
     assert code == 0
-    assert "- deny  kv-cache-too-small" in out
+    assert "- denied  kv-cache-too-small" in out
 
 
 def test_what_was_denied_before_is_not_new_although_its_numbers_are(diff: Run) -> None:
@@ -145,7 +145,7 @@ def test_markdown_is_a_table_for_a_comment(diff: Run) -> None:
 
     assert out.startswith("### podfit: 1 vLLM container: 1 changed; 1 new denial\n")
     assert "| --max-model-len | 16,384 | **65,536** |\n" in out
-    assert "- 🔴 new: `kv-cache-too-small` (GPU memory): one request" in out
+    assert "- 🔴 new, denied: `kv-cache-too-small` (GPU memory): one request" in out
 
 
 def test_keys_are_stars(diff: Run) -> None:
@@ -182,7 +182,7 @@ def test_two_releases_are_planned_side_by_side(capsys: pytest.CaptureFixture[str
     assert main(["plan", "--gpu", "h100", *both, *line]) == 1
     out = capsys.readouterr().out
     assert "  --gpu-memory-utilization    0.9 → 0.92  (default)\n" in out
-    assert "+ deny  removed-flag" in out
+    assert "+ denied  removed-flag" in out
     assert "2 gone: --max-long-partial-prefills, --max-num-partial-prefills" in out
 
     assert main(["plan", "--gpu", "h100", "--format", "json", *both, *line]) == 1

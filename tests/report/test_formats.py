@@ -162,7 +162,7 @@ def test_markdown_tells_it_as_a_table_whose_cells_stay_cells(check: Check) -> No
     out = check("--format", "markdown", "pod.yaml")[1]
 
     assert out.startswith("## podfit\n\n1 file, 1 vLLM container: 2 denied")
-    rows = [line for line in out.splitlines() if line.startswith("| **deny**")]
+    rows = [line for line in out.splitlines() if line.startswith("| **denied**")]
     assert rows
     assert all(len(re.split(r"(?<!\\)\|", row)) == 7 for row in rows)
 

@@ -187,7 +187,7 @@ def run(args: argparse.Namespace) -> int:
         print("\n" + as_sweep.table(rows), end="")
     for judged in result.findings:
         if is_spoken_of(judged):
-            print("\n" + denial.block(judged, f"{judged.mode}  "))
+            print("\n" + denial.block(judged, f"{denial.LEVELS[judged.level]}  "))
     return 0
 
 

@@ -18,7 +18,9 @@ from webhook.kube.manifest import Document
 from webhook.kube.manifest.part import Mark
 from webhook.kube.path import FieldPath, mapping
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: Mapping[Level, Severity] = {"denied": "error", "likely": "warning", "advice": "note"}
+"""SARIF's word for each level."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Item:
 
     @property
     def severity(self) -> Severity:
-        """What formats that know two levels call it."""
-        return "error" if self.judged.mode == "deny" else "warning"
+        """What formats with three severities call its level."""
+        return SEVERITIES[self.judged.level]
 
     @property
     def object(self) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from json import dumps
 from typing import Any, cast
 
 from webhook.base.printable import one_line, shortened
 from webhook.evaluation import subject
 from webhook.evaluation.compare import ContainerComparison, Difference, EstimateChange, Side
-from webhook.evaluation.denial import PLANES, many
-from webhook.evaluation.lint import Judged
+from webhook.evaluation.denial import LEVELS, PLANES, many
+from webhook.evaluation.lint import Judged, Level
 from webhook.kube.quantity import human
 from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import IN_WORDS, Verdict
@@ -73,6 +73,7 @@ def _bytes(line: Estimate | None) -> dict[str, int] | None:
 def _finding(judged: Judged) -> dict[str, Any]:
     return {
         "rule": judged.rule,
+        "level": judged.level,
         "mode": judged.mode,
         "plane": judged.plane,
         "path": str(judged.finding.path),
@@ -231,8 +232,8 @@ def _delta(one: EstimateChange) -> str:
 
 
 def _findings(change: ContainerComparison) -> list[str]:
-    lines = [f"+ {one.mode}  {one.rule}: {one_line(one.finding.message)}" for one in change.appeared]
-    return lines + [f"- {one.mode}  {one.rule}: {one_line(one.finding.message)}" for one in change.gone]
+    lines = [f"+ {LEVELS[one.level]}  {one.rule}: {one_line(one.finding.message)}" for one in change.appeared]
+    return lines + [f"- {LEVELS[one.level]}  {one.rule}: {one_line(one.finding.message)}" for one in change.gone]
 
 
 def _tally(changes: Sequence[ContainerComparison]) -> str:
@@ -247,6 +248,9 @@ def _tally(changes: Sequence[ContainerComparison]) -> str:
 
 
 # ── Markdown ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+SIGNS: Mapping[Level, str] = {"denied": "🔴", "likely": "🟠", "advice": "🟡"}
 
 
 def render_markdown(changes: Sequence[ContainerComparison]) -> str:
@@ -264,7 +268,7 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
             if _counts(amount) and amount.before != amount.after:
                 sides = (human(line.likely) if line else ABSENT for line in (amount.before, amount.after))
                 out.append(_tabled(NAMES.get(amount.name, amount.name), *sides))
-        found = [f"- {'🔴' if one.mode == 'deny' else '🟡'} new: {_said(one)}" for one in change.appeared]
+        found = [f"- {SIGNS[one.level]} new, {LEVELS[one.level]}: {_said(one)}" for one in change.appeared]
         found += [f"- 🟢 gone: {_said(one)}" for one in change.gone]
         out += ["", *found] if found else []
     return "\n".join(out) + "\n"

@@ -8,7 +8,7 @@ from webhook.report.checked import Checked, Item, Problem
 
 
 def render(checked: Checked) -> str:
-    """One command a finding; `::error` where it fails the run, `::warning` where it does not."""
+    """One command a finding; `::error` if it fails the run, else `::warning`, for advice `::notice`."""
     out = [_problem(problem) for problem in checked.problems]
     out += [_item(item, checked) for item in checked.open]
     return "".join(f"{line}\n" for line in out)
@@ -16,7 +16,7 @@ def render(checked: Checked) -> str:
 
 def _item(item: Item, checked: Checked) -> str:
     finding = item.judged.finding
-    command = "error" if checked.fails(item) else "warning"
+    command = "error" if checked.fails(item) else "notice" if item.judged.level == "advice" else "warning"
     mark = item.mark
     where = f"file={_property(_path(item.file))},line={mark.line},endLine={mark.end_line}"
     if mark.line == mark.end_line:

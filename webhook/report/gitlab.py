@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from hashlib import sha256
 from json import dumps
 
 from webhook.base.printable import clean, one_line
+from webhook.evaluation.lint import Level
 from webhook.report.checked import Checked
+
+GRADES: Mapping[Level, str] = {"denied": "critical", "likely": "major", "advice": "minor"}
+"""GitLab's word for each level."""
 
 
 def render(checked: Checked) -> str:
@@ -21,7 +26,7 @@ def render(checked: Checked) -> str:
                 "description": one_line(f"{item.judged.rule}: {item.judged.finding.message}"),
                 "check_name": item.judged.rule,
                 "fingerprint": _unique(f"{item.fingerprint} {item.file} {seen[item.fingerprint]}"),
-                "severity": "critical" if item.judged.mode == "deny" else "major" if checked.fails(item) else "minor",
+                "severity": GRADES[item.judged.level],
                 "location": {"path": clean(item.file.removeprefix("./")), "lines": {"begin": item.mark.line}},
             }
         )

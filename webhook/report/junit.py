@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 from webhook import __version__
 from webhook.base.printable import clean, one_line
 from webhook.evaluation import subject
-from webhook.evaluation.denial import block
+from webhook.evaluation.denial import LEVELS, block
 from webhook.report.checked import Checked, Container, Item
 
 WHEN = "1970-01-01T00:00:00"
@@ -34,7 +34,9 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
     failures = sum(map(checked.fails, items))
     skipped = sum(item.accepted is not None for item in items)
     warned = "\n".join(
-        block(item.judged, "warn  ") for item in items if item.accepted is None and not checked.fails(item)
+        block(item.judged, f"{LEVELS[item.judged.level]}  ")
+        for item in items
+        if item.accepted is None and not checked.fails(item)
     )
     return [
         f'  <testsuite id="{number}" name={_attribute(file)} package="podfit" timestamp="{WHEN}" hostname="localhost" '

@@ -6,7 +6,7 @@ import re
 
 from webhook.base.printable import clean, one_line
 from webhook.evaluation import subject
-from webhook.evaluation.denial import PLANES
+from webhook.evaluation.denial import LEVELS, PLANES
 from webhook.report.checked import Checked, Container, Item
 from webhook.report.text import few_of_each, summary, tally
 
@@ -35,7 +35,8 @@ def _why(item: Item) -> str:
 
 def _container(container: Container) -> list[str]:
     """The section of one container: its state, summary and table of findings."""
-    state = {"denied": "denied", "warned": "warnings", "clean": "clean"}[container.state]
+    open_levels = [item.judged.level for item in container.items if item.accepted is None]
+    state = next(words for level, words in LEVELS.items() if level in open_levels)
     first = container.items[0]
     engine = container.result.engine
     template = f", template `{subject.shown(engine.workload.template)}`" if engine.workload.template else ""
@@ -50,7 +51,8 @@ def _container(container: Container) -> list[str]:
 
 def _row(item: Item) -> str:
     finding = item.judged.finding
-    mark = "**deny**" if item.judged.mode == "deny" else "warn"
+    mark = LEVELS[item.judged.level]
+    mark = f"**{mark}**" if item.judged.level == "denied" else mark
     helps = "<br>".join(_words(text) for text in finding.suggestions)
     said = "<br>".join(_words(text) for text in (finding.message, *finding.details))
     return f"| {mark} | `{item.judged.rule}`<br>{PLANES[item.judged.plane]} | {_place(item)} | {said} | {helps} |"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from webhook.base.printable import clean, one_line
-from webhook.evaluation.denial import PLANES, many
+from webhook.evaluation.denial import LEVELS, PLANES, many
 from webhook.evaluation.scan import NewDenial, Ref, Scan, ScannedContainer, ScannedFinding
 from webhook.evaluation.scan.planned import Planned, Span
 from webhook.report.text import Paint, plain
@@ -95,7 +95,8 @@ def as_span(one: Span) -> dict[str, int]:
 
 def _finding(one: ScannedFinding) -> dict[str, Any]:
     return {
-        "rule": one.rule, "mode": one.mode, "plane": one.plane, "path": one.path, "message": one.message,
+        "rule": one.rule, "level": one.level, "mode": one.mode, "plane": one.plane, "path": one.path,
+        "message": one.message,
         "details": list(one.details), "certainty": one.certainty, "suggestions": list(one.suggestions),
         "why": one.why, "accepted": one.accepted,
     }  # fmt: skip
@@ -143,27 +144,29 @@ def _namespaces(scan: Scan) -> list[str]:
 
 def _summary(scan: Scan, paint: Paint) -> list[str]:
     """The last lines of the report: counts, and what could not be read."""
-    found = scan.rules()
+    found = scan.levels()
     if not found:
         return []
     width = max(len(rule) for _, rule, _ in found)
+    longest = max(len(LEVELS[level]) for level, _, _ in found)
     lines = []
-    for mode, rule, rows in found:
+    for level, rule, rows in found:
         workloads = many(len({row.object for row, _ in rows}), "workload")
-        lead = _LEADS[rows[0][1].threatens] if mode == "deny" else f"[{PLANES[rows[0][1].plane]}]"
-        lines.append(f"{paint(mode, mode)}  {paint(f'{rule:<{width}}', 'rule')}  {workloads:>14}  {lead}")
+        lead = _LEADS[rows[0][1].threatens] if level == "denied" else f"[{PLANES[rows[0][1].plane]}]"
+        words = paint(f"{LEVELS[level]:<{longest}}", level)
+        lines.append(f"{words}  {paint(f'{rule:<{width}}', 'rule')}  {workloads:>14}  {lead}")
     return lines
 
 
 def _grouped(scan: Scan, limit: int, paint: Paint) -> Iterator[list[str]]:
     """Findings with the same rule and message as one group, with the workloads that have them."""
-    for mode, rule, rows in scan.rules():
+    for level, rule, rows in scan.levels():
         plane = PLANES[rows[0][1].plane]
         shown = rows[:limit] if limit else rows
-        lines = [f"{paint(mode, mode)}  {paint(rule, 'rule')}  [{plane}]"]
+        lines = [f"{paint(LEVELS[level], level)}  {paint(rule, 'rule')}  [{plane}]"]
         for row, found in shown:
             lines.append(f"  {paint(_name(row), 'place')}: {one_line(found.message)}")
-            if mode == "deny" and found.suggestions:
+            if level == "denied" and found.suggestions:
                 lines.append(f"    {_suggestions_label(found)}: {one_line(' · '.join(found.suggestions[:3]))}")
         yield [*lines, *_more(len(rows) - len(shown))]
 

@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from webhook.base.printable import clean
-from webhook.evaluation.denial import PLANES, many
+from webhook.evaluation.denial import LEVELS, PLANES, many
 from webhook.evaluation.scan import RANK, NewDenial, Ref, Scan, ScannedContainer, ScannedFinding, State
 from webhook.evaluation.scan.planned import STEADY, USED
 from webhook.kube.quantity import human
@@ -93,10 +93,10 @@ def _badge(kind: str, word: str) -> str:
 
 
 def _rules(scan: Scan) -> Iterator[list[str]]:
-    for mode, rule, rows in scan.rules():
-        kind = "denied" if mode == "deny" else "warned"
+    for level, rule, rows in scan.levels():
+        kind = "denied" if level == "denied" else "warned"
         count = len({row.object for row, _ in rows})
-        yield [f"<code>{_e(rule)}</code>", _by(RANK["denied"] if mode == "deny" else 1, _badge(kind, mode)),
+        yield [f"<code>{_e(rule)}</code>", _by(list(LEVELS).index(level), _badge(kind, LEVELS[level])),
                _e(PLANES[rows[0][1].plane]), str(count)]  # fmt: skip
 
 
@@ -152,11 +152,11 @@ def _findings(row: ScannedContainer, shown: Sequence[ScannedFinding]) -> str:
     if not shown:
         return ""
     items = "".join(
-        f"<li>{_badge('denied' if one.mode == 'deny' else 'warned', one.mode)} <code>{_e(one.rule)}</code> "
+        f"<li>{_badge('denied' if one.mode == 'deny' else 'warned', LEVELS[one.level])} <code>{_e(one.rule)}</code> "
         f'<span class="dim">[{_e(PLANES[one.plane])}] {_e(one.path)}</span><br>{_e(one.message)}'
         + "".join(f'<br><span class="fit">{_e(text)}</span>' for text in one.suggestions)
         + "</li>"
-        for one in sorted(shown, key=lambda one: one.mode != "deny")
+        for one in sorted(shown, key=lambda one: list(LEVELS).index(one.level))
     )
     return f"<details><summary>{len(shown)}</summary><p>{_e(row.why)}</p><ul>{items}</ul></details>"
 

@@ -325,7 +325,7 @@ def test_text_begins_with_the_summary(command: Run) -> None:
     lines = out.splitlines()
     assert code == 1
     assert lines[0].startswith("3 vLLM workloads in 2 namespaces (3 objects looked at): 1 denied, ")
-    assert "deny  unknown-flag" in out
+    assert "denied  unknown-flag" in out
     assert 'Deployment chat/llama, container "vllm": ' in out
     assert err.splitlines() == ['note: nodes: not read: 403: nodes is forbidden: User "u" cannot list resource "nodes"']
 

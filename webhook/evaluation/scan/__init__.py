@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from webhook.base.secret import Secrets
-from webhook.evaluation.lint import Judged, Report, Result
+from webhook.evaluation.denial import LEVELS
+from webhook.evaluation.lint import Judged, Level, Report, Result
 from webhook.evaluation.scan.planned import Planned, Span, planned_lines
 from webhook.kube.path import mapping
 from webhook.kube.workload import JSON
@@ -106,6 +107,7 @@ class ScannedFinding:
 
     rule: str
     mode: Mode
+    level: Level
     plane: str
     threatens: str
     path: str
@@ -210,6 +212,16 @@ class Scan:
         ranked = sorted(found.items(), key=lambda one: (one[0][0] != "deny", -len(one[1]), one[0][1]))
         return [(mode, rule, rows) for (mode, rule), rows in ranked]
 
+    def levels(self) -> list[tuple[Level, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
+        """Level and rule → its findings: denied first, then likely, then advice; the most frequent first."""
+        found: dict[tuple[Level, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
+        for _, rule, rows in self.rules():
+            for row, one in rows:
+                found.setdefault((one.level, rule), []).append((row, one))
+        order = list(LEVELS)
+        ranked = sorted(found.items(), key=lambda one: (order.index(one[0][0]), -len(one[1]), one[0][1]))
+        return [(level, rule, rows) for (level, rule), rows in ranked]
+
 
 RANK: Mapping[State, int] = {"denied": 0, "warned": 1, "clean": 2}
 
@@ -306,6 +318,7 @@ def _scanned_finding(judged: Judged) -> ScannedFinding:
     """What a scan keeps of one finding."""
     finding = judged.finding
     return ScannedFinding(
-        judged.rule, judged.mode, judged.plane, judged.threatens, judged.path, finding.message, finding.details,
+        judged.rule, judged.mode, judged.level, judged.plane, judged.threatens, judged.path, finding.message,
+        finding.details,
         finding.certainty, finding.suggestions, finding.computed, judged.why_softened, judged.exempted is not None,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from webhook.base.printable import clean
-from webhook.evaluation.denial import PLANES, lead
+from webhook.evaluation.denial import LEVELS, PLANES, lead
 from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained
 
@@ -92,7 +92,7 @@ def _section(shown: Explained) -> Iterator[str]:
             advised = "".join(f"<li><code>{_text(one)}</code></li>" for one in finding.suggestions)
             advice = f'<div class="note">{_text(lead(finding))}:<ul>{advised}</ul></div>' if advised else ""
             yield (
-                f'<li><span class="{judged.mode}">{judged.mode}</span> {_text(judged.rule)} '
+                f'<li><span class="{judged.mode}">{LEVELS[judged.level]}</span> {_text(judged.rule)} '
                 f'<span class="soft">({PLANES[judged.plane]}, <code>{_text(judged.path)}</code>)</span><br>'
                 f"{_text(finding.message)}{details}{advice}</li>"
             )

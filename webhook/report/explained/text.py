@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from webhook.base.printable import clean
-from webhook.evaluation.denial import PLANES, advice, wrapped
+from webhook.evaluation.denial import LEVELS, PLANES, advice, wrapped
 from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained, Kind, Origin
 
@@ -45,7 +45,9 @@ def render(shown: Explained, width: int = 100, *, ascii_only: bool = False) -> s
             finding = judged.finding
             out += [
                 "",
-                *_wrapped(f"{judged.mode}  {judged.rule}  [{PLANES[judged.plane]}]  {judged.path}", width, "  "),
+                *_wrapped(
+                    f"{LEVELS[judged.level]}  {judged.rule}  [{PLANES[judged.plane]}]  {judged.path}", width, "  "
+                ),
             ]
             for line in (finding.message, *finding.details, *advice(finding)):
                 out += _wrapped(line, width, "    ", "      " if line.startswith("- ") else None)
