@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from webhook.cli.support import edge, patches, rendered, user_cluster
+from webhook.cli.support import edge, fail_on, patches, rendered, user_cluster
 from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
-from webhook.evaluation.lint import Level, lint
+from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
 from webhook.kube.manifest import Document
 from webhook.kube.path import FieldPath
@@ -53,9 +53,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     FORMATS.add_argument(parser)
     parser.add_argument(
         "--fail-on",
-        type=_level,
+        type=fail_on.level,
         default="denied",
-        metavar="|".join(denial.LEVELS),
+        metavar=fail_on.NAMES,
         help="the lowest level that ends with exit code 1; default: denied",
     )
     parser.add_argument(
@@ -72,17 +72,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--mask-secrets", action="store_true", help=argparse.SUPPRESS)  # what holds without it
     edge.add_show_secrets(parser)
     parser.set_defaults(run=run)
-
-
-_FORMER_LEVELS: dict[str, Level] = {"deny": "denied", "warn": "advice"}
-
-
-def _level(name: str) -> Level:
-    """The level of a name; raises ArgumentTypeError."""
-    found: dict[str, Level] = {**{level: level for level in denial.LEVELS}, **_FORMER_LEVELS}
-    if name not in found:
-        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(denial.LEVELS)}")
-    return found[name]
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook.base.secret import FORMS
-from webhook.cli.support import edge, user_cluster
+from webhook.cli.support import edge, fail_on, user_cluster
 from webhook.cli.support.edge import UnusableError
 from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
+from webhook.evaluation.lint import Level
 from webhook.kube import selector
 from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.report import policy_report, text
@@ -72,9 +73,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--fail-on",
-        choices=("deny", "warn", "never"),
-        default="deny",
-        help="what exit code 1 means; default: deny",
+        type=fail_on.level_or_never,
+        default="denied",
+        metavar=f"{fail_on.NAMES}|never",
+        help="the lowest level that ends with exit code 1; default: denied",
     )
     parser.add_argument(
         "--drift",
@@ -172,16 +174,14 @@ def run(args: argparse.Namespace) -> int:
         edge.tell(f"note: {kind}: not read: {why}")
     for message in found.errors:
         edge.tell(f"error: {message}")
-    return code(found, "never" if args.drift else args.fail_on)
+    return code(found, None if args.drift else args.fail_on)
 
 
-def code(found: Scan, fail_on: str) -> int:
+def code(found: Scan, lowest: Level | None) -> int:
     """The exit code, the same for every format."""
     if found.errors:
         return 3
-    states = set(found.states.values())
-    failed = {"deny": {"denied"}, "warn": {"denied", "warned"}, "never": set[str]()}[fail_on]
-    return int(bool(states & failed))
+    return int(lowest is not None and any(fail_on.covers(lowest, level) for level, _, _ in found.levels()))
 
 
 def read(args: argparse.Namespace, client: Client) -> Scan:

@@ -336,6 +336,8 @@ def test_text_begins_with_the_summary(command: Run) -> None:
         ("", 1),
         ("--fail-on never", 0),
         ("-n other", 0),
+        ("-n other --fail-on likely", 0),
+        ("-n other --fail-on advice", 1),
         ("-n other --fail-on warn", 1),
         ("--kinds pod", 0),
     ],
