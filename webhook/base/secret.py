@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -74,16 +73,18 @@ _NO_REFERENCES = frozenset({"clientSecret", "apiSecret", "sharedSecret", "appSec
 
 def names(name: str) -> bool:
     """Return whether a value with this name is a secret: `--api-key`, `HF_TOKEN`, `clientSecret`, `X-Api-Key`."""
-    return len(name) <= _LONGEST and _HINT.search(name) is not None and _names_secret(name)
+    return len(name) <= _LONGEST and _names_secret(name)
 
 
 _HINT = re.compile("key|token|secret|pass|auth|cookie|cred|pwd|pat|jwt", re.IGNORECASE)
 """A fast check before the full one: the name of every secret contains one of these."""
 
 
-@lru_cache(1024)  # the same few fields are in every object
+@lru_cache(4096)  # the same few fields are in every object
 def _names_secret(name: str) -> bool:
     """Whether a field or variable of this name contains a secret."""
+    if _HINT.search(name) is None:
+        return False
     words = [word.lower() for word in _PARTS.findall(name)]
     while words and (words[-1].isdigit() or (words[-1] in _ENDINGS and len(words) > 1)):
         words.pop()
@@ -111,7 +112,7 @@ def _names_secret(name: str) -> bool:
 
 def _gives(name: str) -> bool:
     """Return the same for a flag or a variable, which includes `--key` and `KEY`."""
-    return names(name) or name.strip("-").lower() == "key"
+    return names(name) or (name[-1:] in "yY-" and name.strip("-").lower() == "key")
 
 
 # ── Values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -261,7 +262,7 @@ _LOGIN = re.compile(r"(?<![\w-])(?:-u|--(?:proxy-)?user)[=\s,\"'\\]{1,6}([^\s\0\
 def _places(text: str, words: Iterable[str]) -> list[Span]:
     """Return the places of the words in `text`, sorted. One regular expression for all takes twenty times as long."""
     found: list[Span] = []
-    for word in words:
+    for word in [word for word in words if word in text]:
         at = text.find(word)
         while at >= 0:
             found.append((at, at + len(word)))
@@ -386,6 +387,8 @@ def secrets_in(text: str) -> frozenset[str]:
 
 def _is_sparse(text: str) -> bool:
     """Return whether the text is short enough, and has few enough words and signs that can announce a secret."""
+    if len(text) <= MOST_SIGNS:  # each begins at another character
+        return True
     if len(text) > MOST_TEXT:
         return False
     signs = sum(map(text.count, ("://", "&", "?", *_STARTS)))
@@ -401,32 +404,39 @@ Place = tuple[Any, Any] | None
 """The place of the parent, and the key or index in it; None for the object itself. A linked list, so that the cost of a
 place does not grow with its depth."""
 _VALUES = ("value", "default", "val")
+_LISTS, _MAPPINGS, _NUMBERS = (list, tuple), (dict, Mapping), (int, float)
+_TREES = (dict, list, tuple, Mapping)
+"""Mapping comes last: to ask an abstract class takes ten times as long."""
+_Queue = list[tuple[Place, Any, bool]]
+"""Values to look at, each with its place and whether it is in a secret."""
 
 
 class _TooLargeError(Exception):
     """More than MOST_VALUES values."""
 
 
-def _leaves(trees: Iterable[Any], texts: list[str]) -> Iterator[tuple[Place, str]]:
-    """Yield the scalars that are secrets because of their place. Appends every text to `texts`.
+def _leaves(trees: Iterable[Any], texts: list[str]) -> list[tuple[Place, str]]:
+    """Return the scalars that are secrets because of their place. Appends every text to `texts`.
 
     Raises _TooLargeError.
     """
-    queue: list[tuple[Place, Any, bool]] = [(None, tree, False) for tree in trees]
+    found: list[tuple[Place, str]] = []
+    queue: _Queue = [(None, tree, False) for tree in trees]
     left = MOST_VALUES
     while queue:
         place, tree, secret = queue.pop()
-        left -= len(tree) if isinstance(tree, Mapping | list | tuple) else 1
+        left -= len(tree) if isinstance(tree, _TREES) else 1
         if left < 0:
             raise _TooLargeError
-        if isinstance(tree, Mapping):
-            yield from _of_mapping(place, tree, secret, queue, texts)
-        elif isinstance(tree, list | tuple):
-            yield from _of_list(place, tree, secret, queue, texts)
+        if isinstance(tree, _LISTS):
+            _of_list(place, tree, secret, queue, texts, found)
+        elif isinstance(tree, _MAPPINGS):
+            _of_mapping(place, tree, secret, queue, texts, found)
         elif isinstance(tree, str):
             texts.append(tree)
             if secret:
-                yield place, tree
+                found.append((place, tree))
+    return found
 
 
 def _at_most(most: int, values: Iterable[str]) -> set[str] | None:
@@ -440,46 +450,63 @@ def _at_most(most: int, values: Iterable[str]) -> set[str] | None:
 
 
 def _of_mapping(
-    place: Place, tree: Mapping[Any, Any], secret: bool, queue: list[tuple[Place, Any, bool]], texts: list[str]
-) -> Iterator[tuple[Place, str]]:
+    place: Place,
+    tree: Mapping[Any, Any],
+    secret: bool,
+    queue: _Queue,
+    texts: list[str],
+    found: list[tuple[Place, str]],
+) -> None:
     named = tree.get("name") or tree.get("key")
-    given = _VALUES if isinstance(named, str) and _gives(named) else ()
+    own: tuple[str, ...] = _VALUES if isinstance(named, str) and _gives(named) else ()
     held = ("data", "stringData") if tree.get("kind") == "Secret" else ()
+    own += held
     for key, value in tree.items():
-        hides = secret or key in given or key in held or (isinstance(key, str) and names(key))
+        if type(value) is dict:
+            queue.append(((place, key), value, secret or key in held))
+            continue
+        hides = secret or key in own or (isinstance(key, str) and len(key) <= _LONGEST and _names_secret(key))
         if isinstance(value, str):
             texts.append(value)
             if hides:
-                yield (place, key), value
+                found.append(((place, key), value))
+        elif isinstance(value, _LISTS):
+            queue.append(((place, key), value, hides))
+        elif isinstance(value, _NUMBERS):
+            if hides and not isinstance(value, bool):
+                found.append(((place, key), str(value)))
         elif isinstance(value, Mapping):
             queue.append(((place, key), value, secret or key in held))
-        elif isinstance(value, list | tuple):
-            queue.append(((place, key), value, hides))
-        elif hides and value is not None and not isinstance(value, bool):
-            yield (place, key), str(value)
+        elif hides and value is not None:
+            found.append(((place, key), str(value)))
 
 
 def _of_list(
-    place: Place, tree: Collection[Any], secret: bool, queue: list[tuple[Place, Any, bool]], texts: list[str]
-) -> Iterator[tuple[Place, str]]:
-    """Yield also the words of a command: the word after a flag, and the part after its `=`."""
+    place: Place,
+    tree: Collection[Any],
+    secret: bool,
+    queue: _Queue,
+    texts: list[str],
+    found: list[tuple[Place, str]],
+) -> None:
+    """Find also the words of a command: the word after a flag, and the part after its `=`."""
     follows = given = False
     for index, value in enumerate(tree):
         if not isinstance(value, str):
             follows = given = False
-            if isinstance(value, Mapping | list | tuple):
+            if isinstance(value, _TREES):
                 queue.append(((place, index), value, secret))
             elif secret and value is not None and not isinstance(value, bool):
-                yield (place, index), str(value)
+                found.append(((place, index), str(value)))
             continue
         texts.append(value)
         name, joined, rest = value.partition("=")
         follows = follows and (value[:1] != "-" or (value[:2] != "--" and len(value) >= _LOOSE))
         given = secret or follows or (given and _KEY.fullmatch(value) is not None)
         if given:
-            yield (place, index), value
+            found.append(((place, index), value))
         elif joined and _gives(name) and not (_BLANK.search(name) or _is_line(name, rest)):
-            yield None, rest
+            found.append((None, rest))
         follows = value[:1] in _DASHES and not joined and _gives(value) if value else False
 
 
@@ -527,11 +554,12 @@ class Secrets:
         """The places of values in the first tree that are secrets as a whole; at most MOST."""
         if self.show:
             return ()
-        places = (place for place, value in _leaves(self.trees[:1], []) if place is not None and _is_secret(value))
         try:
-            return tuple([_parts(place) for place in islice(places, MOST)])
+            leaves = _leaves(self.trees[:1], [])
         except _TooLargeError:  # then all is withheld
             return ()
+        places = (place for place, value in leaves if place is not None and _is_secret(value))
+        return tuple([_parts(place) for place in islice(places, MOST)])
 
     @kept
     def _known(self) -> tuple[tuple[str, bool], ...]:
@@ -596,10 +624,11 @@ class Secrets:
         """Return whether a text in `value`, a JSON value, contains a secret, or cannot be searched."""
         texts: list[str] = []
         try:
-            deque(_leaves((value,), texts), 0)
+            _leaves((value,), texts)
         except _TooLargeError:
             return True
-        return any(map(self.holds, texts))
+        whole = "\0".join(texts)  # one search for all, as in `masked_all`
+        return self.holds(whole) and (len(texts) == 1 or any(map(self.holds, texts)))
 
     def _spans(self, text: str) -> Iterator[Span]:
         """Places of known secrets in a text; short ones only as whole words."""

@@ -323,14 +323,16 @@ class _Judge:
             if found.command.unnamed and UNREAD not in setting.rule.about:
                 continue
             try:
-                findings = list(islice(setting.rule.check(found), most + 1))
-                if findings:  # most rules have nothing to say
-                    if len(findings) > most:
-                        findings = [*findings[: most - 1], _and_more(findings[most - 1], most)]
-                    why = spared.get(setting.rule.id())
-                    judged = [_judge_finding(one, found, read, setting, terms, self.where, why) for one in findings]
-                    judged = [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
-                    all_judged += [_shown(one, read.secrets) for one in judged]
+                checked = iter(setting.rule.check(found))
+                if (first := next(checked, None)) is None:  # most rules have nothing to say
+                    continue
+                findings = [first, *islice(checked, most)]
+                if len(findings) > most:
+                    findings = [*findings[: most - 1], _and_more(findings[most - 1], most)]
+                why = spared.get(setting.rule.id())
+                judged = [_judge_finding(one, found, read, setting, terms, self.where, why) for one in findings]
+                judged = [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
+                all_judged += [_shown(one, read.secrets) for one in judged]
             except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
                 errors.append(_rule_error(setting.rule.id(), error))
         all_judged = _without_yielding(all_judged)
@@ -508,10 +510,7 @@ def _shown(judged: Judged, secrets: Secrets) -> Judged:
     finding = judged.finding
     texts = (finding.message, *finding.details, *finding.suggestions, judged.why_softened or "")
     masked = secrets.masked_all(texts)
-    if not any(
-        text is not was or len(text) > LONGEST or not text.isprintable()
-        for text, was in zip(masked, texts, strict=True)
-    ):
+    if masked == [*texts] and max(map(len, texts)) <= LONGEST and "".join(texts).isprintable():
         return judged
     message, *rest = masked
     more, changes, why = rest[: len(finding.details)], rest[len(finding.details) : -1], rest[-1]

@@ -14,8 +14,11 @@ from webhook.vllm.args import settings
 FACT = {name: attrgetter(name) for name in FACTS}
 """A word of FACTS → what the engine knows of it."""
 _ALL = attrgetter(*FACTS)
-CONFIGURED = frozenset({row.dest for rows in (_combinations, _values, _speculative) for row in rows.ROWS})
-"""The arguments that some check of vLLM's configuration is about (`conflicting-flags`)."""
+CONFIGURED = frozenset({row.dest for rows in (_combinations, _values, _speculative) for row in rows.ROWS}) - {
+    "max_num_seqs"
+}
+"""The arguments that some check of vLLM's configuration is about (`conflicting-flags`). For `--max-num-seqs`, most of
+whose values pass every check, see `_combinations.may_exceed_batch`."""
 
 
 def unknown(engine: Engine) -> frozenset[str]:
@@ -28,6 +31,7 @@ def shown(engine: Engine) -> list[str]:
     its limits, arguments that are given and variables, each by its name; and whatever is true of these words."""
     command, args, spec, requested = engine.command, engine.args, engine.container.spec, engine.requested
     gpus = engine.gpu.value.gpus if engine.gpu else ()
+    model, host = engine.model.value if engine.model else None, engine.plan.host
     words = (
         ("a shell", command.shell),
         ("words that are lost", command.lost),
@@ -43,11 +47,18 @@ def shown(engine: Engine) -> list[str]:
         ("conflicts", args.conflicts),
         ("no context length", "max_model_len" not in args.given),
         ("an argument of the configuration", not CONFIGURED.isdisjoint(args.given)),
+        ("many sequences", _combinations.may_exceed_batch(args.given)),
+        ("tensor parallelism", args.get("tensor_parallel_size") not in (None, 1)),
+        ("a path as model", (args.model or "").startswith("/")),
         ("a config", not settings.config_arguments().isdisjoint(args.given)),
         ("a variable that is checked", not settings.variables().isdisjoint(command.env)),
-        ("a quantized checkpoint", engine.model is not None and engine.model.value.quantization_config),
-        ("a model with code", engine.model is not None and "auto_map" in engine.model.value.config),
-        ("a gated model", engine.model is not None and engine.model.value.gated),
+        ("a quantized checkpoint", model is not None and model.quantization_config),
+        ("a model with code", model is not None and "auto_map" in model.config),
+        ("a gated model", model is not None and model.gated),
+        ("Gemma 4", model is not None and model.model_type == "gemma4"),
+        ("a GPU without bfloat16", [one for one in gpus if one.supports_bf16 is False]),
+        ("offloaded memory", host is not None and host.offloaded.likely > 0),
+        ("a workload", engine.workload.kind != "Pod"),
         ("vLLM's CPU backend", engine.on_processors),
         ("no known GPU", not gpus or requested is None),
         ("several products", len(gpus) > 1),

@@ -22,6 +22,14 @@ def _seqs(it: Given) -> str | None:
     return f"--max-num-seqs {held.max_num_seqs:,} is larger than the default --max-num-batched-tokens, {tokens}"
 
 
+def may_exceed_batch(given: Mapping[str, Any]) -> bool:
+    """Whether `_seqs` may refuse `--max-num-seqs`. A default batch has 256 tokens or more, or as many as the context."""
+    if "max_num_seqs" not in given or "max_num_batched_tokens" in given:
+        return False
+    seqs, length = given["max_num_seqs"], given.get("max_model_len")
+    return not (type(seqs) is int and type(length) is int and 0 < seqs <= min(256, length))
+
+
 def _whole_prompt(it: Given) -> str | None:
     held, length = it.settings, it.settings.max_model_len
     if held.chunked or not held.v1 or not length or held.max_num_batched_tokens >= length:

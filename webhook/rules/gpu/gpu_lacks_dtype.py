@@ -27,6 +27,7 @@ class GpuLacksDtype(Rule):
     plane = "gpu"
     mode = "deny"
     needs = ("gpu",)
+    about = ("a GPU without bfloat16",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where bfloat16 is given, or where a release before 0.9 takes it from config.json, in vLLM's own

@@ -26,6 +26,7 @@ class GpuLacksQuantization(Rule):
     plane = "gpu"
     mode = "deny"
     needs = ("model", "gpu", "release")
+    about = ("a quantized checkpoint", "quantization")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the checkpoint's own config names the method and every product is too old for it."""

@@ -37,6 +37,7 @@ class VideoExceedsBatch(Rule):
     plane = "config"
     mode = "deny"
     needs = ("model", "release")
+    about = ("Gemma 4",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for NVIDIA's GPUs; ROCm has followed in some release."""

@@ -27,6 +27,7 @@ class OffloadExceedsLimit(Rule):
     mode = "deny"
     needs = ("plan.host",)
     mute_for = ("memory-limit",)
+    about = ("offloaded memory",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the offloaded bytes and the imported processes exceed the limit."""

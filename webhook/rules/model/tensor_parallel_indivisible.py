@@ -32,6 +32,7 @@ class TensorParallelIndivisible(Rule):
     plane = "config"
     mode = "deny"
     needs = ("model",)
+    about = ("tensor parallelism",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: both numbers are known, unless the code that compares them is changed; how vLLM cuts blocks is known

@@ -23,6 +23,7 @@ class ReadinessProbeMissing(Rule):
     threatens = "uptime"
     mode = "warn"
     mute_for = ("readiness-probe",)
+    about = ("a workload",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for what serves and is rolled out."""

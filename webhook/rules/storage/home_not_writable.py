@@ -28,6 +28,7 @@ class HomeNotWritable(Rule):
     plane = "storage"
     mode = "warn"
     never_denies = "a mirror of vLLM's image may have the user"
+    about = ("securityContext",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the image may be a mirror with another /etc/passwd."""

@@ -28,6 +28,7 @@ class ModelPathMissing(Rule):
     plane = "storage"
     mode = "deny"
     mute_for = ("model",)
+    about = ("a path as model",)
 
     closed: bool = parameter(False, brought_files.CLOSED)
 
