@@ -154,12 +154,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
     """The policies of the files and, where Policy objects are watched, of the cluster."""
-    from webhook.server.acceptance import Acceptance
     from webhook.server.live import Live
 
     paths = [Path(name) for name in files]
     if cluster is None or POLICIES not in cluster.watched:
         return Live(paths)
+    from webhook.server.acceptance import Acceptance
 
     def objects() -> dict[str, Mapping[str, Any]] | None:
         seen = cluster.snapshot().objects.get(POLICIES)
@@ -169,7 +169,10 @@ def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
 
 
 def _access(kubeconfig: Path | None) -> Access | None:
-    """The way to the cluster; None where there is none."""
+    """The way to the cluster; None where there is none. Then the Kubernetes client, a third of the time and the memory
+    of a start, is not imported."""
+    if kubeconfig is None and not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return None
     from webhook import cluster
 
     try:
@@ -180,10 +183,12 @@ def _access(kubeconfig: Path | None) -> Access | None:
 
 def _cluster(names: tuple[str, ...] | None, access: Access | None) -> Cluster | None:
     """What is to be watched; None where there is no cluster, or nothing is wanted of it."""
+    wanted = WATCHED_BY_DEFAULT if names is None else names
+    if access is None or not wanted:
+        return None
     from webhook import cluster
 
-    wanted = WATCHED_BY_DEFAULT if names is None else names
-    return cluster.Cluster(access, wanted) if access is not None and wanted else None
+    return cluster.Cluster(access, wanted)
 
 
 def _readiness(live: Live, serving: Serving, cluster: Cluster | None) -> tuple[Readiness, SelfCall]:

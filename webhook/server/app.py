@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from a2wsgi import WSGIMiddleware
 from flask import Flask, Response, request
@@ -24,7 +24,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.exceptions import HTTPException
 
 from webhook.base.printable import one_line
-from webhook.cluster import Cluster
 from webhook.evaluation.policy import Policy
 from webhook.server.accesslog import AccessLog
 from webhook.server.certs.serving import Application
@@ -34,6 +33,9 @@ from webhook.server.metrics import Metrics
 from webhook.server.readiness import Readiness
 from webhook.server.reviews import Reviews
 from webhook.vllm.facts import Facts
+
+if TYPE_CHECKING:
+    from webhook.cluster import Cluster
 
 PEOPLE = 2
 """Threads for what people, kubelets and Prometheus ask."""

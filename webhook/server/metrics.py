@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from webhook.cluster import Status
 from webhook.evaluation.review import Decision, Webhook
 from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.server.accesslog import AccessLog
@@ -19,6 +19,9 @@ from webhook.server.lines import Lines
 from webhook.server.live import Live
 from webhook.server.readiness import Readiness
 from webhook.vllm.facts import Facts
+
+if TYPE_CHECKING:
+    from webhook.cluster import Status
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 25.0)
 """Seconds: those of apiserver_admission_webhook_admission_duration_seconds (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25;
