@@ -22,8 +22,8 @@ def _seqs(it: Given) -> str | None:
     return f"--max-num-seqs {held.max_num_seqs:,} is larger than the default --max-num-batched-tokens, {tokens}"
 
 
-def may_exceed_batch(given: Mapping[str, Any]) -> bool:
-    """Whether `_seqs` may refuse `--max-num-seqs`. A default batch has 256 tokens or more, or as many as the context."""
+def may_exceed_batch(given: Mapping[str, object]) -> bool:
+    """Whether `_seqs` may refuse `--max-num-seqs`: a default batch is of 256 tokens or more, or of the context."""
     if "max_num_seqs" not in given or "max_num_batched_tokens" in given:
         return False
     seqs, length = given["max_num_seqs"], given.get("max_model_len")
