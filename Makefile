@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lowest bench e2e lint docs lock clean
+.PHONY: help demo test lowest bench e2e node lint docs lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ lowest:  ## the server's tests with the lowest version of every dependency that 
 e2e: .venv  ## against a real API server; ARGS="-k diff" for some, ARGS=--update to accept the output
 	.venv/bin/python -m tests.e2e.binaries
 	.venv/bin/python -m pytest -q tests/e2e $(ARGS)
+
+node: .venv  ## the image and the chart on a node of its own (root); BASE=python:3.13-slim, ARGS="-k install"
+	.venv/bin/python -m tests.node $(if $(BASE),--base=$(BASE)) $(ARGS)
 
 lint: .venv  ## ruff, mypy --strict, and everything generated is fresh
 	.venv/bin/ruff check .

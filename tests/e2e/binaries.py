@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NEWEST, OLDEST = "controlplane", "oldest"
+NEWEST, OLDEST, NODE = "controlplane", "oldest", "node"
 """The two API servers that are pinned, by the folder of their module: one that all tests run against, and the oldest
-one that the chart allows, for the tests of the chart, its CRD and its conditions."""
+one that the chart allows, for the tests of the chart, its CRD and its conditions. NODE: the other programs of a node,
+for tests/node."""
 ASSETS_FROM = (1, 34)
 """The oldest API server in $KUBEBUILDER_ASSETS that all tests are for."""
 
@@ -130,6 +131,14 @@ def find(version: str = NEWEST) -> Programs:
         found["kubectl"],
         found["helm"],
     )
+
+
+def node() -> dict[str, Path]:
+    """kubelet, kube-proxy and kube-scheduler by name, built where they are not there; raises MissingError."""
+    names = ("kubelet", "kube-proxy", "kube-scheduler")
+    if not shutil.which("go"):
+        raise MissingError(_how_to_get(list(names)))
+    return _built(_kubernetes(NODE, {name: f"k8s.io/kubernetes/cmd/{name}" for name in names}), list(names))
 
 
 def tool(name: str) -> str | None:

@@ -200,7 +200,7 @@ def _start(programs: binaries.Programs, folder: Path, stack: ExitStack) -> Clust
         f"{READER},{READER},4\n"
     )
     (folder / "audit.yaml").write_text(yaml.safe_dump(_AUDIT))
-    _service_account_keys(folder)
+    service_account_keys(folder)
     run(
         "etcd", programs.etcd, f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--socket-reuse-port",
         f"--listen-client-urls={etcd}", f"--advertise-client-urls={etcd}",
@@ -285,7 +285,7 @@ def _kubeconfig(folder: Path, port: int, user: str, namespace: str = "default") 
     return path
 
 
-def _service_account_keys(folder: Path) -> None:
+def service_account_keys(folder: Path) -> None:
     """What the API server signs tokens of service accounts with: the one kind of PEM that it reads is its own."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat

@@ -66,14 +66,14 @@ def repeated(what: Callable[[], object], every: float = 0.0) -> Iterator[None]:
         thread.join()
 
 
-def until(what: str, probe: Callable[[], T | None], detail: Callable[[], str] = str) -> T:
-    """The first true answer of `probe`; after DEADLINE a TimeoutError that names `what`, with `detail`."""
-    end = time.monotonic() + DEADLINE
+def until(what: str, probe: Callable[[], T | None], detail: Callable[[], str] = str, seconds: float = DEADLINE) -> T:
+    """The first true answer of `probe`; after so many seconds a TimeoutError that names `what`, with `detail`."""
+    end = time.monotonic() + seconds
     while True:
         if answer := probe():
             return answer
         if time.monotonic() > end:
-            raise TimeoutError(f"waited {DEADLINE:.0f} s for: {what}\n{detail()}")
+            raise TimeoutError(f"waited {seconds:.0f} s for: {what}\n{detail()}")
         time.sleep(0.05)
 
 

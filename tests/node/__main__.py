@@ -1,0 +1,35 @@
+"""`python -m tests.node [PYTEST ARGUMENT…]`: builds what the tests of this folder need, and runs them in namespaces of
+their own. Without root, cgroup v1 or one of the programs it says so, and exits with 0."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+
+from tests.e2e import binaries
+from tests.node import image, namespaces
+
+
+def main() -> int:
+    """The exit code of pytest; 0 where the node can't run on this machine, 1 where something can't be built."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    parser = argparse.ArgumentParser(prog="python -m tests.node", description=__doc__)
+    parser.add_argument("--base", help="an image with Python, for podfit's Dockerfile (default: made by debootstrap)")
+    options, arguments = parser.parse_known_args()
+    if reason := namespaces.missing() or image.missing():
+        print(f"make node: skipped: {reason}")
+        return 0
+    try:
+        binaries.find()
+        binaries.node()
+        images = image.built(options.base)
+    except (binaries.MissingError, image.BuildError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return namespaces.run([sys.executable, "-m", "pytest", "-q", "tests/node", *arguments], images)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The images that the node has, built by buildah, which needs no daemon, and kept in `~/.cache/podfit/node`.
+
+podfit's are built from a Dockerfile. The pause image and the stand-in for vLLM are small changes of the same base.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.e2e import binaries
+from tests.e2e.release import ROOT
+
+PODFIT = "registry.example.com/podfit:0.1.0"
+"""As the installation guide calls it."""
+FIRST = "registry.example.com/podfit:first"
+FIRST_COMMIT = "862b3cf51cc0bace5fc9f4e163477a68e247152f"
+"""The first commit whose image and chart make a podfit; its version was 0.1.0."""
+PAUSE = "localhost/pause:node"
+VLLM = "docker.io/vllm/vllm-openai:v0.27.1"
+"""The stand-in has a name that podfit reads as vLLM's."""
+SUITE = "bookworm"
+PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
+TRUST = ("/etc/ssl/certs", "/etc/pip.conf")
+"""What pip needs of this machine to reach its index: mounted while an image is built, not part of it."""
+
+
+class BuildError(Exception):
+    """A command of the build failed; the text has the end of what it printed."""
+
+
+def missing() -> str:
+    """Why no image can be built on this machine; "" if it can."""
+    absent = [name for name in ("buildah", "debootstrap") if not shutil.which(name)]
+    return f"there is no {', '.join(absent)}" if absent else ""
+
+
+def built(python: str | None = None) -> Path:
+    """An OCI layout with all images; only what changed is built. `python` is the base image, by default one of Debian's
+    packages; raises BuildError."""
+    base = python or _base()
+    images = {
+        PODFIT: _podfit(base, ROOT),
+        FIRST: _first(base),
+        PAUSE: _changed(base, '["sleep","infinity"]'),
+        VLLM: _changed(base, '["vllm","serve"]', Path(__file__).with_name("vllm.py")),
+    }
+    key = hashlib.sha256(str(sorted(images.items())).encode()).hexdigest()[:16]
+    layout = _cache() / f"images-{key}"
+    if not layout.exists():
+        for old in _cache().glob("images-*"):
+            shutil.rmtree(old)
+        with tempfile.TemporaryDirectory(dir=_cache()) as folder:
+            for name, image in images.items():
+                _buildah("push", "--disable-compression", image, f"oci:{folder}/layout:{name}")
+            Path(folder, "layout").rename(layout)
+    return layout
+
+
+def _podfit(base: str, source: Path) -> str:
+    """The ID of podfit's image from that source tree."""
+    trust = [f"--volume={path}:{path}:ro" for path in TRUST if Path(path).exists()]
+    # Each RUN in a chroot with the network of this machine: no container runtime, no bridge.
+    return _buildah(
+        "build", "--layers", "--isolation=chroot", "--network=host", *trust, f"--build-arg=PYTHON={base}", str(source)
+    )  # fmt: skip
+
+
+def first_sources(folder: Path) -> None:
+    """The source tree of the first release."""
+    _run("git", "-C", str(ROOT), "archive", f"--output={folder}/.first.tar", FIRST_COMMIT)
+    _run("tar", "-x", "-C", str(folder), "-f", f"{folder}/.first.tar")
+
+
+def _first(base: str) -> str:
+    """The ID of the first release's image. Its commit does not change, and neither does its image on the same base."""
+    name = f"localhost/podfit-first:{hashlib.sha256(f'{FIRST_COMMIT} {base}'.encode()).hexdigest()[:16]}"
+    if found := _buildah("images", "--quiet", "--no-trunc", "--filter", f"reference={name}"):
+        return found
+    with tempfile.TemporaryDirectory() as folder:
+        first_sources(Path(folder))
+        built = _podfit(base, Path(folder))
+    _buildah("tag", built, name)
+    return built
+
+
+def _base() -> str:
+    """The ID of an image of Debian's Python, made by debootstrap once."""
+    name = f"localhost/python:{SUITE}"
+    if found := _buildah("images", "--quiet", "--no-trunc", "--filter", f"reference={name}"):
+        return found
+    with tempfile.TemporaryDirectory(dir=_cache()) as folder:
+        _run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, f"{folder}/root")
+        root = Path(folder, "root")
+        root.joinpath("usr/bin/python").symlink_to("python3")
+        for marker in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):  # pip installs into the base, as in python:3.13
+            marker.unlink()
+        for archive in (root / "var/cache/apt/archives").glob("*.deb"):
+            archive.unlink()
+        _run("tar", "-C", str(root), "-cf", f"{folder}/root.tar", ".")
+        container = _buildah("from", "scratch")
+        _buildah("add", container, f"{folder}/root.tar", "/")
+        _buildah("config", "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container)
+        return _buildah("commit", "--quiet", "--rm", container, name)
+
+
+def _changed(base: str, entrypoint: str, program: Path | None = None) -> str:
+    """The ID of the base with another entrypoint, and a program of that name where one is given."""
+    lines = [f"FROM {base}"]
+    with tempfile.TemporaryDirectory() as folder:
+        if program:
+            shutil.copy(program, Path(folder, program.stem))
+            lines += [f"COPY --chmod=755 {program.stem} /usr/local/bin/{program.stem}"]
+        Path(folder, "Dockerfile").write_text("\n".join([*lines, f"ENTRYPOINT {entrypoint}\n"]))
+        return _buildah("build", "--layers", "--isolation=chroot", folder)
+
+
+def _cache() -> Path:
+    folder = binaries.cache().parent / "node"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _buildah(command: str, *arguments: str) -> str:
+    """The last line of what it printed. In a mount namespace of its own: its storage driver leaves mounts."""
+    with tempfile.TemporaryDirectory(prefix="podfit-buildah-") as run:
+        store = ["--root", str(_cache() / "storage"), "--runroot", run, "--storage-driver", "overlay"]
+        return _run("unshare", "-m", "buildah", *store, command, *arguments)
+
+
+def _run(*command: str) -> str:
+    print(f"$ {' '.join(command[-4:])}", file=sys.stderr, flush=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BuildError(f"$ {' '.join(command)}\n{(done.stdout + done.stderr)[-3000:]}")
+    return done.stdout.strip().rpartition("\n")[2]

@@ -1,0 +1,53 @@
+"""The installation guide, as it is typed; and every example of the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.manifests import EXAMPLES
+from tests.e2e.process import until
+from tests.e2e.release import OWN
+from tests.node.admin import Admin, guide
+from webhook.cli import main
+
+
+def test_installed_by_the_guide_it_is_ready_and_denies(podfit: Admin) -> None:
+    assert podfit.two_ready()
+
+    shown = podfit.types("kubectl apply -f examples/llama-70b-with-32gi.yaml", exits=1)
+
+    assert 'admission webhook "workloads.podfit.dev" denied the request' in shown
+
+
+def test_its_pods_have_the_charts_limits_and_may_write_nothing(podfit: Admin) -> None:
+    name = podfit.pods()[0]["metadata"]["name"]
+
+    told = podfit.types(f"kubectl -n {OWN} exec {name} -- sh -c 'id -u; touch /opt/podfit/x /tmp/x'", exits=1)
+
+    assert told.splitlines()[0] == "65532"
+    assert told.count("Read-only file system") == 2
+
+
+def test_the_guides_doctor_finds_nothing_that_fails(podfit: Admin) -> None:
+    told = podfit.types(guide(".venv/bin/podfit doctor"))
+
+    assert "fail " not in told
+
+
+def test_the_guides_off_and_on(podfit: Admin) -> None:
+    podfit.types(guide(".venv/bin/podfit off"))
+    until("podfit to be off", lambda: not podfit.denies())
+    podfit.types(".venv/bin/podfit on")
+
+    until("podfit to be on", podfit.denies)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_kubectl_is_told_what_check_tells(path: Path, podfit: Admin, capsys: pytest.CaptureFixture[str]) -> None:
+    denied = main(["check", str(path)]) == 1
+
+    shown = podfit.types(f"kubectl apply --dry-run=server -f {path}", exits=int(denied))
+
+    assert ("denied the request" in shown) is denied
