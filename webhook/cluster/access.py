@@ -1,9 +1,9 @@
-"""A way to one API server, and requests to it: all of it by the `kubernetes` client.
+"""Credentials for one API server, and requests to it, by the `kubernetes` client.
 
-`kubernetes.config` makes credentials of a Pod's account or of one context of the user's kubeconfigs
-(`webhook.cluster.kubeconfig` says which, `webhook.cluster.signin` signs in); `kubernetes.dynamic` asks. Bodies are
-decoded here, not into the client's typed models: what is read is reduced to a few fields at once, and fields that
-nothing reads are dropped while the text is parsed (docs/design.md, "Dependencies", has the measurement).
+`kubernetes.config` turns a Pod's account or one context into credentials (`webhook.cluster.kubeconfig` chooses the
+context, `webhook.cluster.signin` signs in); `kubernetes.dynamic` sends requests. podfit decodes bodies itself, because
+the client's typed models keep all fields. Unused fields are dropped while the text is parsed. docs/dependencies.md
+lists what is podfit's own, with the reason in the client and the measurement.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONNECT, READ = 5.0, 30.0
 """Seconds."""
 EARLY = 30.0
-"""Seconds before credentials end, new ones are signed in for."""
+"""Seconds before credentials expire at which podfit signs in again."""
 APPLY = {"content_type": "application/apply-patch+yaml", "field_manager": "podfit", "force_conflicts": True}
 _MOST = 64 << 20
 """Bytes of an answer to a list: 500 nodes are about 10 MiB."""
 _UNREAD = frozenset(("managedFields", "images", "conditions", "volumesAttached", "volumesInUse"))
-"""What nothing here reads and what is most of a Node: dropped while the text is parsed."""
+"""Unused fields, most of a Node: dropped while the text is parsed."""
 
 
 class UnreachableError(AccessError):
@@ -64,7 +64,7 @@ class UnreachableError(AccessError):
 
 
 class StatusError(Exception):
-    """The API server answers, and refuses."""
+    """The API server answers with an error."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class StatusError(Exception):
         self.code = code
         self.retry_after = retry_after
         self.resume = resume
-        """Of a list whose place in the history is gone (410): the token with which it goes on all the same."""
+        """Of a list whose resource version is gone (410): the token to continue it."""
         self.date = date or datetime.now(UTC)
         """By the API server's clock."""
 
@@ -92,7 +92,7 @@ class Access:
     namespace: str
     """podfit's own in a Pod, the context's otherwise."""
     title: str = "this Pod's account"
-    """Who asks, for messages."""
+    """The account or context with its user and file, for messages."""
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
     """With the client's certificate, so that its key need not stay in a file."""
     token_file: Path | None = None
@@ -100,7 +100,7 @@ class Access:
     kubeconfig's `tokenFile` only once), and send a line break with it."""
     headers: Mapping[str, str] = field(default_factory=dict)
     ends: float | None = None
-    """When the credentials end (Unix time); None: not known."""
+    """Unix time at which the credentials expire; None if that is not known."""
     again: Callable[[], Access] | None = None
     """Signs in again."""
     in_pod: bool = False
@@ -121,7 +121,7 @@ def in_cluster(folder: Path = ACCOUNT, env: Mapping[str, str] = os.environ) -> A
         namespace = (folder / "namespace").read_text().strip()
         configuration.proxy = None
         return Access(configuration, namespace, tls=_tls(configuration), token_file=token, in_pod=True)
-    except Exception as error:  # of the loader, for whatever may be wrong with the files
+    except Exception as error:  # the loader raises many types
         raise AccessError(f"{folder}: {in_words(error)}") from error
 
 
@@ -144,7 +144,7 @@ def from_kubeconfig(
     configuration, tls = _loaded(chosen, user)
     _proxied(configuration, chosen.cluster.get("proxy-url"))
     if not configuration.verify_ssl:
-        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # the user has said so
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # as the kubeconfig says
     again = partial(from_kubeconfig, files, context, plugins=plugins, patience=patience)
     return Access(
         configuration, chosen.namespace, str(chosen), tls, file, _impersonated(chosen), ends, again if ends else None
@@ -152,8 +152,8 @@ def from_kubeconfig(
 
 
 def _loaded(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, ssl.SSLContext]:
-    """What the client's loader makes of a context. It writes keys into files, whose folder is gone before any signal
-    is looked at: what is needed of them is in the TLS context."""
+    """The client's configuration for a context, and its TLS context. The loader writes keys into files; their folder is
+    deleted before any signal is handled, and the TLS context keeps what they contain."""
     configuration = Configuration()
     try:
         with _uninterrupted(), TemporaryDirectory(prefix="podfit-") as folder:  # mode 0700
@@ -162,13 +162,13 @@ def _loaded(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, s
             )
             configuration.refresh_api_key_hook = None  # it would only ever set the same token
             return configuration, _tls(configuration)
-    except Exception as error:  # of the loader, for whatever may be wrong with the values
+    except Exception as error:  # the loader raises many types
         raise AccessError(f"{context}: {in_words(error)}") from error
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Signals that end the process wait meanwhile, where the system has that."""
+    """Holds back signals that end the process, if the system can."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -180,7 +180,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext:
-    """The TLS of a configuration, which forgets the files it is made of."""
+    """The TLS context of a configuration; removes the names of its files from the configuration."""
     ca, certificate, key = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
     configuration.ssl_ca_cert = configuration.cert_file = configuration.key_file = None
     try:
@@ -232,12 +232,12 @@ class Client:
 
     def _connect(self, access: Access) -> None:
         self._access = access
-        access.configuration.retries = urllib3.Retry(False)  # what is tried again, and when, is ours to say
+        access.configuration.retries = urllib3.Retry(False)  # callers decide what to try again, and when
         self._api = ApiClient(access.configuration)
         self._api.user_agent = f"podfit/{__version__}"
         for name, value in access.headers.items():
             self._api.set_default_header(name, value)
-        # The client makes TLS contexts of files only, at each connection.
+        # The client itself makes TLS contexts only from files, at each connection.
         self._api.rest_client.pool_manager.connection_pool_kw["ssl_context"] = access.tls
         # Without its discovery, which trusts a file of a known name in /tmp and takes a group that is down for empty.
         self._dynamic = DynamicClient(self._api, discoverer=lambda *_: None)
@@ -253,7 +253,7 @@ class Client:
         return self._access.in_pod
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """One JSON object; raises StatusError where the API server refuses, UnreachableError where it is away."""
+        """One JSON object; raises StatusError for an error of the server, UnreachableError if it does not answer."""
         with self._ask("GET", path, query) as answer:
             return self._decoded(answer, _lighter)
 
@@ -263,7 +263,7 @@ class Client:
             return self._decoded(answer)
 
     def text(self, path: str, query: Mapping[str, str], most: int) -> str:
-        """What is no JSON (a container's log), at most `most` bytes of it; raises as `get`."""
+        """At most `most` bytes of text, such as a container's log; raises as `get`."""
         with self._ask("GET", path, query) as answer:
             return answer.read(most).decode("utf-8", "replace")
 
@@ -284,14 +284,14 @@ class Client:
             answer.drain_conn()
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], datetime]:
-        """Any request (GET, POST of a new object, PUT of a whole one): the object that is answered, and what the API
-        server's clock says; raises as `get`, with code 409 where somebody else was faster."""
+        """Sends any request (GET, POST of a new object, PUT of a whole one): the object in the answer, and the server's
+        time. Raises as `get`, with code 409 if another client was faster."""
         with self._ask(method, path, body=body) as answer:
             return self._decoded(answer), _date(answer.headers.get("Date"))
 
     @contextmanager
     def stream(self, path: str, query: Mapping[str, str], silence: float) -> Iterator[Iterator[dict[str, Any]]]:
-        """The JSON objects of a watch, one a line, as they come; `silence` seconds without any are an error."""
+        """The JSON objects of a watch, one per line, as they arrive; `silence` seconds without any are an error."""
         with self._ask("GET", path, query, silence) as answer:
             yield (json.loads(line, object_pairs_hook=_lighter) for line in answer if line.strip())
 
@@ -319,7 +319,7 @@ class Client:
             try:
                 yield answer
             finally:
-                answer.close()  # what was not read is not waited for
+                answer.close()  # does not wait for an unread rest
         except DynamicApiError as error:
             if not error.status:  # TLS: "SSLError\n[SSL: WHAT] why (_ssl.c:1006)"
                 raise self._away(re.sub(r"^\[.*?\] | \(_ssl.*", "", error.reason.splitlines()[-1])) from error

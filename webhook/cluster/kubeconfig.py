@@ -22,18 +22,18 @@ _FILES = {
     "users": ("client-certificate", "client-key", "tokenFile"),
     "contexts": (),
 }
-"""Fields that name a file, relative to the kubeconfig."""
+"""Fields with a path, relative to the kubeconfig."""
 
 Entry = Mapping[str, Any]
 
 
 class AccessError(OSError):
-    """There is no way to the cluster; one line for people."""
+    """The cluster cannot be used; one line for people."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """Everything that one context names."""
+    """A context with its cluster and user."""
 
     name: str
     namespace: str

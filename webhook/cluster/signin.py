@@ -35,29 +35,29 @@ from webhook.kube.path import mapping
 PATIENCE = 60.0
 """Seconds that a sign-in may take: some ask a person in a browser."""
 _STATIC = ("token", "tokenFile", "username", "client-certificate", "client-certificate-data")
-"""Credentials that client-go prefers to a sign-in (`plugin/pkg/client/auth/exec/exec.go`, UpdateTransportConfig)."""
+"""Credentials that client-go prefers to signing in (`plugin/pkg/client/auth/exec/exec.go`, UpdateTransportConfig)."""
 _CLUSTER = (
     "server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url",
     "disable-compression",
 )  # fmt: skip
-"""What a program may learn of the cluster (client.authentication.k8s.io/v1, Cluster)."""
+"""Fields of the cluster that a program may get (client.authentication.k8s.io/v1, Cluster)."""
 
 _PEM = {"clientCertificateData": "client-certificate-data", "clientKeyData": "client-key-data"}
 """Fields of an ExecCredential that are fields of a kubeconfig's user, there in base64."""
 
 Credentials = dict[str, Any]
-"""Fields of a kubeconfig's user that need no sign-in."""
+"""Fields of a kubeconfig's user that are valid without signing in."""
 
 
 def way(context: Context) -> str:
-    """How the user signs in: "exec", "auth-provider", or empty for credentials that stand in the file."""
+    """How the user signs in: "exec", "auth-provider", or empty for credentials in the file."""
     if any(key in context.user for key in _STATIC):
         return ""
     return next((one for one in ("exec", "auth-provider") if one in context.user), "")
 
 
 def credentials(context: Context, patience: float = PATIENCE) -> tuple[Credentials, float | None]:
-    """What the user signs in with, and until when (Unix time; None: not known); raises AccessError."""
+    """The user's credentials, and when they expire (Unix time; None if not known); raises AccessError."""
     match way(context):
         case "exec":
             return _by_program(context, mapping(context.user["exec"]), patience)
@@ -103,8 +103,8 @@ def _by_program(context: Context, plugin: Mapping[str, Any], patience: float) ->
 
 
 def _output(command: list[str], env: Mapping[str, str], patience: float) -> str:
-    """What the program prints; its messages go to the terminal if there is one, since they may say where to sign in.
-    Whatever ends the wait ends the program and all that it started."""
+    """The program's output. Its messages go to the terminal if there is one, since they may say where to sign in. A
+    timeout or Ctrl-C ends the program and all that it started."""
     stderr = None if sys.stderr.isatty() else subprocess.PIPE
     with subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
@@ -124,7 +124,7 @@ def _output(command: list[str], env: Mapping[str, str], patience: float) -> str:
 
 
 def _cluster(context: Context) -> dict[str, Any]:
-    """The cluster for a program that wants to know it: the CA by value, and the plugin's own configuration."""
+    """The cluster as a program gets it: the CA by value, and the plugin's own configuration."""
     found = {key: context.cluster[key] for key in _CLUSTER if key in context.cluster}
     if "certificate-authority" in context.cluster:
         with suppress(OSError):  # reported when it is loaded
@@ -175,10 +175,10 @@ def _by_provider(context: Context, provider: Mapping[str, Any], patience: float)
     def load() -> None:
         try:
             load_kube_config_from_dict(one_context({"server": "http://-"}, user), client_configuration=configuration)
-        except BaseException as error:  # it is told by the thread that waits
+        except BaseException as error:  # raised by the thread that waits
             failed.append(error)
 
-    thread = threading.Thread(target=load, name="sign-in", daemon=True)  # the loader itself waits for ever
+    thread = threading.Thread(target=load, name="sign-in", daemon=True)  # the loader has no time limit
     thread.start()
     thread.join(patience)
     again = "Fix: sign in again, with the program that wrote the tokens"

@@ -152,7 +152,7 @@ def of_cluster(obj: JSON) -> str | None:
 
 
 def _kind(obj: JSON) -> Kind | None:
-    """Whoever writes a Node by hand gives it no status."""
+    """The watched kind of an object; None for other kinds, and for a Node without status, as in a file."""
     group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
     kind = _BY_KIND.get((group, str(obj.get("kind"))))
     return kind if kind is None or kind.name != "nodes" or mapping(obj.get("status")).get("allocatable") else None

@@ -102,7 +102,7 @@ def _with_engines(workload: Workload, engines: list[tuple[list[str], list[JSON],
 
 
 def flags(arguments: JSON) -> Iterator[str]:
-    """vLLM's engine arguments as Python has them → as flags."""
+    """vLLM's engine arguments, given by their Python names, as command-line flags."""
     for name, value in arguments.items():
         flag = str(name).replace("_", "-")
         if isinstance(value, bool):

@@ -107,6 +107,7 @@ def _pruning(it: Given) -> str | None:
 
 
 def _encoder_backend(it: Given) -> str | None:
+    """An attention backend of the vision encoder that was removed."""
     name = str(it.args.get("mm_encoder_attn_backend"))
     removed = bool(it.model.vision_config) and name.upper() == "XFORMERS"
     return f"--mm-encoder-attn-backend {name} was removed" if removed else None
