@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.docs import beside, examples
+from tests.conftest import GOOD_POD
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin
 from webhook.kube import manifest
@@ -23,6 +25,7 @@ from webhook.rules.probes import probe_wrong_path
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.args.flags import builtin as table
 from webhook.vllm.command import Word
+from webhook.vllm.facts import Facts
 
 PARTS = ("vllm/", "rocm/", "ghcr.io/", "mirror/", "vllm", "vllm-openai", "-dev", "-rocm", "-xpu", "-cpu", ":v0.11.0",
          ":latest", "-nightly", "@sha256:0", "ROCM", "XPU")  # fmt: skip
@@ -108,3 +111,21 @@ def test_a_tag_that_moves_has_a_word_that_says_so(parts: list[str]) -> None:
     tag = "-".join(parts)
 
     assert unpinned_image._is_moving(tag) == (unpinned_image._MOVES.fullmatch(tag) is not None)
+
+
+@given(
+    st.sampled_from(["v0.8.5", "v0.10.2", "v0.11.0", "v0.21.0", "v0.33.0"]),
+    st.sampled_from([-5, -1, 0, 1, 100, 255, 256, 257, 2048, 2049, 9000]),
+    st.sampled_from([None, -5, -1, 0, 1, 100, 256, 8192]),
+    st.sampled_from(["meta-llama/Llama-3.1-8B-Instruct", "openai/clip-vit-base-patch32", "BAAI/bge-m3"]),
+)
+def test_numbers_that_pass_every_check_are_seen_at_a_glance(
+    release: str, seqs: int, length: int | None, model: str
+) -> None:
+    pod = copy.deepcopy(GOOD_POD)
+    words = [f"--model={model}", f"--max-num-seqs={seqs}", *([] if length is None else [f"--max-model-len={length}"])]
+    pod["spec"]["containers"][0] |= {"image": f"vllm/vllm-openai:{release}", "command": [], "args": words}
+    (result,) = lint(pod, builtin(), Facts()).results
+    found = list(RULES["conflicting-flags"].check(result.engine))
+
+    assert not found or "an argument of the configuration" in glance.shown(result.engine)

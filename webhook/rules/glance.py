@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 
 from webhook.kube.path import mapping
@@ -14,11 +15,10 @@ from webhook.vllm.args import settings
 FACT = {name: attrgetter(name) for name in FACTS}
 """A word of FACTS → what the engine knows of it."""
 _ALL = attrgetter(*FACTS)
-CONFIGURED = frozenset({row.dest for rows in (_combinations, _values, _speculative) for row in rows.ROWS}) - {
-    "max_num_seqs"
-}
-"""The arguments that some check of vLLM's configuration is about (`conflicting-flags`). For `--max-num-seqs`, most of
-whose values pass every check, see `_combinations.may_exceed_batch`."""
+_NUMBERS = frozenset({"max_model_len", "max_num_seqs"})
+"""Arguments of many Pods whose values pass every check, but for a few that are easily told."""
+CONFIGURED = frozenset({row.dest for rows in (_combinations, _values, _speculative) for row in rows.ROWS}) - _NUMBERS
+"""The other arguments that some check of vLLM's configuration is about (`conflicting-flags`)."""
 
 
 def unknown(engine: Engine) -> frozenset[str]:
@@ -46,8 +46,7 @@ def shown(engine: Engine) -> list[str]:
         ("unknown flags", args.unknown or args.unheard),
         ("conflicts", args.conflicts),
         ("no context length", "max_model_len" not in args.given),
-        ("an argument of the configuration", not CONFIGURED.isdisjoint(args.given)),
-        ("many sequences", _combinations.may_exceed_batch(args.given)),
+        ("an argument of the configuration", _is_configured(args.given)),
         ("tensor parallelism", args.get("tensor_parallel_size") not in (None, 1)),
         ("a path as model", (args.model or "").startswith("/")),
         ("a config", not settings.config_arguments().isdisjoint(args.given)),
@@ -74,3 +73,10 @@ def shown(engine: Engine) -> list[str]:
     resources = mapping(spec.get("resources"))
     fields = [*engine.workload.spec, *spec, *resources, *mapping(resources.get("limits"))]
     return [*said, engine.workload.kind, *fields, *args.given, *command.env]
+
+
+def _is_configured(given: Mapping[str, object]) -> bool:
+    """Whether a check of vLLM's configuration may refuse an argument."""
+    if not CONFIGURED.isdisjoint(given):
+        return True
+    return _combinations.may_exceed_batch(given) or _values.may_be_no_length(given)

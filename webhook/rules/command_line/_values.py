@@ -136,6 +136,12 @@ def _length(it: Given) -> str | None:
     return f"--max-model-len {length} is neither a length nor -1, which means as long as fits"
 
 
+def may_be_no_length(given: Mapping[str, object]) -> bool:
+    """Whether `_length` may refuse `--max-model-len`."""
+    length = given.get("max_model_len")
+    return isinstance(length, int) and length < 1
+
+
 def _grammar(it: Given) -> str | None:
     config = it.args.get("structured_outputs_config")
     if not isinstance(config, Mapping):

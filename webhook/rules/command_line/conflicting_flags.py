@@ -65,7 +65,7 @@ class ConflictingFlags(Rule):
     mode = "deny"
     about = (
         "conflicts", "enable_lora", "lora_modules", "kv_transfer_config", "enable_expert_parallel", "attention_config",
-        "an argument of the configuration", "many sequences",
+        "an argument of the configuration",
     )  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
