@@ -213,6 +213,20 @@ DIMENSIONS: dict[str, Make] = {
     "containers: vLLM, wrong": lambda n, s: pod(
         containers=each(n, lambda i: vllm(*many(60, f"--{s}#"), name=f"{s}{i}"))
     ),
+    "containers: taken for vLLM": lambda n, s: pod(
+        containers=each(
+            n,
+            lambda i: vllm(command=["./serve", "--model", s, "--max-model-len", "1", *many(20, "--modl-s#")], args=[]),
+        )
+    ),
+    "containers: unknown release": lambda n, s: pod(
+        containers=each(n, lambda i: vllm(*many(20, f"--{s}#"), name=f"{s}{i}") | {"image": f"a/vllm-openai:{s}{i}"})
+    ),
+    "containers: a server after another": lambda n, s: pod(
+        containers=each(
+            n, lambda i: vllm(command=["sh", "-c", f"vllm serve {s} --a; vllm serve b --c; vllm serve d"], args=[])
+        )
+    ),
     "engines: sidecars": lambda n, s: pod(
         containers=[*each(400, lambda i: vllm(name=f"{s}{i}")), *each(n, lambda i: sidecar(f"x{i}"))]
     ),

@@ -60,6 +60,26 @@ def test_of_thousands_of_containers_those_with_devices_are_evaluated(
     assert judge(pod).unread == "1 of 8193 containers are not evaluated: the object has too many"
 
 
+def test_of_hundreds_of_containers_few_flags_are_compared(pod: dict[str, Any], judge: Judge) -> None:
+    """Each comparison takes a millisecond, also of the flags of a program that is only taken for vLLM."""
+    words = ["./serve", "--model", "m", "--max-model-len", "1", *(f"--max-num-batched-token{n}" for n in range(5))]
+    pod["spec"]["containers"] = [{"name": f"a{n}", "image": "vllm/a:1", "command": words} for n in range(100)]
+    results = judge(pod).results
+    assert sum(len(result.engine.args.unheard) for result in results) == 64
+
+
+def test_of_containers_of_an_unknown_release_fewer_are_evaluated(
+    pod: dict[str, Any], container: dict[str, Any], judge: Judge
+) -> None:
+    """The parsers of all releases read the words of each."""
+    container["image"] = "vllm/vllm-openai:latest"
+    container["args"] = [*container["args"], *(f"--no-such{n}" for n in range(20))]
+    pod["spec"]["containers"] = [container | {"name": f"a{n}"} for n in range(200)]
+    report = judge(pod)
+    assert report.unread is not None
+    assert 40 <= len(report.results) <= 80
+
+
 def test_a_certain_finding_of_a_denying_rule_denies(
     pod: dict[str, Any], container: dict[str, Any], judge: Judge
 ) -> None:

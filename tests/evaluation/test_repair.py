@@ -73,6 +73,16 @@ def test_fixes_are_made_one_after_the_other(pod: dict[str, Any], container: dict
     assert len(volumes) == len(set(volumes))
 
 
+def test_a_review_makes_few_repairs_of_many_containers(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    """Each repair evaluates all of them again, and a review must end in time."""
+    container["args"] = [*container["args"], "-tp", "2"]
+    container["resources"]["limits"]["nvidia.com/gpu"] = "2"
+    pod["spec"]["containers"] = [container | {"name": f"a{n}"} for n in range(100)]
+    assert len(repair(pod, builtin(), Facts(), where="admission").made) == 2
+    pod["spec"]["containers"] = [container | {"name": f"a{n}"} for n in range(4)]
+    assert len(repair(pod, builtin(), Facts(), where="admission").made) >= 4
+
+
 def test_only_the_rules_that_are_asked_for(pod: dict[str, Any], container: dict[str, Any]) -> None:
     del container["resources"]["limits"]["memory"]
     del container["startupProbe"]

@@ -52,7 +52,7 @@ def repair(
     tried: set[tuple[str, str, str]] = set()
     kept = {_finding_identity(*one) for one in accepted}
     results = lint(obj, policy, facts, where=where, namespace=namespace).results if found is None else found
-    rounds = max(_ROUNDS, _READINGS // max(1, len(results)))
+    rounds = _rounds(where, len(results))
     while True:
         findings = [
             (one, result) for result in results for one in result.findings if _finding_identity(result, one) not in kept
@@ -72,6 +72,14 @@ def repair(
 
 _READINGS, _ROUNDS = 2048, 8
 """How many containers are evaluated again for all repairs of an object, and how often each is in any case."""
+_IN_A_REVIEW = 256
+"""The same in a review, which must end in time: each takes one to four milliseconds."""
+
+
+def _rounds(where: Place, containers: int) -> int:
+    if where == "admission":
+        return max(1, _IN_A_REVIEW // max(1, containers))
+    return max(_ROUNDS, _READINGS // max(1, containers))
 
 
 def _apart(wanted: Sequence[tuple[Judged, Result]]) -> list[Judged]:

@@ -6,7 +6,7 @@ argparse. Here, one release's reading becomes the answer, and where the release 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -137,11 +137,15 @@ _LONGEST_FLAG = 100
 
 
 def parse(
-    command: Command, release: Release | None, releases: Releases | None = None, *, suggests: bool = True
+    command: Command,
+    release: Release | None,
+    releases: Releases | None = None,
+    *,
+    suggests: Callable[[], bool] = lambda: True,
 ) -> EngineArgs:
     """Reads `command.words` as the release's parser does; never raises: what vLLM would refuse is in `errors`.
 
-    `suggests`: compare unknown flags with the known ones, which takes a millisecond for each.
+    `suggests`: whether one more unknown flag is compared with the known ones, which takes a millisecond.
     """
     entry = "module" if command.entry == "module" else "serve"
     table = (releases or Releases()).table
@@ -158,7 +162,7 @@ def parse(
     parsers = (parser(one, entry) for one in candidates)  # of which the first will mostly do
     used, reading, problems = _read_by_candidates(command, command_line_of(command, whole), parsers)
     conflicts = _conflicts(reading, command, used.release)
-    unheard = _probable_slips(reading, command, used)
+    unheard = _probable_slips(reading, command, used, suggests)
     if lower is None or upper is None:
         unheard = [flag for flag in _unknown_flags(problems, used, suggests) if flag.first is None]
         problems, conflicts = (), []  # beyond the table, nothing is certain
@@ -301,15 +305,14 @@ def _conflicts(reading: Reading, command: Command, release: Release) -> list[Arg
     return found
 
 
-def _unknown_flags(problems: Iterable[Problem], parser: Parser, suggests: bool = True) -> Iterable[UnknownFlag]:
+def _unknown_flags(problems: Iterable[Problem], parser: Parser, suggests: Callable[[], bool]) -> Iterable[UnknownFlag]:
     """The flags that the parser does not know, each with the nearest spelling and the releases that know it."""
-    most = _MOST_SUGGESTIONS if suggests else 0
     flags = [(problem, problem.flag) for problem in problems if problem.flag]
     if not flags:
         return
     spellings = tuple(parser.spellings)
     for number, (problem, flag) in enumerate(flags):
-        near = nearest(flag, spellings, cutoff=0.75) if number < most else ()
+        near = nearest(flag, spellings, cutoff=0.75) if number < _MOST_SUGGESTIONS and suggests() else ()
         life = parser.table.nearest_releases_with(flag, parser.release)
         yield UnknownFlag(
             flag=flag,
@@ -323,7 +326,9 @@ def _unknown_flags(problems: Iterable[Problem], parser: Parser, suggests: bool =
         )
 
 
-def _probable_slips(reading: Reading, command: Command, parser: Parser) -> list[UnknownFlag]:
+def _probable_slips(
+    reading: Reading, command: Command, parser: Parser, suggests: Callable[[], bool]
+) -> list[UnknownFlag]:
     """Flags of a program that nobody knows, which are probably vLLM's with a slip in them."""
     if not reading.passed_over or command.guessed is None:
         return []
@@ -331,7 +336,7 @@ def _probable_slips(reading: Reading, command: Command, parser: Parser) -> list[
 
     return [
         flag
-        for flag in _unknown_flags(reading.passed_over, parser)
+        for flag in _unknown_flags(reading.passed_over, parser, suggests)
         if flag.first is None
         and flag.suggestion is not None
         and SequenceMatcher(None, flag.flag, flag.suggestion).ratio() >= _A_SLIP
