@@ -562,8 +562,9 @@ class Secrets:
         return tuple([_parts(place) for place in islice(places, MOST)])
 
     @kept
-    def _known(self) -> tuple[tuple[str, bool], ...]:
-        """The spellings of the secrets, longest first, each with whether it is masked inside other words."""
+    def _known(self) -> tuple[tuple[str, bool, str], ...]:
+        """The spellings of the secrets, longest first, each with whether it is masked inside other words, and its first
+        characters, which most texts do not contain."""
         strong = {
             _canonical(spelling): _is_loose(spelling)
             for value in self.values or ()
@@ -571,7 +572,8 @@ class Secrets:
             for spelling in _spellings(value)
             if not _is_weak(spelling) and _is_secret(spelling)
         }
-        return tuple(sorted(strong.items(), key=lambda one: -len(one[0])))
+        longest_first = sorted(strong.items(), key=lambda one: -len(one[0]))
+        return tuple([(secret, loose, secret[:_HEAD]) for secret, loose in longest_first])
 
     @kept
     def _weak(self) -> frozenset[str]:
@@ -635,7 +637,9 @@ class Secrets:
         if not self._known:
             return
         written = _canonical(text)
-        for secret, loose in self._known:
+        for secret, loose, head in self._known:
+            if head not in written:
+                continue
             at = written.find(secret)
             while at >= 0:
                 end = at + len(secret)
