@@ -109,6 +109,8 @@ bash -c "vllm serve m --x '$M'"
 ---
 sh -c 'vllm serve "$0" "$@"' m --a b
 ---
+sh -c 'vllm serve "${00}" "${01}" "${02}"' m --a b
+---
 vllm serve m "$(echo hi there)" $(echo a b)
 ---
 while true; do vllm serve m --w; break; done

@@ -163,10 +163,10 @@ class Words:
             return state.positional
         if name == "#":
             return literal(str(len(state.positional)))
-        if name == "0":
-            return state.zero
         if re.fullmatch(r"[0-9]{1,6}", name):
             position = int(name)
+            if position == 0:  # also `${00}`
+                return state.zero
             return state.positional[position - 1] if position <= len(state.positional) else None
         if not (name[:1].isalpha() or name[:1] == "_"):
             return mystery(f"${name}", f"${name} is known only when the script runs")
