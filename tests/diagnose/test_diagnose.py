@@ -173,6 +173,36 @@ def test_a_start_that_failed_before_the_one_that_runs_is_over() -> None:
     assert _id(_one(good + "\n" + failed)) == "no-kv-blocks"
 
 
+@pytest.mark.parametrize(
+    ("started", "mount", "cause"),
+    [("2m", "5m", None), ("5m", "2m", True), ("2m (x3 over 9m)", "5m", None), ("<unknown>", "2m", None)],
+)
+def test_only_a_later_event_solves_a_problem(started: str, mount: str, cause: bool | None) -> None:
+    """A StatefulSet's Pod has the name of the one before, whose Events are still there."""
+    table = (
+        f"{started}   Normal   Started      pod/vllm-0   Started container vllm\n"
+        f"{mount}   Warning   FailedMount   pod/vllm-0   MountVolume.SetUp failed for volume \"models\" : "
+        "mount failed: exit status 32\n"
+    )
+
+    assert (_id(_one(table)) is not None) == bool(cause)
+
+
+@pytest.mark.parametrize(("started", "solved"), [("10:05:00Z", True), ("09:00:00Z", False)])
+def test_the_times_of_event_objects_count_too(started: str, solved: bool) -> None:
+    def event(reason: str, message: str, at: str) -> dict[str, Any]:
+        place = {"kind": "Pod", "namespace": "chat", "name": "vllm-0"}
+        return {"apiVersion": "v1", "kind": "Event", "metadata": {"name": reason.lower()}, "involvedObject": place,
+                "type": "Warning", "reason": reason, "message": message, "firstTimestamp": f"2026-05-04T{at}",
+                "lastTimestamp": f"2026-05-04T{at}"}  # fmt: skip
+
+    failed = event("FailedMount", 'MountVolume.SetUp failed for volume "models" : mount failed', "10:00:00Z")
+    ran = event("Started", "Started container vllm", started)
+    found = diagnose(json.dumps({"apiVersion": "v1", "kind": "List", "items": [failed, ran]}))
+
+    assert [_id(one) is None for one in found] == [solved]
+
+
 def test_several_pods_are_diagnosed_one_by_one() -> None:
     def pod(name: str, reason: str) -> dict[str, Any]:
         ended = {"reason": reason, "exitCode": 137}

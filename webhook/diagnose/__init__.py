@@ -156,7 +156,7 @@ def _replica_failures(obj: JSON) -> Iterator[events.Event]:
     for one in conditions if isinstance(conditions, list) else ():
         if isinstance(one, Mapping) and one.get("type") == "ReplicaFailure" and one.get("status") == "True":
             reason, message = str(one.get("reason") or ""), str(one.get("message") or "")
-            yield events.Event(reason, message, "", 0.0, f"{reason}: {message}")
+            yield events.Event(reason, message, "", 0.0, 0.0, f"{reason}: {message}")
 
 
 def _choose_cause(words: Sequence[ContainerState], read: log.LogReading, seen: Sequence[events.Event]) -> Diagnosis:

@@ -21,7 +21,9 @@ class Event:
     subject: str
     """ "pod/vllm-0"; empty where the table is of one object."""
     first: float
-    """When it was first seen, of which only the order counts."""
+    """When it was first seen, in seconds since the epoch, or before now (negative); 0 if that is unknown."""
+    last: float
+    """When it was last seen, on the same clock."""
     evidence: str
     line: int | None = None
 
@@ -29,6 +31,11 @@ class Event:
     def text(self) -> str:
         """`Reason: message`."""
         return f"{self.reason}: {self.message}"
+
+    def is_after(self, other: Event) -> bool:
+        """It was seen after `other` began, as far as that is known: times of two clocks are not compared."""
+        known = self.last and other.first and (self.last < 0) == (other.first < 0)
+        return not known or self.last >= other.first
 
 
 _AGE = r"(?:<\w+>|\d+[smhdy](?:\d+[smhd])*)(?:\s+\(x\d+ over [\w<>]+\))?"
@@ -71,12 +78,14 @@ def from_lines(lines: Sequence[LogLine]) -> tuple[list[Event], set[int]]:
         if match is None:
             continue
         groups = match.groupdict()
+        last, _, over = (groups.get("age") or "").partition("over ")
         events.append(
             Event(
                 match["reason"],
                 match["message"].strip(),
                 groups.get("subject") or "",
-                -_seconds(groups.get("age") or ""),
+                -_seconds(over or last),
+                -_seconds(last.partition("(")[0]),
                 text.strip(),
                 line.number,
             )
@@ -86,9 +95,8 @@ def from_lines(lines: Sequence[LogLine]) -> tuple[list[Event], set[int]]:
 
 
 def _seconds(age: str) -> float:
-    """How long ago it was first seen: `3m12s (x5 over 10m)` is ten minutes."""
-    text = age.rpartition("over ")[2] if "over " in age else age
-    return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhdy])", text)))
+    """An age as kubectl prints it: `3m12s`."""
+    return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhdy])", age)))
 
 
 def from_object(obj: Mapping[str, Any]) -> Event | None:
@@ -100,15 +108,16 @@ def from_object(obj: Mapping[str, Any]) -> Event | None:
     reason = str(obj.get("reason") or "")
     if not reason and not message:
         return None
-    when = next(
-        (
-            obj[key]
-            for key in ("firstTimestamp", "eventTime", "deprecatedFirstTimestamp", "lastTimestamp")
-            if obj.get(key)
-        ),
-        "",
-    )
-    return Event(reason, message, subject, _timestamp(when), f"{reason}: {message}".strip())
+    first = _time(obj, "firstTimestamp", "eventTime", "deprecatedFirstTimestamp", "lastTimestamp")
+    series = obj.get("series")
+    repeated = _time(series, "lastObservedTime") if isinstance(series, Mapping) else 0.0
+    last = repeated or _time(obj, "lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp")
+    return Event(reason, message, subject, first, last, f"{reason}: {message}".strip())
+
+
+def _time(obj: Mapping[str, Any], *keys: str) -> float:
+    """The first of these times that the Event has; 0 if it has none."""
+    return _timestamp(next((obj[key] for key in keys if obj.get(key)), ""))
 
 
 def _timestamp(text: object) -> float:
@@ -133,8 +142,9 @@ def sightings(events: Iterable[Event]) -> list[Sighting]:
 
 
 def _is_solved(event: Event, events: Sequence[Event]) -> bool:
-    """A later event shows that what this one speaks of is solved."""
-    mine = [one for one in events if one.subject == event.subject and one is not event]
+    """A later Event of the same object shows that the problem is solved: a Pod of the same name may have started
+    before, as a StatefulSet's does."""
+    mine = [one for one in events if one.subject == event.subject and one is not event and one.is_after(event)]
     reasons = {one.reason for one in mine}
     if event.reason in ("FailedScheduling", "NotTriggerScaleUp", "Unschedulable"):
         return bool(reasons & (_STARTED | {"Scheduled"}))
