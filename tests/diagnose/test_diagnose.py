@@ -181,7 +181,7 @@ def test_only_a_later_event_solves_a_problem(started: str, mount: str, cause: bo
     """A StatefulSet's Pod has the name of the one before, whose Events are still there."""
     table = (
         f"{started}   Normal   Started      pod/vllm-0   Started container vllm\n"
-        f"{mount}   Warning   FailedMount   pod/vllm-0   MountVolume.SetUp failed for volume \"models\" : "
+        f'{mount}   Warning   FailedMount   pod/vllm-0   MountVolume.SetUp failed for volume "models" : '
         "mount failed: exit status 32\n"
     )
 

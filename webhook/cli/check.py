@@ -22,7 +22,7 @@ from webhook.report.checked import Checked, Container, Problem
 from webhook.rules import all_rules
 
 FORMATS = FormatOption(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
-"""Each is a module of webhook.report with `render`, but the first two."""
+"""Each but text is a module of webhook.report with `render`."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

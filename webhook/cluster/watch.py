@@ -216,6 +216,7 @@ def _digest(kind: Kind, name: Key, kept: JSON) -> int:
 
 
 def _interned(value: Any) -> Any:
+    """The same value with each short text kept once: labels and names repeat on every node."""
     if isinstance(value, str):
         return sys.intern(value) if len(value) < 128 else value
     if isinstance(value, Mapping):

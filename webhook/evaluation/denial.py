@@ -1,4 +1,10 @@
-"""The texts of a decision: the denial, its problems, and the warnings that kubectl prints."""
+"""The texts of a decision: the denial, its problems, and the warnings that kubectl prints.
+
+A denial: the first line can be read alone, because Argo CD, Flux and Events show only it. Then each problem with rule,
+field, arithmetic, and the changes that would fit. The last line says what to do next, because it stays on the screen
+after kubectl's output of a patch. Status code 403, reason `Forbidden`, one `details.causes` entry per finding. Warnings
+are one line each, the most important first. The limits are in `bounds`; `tests/test_answers.py` checks every rule.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +56,7 @@ def place(engine: Engine) -> str:
 
 
 def refusal_headline(report: Report) -> str:
-    """The refusal's first line, which stands alone in Events and GitOps tools: at most HEADLINE characters."""
+    """The refusal's first line, which stands alone in Events and GitOps tools: at most 200 characters."""
     denied = [(result, judged) for result in report.results for judged in result.findings if judged.mode == "deny"]
     threat = next(threat for threat in THREATS if any(judged.threatens == threat for _, judged in denied))
     containers = list(dict.fromkeys(f'"{_short(result.engine.container.name, 24)}"' for result, _ in denied))

@@ -129,7 +129,7 @@ class Engine:
     def raw_command(self) -> str:
         """`command` and `args` as one text, for rules that look for a word wherever it stands: as much of them as a
         person writes."""
-        return f"{_beginning(self.field('command'))} {_beginning(self.field('args'))}"
+        return f"{_first_characters(self.field('command'))} {_first_characters(self.field('args'))}"
 
     @kept
     def variables(self) -> list[tuple[int, str, Any]]:
@@ -348,8 +348,8 @@ _SAID = 1 << 16
 """Characters of a container's words that are looked at for one of them, wherever it is."""
 
 
-def _beginning(words: Any) -> Any:
-    """The first words of a list, as many as are looked at."""
+def _first_characters(words: Any) -> Any:
+    """A text, or the items of a list, cut to `_SAID` characters in all; 4 per item are its quotes and comma."""
     if not isinstance(words, list):
         return words[:_SAID] if isinstance(words, str) else words
     room, found = _SAID, []

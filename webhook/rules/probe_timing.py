@@ -47,7 +47,7 @@ def startup_window(engine: Engine) -> int | None:
 
 
 def _startup_window(engine: Engine) -> int | None:
-    found = kills(engine, "startupProbe")
+    found = probe_of_vllm(engine, "startupProbe")
     return None if found is None else window(found)
 
 
@@ -116,8 +116,8 @@ def _all_asked(engine: Engine) -> Asked:
     )
 
 
-def kills(engine: Engine, name: str) -> Mapping[str, Any] | None:
-    """The probe, where it asks vLLM's own port: by itself, or with curl or wget in the container."""
+def probe_of_vllm(engine: Engine, name: str) -> Mapping[str, Any] | None:
+    """The probe of that name if it asks vLLM's own port: by HTTP or TCP, or with curl or wget in the container."""
     found = probe(engine, name)
     if found is None or engine.port is None:
         return None
@@ -235,7 +235,7 @@ def startup_probe(engine: Engine) -> dict[str, Any] | None:
     http, seconds = health(engine), enough(engine)
     if http is None or seconds is None:
         return None
-    granted = kills(engine, "livenessProbe")
+    granted = probe_of_vllm(engine, "livenessProbe")
     seconds = max(seconds, window(granted) if granted else 0)
     return {"httpGet": http, "periodSeconds": PERIOD, "failureThreshold": threshold(seconds)}
 

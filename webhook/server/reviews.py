@@ -143,7 +143,8 @@ class Reviews:
         return code, json.dumps({"error": words}).encode() + b"\n"
 
     def _answer(self, webhook: Webhook, body: bytes, query: str, arrived: float, here: float | None) -> bytes:
-        """`here`: seconds of a processor that the event loop has for it; None in a thread."""
+        """The AdmissionReview that answers one, decided within its deadline; then it is counted and logged. `here`:
+        seconds of a processor that the event loop has for it; None in a thread."""
         begun = time.monotonic()
         waited = begun - arrived
         try:

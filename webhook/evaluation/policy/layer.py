@@ -165,7 +165,7 @@ class SaidOfRule:
 
 @dataclass(frozen=True)
 class KnownRelease:
-    """A vLLM release that the package's table lacks, as `args.taught.teach` takes it."""
+    """A vLLM release that the package's table lacks, as `args.taught.teach_release` takes it."""
 
     name: str
     like: str | None

@@ -142,7 +142,8 @@ def may_be_no_length(given: Mapping[str, object]) -> bool:
     return isinstance(length, int) and length < 1
 
 
-def _grammar(it: Given) -> str | None:
+def _structured_outputs_backend(it: Given) -> str | None:
+    """An option of --structured-outputs-config that the chosen backend does not have."""
     config = it.args.get("structured_outputs_config")
     if not isinstance(config, Mapping):
         return None
@@ -209,7 +210,7 @@ ROWS = (
     # config/model.py, config/scheduler.py (0 makes a default batch of 0 tokens)
     Check("max_model_len", R(0, 14), UNREAD, _length, ("leave it out", "--max-model-len auto")),
     # config/structured_outputs.py, config/vllm.py validate_mamba_block_size, config/model.py _get_convert_type
-    Check("structured_outputs_config", R(0, 11), UNREAD, _grammar, ('"backend": "guidance"',)),
+    Check("structured_outputs_config", R(0, 11), UNREAD, _structured_outputs_backend, ('"backend": "guidance"',)),
     Check("mamba_block_size", R(0, 11, 1), UNREAD, _state_blocks, ("--enable-prefix-caching",), of_model=True),
     Check("runner", R(0, 11), UNREAD, _as_it_is, ("leave --convert out",), of_model=True),
     # config/__init__.py __post_init__

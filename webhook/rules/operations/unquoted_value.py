@@ -29,7 +29,7 @@ class UnquotedValue(Rule):
         """Certain for Kubernetes' own kinds; a custom resource's schema may leave it to its operator."""
         group = str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0]
         own = group in ("", "apps", "batch")
-        for path, value in _values(engine):
+        for path, value in _string_fields(engine):
             if isinstance(value, str) or value is None:
                 continue
             text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -44,8 +44,9 @@ class UnquotedValue(Rule):
             )
 
 
-def _values(engine: Engine) -> Iterator[tuple[FieldPath, Any]]:
-    """Every place of the container that must hold text, where it is a list in the object."""
+def _string_fields(engine: Engine) -> Iterator[tuple[FieldPath, Any]]:
+    """Every item of the container's command, args and env that must be text, if the object has the list as it is: an
+    operator's own text that is split into words has no items."""
     for name in ("command", "args"):
         listed = engine.field(name)
         if isinstance(listed, list) and engine.at(name).get(engine.workload.object) is listed:

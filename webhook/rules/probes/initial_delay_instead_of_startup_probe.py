@@ -36,7 +36,7 @@ class InitialDelayInsteadOfStartupProbe(Rule):
         if probe_timing.may_not_serve(engine):
             return
         delay = probe_timing.setting(probe, "initialDelaySeconds")
-        own = probe_timing.kills(engine, "livenessProbe") is not None
+        own = probe_timing.probe_of_vllm(engine, "livenessProbe") is not None
         if delay < self.at_least or (own and startup is not None and probe_timing.window(probe) < startup.high):
             return
         added = probe_timing.startup_probe_fix(engine) if own else ()

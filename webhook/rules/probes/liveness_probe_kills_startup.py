@@ -32,7 +32,7 @@ class LivenessProbeKillsStartup(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain below the floor of the start-up estimate, likely below the high one."""
-        probe, startup = probe_timing.kills(engine, "livenessProbe"), engine.plan.startup
+        probe, startup = probe_timing.probe_of_vllm(engine, "livenessProbe"), engine.plan.startup
         if probe is None or startup is None or not engine.served or probe_timing.probe(engine, "startupProbe"):
             return
         window = probe_timing.window(probe)

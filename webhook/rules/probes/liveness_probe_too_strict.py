@@ -39,7 +39,7 @@ class LivenessProbeTooStrict(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely where less is forgiven than `atLeast` or a single failure kills; advice at the bare default."""
-        probe = probe_timing.kills(engine, "livenessProbe")
+        probe = probe_timing.probe_of_vllm(engine, "livenessProbe")
         if probe is None or probe.keys().isdisjoint(("httpGet", "exec")):
             return
         period, failures, timeout = (

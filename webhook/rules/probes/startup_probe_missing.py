@@ -34,7 +34,7 @@ class StartupProbeMissing(Rule):
         if engine.workload.kind in probe_timing.BATCH:
             return
         liveness = probe_timing.probe(engine, "livenessProbe")
-        startup, killing = engine.plan.startup, probe_timing.kills(engine, "livenessProbe")
+        startup, killing = engine.plan.startup, probe_timing.probe_of_vllm(engine, "livenessProbe")
         waits = startup is not None and killing is not None and probe_timing.window(killing) >= startup.high
         if waits and probe_timing.setting(killing or {}, "initialDelaySeconds") < probe_timing.LONG_DELAY:
             return

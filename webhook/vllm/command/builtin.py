@@ -115,6 +115,7 @@ _SUM = re.compile(r"[\w\s=+*/%<>&|^~!?:,()-]{1,200}")
 
 
 def _let(shell: Shell, argv: list[Value]) -> Status:
+    """`let EXPRESSION`: plain arithmetic is evaluated; the variable of another one is unknown from here on."""
     status: Status = "likely"
     for word in argv:
         text = known(word) or ""

@@ -78,8 +78,8 @@ class Reading:
         """Why some of the words are not read, for people."""
         self.before = ""
         """The word that was read last."""
-        self.commands = self.listed("command")
-        self.args = self.listed("args")
+        self.commands = self.expanded_items("command")
+        self.args = self.expanded_items("args")
         given = "command" if self.commands else "args" if self.args else "image"
         self.path = container.place(given) if container.spec.get(given) else container.path
         self.script_path = self.path
@@ -96,8 +96,9 @@ class Reading:
         """Path in the container → text, of the ConfigMaps that are mounted and known."""
         return mounts(self.workload, self.container, self.config_maps)
 
-    def listed(self, name: str) -> list[Value]:
-        """`command` or `args`, expanded as Kubernetes does."""
+    def expanded_items(self, name: str) -> list[Value]:
+        """The items of `command` or `args`, expanded as Kubernetes does. Of those after the first `_ITEMS` only what
+        may name vLLM is kept apart, and `beyond` says so."""
         given = self.container.spec.get(name)
         if given is None:
             return []

@@ -119,7 +119,7 @@ def element_bytes(model: Model, how: Stored) -> tuple[float, float]:
     """
     dtype = how.kv_cache_dtype
     if dtype == "auto":
-        dtype = _stored_dtype(model, how) or "auto"
+        dtype = _checkpoint_kv_dtype(model, how) or "auto"
     if dtype in PER_HEAD:
         return PER_HEAD[dtype]
     if dtype.startswith("fp8") or dtype in ("int8",):
@@ -129,7 +129,9 @@ def element_bytes(model: Model, how: Stored) -> tuple[float, float]:
     return KV_BYTES.get(dtype, 2.0), 0.0
 
 
-def _stored_dtype(model: Model, how: Stored) -> str | None:
+def _checkpoint_kv_dtype(model: Model, how: Stored) -> str | None:
+    """The type of the KV cache that the checkpoint's quantization config asks for; None before the release that reads
+    it: 0.11.1 for ModelOpt, 0.17 for others (vLLM utils/torch_utils.py, resolve_kv_cache_dtype_string)."""
     config = model.quantization_config or {}
     scheme = config.get("kv_cache_scheme")
     method = str(config.get("quant_method") or "")
