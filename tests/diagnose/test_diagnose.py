@@ -375,6 +375,22 @@ def test_a_pod_is_asked_for_by_name(api_server: Server, capsys: pytest.CaptureFi
     assert log.query == {"container": container, "previous": "true", "limitBytes": str(64 << 20)}
 
 
+def test_the_log_that_is_left_is_read_if_the_kubelet_removed_the_one_before(
+    api_server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = json.loads(_text(None, "exit code 137 alone"))
+    pod["metadata"] |= {"name": "vllm-0", "namespace": "chat"}
+    place = "/api/v1/namespaces/chat/pods/vllm-0"
+    api_server.answers[place] = pod
+    api_server.answers["/api/v1/namespaces/chat/events"] = {"items": []}
+    removed = "unable to retrieve container logs for containerd://8bf6c926"
+    api_server.answers[f"{place}/log"] = [removed, "Bus error (core dumped)\n"]
+
+    assert main(["diagnose", "vllm-0", "-n", "chat"]) == 0
+
+    assert "shm-too-small" in capsys.readouterr().out
+
+
 def test_a_pod_that_is_not_there_is_told_in_the_servers_words(
     api_server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ def main() -> int:
         signal.signal(number, lambda *_: sys.exit(1))
     parser = argparse.ArgumentParser(prog="python -m tests.node", description=__doc__)
     parser.add_argument("--base", help="an image with Python, for podfit's Dockerfile (default: made by debootstrap)")
+    parser.add_argument("--prepare", action="store_true", help="build the programs and images, run no test")
     options, arguments = parser.parse_known_args()
     if reason := namespaces.missing() or image.missing():
         print(f"make node: skipped: {reason}")
@@ -28,6 +29,8 @@ def main() -> int:
     except (binaries.MissingError, image.BuildError) as error:
         print(error, file=sys.stderr)
         return 1
+    if options.prepare:
+        return 0
     return namespaces.run([sys.executable, "-m", "pytest", "-q", "tests/node", *arguments], images)
 
 

@@ -148,5 +148,6 @@ def test_shared_memory(podfit: Admin, start: Start, fixed: Callable[[str], Path]
 
     ended = until("the container to end", lambda: _ended(podfit, "denied-shm"), podfit.describe)
     assert ended["exitCode"] == 1
-    assert "shm-too-small" in podfit.types(f"podfit diagnose denied-shm -n {NAMESPACE} --format json", exits=None)
+    told = podfit.types(f"podfit diagnose denied-shm -n {NAMESPACE}", exits=None)
+    assert "shm-too-small" in told, told
     until("the other to be ready", lambda: _ready(podfit, "patched-shm"), podfit.describe)

@@ -24,6 +24,9 @@ _POD = re.compile(
     r"(?:(?P<kind>pods?|po|deploy(?:ments?)?|sts|statefulsets?|jobs?|rs|replicasets?|ds|"
     r"daemonsets?)/)?(?P<name>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)"
 )
+_LOST = "unable to retrieve container logs for "
+"""What the kubelet writes, with status 200, in place of the log of a container that it has removed (Kubernetes 1.36
+pkg/kubelet/kuberuntime/kuberuntime_container.go, GetContainerLogs)."""
 _FILE_ENDS = (".log", ".txt", ".json", ".jsonl", ".yaml", ".yml", ".out", ".gz", ".md", ".err")
 
 
@@ -140,5 +143,7 @@ def _log(client: Client, pod: dict[str, Any], container: str) -> str:
 
     for previous in (True, False):
         with suppress(StatusError, OSError):
-            return objects.log(client, pod, container, LIMIT, previous=previous)
+            text = objects.log(client, pod, container, LIMIT, previous=previous)
+            if not text.startswith(_LOST):
+                return text
     return ""
