@@ -629,7 +629,7 @@ def test_the_scanner_takes_its_arguments_and_finds_its_files(kind: str) -> None:
     assert [str(Path(name).parent) for name in args.policy] == [mounts["policy"]]
     assert str(args.models) == mounts["models"]
     assert args.write_reports is (kind == "CronJob")
-    assert args.fail_on == ("never" if kind == "CronJob" else "deny"), "a finding is no failed Job"
+    assert args.fail_on == (None if kind == "CronJob" else "denied"), "a finding is no failed Job"
     assert its["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
     assert its["automountServiceAccountToken"] is True
 
