@@ -478,6 +478,22 @@ def test_each_value_that_differs_is_named(
     assert printed["results"][0]["contradictions"] == [{"name": name, "log": log, "manifest": manifest}]
 
 
+def test_of_several_starts_that_failed_the_last_one_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = _told(
+        tmp_path, capsys, (RAN + TOO_SMALL).replace("40000", "50000").replace("36608", "11111") + RAN + TOO_SMALL
+    )
+
+    assert "--max-model-len 36608 fits" in _flat(out)
+    assert "11111" not in out
+    assert "50000" not in out
+
+
+def test_a_path_that_an_operator_fills_is_no_other_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = _told(tmp_path, capsys, RAN.replace("meta-llama/Llama-3.1-8B-Instruct", "/mnt/models") + TOO_SMALL)
+
+    assert "is not the log" not in out
+
+
 def test_the_remedy_has_vllms_own_number_and_the_evidence_is_not_cut_before_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

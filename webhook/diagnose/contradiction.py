@@ -39,12 +39,18 @@ def find(start: Start, engine: Engine) -> Iterator[Contradiction]:
         yield Contradiction("GPU memory", _gib(total), f"{_gib(has)} ({gpu.name})")
     if start.release and engine.release and start.release != engine.release:
         yield Contradiction("vLLM", str(start.release), str(engine.release))
-    if start.model and engine.args.model and start.model != engine.args.model:
-        yield Contradiction("model", start.model, engine.args.model)
+    ran, named = start.model, engine.args.model
+    if ran and named and _is_hub_id(ran) and _is_hub_id(named) and ran.lower() != named.lower():
+        yield Contradiction("model", ran, named)
     yield from _arguments(start, engine)
-    asked, ran = engine.args.given.get("max_model_len"), start.max_model_len
-    if start.given is None and isinstance(asked, int) and asked > 0 and ran and asked != ran:
-        yield Contradiction("--max-model-len", str(ran), str(asked))
+    asked, used = engine.args.given.get("max_model_len"), start.max_model_len
+    if start.given is None and isinstance(asked, int) and asked > 0 and used and asked != used:
+        yield Contradiction("--max-model-len", str(used), str(asked))
+
+
+def _is_hub_id(name: str) -> bool:
+    """`ORG/NAME`: a path says nothing, since an operator or a script may put any model there (KServe: /mnt/models)."""
+    return name.count("/") == 1 and not name.startswith(("/", "."))
 
 
 def _gib(size: int) -> str:

@@ -90,6 +90,8 @@ def read(lines: Sequence[LogLine]) -> LogReading:
     now_alive = any(at > started for at in alive)
     if started > 0 and now_alive and not any(index > started for index, _ in found):
         found = []  # the last start of several succeeded
+    elif any(index > started and not one.signature.weak for index, one in found):
+        found = [(index, one) for index, one in found if index > started]  # the last start of several failed
     sightings = [_sighting(lines, index, one) for index, one in found]
     strong = [one for one in sightings if not one.signature.weak]
     weak = [one for one in sightings if one.signature.weak]
