@@ -36,7 +36,7 @@ from webhook.evaluation.policy import builtin
 from webhook.kube import workload
 from webhook.server.memory import STACK
 from webhook.vllm.command import ALL_WORK, WorkLimit, resolve
-from webhook.vllm.command.tree import SIZE
+from webhook.vllm.command.tree import MAX_SCRIPT_LENGTH
 from webhook.vllm.facts import Facts
 
 SCRIPTS = 1_000_000
@@ -157,11 +157,13 @@ def script(number: int) -> str:
         text = (before + mixed * more) * times + inner + (mixed * back + behind) * (times - random.choice((0, 0, 0, 1)))
     else:
         unit = random.choice(UNITS) + random.choice(("", " ", "\n"))
-        text = random.choice(NESTS)[0] + random.choice(UNITS) + unit * (SIZE // len(unit))
+        text = random.choice(NESTS)[0] + random.choice(UNITS) + unit * (MAX_SCRIPT_LENGTH // len(unit))
     for _ in range(random.choice((0, 0, 0, 1, 3, 10))):
         at = random.randrange(len(text) + 1)
         text = text[:at] + random.choice(("", *UNITS)) + text[at + random.randrange(3) :]
-    return text[: random.choice((SIZE, SIZE, SIZE + 1))] + random.choice(("", "\nvllm serve m --port $x $ARGS", "\n"))
+    return text[: random.choice((MAX_SCRIPT_LENGTH, MAX_SCRIPT_LENGTH, MAX_SCRIPT_LENGTH + 1))] + random.choice(
+        ("", "\nvllm serve m --port $x $ARGS", "\n")
+    )
 
 
 def read(text: str, whole: bool) -> str:

@@ -18,7 +18,8 @@ ORDER = ["base", "kube", "vllm", "rules", "evaluation", "diagnose", "generate", 
 """docs/design.md, "The packages": a package imports only packages before it, and itself."""
 IO_MODULES = {
     "os", "sys", "subprocess", "socket", "ssl", "logging", "time", "random", "tempfile", "threading", "urllib",
-    "http", "pathlib", "flask", "gunicorn", "kubernetes", "urllib3", "prometheus_client", "cryptography",
+    "http", "pathlib", "shutil", "select", "selectors", "asyncio", "a2wsgi", "cryptography", "flask", "gunicorn",
+    "httptools", "kubernetes", "prometheus_client", "urllib3", "uvicorn", "uvloop",
 }  # fmt: skip
 IO_CALLS = {"open", "print", "input", "exec", "eval"}
 
@@ -153,8 +154,9 @@ def test_a_module_is_short_or_says_why_not() -> None:
 
 NOT_FOR_A_CHECK = {
     # libraries that serve, draw, sign, or read policies and scripts
-    "asyncio", "concurrent", "cryptography", "flask", "gunicorn", "huggingface_hub", "jsonpatch", "kubernetes",
-    "matplotlib", "prometheus_client", "pydantic", "requests", "shtab", "tree_sitter", "urllib3",
+    "a2wsgi", "asyncio", "concurrent", "cryptography", "flask", "gunicorn", "httptools", "huggingface_hub",
+    "jsonpatch", "kubernetes", "matplotlib", "prometheus_client", "pydantic", "requests", "shtab", "tree_sitter",
+    "urllib3", "uvicorn", "uvloop",
     # parts of Python that cost milliseconds
     "difflib", "email", "hashlib", "http", "importlib.resources", "logging", "multiprocessing", "socket", "ssl",
     "subprocess", "tempfile", "threading", "unittest",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from webhook.base.secret import FORMS, MOST, MOST_VALUES, SHOWN, WITHHELD, Secrets, names, secrets_in
+from webhook.base.secret import FORMS, MAX_SECRETS, MOST_VALUES, SHOWN, WITHHELD, Secrets, names, secrets_in
 from webhook.cli import main
 from webhook.evaluation import denial, review
 from webhook.evaluation.lint import lint
@@ -322,7 +322,9 @@ def test_a_user_of_many_words_in_a_url_is_read_once() -> None:
 
 
 def test_what_quotes_an_object_with_too_many_secrets_is_withheld() -> None:
-    few, many = ([{"name": "TOKEN", "value": f"value-{n}"} for n in range(count)] for count in (MOST, MOST + 1))
+    few, many = (
+        [{"name": "TOKEN", "value": f"value-{n}"} for n in range(count)] for count in (MAX_SECRETS, MAX_SECRETS + 1)
+    )
 
     assert Secrets.of(few).masked("value-7 is bad") == "******* is bad"
     assert Secrets.of(many).masked("value-7 is bad") == WITHHELD

@@ -21,12 +21,12 @@ from webhook.cli import parser
 from webhook.cli.doctor import _selector
 from webhook.cli.support import edge
 from webhook.cli.support.edge import UnusableError
-from webhook.cluster.scanning import BESIDE
+from webhook.cluster.scanning import ALSO_LISTED
 from webhook.evaluation.policy import builtin, load
 from webhook.evaluation.policy.crd import definition
 from webhook.evaluation.scan import BETWEEN
 from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
-from webhook.kube.workload.controller import BUILT_IN
+from webhook.kube.workload.controller import BUILT_IN_GROUPS
 from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.report.policy_report import APIS
 from webhook.server import certs, registration
@@ -336,7 +336,7 @@ def literal(chart: list[JSONDict], hook: str, condition: str, before: str) -> se
 
 def test_the_conditions_believe_the_controllers_that_the_server_believes(chart: list[JSONDict]) -> None:
     for hook in ("workloads.podfit.dev", "serving.podfit.dev"):
-        assert literal(chart, hook, "has-no-controller", '.split("/")[0] in') == BUILT_IN
+        assert literal(chart, hook, "has-no-controller", '.split("/")[0] in') == BUILT_IN_GROUPS
 
 
 def test_the_conditions_know_the_vendors_that_the_server_knows(chart: list[JSONDict]) -> None:
@@ -662,7 +662,7 @@ def test_the_scanner_may_list_what_a_scan_lists_and_write_reports_alone() -> Non
         (group, resource): rule["verbs"]
         for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
     }  # fmt: skip
-    wanted = {(group, kind) for group, kind in (*WORKLOAD_KINDS, *BESIDE, *BETWEEN) if group != "extensions"}
+    wanted = {(group, kind) for group, kind in (*WORKLOAD_KINDS, *ALSO_LISTED, *BETWEEN) if group != "extensions"}
     wanted |= {(kind.group, kind.kind) for kind in WATCHED_KINDS if not (kind.own_namespace or kind.aside)}
     lists = {(group, resource) for (group, resource), verbs in granted.items() if verbs == ["list"]}
     writes = {group for (group, _), verbs in granted.items() if verbs != ["list"]}

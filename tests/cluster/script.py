@@ -10,8 +10,8 @@ from typing import Any
 from kubernetes.client import Configuration
 
 from webhook.cluster.access import Access, Client, StatusError
-from webhook.cluster.watch import State, Watch
-from webhook.kube.snapshot import WATCHED_KINDS, Kind
+from webhook.cluster.watch import KindWatch, WatchState
+from webhook.kube.snapshot import WATCHED_KINDS, WatchedKind
 
 NODES, CLAIM_TEMPLATES = (next(kind for kind in WATCHED_KINDS if kind.name == name) for name in (
     "nodes", "resourceclaimtemplates",
@@ -95,12 +95,12 @@ class Scripted(Client):
         """There is nothing to close."""
 
 
-def follow(*script: Any, kind: Kind = NODES) -> tuple[list[State], Scripted, Pauses]:
+def follow(*script: Any, kind: WatchedKind = NODES) -> tuple[list[WatchState], Scripted, Pauses]:
     """Runs a watch to the script's end: every state that it published, what it asked, and its pauses."""
-    lines, states = list(script), list[State]()
+    lines, states = list(script), list[WatchState]()
     stop = Pauses(lines)
     client = Scripted(stop, lines)
-    Watch(kind, client, states.append, Clock(), stop).run()
+    KindWatch(kind, client, states.append, Clock(), stop).run()
     return states, client, stop
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.script import Clock, access, node
 from webhook.cluster import STALE, Cluster
-from webhook.cluster.watch import State
+from webhook.cluster.watch import WatchState
 from webhook.kube.snapshot import (
     JSON,
     MODEL_CONFIG,
@@ -44,7 +44,7 @@ def _cluster(clock: Clock) -> Cluster:
 
 
 def see(cluster: Cluster, clock: Clock, kind: str, *objects: dict[str, Any], digest: int = 1) -> None:
-    cluster._publish(State(kind, kept(kind, *objects), clock(), digest=digest))
+    cluster._publish(WatchState(kind, kept(kind, *objects), clock(), digest=digest))
 
 
 def test_before_anything_is_seen_everything_is_unknown(cluster: Cluster) -> None:
@@ -68,7 +68,7 @@ def test_silence_makes_stale_and_a_word_makes_fresh(cluster: Cluster, clock: Clo
     fresh = cluster.snapshot()
     clock.now += STALE + 1
     stale = cluster.snapshot()
-    cluster._publish(State("nodes", fresh.objects["nodes"], clock(), digest=1))
+    cluster._publish(WatchState("nodes", fresh.objects["nodes"], clock(), digest=1))
 
     assert fresh.complete("nodes")
     assert stale.nodes
@@ -80,7 +80,7 @@ def test_silence_makes_stale_and_a_word_makes_fresh(cluster: Cluster, clock: Clo
 
 def test_a_kind_that_is_refused_says_so_and_the_others_go_on(cluster: Cluster, clock: Clock) -> None:
     see(cluster, clock, "nodes", node("a"))
-    cluster._publish(State("configmaps", None, 0.0, "403: forbidden"))
+    cluster._publish(WatchState("configmaps", None, 0.0, "403: forbidden"))
 
     assert cluster.report() == ["nodes: 1, fresh", "configmaps: not seen (403: forbidden)"]
     assert [one.fresh for one in cluster.status()] == [True, False]

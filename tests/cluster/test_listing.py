@@ -8,7 +8,7 @@ import pytest
 
 from tests.evaluation.scan.cluster import Api, workload
 from webhook.cluster.access import StatusError, UnreachableError
-from webhook.cluster.listing import TRIES, group_resource, pages, served
+from webhook.cluster.listing import MAX_TRIES, group_resource, pages, served
 
 PATH = "/apis/apps/v1/deployments"
 NAMES = [f"llm-{number}" for number in range(5)]
@@ -70,7 +70,7 @@ def test_a_list_that_is_forgotten_again_and_again_ends_with_the_refusal(api: Api
     "error", [StatusError(429, "busy", 7.0), StatusError(503, "starting"), UnreachableError("away")]
 )
 def test_a_busy_server_is_asked_again(api: Api, error: Exception) -> None:
-    left = [error] * (TRIES - 1)
+    left = [error] * (MAX_TRIES - 1)
     paused: list[float] = []
 
     def fault(*_: object) -> None:

@@ -20,10 +20,10 @@ from tests.cluster.script import (
     page,
 )
 from webhook.cluster.access import StatusError
-from webhook.cluster.watch import FIRST, FORGET, LONGEST, State, Watch
+from webhook.cluster.watch import FIRST, FORGET, LONGEST, KindWatch, WatchState
 
 
-def names(state: State) -> set[str]:
+def names(state: WatchState) -> set[str]:
     return {name for _, name in state.objects or {}}
 
 
@@ -100,8 +100,8 @@ def test_a_server_that_has_just_started_and_refuses_everybody_takes_nothing_away
 
 def test_rights_that_are_taken_away_take_the_objects_with_them() -> None:
     clock = Clock()
-    stop, states = Pauses(script := [page(node("a")), FORBIDDEN, FORBIDDEN]), list[State]()
-    watch = Watch(NODES, Scripted(stop, script), states.append, clock, stop)
+    stop, states = Pauses(script := [page(node("a")), FORBIDDEN, FORBIDDEN]), list[WatchState]()
+    watch = KindWatch(NODES, Scripted(stop, script), states.append, clock, stop)
     stop.pass_time = lambda: setattr(clock, "now", clock.now + FORGET + 1)
     watch.run()
 

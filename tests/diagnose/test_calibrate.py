@@ -16,6 +16,7 @@ from webhook.cli import main
 from webhook.diagnose import calibrate
 from webhook.kube.quantity import GI
 from webhook.vllm import measured
+from webhook.vllm.measured import GPU_LINES
 from webhook.vllm.memory.plan import plan
 
 HERE = Path(__file__).parent / "calibrate"
@@ -127,8 +128,10 @@ def test_nothing_measured_makes_a_plan_be_refused(config: dict[str, Any], size: 
     plain = plan(args, shape, on(card))
     assert plain.gpu is not None
     assert args.release is not None
-    odd = {name: int(part * max(0, getattr(plain.gpu, name).likely)) for name in measured.LINES}
-    seen = measured.Measured(shape.id, card.name, args.release, measured.canonical_arguments(args.given, {}, {}), odd)
+    odd = {name: int(part * max(0, getattr(plain.gpu, name).likely)) for name in GPU_LINES}
+    seen = measured.MeasuredStart(
+        shape.id, card.name, args.release, measured.canonical_arguments(args.given, {}, {}), odd
+    )
     believed = plan(args, shape, on(card), known=(seen,))
     assert believed.gpu is not None
     assert believed.gpu.weights.likely == odd["weights"]
@@ -139,7 +142,7 @@ def test_nothing_measured_makes_a_plan_be_refused(config: dict[str, Any], size: 
 def test_another_card_of_that_name_is_another_card() -> None:
     args, shape, card = engine("0.27.1", max_model_len=8192), model(), gpu(79.2)
     assert args.release is not None
-    seen = measured.Measured(
+    seen = measured.MeasuredStart(
         shape.id,
         card.name,
         args.release,

@@ -91,12 +91,12 @@ def _many_causes(count: int) -> list[dict[str, str]]:
 def test_causes_end_with_how_many_more_there_are() -> None:
     most = next(count for count in range(1, 1000) if _many_causes(count)[-1]["reason"] == "podfit") - 1
 
-    assert len(json.dumps(_many_causes(most))) <= bounds.CAUSES
+    assert len(json.dumps(_many_causes(most))) <= bounds.MAX_CAUSES_BYTES
     for count in (most + 1, most + 2, 10_000):
         causes = _many_causes(count)
-        assert len(json.dumps(causes)) <= bounds.CAUSES
+        assert len(json.dumps(causes)) <= bounds.MAX_CAUSES_BYTES
         assert causes[-1]["message"] == f"and {count - len(causes) + 1:,} more"
-    assert len(json.dumps(_many_causes(most))) > bounds.CAUSES - 400, "it is used"
+    assert len(json.dumps(_many_causes(most))) > bounds.MAX_CAUSES_BYTES - 400, "it is used"
 
 
 @pytest.mark.parametrize("text", ["m" * 20_000, "é" * 20_000, "<" * 20_000, "😀" * 20_000])
@@ -172,7 +172,7 @@ def wrong(response: JSONDict) -> list[str]:
     lines = message.split("\n")
     if _utf8(message) > bounds.MESSAGE or bounds.size(message) > bounds.MESSAGE:
         found.append("message")
-    if len(json.dumps(causes)) > bounds.CAUSES or len(json.dumps(status)) > STATUS:
+    if len(json.dumps(causes)) > bounds.MAX_CAUSES_BYTES or len(json.dumps(status)) > STATUS:
         found.append("status")
     if not all(line.isprintable() for line in lines):
         found.append(f"control characters: {message!r}")
@@ -261,7 +261,7 @@ def test_most_findings_are_counted_and_the_first_of_each_rule_are_told() -> None
 
 
 def test_the_check_itself_finds_what_is_wrong() -> None:
-    causes = [{"reason": "r", "field": "\x1b", "message": "m" * bounds.CAUSES}]
+    causes = [{"reason": "r", "field": "\x1b", "message": "m" * bounds.MAX_CAUSES_BYTES}]
     status = {"message": "é" * 5000 + "\u202e", "details": {"causes": causes}}
     bad = {"warnings": ["漢" * 120] * 20, "auditAnnotations": {"rules": "x" * 1025}, "status": status}
 

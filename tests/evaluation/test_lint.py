@@ -397,10 +397,10 @@ import sys
 from webhook.base import frozen
 frozen.GUARDED = "guarded" in sys.argv
 from webhook.cli import main
-from webhook.vllm.gpu.requirement import Requirement
+from webhook.vllm.gpu.requirement import NodeRequirement
 guarded = True
 try:
-    Requirement("a", "In", ()).key = "b"
+    NodeRequirement("a", "In", ()).key = "b"
     guarded = False
 except AttributeError:
     pass

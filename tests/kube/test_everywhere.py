@@ -25,7 +25,7 @@ NODE = (
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: %s}\ndata: {MODEL: %s}\n"
 
 
-def read(folder: Path, **files: str) -> dict[str, edge.Source]:
+def read(folder: Path, **files: str) -> dict[str, edge.ManifestFile]:
     """Files by their path, `__` for the slash."""
     for name, text in files.items():
         path = folder / f"{name.replace('__', '/')}.yaml"
@@ -36,7 +36,7 @@ def read(folder: Path, **files: str) -> dict[str, edge.Source]:
     return {str(Path(one.name).relative_to(folder)): one for one in sources}
 
 
-def said(sources: dict[str, edge.Source]) -> list[str]:
+def said(sources: dict[str, edge.ManifestFile]) -> list[str]:
     return [note.message for one in sources.values() for note in one.manifests.notes]
 
 

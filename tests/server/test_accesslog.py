@@ -114,7 +114,7 @@ def test_reviews_do_not_wait_for_who_reads_and_what_has_no_room_is_counted(monke
         say(access, f"u{number}")
     lost = access.dropped
 
-    assert lost >= 80 - 4 - lines_.BATCH
+    assert lost >= 80 - 4 - lines_.LINES_PER_WRITE
     assert f"podfit_access_log_dropped_lines_total {float(lost)}" in metrics.text().decode()
     stream.reads.set()
     access.close(30)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from webhook.server import deadline
-from webhook.server.deadline import DEFAULT, LONGEST, SHARE, OutOfTime, Watch
+from webhook.server.deadline import DEFAULT_TIMEOUT, LONGEST, REVIEW_SHARE, DeadlineWatch, OutOfTime
 
 
 @pytest.mark.parametrize(
@@ -20,17 +20,17 @@ from webhook.server.deadline import DEFAULT, LONGEST, SHARE, OutOfTime, Watch
         ("timeout=500ms", 0.5),
         ("dryRun=All&timeout=1.5s", 1.5),
         ("timeout=30s&timeout=1s", 30),
-        ("", DEFAULT),
-        ("timeout=", DEFAULT),
-        ("timeout=0s", DEFAULT),
-        ("timeout=-3s", DEFAULT),
-        ("timeout=3", DEFAULT),
-        ("timeout=3s;drop", DEFAULT),
+        ("", DEFAULT_TIMEOUT),
+        ("timeout=", DEFAULT_TIMEOUT),
+        ("timeout=0s", DEFAULT_TIMEOUT),
+        ("timeout=-3s", DEFAULT_TIMEOUT),
+        ("timeout=3", DEFAULT_TIMEOUT),
+        ("timeout=3s;drop", DEFAULT_TIMEOUT),
         ("timeout=1h", LONGEST),
     ],
 )
 def test_a_share_of_the_api_servers_timeout_may_pass(query: str, seconds: float) -> None:
-    assert deadline.patience(query) == pytest.approx(SHARE * seconds)
+    assert deadline.patience(query) == pytest.approx(REVIEW_SHARE * seconds)
 
 
 def spin() -> None:
@@ -55,13 +55,13 @@ def _clock() -> Clock:
 
 
 @pytest.fixture(name="watch")
-def _watch(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Watch:
+def _watch(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> DeadlineWatch:
     """One that only looks when a test says so."""
-    monkeypatch.setattr(Watch, "_start", lambda self: None)
-    return Watch(clock)
+    monkeypatch.setattr(DeadlineWatch, "_start", lambda self: None)
+    return DeadlineWatch(clock)
 
 
-def test_a_call_in_time_is_left_alone(watch: Watch, clock: Clock) -> None:
+def test_a_call_in_time_is_left_alone(watch: DeadlineWatch, clock: Clock) -> None:
     def call() -> int:
         clock.now = 1.9
         watch.look()
@@ -72,7 +72,7 @@ def test_a_call_in_time_is_left_alone(watch: Watch, clock: Clock) -> None:
     watch.look()  # it is over: nothing is raised
 
 
-def test_a_call_that_loops_is_ended_and_its_thread_goes_on(watch: Watch, clock: Clock) -> None:
+def test_a_call_that_loops_is_ended_and_its_thread_goes_on(watch: DeadlineWatch, clock: Clock) -> None:
     looping, said = Event(), []
 
     def forever() -> None:
@@ -96,7 +96,7 @@ def test_a_call_that_loops_is_ended_and_its_thread_goes_on(watch: Watch, clock: 
     assert said == ["ended", "next"]
 
 
-def test_nobody_who_guards_a_rule_catches_it(watch: Watch, clock: Clock) -> None:
+def test_nobody_who_guards_a_rule_catches_it(watch: DeadlineWatch, clock: Clock) -> None:
     def guarded() -> str:
         try:
             clock.now += 3
@@ -111,29 +111,29 @@ def test_nobody_who_guards_a_rule_catches_it(watch: Watch, clock: Clock) -> None
 
 def test_it_looks_by_itself() -> None:
     with pytest.raises(OutOfTime):
-        Watch().within(0.01, spin)
+        DeadlineWatch().within(0.01, spin)
 
 
 def test_a_call_that_burns_a_processor_is_ended_before_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadline, "JUDGING", 0.01)
     with pytest.raises(OutOfTime):
-        Watch().within(3600, spin)
+        DeadlineWatch().within(3600, spin)
 
 
 def test_a_look_that_fails_is_told_and_not_the_last(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failed: list[int] = []
-    look = Watch.look
+    look = DeadlineWatch.look
 
-    def fails_first(self: Watch) -> None:
+    def fails_first(self: DeadlineWatch) -> None:
         if not failed:
             raise OSError("no such thread")
         look(self)
 
-    monkeypatch.setattr(Watch, "look", fails_first)
+    monkeypatch.setattr(DeadlineWatch, "look", fails_first)
     with pytest.raises(OutOfTime):
-        Watch(failed=lambda: failed.append(1)).within(0.01, spin)
+        DeadlineWatch(failed=lambda: failed.append(1)).within(0.01, spin)
 
     assert failed == [1]
     assert [one.message for one in caplog.records] == ["deadlines can't be watched now"]
@@ -141,7 +141,7 @@ def test_a_look_that_fails_is_told_and_not_the_last(
 
 def test_a_thread_that_could_not_start_is_started_with_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: list[int] = []
-    watch = Watch(failed=lambda: failed.append(1))
+    watch = DeadlineWatch(failed=lambda: failed.append(1))
 
     def none(_: Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -156,7 +156,7 @@ def test_a_thread_that_could_not_start_is_started_with_the_next_call(monkeypatch
 
 
 def test_a_thread_that_is_gone_is_replaced() -> None:
-    watch = Watch()
+    watch = DeadlineWatch()
     watch._thread = Thread(target=lambda: None)  # as after a fork
 
     with pytest.raises(OutOfTime):
@@ -169,4 +169,4 @@ def test_without_the_clock_of_another_thread_the_deadline_holds(monkeypatch: pyt
     monkeypatch.setattr(deadline, "time", told)
 
     with pytest.raises(OutOfTime):
-        Watch().within(0.01, spin)
+        DeadlineWatch().within(0.01, spin)

@@ -368,7 +368,8 @@ def test_off_and_on_leave_everything_else_as_it_was() -> None:
     assert (registration.state(before), registration.state(switched)) == ("on", "off")
     assert registration.note(switched) == "since now: a false alarm"
     assert registration.on(switched) == {
-        "metadata": {"resourceVersion": "7", "annotations": {registration.OFF: None}}, "webhooks": before["webhooks"],
+        "metadata": {"resourceVersion": "7", "annotations": {registration.OFF_ANNOTATION: None}},
+        "webhooks": before["webhooks"],
     }  # fmt: skip
     assert registration.on(before) is None
 
@@ -386,10 +387,10 @@ def test_off_and_on_leave_everything_else_as_it_was() -> None:
 )
 def test_a_reason_may_be_given_later(note: str | None, reason: str, then: str | None) -> None:
     """Who switches off in a hurry says why when he has the time."""
-    annotations = {registration.OFF: note} if note else {}
+    annotations = {registration.OFF_ANNOTATION: note} if note else {}
     hooks = [{"name": "a", "matchConditions": OFF}]
 
     changed = registration.off({"metadata": {"annotations": annotations}, "webhooks": hooks}, reason, "2")
 
-    assert (changed and changed["metadata"]["annotations"][registration.OFF]) == then
+    assert (changed and changed["metadata"]["annotations"][registration.OFF_ANNOTATION]) == then
     assert changed is None or changed["webhooks"] == hooks

@@ -11,7 +11,7 @@ from tests.cluster.script import Clock, access, node
 from tests.cluster.test_cluster import kept
 from tests.reviews import admission_review
 from webhook.cluster import STALE, Cluster
-from webhook.cluster.watch import State
+from webhook.cluster.watch import WatchState
 from webhook.evaluation.policy import builtin
 from webhook.server.app import create_app
 from webhook.server.metrics import Metrics
@@ -56,7 +56,7 @@ def test_readiness_says_how_fresh_the_view_is_and_never_depends_on_it(
     client: Client, cluster: Cluster, clock: Clock
 ) -> None:
     before = client.get("/readyz")
-    cluster._publish(State("nodes", kept("nodes", node("a")), clock()))
+    cluster._publish(WatchState("nodes", kept("nodes", node("a")), clock()))
     seen = client.get("/readyz")
     clock.now += STALE + 60
     stale = client.get("/readyz")
@@ -68,7 +68,7 @@ def test_readiness_says_how_fresh_the_view_is_and_never_depends_on_it(
 
 
 def test_metrics_say_it_too(client: Client, cluster: Cluster, clock: Clock) -> None:
-    cluster._publish(State("nodes", kept("nodes", node("a"), node("b")), clock()))
+    cluster._publish(WatchState("nodes", kept("nodes", node("a"), node("b")), clock()))
     clock.now += 7
     said = client.get("/metrics").text
 
@@ -81,9 +81,9 @@ def test_metrics_say_it_too(client: Client, cluster: Cluster, clock: Clock) -> N
 
 def test_answers_follow_what_is_seen_and_go_on_without_it(client: Client, cluster: Cluster, clock: Clock) -> None:
     blind = warnings(client)
-    cluster._publish(State("nodes", kept("nodes", node("a", "Tesla-T4")), clock(), digest=1))
+    cluster._publish(WatchState("nodes", kept("nodes", node("a", "Tesla-T4")), clock(), digest=1))
     seeing = warnings(client)
-    cluster._publish(State("nodes", None, 0.0, "403: forbidden"))
+    cluster._publish(WatchState("nodes", None, 0.0, "403: forbidden"))
     again = warnings(client)
 
     assert "unknown-gpu" in blind

@@ -99,7 +99,7 @@ def test_headers_without_an_end_are_not_read_on(piece: bytes, server: Server) ->
     with hostile.tls(server.port) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nB: c" + b"\r\n" * piece.startswith(b"X"))
         with suppress(OSError):
-            for _ in range(peer.HEAD // 1000 + 1):
+            for _ in range(peer.MAX_HEADER_BYTES // 1000 + 1):
                 connection.sendall(piece)
 
         assert closed(connection).startswith(b"HTTP/1.1 400 ")

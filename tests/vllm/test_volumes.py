@@ -10,7 +10,7 @@ from webhook.kube import workload
 from webhook.kube.workload import Container, Workload
 from webhook.vllm import volumes
 from webhook.vllm.args import EngineArgs
-from webhook.vllm.volumes import Files, Mount
+from webhook.vllm.volumes import CheckpointSource, Mount
 
 HUB = "/root/.cache/huggingface"
 
@@ -28,7 +28,7 @@ def cached(volume: dict[str, Any], **spec: Any) -> tuple[Workload, Container]:
     return pod(container={"volumeMounts": mounts}, volumes=[{"name": "cache", **volume}], **spec)
 
 
-def files(place: tuple[Workload, Container], model: str | None = "acme/big", **env: str) -> Files:
+def files(place: tuple[Workload, Container], model: str | None = "acme/big", **env: str) -> CheckpointSource:
     """Where its checkpoint comes from."""
     given = {} if model is None else {"model": model}
     return volumes.files(*place, EngineArgs(release=None, given=given), env)
@@ -89,7 +89,7 @@ def test_a_model_that_was_put_on_tmpfs_is_host_memory_too() -> None:
     mounts = [{"name": "m", "mountPath": "/models"}]
     place = pod(container={"volumeMounts": mounts}, volumes=[{"name": "m", "emptyDir": {"medium": "Memory"}}])
 
-    assert files(place, "/models/big") == Files(download=False, in_memory=True)
+    assert files(place, "/models/big") == CheckpointSource(download=False, in_memory=True)
     assert not files(place, "/other/big").in_memory
 
 

@@ -27,7 +27,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-MOST = 256
+MAX_SECRETS = 256
 """Maximum number of secrets in one object. A text about an object with more is withheld, which bounds the search."""
 MOST_SIGNS, MOST_TEXT, MOST_VALUES = 10_000, 1 << 19, 1 << 16
 """Maximum number of words and signs in one object that can announce a secret, of characters in its texts, and of its
@@ -35,7 +35,8 @@ values. A text about an object with more is withheld as well."""
 LONG = 1 << 16
 """Maximum length, in characters, of a text that is searched. A longer text is withheld."""
 WITHHELD = (
-    f"(not shown: the object is too large to search for secrets, or more than {MOST} of its values look like secrets)"
+    "(not shown: the object is too large to search for secrets, or more than "
+    f"{MAX_SECRETS} of its values look like secrets)"
 )
 
 # ── Names ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -541,7 +542,7 @@ class Secrets:
         texts: list[str] = []
         try:
             found = (_bare(value) for _, value in _leaves(self.trees, texts) if _is_secret(value))
-            values = _at_most(MOST, found)
+            values = _at_most(MAX_SECRETS, found)
         except _TooLargeError:
             return None
         if values is None:
@@ -551,7 +552,7 @@ class Secrets:
 
     @kept
     def places(self) -> tuple[tuple[str | int, ...], ...]:
-        """The places of values in the first tree that are secrets as a whole; at most MOST."""
+        """The places of values in the first tree that are secrets as a whole; at most MAX_SECRETS."""
         if self.show:
             return ()
         try:
@@ -559,7 +560,7 @@ class Secrets:
         except _TooLargeError:  # then all is withheld
             return ()
         places = (place for place, value in leaves if place is not None and _is_secret(value))
-        return tuple([_parts(place) for place in islice(places, MOST)])
+        return tuple([_parts(place) for place in islice(places, MAX_SECRETS)])
 
     @kept
     def _known(self) -> tuple[tuple[str, bool, str], ...]:
@@ -587,7 +588,7 @@ class Secrets:
         """
         if self.show or not text:
             return text
-        if self.values is None or len(self.values) > MOST:
+        if self.values is None or len(self.values) > MAX_SECRETS:
             return WITHHELD
         if len(text) > LONG and not quoted:
             return f"(not shown: {len(text):,} characters)"

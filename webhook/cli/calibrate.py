@@ -21,7 +21,7 @@ from webhook.rules.engine import Engine
 from webhook.vllm import gpu, measured
 from webhook.vllm.facts import Facts
 
-LIMIT = 64 << 20
+MAX_INPUT_BYTES = 64 << 20
 """Bytes of a log; of a longer one the beginning is read, where it starts."""
 _POD = re.compile(r"(?:(?P<kind>[a-z][a-z.]*)/)?(?P<name>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
 _FILE_ENDS = (".log", ".txt", ".out", ".err")
@@ -176,7 +176,7 @@ def _input(
     """(what it is called, the log, the manifest, the facts) of a file, standard input or a Pod."""
     path = Path(name)
     if name == "-":
-        return "<stdin>", edge.log_text(sys.stdin.buffer.read(LIMIT)), manifest, facts
+        return "<stdin>", edge.log_text(sys.stdin.buffer.read(MAX_INPUT_BYTES)), manifest, facts
     if path.exists() or name.endswith(_FILE_ENDS) or (match := _POD.fullmatch(name)) is None:
         return name, _read(path), manifest, facts
     return _live(match["kind"] or "pod", match["name"], args, facts)
@@ -185,7 +185,7 @@ def _input(
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return edge.log_text(file.read(LIMIT))
+            return edge.log_text(file.read(MAX_INPUT_BYTES))
     except OSError as error:
         raise edge.UnusableError(f"{path}: {(error.strerror or 'unreadable').lower()}", 3) from error
 
@@ -238,7 +238,7 @@ def _live(kind: str, name: str, args: argparse.Namespace, facts: Facts) -> tuple
         if pod.get("kind") != "Pod":
             pod = max(objects.pods(client, pod), key=objects.is_ready)
         container = args.container or [*_containers(pod), pod["spec"]["containers"][0]["name"]][0]
-        log = objects.log(client, pod, container, LIMIT)
+        log = objects.log(client, pod, container, MAX_INPUT_BYTES)
         if facts.gpu is None and (node := pod["spec"].get("nodeName")):
             labels = objects.get(client, "node", str(node))["metadata"].get("labels") or {}
             product = labels.get(PRODUCT)

@@ -18,7 +18,7 @@ from webhook.kube.manifest import Document
 from webhook.kube.path import FieldPath
 from webhook.kube.workload import unread
 from webhook.report import checked, text
-from webhook.report.checked import Checked, Container, Problem
+from webhook.report.checked import Checked, CheckedContainer, FileProblem
 from webhook.rules import all_rules
 
 FORMATS = FormatOption(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
@@ -107,19 +107,19 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
     names = [name for name in args.files if name not in live]
     printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
     inputs, told = edge.read(names, edge.facts(args), printed)
-    problems = [Problem.of(None, None, message) for message in told]
-    containers: list[Container] = []
+    problems = [FileProblem.of(None, None, message) for message in told]
+    containers: list[CheckedContainer] = []
     notes: list[str] = []
     for source in inputs:
         manifests = source.manifests
-        problems += [Problem.of(error.file, error.line, error.message) for error in manifests.errors]
+        problems += [FileProblem.of(error.file, error.line, error.message) for error in manifests.errors]
         for document in manifests.documents:
             report = lint(document.object, policy, source.facts, where="check", namespace=args.namespace)
             problems += [
-                Problem.of(source.name, document.line, f"internal error in {error.rule}: {error.error}")
+                FileProblem.of(source.name, document.line, f"internal error in {error.rule}: {error.error}")
                 for error in report.errors
             ]
-            problems += [Problem(source.name, document.line, report.unread)] if report.unread else []
+            problems += [FileProblem(source.name, document.line, report.unread)] if report.unread else []
             containers += [checked.container(source.name, document, report, result) for result in report.results]
             notes += [str(note) for note in document.notes]
             if args.audit:

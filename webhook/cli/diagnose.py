@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from webhook.cluster.access import Client
 
 FORMATS = ("text", "json")
-LIMIT = 64 << 20
+MAX_INPUT_BYTES = 64 << 20
 """Bytes of one input; of a longer log the end, where it died, is read."""
 _POD = re.compile(
     r"(?:(?P<kind>pods?|po|deploy(?:ments?)?|sts|statefulsets?|jobs?|rs|replicasets?|ds|"
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 def _diagnoses(name: str, args: argparse.Namespace) -> Iterator[Diagnosis]:
     path = Path(name)
     if name == "-":
-        yield from diagnose(edge.log_text(sys.stdin.buffer.read(LIMIT + 1)))
+        yield from diagnose(edge.log_text(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)))
     elif path.is_dir():
         raise edge.UnusableError(f"{name}: a folder; name the files, or a Pod as pod/{path.name}", 3)
     elif path.exists() or name.endswith(_FILE_ENDS) or (match := _POD.fullmatch(name)) is None:
@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            file.seek(max(0, size - LIMIT))
+            file.seek(max(0, size - MAX_INPUT_BYTES))
             return edge.log_text(file.read())
     except OSError as error:
         raise edge.UnusableError(f"{path}: {(error.strerror or 'unreadable').lower()}", 3) from error
@@ -143,7 +143,7 @@ def _log(client: Client, pod: dict[str, Any], container: str) -> str:
 
     for previous in (True, False):
         with suppress(StatusError, OSError):
-            text = objects.log(client, pod, container, LIMIT, previous=previous)
+            text = objects.log(client, pod, container, MAX_INPUT_BYTES, previous=previous)
             if not text.startswith(_LOST):
                 return text
     return ""

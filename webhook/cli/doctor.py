@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 JSON = Mapping[str, Any]
 COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
-PATIENCE = 5.0
+CONNECT_TIMEOUT = 5.0
 """Seconds that a handshake may take."""
-MOST = 64 << 20
+MAX_ANSWER_BYTES = 64 << 20
 DOOMED: JSON = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -141,7 +141,7 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
         pods = _or_unseen(lambda: tuple(client.whole(beside)["items"]))
         limits = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
         network_policies = _or_unseen(lambda: tuple(client.whole(limits)["items"]))
-    before = _or_unseen(lambda: client.text("/metrics", {}, MOST))
+    before = _or_unseen(lambda: client.text("/metrics", {}, MAX_ANSWER_BYTES))
     tell("a dry run of a doomed Pod")
     asked = _asked(client, args.probe_namespace) if found or unseen else ""
     tell("replicas and certificates")
@@ -160,7 +160,7 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
         network_policies=network_policies,
         ready=_ready(client, namespace, pods) if not isinstance(pods, doctor.Unseen) else {},
         served=_served(hooks),
-        metrics=_or_unseen(lambda: client.text("/metrics", {}, MOST)),
+        metrics=_or_unseen(lambda: client.text("/metrics", {}, MAX_ANSWER_BYTES)),
         before=before,
         asked=asked,
         crd=_none_if_missing(crd),
@@ -235,7 +235,7 @@ def _ready(client: Client, namespace: str | None, pods: tuple[JSON, ...]) -> dic
         path = f"/api/v1/namespaces/{namespace}/pods/https:{name}:{ports[0]['containerPort']}/proxy/readyz"
 
         def look(path: str = path) -> tuple[str, ...]:
-            return tuple(client.text(path, {}, MOST).splitlines())
+            return tuple(client.text(path, {}, MAX_ANSWER_BYTES).splitlines())
 
         found[name] = _or_unseen(look)
     return found
@@ -295,7 +295,7 @@ def _handshake(host: str, port: int, cas: frozenset[bytes]) -> Served:
     for context in (lenient, strict):
         try:
             with (
-                socket.create_connection((host, port), PATIENCE) as near,
+                socket.create_connection((host, port), CONNECT_TIMEOUT) as near,
                 context.wrap_socket(near, server_hostname=host) as tls,
             ):
                 shown = tls.getpeercert(binary_form=True)

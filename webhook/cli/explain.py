@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _is_manifest(name: str) -> bool:
     """A file, a folder, standard input, or an object of the cluster, rather than a rule's name."""
-    return name == "-" or name.endswith(edge.SUFFIXES) or "/" in name or Path(name).exists()
+    return name == "-" or name.endswith(edge.MANIFEST_SUFFIXES) or "/" in name or Path(name).exists()
 
 
 def _manifest(args: argparse.Namespace) -> int:

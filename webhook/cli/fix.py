@@ -101,7 +101,7 @@ def _from_here(name: str) -> str:
     return path.as_posix()
 
 
-def _repaired(source: edge.Source, policy: Policy, rules: list[str]) -> list[tuple[Document, Repaired]]:
+def _repaired(source: edge.ManifestFile, policy: Policy, rules: list[str]) -> list[tuple[Document, Repaired]]:
     """Each document with what its repair changes."""
 
     def of(one: Document) -> Repaired:

@@ -157,7 +157,7 @@ def read_folder(folder: Path, source: str) -> GivenModel:
         raise UnusableError(f"{folder}: there is no {given.CONFIG}{hint}", 3)
     entries = {
         name: edge.read_text(folder / name)
-        for name in (given.CONFIG, given.INDEX, *given.BESIDE)
+        for name in (given.CONFIG, given.INDEX, *given.QUANTIZATION_FILES)
         if (folder / name).is_file()
     }
     found, errors = given.read(entries, source, ("it",))

@@ -14,7 +14,7 @@ from webhook.server import registration
 if TYPE_CHECKING:
     from webhook.cluster.access import Client
 
-TRIES = 5
+MAX_CONFLICTS = 5
 """Times that somebody else may change a configuration between reading and writing it."""
 
 JSON = Mapping[str, Any]
@@ -101,7 +101,7 @@ def _switched(client: Client, path: str, wanted: registration.State, change: Cha
     from webhook.cluster.access import StatusError
 
     shown = path.removeprefix(f"{registration.ROOT}/")
-    for _ in range(TRIES):
+    for _ in range(MAX_CONFLICTS):
         try:
             before = client.whole(path)
             if (patch := change(before)) is not None:

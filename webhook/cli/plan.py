@@ -265,7 +265,7 @@ def _model_config(path: Path) -> GivenModel:
     return replace(found["*"], source=f"config.json handed in: {path}")
 
 
-def _sweep(engine: Engine, secrets: Secrets, drawn: str | None) -> list[sweep.Row]:
+def _sweep(engine: Engine, secrets: Secrets, drawn: str | None) -> list[sweep.SweepRow]:
     if engine.model is None:
         raise edge.UnusableError("--sweep needs a model that is known; --model-config FILE gives one", 2)
     if drawn:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from webhook.evaluation.rehearsal.changes import RuleChange
     from webhook.vllm.facts import Facts
 
-SOON = timedelta(days=14)
+EXPIRY_WARNING = timedelta(days=14)
 """So long before its end an exception is told."""
 
 
@@ -93,7 +93,7 @@ def _tell_of_exceptions(policy: Policy) -> None:
     for one in (one for layer in policy.everything for one in layer.exceptions):
         if one in policy.expired:
             edge.tell(f"{one.place}: expires: ended on {one.until}: it no longer holds")
-        elif policy.now and one.expires - policy.now < SOON:
+        elif policy.now and one.expires - policy.now < EXPIRY_WARNING:
             edge.tell(f"{one.place}: expires: ends on {one.until}, in less than two weeks")
 
 

@@ -186,9 +186,9 @@ def code(found: Scan, lowest: Level | None) -> int:
 
 def read(args: argparse.Namespace, client: Client) -> Scan:
     """One reading of the cluster; raises UnusableError (exit 3) where it can't be asked."""
-    from webhook.cluster.scanning import Scanner, Wanted
+    from webhook.cluster.scanning import Scanner, WorkloadSelection
 
-    wanted = Wanted(
+    wanted = WorkloadSelection(
         namespace=args.namespace,
         selector=args.selector,
         kinds=args.kinds,
@@ -370,7 +370,7 @@ def _write(output: Output, found: Scan, drift: list[Drift] | None, args: argpars
     elif output.format == "html":
         from webhook.report import scan_page
 
-        table = None if drift is None else [drifted.HEAD, *map(drifted.cells, drift)]
+        table = None if drift is None else [drifted.COLUMNS, *map(drifted.cells, drift)]
         rendered = scan_page.render(found, edge.now(), table)
     elif output.format == "policyreport":
         rendered = policy_report.render(found, edge.now())

@@ -238,8 +238,8 @@ def _unseen(live: Live, cluster: Cluster | None) -> str | None:
 
 def warm(policy: Policy, facts: Facts) -> None:
     """Judges a Pod and one whose command is a script with a misspelt value, so that every table, every rule and every
-    module is loaded before the first request: a review that is ended in the middle of an import (`deadline.Watch`) may
-    leave the module's lock locked for good."""
+    module is loaded before the first request: a review that is ended in the middle of an import
+    (`deadline.DeadlineWatch`) may leave the module's lock locked for good."""
     from webhook.evaluation.lint import lint
     from webhook.kube.patch import apply
 

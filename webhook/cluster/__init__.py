@@ -19,7 +19,7 @@ from threading import Event, Lock, Thread
 
 from webhook.cluster.access import Access, Client, from_kubeconfig, in_cluster
 from webhook.cluster.kubeconfig import AccessError
-from webhook.cluster.watch import State, Watch
+from webhook.cluster.watch import KindWatch, WatchState
 from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS, Snapshot
 from webhook.vllm.facts import Facts, GivenModel
 from webhook.vllm.model import given
@@ -46,12 +46,12 @@ class Cluster:
         self._clock = clock
         self._stop = Event()
         self._lock = Lock()
-        self._states = {kind.name: State(kind.name) for kind in WATCHED_KINDS if kind.name in chosen}
+        self._states = {kind.name: WatchState(kind.name) for kind in WATCHED_KINDS if kind.name in chosen}
         self._snapshot = Snapshot()
         self._models: dict[str, GivenModel] = {}
         self._facts: tuple[Facts, Snapshot, Facts] | None = None
         self._watches = [
-            Watch(kind, Client(access), self._publish, clock, self._stop)
+            KindWatch(kind, Client(access), self._publish, clock, self._stop)
             for kind in WATCHED_KINDS
             if kind.name in chosen
         ]
@@ -69,7 +69,7 @@ class Cluster:
         """Asks the watches to end; each does with its next event, or at its next pause."""
         self._stop.set()
 
-    def _publish(self, state: State) -> None:
+    def _publish(self, state: WatchState) -> None:
         """Called by the watches. The snapshot is only replaced where something in it has changed."""
         before = self._states[state.kind].objects
         models = _models(state) if state.kind == "configmaps" and state.objects is not before else None
@@ -150,7 +150,7 @@ class Status:
         return f"{self.kind}: {self.objects}, {'fresh' if self.fresh else f'stale for {self.silence:.0f} s'}{why}"
 
 
-def _models(state: State) -> dict[str, GivenModel]:
+def _models(state: WatchState) -> dict[str, GivenModel]:
     """The models that labelled ConfigMaps teach; one that can't be read is told and skipped."""
     found: dict[str, GivenModel] = {}
     for config_map in (state.objects or {}).values():

@@ -130,7 +130,7 @@ def from_kubeconfig(
     context: str | None = None,
     *,
     plugins: bool = False,
-    patience: float = signin.PATIENCE,
+    patience: float = signin.PLUGIN_TIMEOUT,
 ) -> Access:
     """A context of kubeconfigs, by default the current one; raises AccessError where it can't be used.
 

@@ -13,7 +13,7 @@ from webhook.kube.path import mapping
 
 PAGE = 250
 """Objects of a page: with some 20 KB each, what is in memory at a moment stays far below 50 MB."""
-TRIES = 4
+MAX_TRIES = 4
 """Of a request that the API server is too busy for, or that breaks."""
 LONGEST = 10.0
 """Seconds that are waited before another try, whatever `Retry-After` says."""
@@ -111,16 +111,16 @@ def get(
     client: Client, path: str, query: Mapping[str, str], wait: Callable[[float], object] = time.sleep
 ) -> dict[str, Any]:
     """One page, or one object; a busy or restarting API server is asked again. Raises as `pages`."""
-    for attempt in range(1, TRIES + 1):
+    for attempt in range(1, MAX_TRIES + 1):
         pause = 0.5 * 2 ** (attempt - 1)
         try:
             return client.get(path, query)
         except StatusError as error:
-            if error.code not in (429, 500, 502, 503, 504) or attempt == TRIES:
+            if error.code not in (429, 500, 502, 503, 504) or attempt == MAX_TRIES:
                 raise
             pause = error.retry_after or pause
         except UnreachableError:
-            if attempt == TRIES:
+            if attempt == MAX_TRIES:
                 raise
         wait(min(pause, LONGEST))
     raise AssertionError("unreachable")

@@ -8,11 +8,11 @@ from webhook.cluster.access import Client, StatusError
 from webhook.diagnose import calibrate
 from webhook.evaluation.scan import Scan
 from webhook.evaluation.scan.drift import TOKENS, Used
-from webhook.evaluation.scan.planned import GPU_LINES
+from webhook.vllm.measured import GPU_LINES
 
 LOGGED = frozenset(f"gpu/{line}" for line in (*GPU_LINES, TOKENS))
 """What a log can tell."""
-HEAD = 2 << 20
+FIRST_BYTES = 2 << 20
 """Bytes of a log: a start says all of it within the first few hundred lines."""
 
 
@@ -27,7 +27,7 @@ def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: Non
         for container in containers.get(uid, ()):
             path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
             try:
-                text = client.text(path, {"container": container, "limitBytes": str(HEAD)}, HEAD)
+                text = client.text(path, {"container": container, "limitBytes": str(FIRST_BYTES)}, FIRST_BYTES)
             except (StatusError, OSError) as error:
                 scan.not_read.setdefault("pods/log", f"{namespace}/{pod}: {error}")
                 continue

@@ -25,7 +25,7 @@ from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.vllm.facts import Facts, GivenModel
 from webhook.vllm.model import given
 
-BESIDE: tuple[Key, ...] = (
+ALSO_LISTED: tuple[Key, ...] = (
     ("", "Service"),
     ("autoscaling", "HorizontalPodAutoscaler"),
     ("keda.sh", "ScaledObject"),
@@ -33,12 +33,12 @@ BESIDE: tuple[Key, ...] = (
     ("", "PersistentVolumeClaim"),
 )
 """What stands beside a workload, as `webhook.kube.companions` knows it."""
-NEAR = 512
+MAX_CONFIG_MAPS = 512
 """ConfigMaps that are remembered: a namespace's workloads often share one."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WorkloadSelection:
     """Which workloads of the cluster."""
 
     namespace: str | None = None
@@ -59,7 +59,7 @@ class Scanner:
     def __init__(
         self,
         client: Client,
-        wanted: Wanted,
+        wanted: WorkloadSelection,
         facts: Facts,
         policy: Callable[[Mapping[str, JSON] | None], Policy],
         tell: Callable[[str], None] = lambda _: None,
@@ -113,7 +113,7 @@ class Scanner:
 
     def _discover(self, workloads: set[Key]) -> None:
         """Which kinds there are. Those of a group that does not say what it has may be there all the same."""
-        groups = {kind.group for kind in WATCHED_KINDS} | {group for group, _ in (*workloads, *BESIDE)}
+        groups = {kind.group for kind in WATCHED_KINDS} | {group for group, _ in (*workloads, *ALSO_LISTED)}
         self._kinds, silent = served(self._client, groups)
         for version, error in silent.items():
             group = version.rpartition("/")[0]
@@ -182,7 +182,7 @@ class Scanner:
         """Namespace → what stands beside its workloads."""
         found: dict[str, list[JSON]] = {}
         whole = True
-        for name in BESIDE:
+        for name in ALSO_LISTED:
             resource = self._kinds.get(name)
             if resource is None:
                 whole = whole and name[0] not in self._silent
@@ -213,7 +213,7 @@ class Scanner:
             place = (namespace, name)
             if place not in self._maps and not self._maps_refused:
                 self._maps[place] = self._config_map(resource, namespace, name) if resource else None
-                if len(self._maps) > NEAR:
+                if len(self._maps) > MAX_CONFIG_MAPS:
                     self._maps.popitem(last=False)
             if (kept := self._maps.get(place)) is not None:
                 found[name] = kept

@@ -32,7 +32,7 @@ from kubernetes.config import load_kube_config_from_dict
 from webhook.cluster.kubeconfig import AccessError, Context
 from webhook.kube.path import mapping
 
-PATIENCE = 60.0
+PLUGIN_TIMEOUT = 60.0
 """Seconds that a sign-in may take: some ask a person in a browser."""
 _STATIC = ("token", "tokenFile", "username", "client-certificate", "client-certificate-data")
 """Credentials that client-go prefers to signing in (`plugin/pkg/client/auth/exec/exec.go`, UpdateTransportConfig)."""
@@ -56,7 +56,7 @@ def way(context: Context) -> str:
     return next((one for one in ("exec", "auth-provider") if one in context.user), "")
 
 
-def credentials(context: Context, patience: float = PATIENCE) -> tuple[Credentials, float | None]:
+def credentials(context: Context, patience: float = PLUGIN_TIMEOUT) -> tuple[Credentials, float | None]:
     """The user's credentials, and when they expire (Unix time; None if not known); raises AccessError."""
     match way(context):
         case "exec":

@@ -17,7 +17,7 @@ from threading import Event
 from typing import Any
 
 from webhook.cluster.access import Client, StatusError
-from webhook.kube.snapshot import JSON, Key, Kind, key
+from webhook.kube.snapshot import JSON, Key, WatchedKind, key
 
 PAGE = 500
 SILENCE = 150.0
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class State:
+class WatchState:
     """What is known of one kind."""
 
     kind: str
@@ -52,18 +52,23 @@ class State:
     """Equal for equal objects, in whatever order they came."""
 
 
-class Watch:
+class KindWatch:
     """One kind. `publish` is called from the watching thread with every new state; it must not wait."""
 
     def __init__(
-        self, kind: Kind, client: Client, publish: Callable[[State], None], clock: Callable[[], float], stop: Event
+        self,
+        kind: WatchedKind,
+        client: Client,
+        publish: Callable[[WatchState], None],
+        clock: Callable[[], float],
+        stop: Event,
     ) -> None:
         self.kind = kind
         self._client = client
         self._publish = publish
         self._clock = clock
         self._stop = stop
-        self._state = State(kind.name)
+        self._state = WatchState(kind.name)
         self._version = 0
         """Which of the kind's API versions the server has."""
 
@@ -96,13 +101,13 @@ class Watch:
             return 0.0
         if error.code == 404:
             self._version = 0
-            self._set(State(self.kind.name, None, self._clock(), "this API server does not have it"))
+            self._set(WatchState(self.kind.name, None, self._clock(), "this API server does not have it"))
             return LONGEST
         self._set_problem(str(error))
         # An API server that has just started refuses everybody until it has read its roles; rights that stay away were
         # taken, and what was read with them is not used on.
         if error.code in (401, 403) and self._clock() - self._state.contact > FORGET:
-            self._set(State(self.kind.name, None, 0.0, str(error)))
+            self._set(WatchState(self.kind.name, None, 0.0, str(error)))
         return max(error.retry_after or 0.0, pause)
 
     def _list(self) -> str:
@@ -120,7 +125,7 @@ class Watch:
         digest = 0
         for name, kept in found.items():
             digest ^= _digest(self.kind, name, kept)
-        self._set(State(self.kind.name, found, self._clock(), digest=digest))
+        self._set(WatchState(self.kind.name, found, self._clock(), digest=digest))
         return str(metadata.get("resourceVersion") or "")
 
     def _follow(self, place: str) -> None:
@@ -182,7 +187,7 @@ class Watch:
         if after is not None:
             digest ^= _digest(self.kind, name, after)
             known[name] = after
-        self._set(State(self.kind.name, known, self._clock(), digest=digest))
+        self._set(WatchState(self.kind.name, known, self._clock(), digest=digest))
 
     def _keep(self, obj: JSON) -> JSON:
         """Reduced, and with each word once: a thousand nodes have the same labels."""
@@ -198,7 +203,7 @@ class Watch:
             log.warning("watching %s: %s", self.kind.name, problem)
         self._set(replace(self._state, problem=problem))
 
-    def _set(self, state: State) -> None:
+    def _set(self, state: WatchState) -> None:
         self._state = state
         self._publish(state)
 
@@ -210,7 +215,7 @@ class Watch:
         return {"labelSelector": self.kind.label} if self.kind.label else {}
 
 
-def _digest(kind: Kind, name: Key, kept: JSON) -> int:
+def _digest(kind: WatchedKind, name: Key, kept: JSON) -> int:
     text = json.dumps([kind.name, name, kept], sort_keys=True, default=list)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
 

@@ -18,11 +18,11 @@ from webhook.kube.quantity import GI
 from webhook.rules.engine import Engine
 from webhook.vllm import measured
 from webhook.vllm.gpu import Gpu
-from webhook.vllm.measured import LINES
+from webhook.vllm.measured import GPU_LINES
 from webhook.vllm.model.given import key
 from webhook.vllm.release import Release, parse
 
-BEGINS = re.compile(r"(?:vLLM API server|█) +version v?(\d\S*)|Initializing an? (?:V\d )?LLM engine \(v([^)\s]+)\)")
+START_LINE = re.compile(r"(?:vLLM API server|█) +version v?(\d\S*)|Initializing an? (?:V\d )?LLM engine \(v([^)\s]+)\)")
 ARGUMENTS = re.compile(r"non-default args: (\{.*\})")
 MODEL = re.compile(r"LLM engine \(v[^)]*\) with config: .*?\bmodel='([^']+)'")
 SIZE = r"(-?\d+(?:\.\d+)?) ?Gi?B"
@@ -87,7 +87,7 @@ class Start:
 
     def ledger(self) -> dict[str, int]:
         """What was charged to the budget, by the ledger's lines."""
-        found = {name: self.sizes[name] for name in LINES if name in self.sizes}
+        found = {name: self.sizes[name] for name in GPU_LINES if name in self.sizes}
         if "cuda_graphs" not in found and "captured" in self.sizes and (self.release or CHARGED) < CHARGED:
             found["cuda_graphs"] = self.sizes["captured"]
         if "non_torch" not in found and "consumed" in self.sizes and "weights" in found:
@@ -106,7 +106,7 @@ def starts(lines: Sequence[line.LogLine]) -> list[Start]:
     for one in lines:
         if not PRINTS.search(one.text):
             continue
-        begins = BEGINS.search(one.text)
+        begins = START_LINE.search(one.text)
         if not starts or (begins and starts[-1].sizes):  # the server and the engine both say which release they are
             starts.append(Start(one.number))
         _take_line(starts[-1], one.text, begins)
@@ -155,7 +155,7 @@ def argv(start: Start) -> list[str] | None:
     words = ["vllm", "serve", start.model]
     for dest, value in start.given.items():
         flag = f"--{dest.replace('_', '-')}"
-        if dest in ("model", "model_tag", *measured.HARMLESS, *measured.BESIDE) or value is None:
+        if dest in ("model", "model_tag", *measured.HARMLESS, *measured.SETTINGS_WITHOUT_EFFECT) or value is None:
             continue
         if isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")
@@ -197,7 +197,7 @@ class StartComparison:
         if gpu is None:
             return
         printed = self.start.ledger()
-        for name in LINES:
+        for name in GPU_LINES:
             if name in printed:
                 planned = getattr(gpu, name)
                 yield PrintedLine(name, planned.low, planned.likely, planned.high, printed[name])

@@ -13,7 +13,7 @@ from webhook.kube.workload import JSON
 from webhook.rules.engine import Engine
 from webhook.vllm import measured
 
-NEAR = 0.05
+SAME_SHARE = 0.05
 """Memory that PyTorch reports of two cards of one product differs by less (ECC, firmware, display); that of two
 products by more (`webhook/data/gpus.json`)."""
 
@@ -34,7 +34,7 @@ class Contradiction:
 def find(start: Start, engine: Engine) -> Iterator[Contradiction]:
     """Where the log of a start is not of this engine."""
     total, gpu = start.sizes.get("total"), engine.gpu.value if engine.gpu else None
-    if total and gpu and gpu.gpus and all(abs(total - one.memory) > NEAR * one.memory for one in gpu.gpus):
+    if total and gpu and gpu.gpus and all(abs(total - one.memory) > SAME_SHARE * one.memory for one in gpu.gpus):
         has = min(one.memory for one in gpu.gpus)
         yield Contradiction("GPU memory", _gib(total), f"{_gib(has)} ({gpu.name})")
     if start.release and engine.release and start.release != engine.release:

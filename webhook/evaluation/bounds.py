@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 MESSAGE = 8 << 10
 """Bytes of `status.message`."""
-CAUSES = 16 << 10
+MAX_CAUSES_BYTES = 16 << 10
 """Bytes of `status.details.causes` as JSON."""
 TEXT = 1 << 10
 """Bytes of one text in a cause, and of an audit annotation's value."""
@@ -76,7 +76,7 @@ def _leading_lines(lines: Iterable[str], room: int) -> str:
 def causes(rows: Sequence[tuple[str, str, str]]) -> list[dict[str, str]]:
     """Return a cause per finding (reason, field, message) as long as they fit; then one that says "and N more"."""
     shown: list[dict[str, str]] = []
-    room = CAUSES - 2 - len(", ") - len(json.dumps(_cause("podfit", "(more)", "")).encode()) - _MORE
+    room = MAX_CAUSES_BYTES - 2 - len(", ") - len(json.dumps(_cause("podfit", "(more)", "")).encode()) - _MORE
     for reason, field, text in rows:
         cause = _cause(reason, cut(field, TEXT), cut(text, TEXT))
         room -= len(json.dumps(cause)) + len(", ") + 5 * sum(map((field + text).count, "<>&"))

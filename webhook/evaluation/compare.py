@@ -15,11 +15,10 @@ from webhook.evaluation.lint import Judged, Report, Result
 from webhook.rules.engine import Engine
 from webhook.vllm.memory import cuda_graphs, plan
 from webhook.vllm.memory.estimate import Estimate
-from webhook.vllm.memory.ledger import MemoryPlan
+from webhook.vllm.memory.ledger import GPU_AMOUNTS, MemoryPlan
 
 State = Literal["changed", "unchanged", "added", "removed"]
 Key = tuple[str, str, str, str]
-GPU_LINES = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
 _NOTABLE = {
     "gpu_memory_utilization": "utilization",
     "max_model_len": "max_model_len",
@@ -173,7 +172,7 @@ class ContainerComparison:
         if not any(ledgers):
             return ()
         return tuple(
-            EstimateChange(name, *(getattr(one, name) if one else None for one in ledgers)) for name in GPU_LINES
+            EstimateChange(name, *(getattr(one, name) if one else None for one in ledgers)) for name in GPU_AMOUNTS
         )
 
     @cached_property

@@ -31,7 +31,7 @@ PLANES = {
 }
 
 
-LEAST, WIDTH = 60, 100
+MIN_REMEDY_WIDTH, WIDTH = 60, 100
 
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B|B|s|%)\b|%)| (?=·$)")
@@ -102,7 +102,7 @@ def refusal(report: Report) -> str:
     return bounds.message(refusal_headline(report), map(block, denied), len(denied), f"next: {then}")
 
 
-FEW = 3
+FEW_PROBLEMS = 3
 """Findings of one rule that a message shows before findings of other rules."""
 
 
@@ -113,7 +113,7 @@ def denials(report: Report) -> list[Judged]:
     for judged in report.findings:
         if judged.mode == "deny":
             count[judged.rule] += 1
-            ranked.append(((_THREATENS[judged.threatens], count[judged.rule] > FEW), judged))
+            ranked.append(((_THREAT_ORDER[judged.threatens], count[judged.rule] > FEW_PROBLEMS), judged))
     return [judged for _, judged in sorted(ranked, key=itemgetter(0))]
 
 
@@ -201,7 +201,7 @@ def warnings(report: Report) -> list[str]:
     return bounds.warnings([bounds.warning(f"podfit: {report.unread}"), *lines] if report.unread else lines)
 
 
-_THREATENS = {threat: number for number, threat in enumerate(THREATS)}
+_THREAT_ORDER = {threat: number for number, threat in enumerate(THREATS)}
 
 
 LEVELS: Mapping[Level, str] = {"denied": "denied", "likely": "likely to fail", "advice": "advice"}
@@ -213,7 +213,7 @@ _SURE = {"certain": 0, "likely": 1, "possible": 2}
 
 def weight(judged: Judged) -> tuple[bool, int, int]:
     """Where a finding stands among the warnings."""
-    return (judged.why_softened is None, _THREATENS[judged.threatens], _SURE[judged.finding.certainty])
+    return (judged.why_softened is None, _THREAT_ORDER[judged.threatens], _SURE[judged.finding.certainty])
 
 
 def warning(judged: Judged, after: str = "") -> str:

@@ -20,7 +20,7 @@ from webhook.kube.path import mapping
 from webhook.kube.workload import JSON, Container, Whole, Workload
 from webhook.rules import engine, glance
 from webhook.rules.engine import Engine
-from webhook.rules.rule import FACTS, IGNORE, UNREAD, Finding, Mode, Place, Rule
+from webhook.rules.rule import FACTS, IGNORE, UNREAD_SCRIPT, Finding, Mode, Place, Rule
 from webhook.vllm.command import ALL_WORK, WorkLimit
 from webhook.vllm.facts import Assumed, Fact, Facts
 
@@ -320,7 +320,7 @@ class _Judge:
         errors += [_rule_error(rule, error) for rule, error in asked.wrong]
         all_judged: list[Judged] = []
         for setting in asked.settings:
-            if found.command.unnamed and UNREAD not in setting.rule.about:
+            if found.command.unnamed and UNREAD_SCRIPT not in setting.rule.about:
                 continue
             try:
                 checked = iter(setting.rule.check(found))

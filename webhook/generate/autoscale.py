@@ -22,7 +22,7 @@ WAITING = "vllm:num_requests_waiting"
 _USAGE, _USAGE_BEFORE, _USAGE_SINCE = "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", Release(0, 10, 2)
 """vLLM 0.10.2 v1/metrics/loggers.py has both; the old name is gone in 0.12."""
 
-LEAST = 2
+MIN_REPLICAS = 2
 """Replicas that there always are: one can be drained, or crash, and requests are answered."""
 MOST_WAITING = 5
 """Requests that may wait for each replica; monitoring/alerts.yaml speaks of 10."""
@@ -63,7 +63,7 @@ def scaling_targets(engine: Engine) -> Targets:
         raise ValueError("vLLM would not start: the KV cache holds less than one request; see `podfit plan` without -o")
     most = engine.args.given.get("max_num_seqs")
     requests = min(many, most) if isinstance(most, int) and most > 0 else many
-    least = max(LEAST, engine.workload.replicas or 1)
+    least = max(MIN_REPLICAS, engine.workload.replicas or 1)
     return Targets(
         waiting=max(1, min(MOST_WAITING, int(requests / 4))),
         usage=max(EMPTIEST, min(FULLEST, math.floor((1 - 1 / many) * 20) / 20)),

@@ -9,7 +9,7 @@ from webhook.kube.path import FieldPath, is_object, mapping
 from webhook.kube.workload import JSON, as_list
 from webhook.kube.workload.table import WORKLOAD_KINDS
 
-NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """How a kustomization is called (kustomize api/konfig/general.go)."""
 DIRECTIVE = "$patch"
 """What a strategic merge patch says of an object or an item of a list: `delete`, `replace` or `merge`."""

@@ -26,7 +26,7 @@ MODEL_CONFIG = "podfit.dev/model-config"
 
 
 @dataclass(frozen=True)
-class Kind:
+class WatchedKind:
     """A kind of object: where the API server has it, and what is kept of each."""
 
     name: str
@@ -78,7 +78,7 @@ class Snapshot:
     """Everything that is known at one moment; replaced whole, never changed."""
 
     objects: Mapping[str, Mapping[Key, JSON]] = field(default_factory=dict)
-    """Kind → its objects, reduced by `Kind.keep`. A kind that is not in here was not seen: nothing follows."""
+    """Kind → its objects, reduced by `WatchedKind.keep`. A kind that is not in here was not seen: nothing follows."""
     stale: frozenset[str] = frozenset()
     """Kinds that were seen, but not lately: what they say may have been overtaken."""
     version: str = ""
@@ -151,7 +151,7 @@ def of_cluster(obj: JSON) -> str | None:
     return kind.name if kind is not None and not kind.namespaced else None
 
 
-def _kind(obj: JSON) -> Kind | None:
+def _kind(obj: JSON) -> WatchedKind | None:
     """The watched kind of an object; None for other kinds, and for a Node without status, as in a file."""
     group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
     kind = _BY_KIND.get((group, str(obj.get("kind"))))
@@ -250,20 +250,20 @@ def _quota(obj: JSON) -> JSON:
 _RESOURCE_API = ("v1", "v1beta2", "v1beta1")
 """resource.k8s.io: v1 since Kubernetes 1.34, v1beta2 1.33, v1beta1 1.32."""
 
-WATCHED_KINDS: tuple[Kind, ...] = (
-    Kind("nodes", "Node", "", ("v1",), _node, namespaced=False),
-    Kind("namespaces", "Namespace", "", ("v1",), _labels, namespaced=False),
-    Kind("policies", "Policy", "podfit.dev", ("v1alpha1",), _policy, namespaced=False),
-    Kind("configmaps", "ConfigMap", "", ("v1",), _model_config, label=MODEL_CONFIG, own_namespace=True),
-    Kind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io", _RESOURCE_API, _spec),
-    Kind("resourceclaims", "ResourceClaim", "resource.k8s.io", _RESOURCE_API, _spec),
-    Kind("deviceclasses", "DeviceClass", "resource.k8s.io", _RESOURCE_API, _spec, namespaced=False),
-    Kind("persistentvolumeclaims", "PersistentVolumeClaim", "", ("v1",), _volume_claim),
-    Kind("storageclasses", "StorageClass", "storage.k8s.io", ("v1",), _storage_class, namespaced=False),
-    Kind("limitranges", "LimitRange", "", ("v1",), _limit_range),
-    Kind("resourcequotas", "ResourceQuota", "", ("v1",), _quota),
-    Kind("replicasets", "ReplicaSet", "apps", ("v1",), revisions.reduce_revision, aside=True),
-    Kind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.reduce_revision, aside=True),
+WATCHED_KINDS: tuple[WatchedKind, ...] = (
+    WatchedKind("nodes", "Node", "", ("v1",), _node, namespaced=False),
+    WatchedKind("namespaces", "Namespace", "", ("v1",), _labels, namespaced=False),
+    WatchedKind("policies", "Policy", "podfit.dev", ("v1alpha1",), _policy, namespaced=False),
+    WatchedKind("configmaps", "ConfigMap", "", ("v1",), _model_config, label=MODEL_CONFIG, own_namespace=True),
+    WatchedKind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io", _RESOURCE_API, _spec),
+    WatchedKind("resourceclaims", "ResourceClaim", "resource.k8s.io", _RESOURCE_API, _spec),
+    WatchedKind("deviceclasses", "DeviceClass", "resource.k8s.io", _RESOURCE_API, _spec, namespaced=False),
+    WatchedKind("persistentvolumeclaims", "PersistentVolumeClaim", "", ("v1",), _volume_claim),
+    WatchedKind("storageclasses", "StorageClass", "storage.k8s.io", ("v1",), _storage_class, namespaced=False),
+    WatchedKind("limitranges", "LimitRange", "", ("v1",), _limit_range),
+    WatchedKind("resourcequotas", "ResourceQuota", "", ("v1",), _quota),
+    WatchedKind("replicasets", "ReplicaSet", "apps", ("v1",), revisions.reduce_revision, aside=True),
+    WatchedKind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.reduce_revision, aside=True),
 )
 """What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/production.md."""
 

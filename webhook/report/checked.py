@@ -99,7 +99,7 @@ def _names(item: Item) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Problem:
+class FileProblem:
     """A file, or a part of one, that could not be checked."""
 
     file: str | None
@@ -108,7 +108,7 @@ class Problem:
     """Without file and line."""
 
     @classmethod
-    def of(cls, file: str | None, line: int | None, message: str) -> Problem:
+    def of(cls, file: str | None, line: int | None, message: str) -> FileProblem:
         """With a message of whatever origin."""
         return cls(file, line, FORMS.line(message))
 
@@ -118,7 +118,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Container:
+class CheckedContainer:
     """One vLLM container of a file."""
 
     file: str
@@ -140,8 +140,8 @@ class Checked:
     """A whole run."""
 
     files: tuple[str, ...]
-    containers: tuple[Container, ...]
-    problems: tuple[Problem, ...]
+    containers: tuple[CheckedContainer, ...]
+    problems: tuple[FileProblem, ...]
     notes: tuple[str, ...]
     fail_on: Level = "denied"
     """The lowest level that makes the run fail."""
@@ -184,7 +184,7 @@ class Checked:
         return 3 if self.problems else 1 if any(map(self.fails, self.items)) else 0
 
 
-def container(file: str, document: Document, report: Report, result: Result) -> Container:
+def container(file: str, document: Document, report: Report, result: Result) -> CheckedContainer:
     """The findings of one container at their places, with what annotations and comments accept."""
     comments = _comments(document.text)
     items = []
@@ -198,7 +198,7 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
         mark = _narrowed(document, judged)
         accepted = accepted or _accepted_by_comment(comments, judged.rule, mark, report.secrets)
         items.append(Item(file, document, report, result, judged, mark, accepted))
-    return Container(file, document, report, result, tuple(items))
+    return CheckedContainer(file, document, report, result, tuple(items))
 
 
 def audited(file: str, document: Document, report: Report) -> Iterator[str]:

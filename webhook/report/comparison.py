@@ -16,7 +16,7 @@ from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import IN_WORDS, Verdict
 
 ABSENT = "–"
-NAMES = {
+LINE_NAMES = {
     "cuda_graphs": "CUDA graphs",
     "non_torch": "non-torch",
     "kv_cache": "KV cache memory",
@@ -26,9 +26,9 @@ NAMES = {
     "startup_seconds": "start-up, s",
     "engine_generation": "engine",
 }
-SETTINGS = {**NAMES, "cuda_graphs": "place of CUDA graphs"}
+SETTINGS = {**LINE_NAMES, "cuda_graphs": "place of CUDA graphs"}
 """The same of what a release makes of the arguments: there the CUDA graphs are a place, in a ledger an amount."""
-MOST = 8
+MAX_ROWS = 8
 """New flags that people are told of by name; machines get all."""
 
 
@@ -144,7 +144,7 @@ def _ledger(title: str, rows: Sequence[EstimateChange]) -> list[str]:
     if not moved:
         return ["", f"{title}: the same"]
     head = f"  {'':<20}{'likely':>11}{'':>13}{'change':>13}   {'certain minimum':>15}"
-    same = ", ".join(NAMES.get(one.name, one.name) for one in rows if one not in moved)
+    same = ", ".join(LINE_NAMES.get(one.name, one.name) for one in rows if one not in moved)
     return ["", title, head, *map(_row, moved), *([f"  the same: {same}"] if same else [])]
 
 
@@ -169,7 +169,7 @@ def _arrow(one: Difference, before: Any = None, after: Any = None) -> str:
 
 
 def _line(one: Difference, before: Any = None, after: Any = None) -> str:
-    by = "" if one.given or one.name in NAMES else "  (default)"
+    by = "" if one.given or one.name in LINE_NAMES else "  (default)"
     return f"{_spelt(one.name):<28}{_arrow(one, before, after)}{by}"
 
 
@@ -202,8 +202,8 @@ def _changed_flags(change: ContainerComparison) -> list[str]:
     lines = []
     for word, names in (("new", change.new_flags), ("gone", change.dropped_flags)):
         if names:
-            shown = ", ".join(f"--{name.replace('_', '-')}" for name in names[:MOST])
-            lines.append(f"{len(names)} {word}: {shown}{' …' if len(names) > MOST else ''}")
+            shown = ", ".join(f"--{name.replace('_', '-')}" for name in names[:MAX_ROWS])
+            lines.append(f"{len(names)} {word}: {shown}{' …' if len(names) > MAX_ROWS else ''}")
     return lines
 
 
@@ -213,7 +213,7 @@ def _counts(one: EstimateChange) -> bool:
 
 
 def _row(one: EstimateChange) -> str:
-    name = NAMES.get(one.name, one.name)
+    name = LINE_NAMES.get(one.name, one.name)
     before, after = one.before, one.after
     floors = " → ".join(dict.fromkeys(human(line.floor) if line else ABSENT for line in (before, after)))
     floors += " (at most)" if one.name == "kv_cache" else ""  # what is left has a certain maximum
@@ -267,7 +267,7 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
         for amount in (*change.gpu, *change.host):
             if _counts(amount) and amount.before != amount.after:
                 sides = (human(line.likely) if line else ABSENT for line in (amount.before, amount.after))
-                out.append(_tabled(NAMES.get(amount.name, amount.name), *sides))
+                out.append(_tabled(LINE_NAMES.get(amount.name, amount.name), *sides))
         found = [f"- {SIGNS[one.level]} new, {LEVELS[one.level]}: {_said(one)}" for one in change.appeared]
         found += [f"- 🟢 gone: {_said(one)}" for one in change.gone]
         out += ["", *found] if found else []

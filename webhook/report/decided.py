@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from webhook.evaluation.policy import Policy, Subject
-from webhook.evaluation.policy.decided import BUILT_IN, PolicyValue, cap, decided_fields
+from webhook.evaluation.policy.decided import BUILT_IN_POLICY, PolicyValue, cap, decided_fields
 from webhook.evaluation.policy.layer import softer_mode
 from webhook.rules.rule import Rule
 
@@ -16,7 +16,7 @@ def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *
     lines = [f"no mode is stronger than {top.value}: {_where(top)}", ""] if top and top.value != "deny" else []
     for rule in rules:
         found = decided_fields(policy, rule, subject)
-        if not every and all(word.decided.place == BUILT_IN for word in found):
+        if not every and all(word.decided.place == BUILT_IN_POLICY for word in found):
             continue
         lines.append(rule.id())
         for word in found:

@@ -26,7 +26,7 @@ from webhook.vllm.facts import Facts
 
 
 @dataclass(frozen=True)
-class Case:
+class DiagnosedPod:
     """A diagnosis beside the Pod it is about."""
 
     file: str
@@ -58,12 +58,12 @@ class Case:
         return next((rule for rule in known if rule in found), next(iter(known), None))
 
 
-def case(file: str, diagnosis: Diagnosis, pod: JSON | None, policy: Policy, facts: Facts) -> Case:
+def case(file: str, diagnosis: Diagnosis, pod: JSON | None, policy: Policy, facts: Facts) -> DiagnosedPod:
     """The diagnosis with the plan of `pod`, and of the object in the file itself where none is given. What the log says
     of the start is measured, and takes the place of what the manifest says or lets expect."""
     shown = pod or diagnosis.pod
     if shown is None:
-        return Case(file, diagnosis, None, [])
+        return DiagnosedPod(file, diagnosis, None, [])
     start = diagnosis.start
     report = lint(shown, policy, facts, where="check")
     engines = [result.engine for result in report.results]
@@ -87,12 +87,12 @@ def _case(
     facts: Facts,
     engines: Sequence[Engine],
     contradictions: tuple[Contradiction, ...] = (),
-) -> Case:
+) -> DiagnosedPod:
     patch = patch_of(report, repair(shown, policy, facts).edits)
-    return Case(file, diagnosis, report if report.results else None, patch, tuple(engines), contradictions)
+    return DiagnosedPod(file, diagnosis, report if report.results else None, patch, tuple(engines), contradictions)
 
 
-def tree(one: Case) -> dict[str, Any]:
+def tree(one: DiagnosedPod) -> dict[str, Any]:
     """Plain JSON values."""
     found = one.diagnosis
     out: dict[str, Any] = {
@@ -138,7 +138,7 @@ def _log(found: Diagnosis) -> dict[str, Any] | None:
     }
 
 
-def _object(one: Case) -> dict[str, Any] | None:
+def _object(one: DiagnosedPod) -> dict[str, Any] | None:
     """What the input says the Pod or workload is called."""
     found = one.diagnosis.pod
     if found is None:
@@ -148,7 +148,7 @@ def _object(one: Case) -> dict[str, Any] | None:
     return {"kind": found.get("kind"), "namespace": named.get("namespace"), "name": named.get("name")}
 
 
-def _where(one: Case) -> str:
+def _where(one: DiagnosedPod) -> str:
     """ "pods.json: Pod chat/vllm-0", "crash.log:17"."""
     named = _object(one)
     if named is not None:
@@ -157,7 +157,7 @@ def _where(one: Case) -> str:
     return clean(f"{one.file}:{one.diagnosis.line}" if one.diagnosis.line else one.file)
 
 
-def text(one: Case, *, verbose: bool = False) -> str:
+def text(one: DiagnosedPod, *, verbose: bool = False) -> str:
     """What people read: where the log contradicts the manifest, the cause, why, what helps and the line that says so.
     `verbose`: all of the evidence, the plan, the other findings and the changes."""
     found = one.diagnosis
@@ -176,7 +176,7 @@ def text(one: Case, *, verbose: bool = False) -> str:
     return "\n".join([*out, *(_pod(one) if verbose else _rest(one))]) + "\n"
 
 
-def _contradicted(one: Case) -> list[str]:
+def _contradicted(one: DiagnosedPod) -> list[str]:
     if not one.contradictions:
         return []
     named = "; ".join(one_line(one.secrets.line(str(item))) for item in one.contradictions)
@@ -184,7 +184,7 @@ def _contradicted(one: Case) -> list[str]:
     return textwrap.wrap(clean(said), denial.WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def _rest(one: Case) -> list[str]:
+def _rest(one: DiagnosedPod) -> list[str]:
     """What is there to see besides."""
     if one.report is None:
         return []
@@ -195,7 +195,7 @@ def _rest(one: Case) -> list[str]:
     return _labelled("more", f"-v shows the plan{''.join(f', {one}' for one in counts)}")
 
 
-def _without_cause(one: Case) -> list[str]:
+def _without_cause(one: DiagnosedPod) -> list[str]:
     """A Pod for which no known cause was found."""
     found, where = one.diagnosis, _where(one)
     if not found.evidence:
@@ -233,7 +233,7 @@ def _labelled(label: str, words: str) -> list[str]:
     )  # fmt: skip
 
 
-def _rule(one: Case) -> str:
+def _rule(one: DiagnosedPod) -> str:
     """What the rule says of the Pod, where it is known and says something."""
     judged = next((judged for judged in one.report.findings if judged.rule == one.rule), None) if one.report else None
     if judged is not None:
@@ -245,7 +245,7 @@ def _rule(one: Case) -> str:
     return f"{one.rule} reports this in a manifest (podfit explain {one.rule})"
 
 
-def _pod(one: Case) -> list[str]:
+def _pod(one: DiagnosedPod) -> list[str]:
     if one.report is None:
         return []
     out = []
@@ -263,7 +263,7 @@ def _pod(one: Case) -> list[str]:
     return out
 
 
-def _changes(one: Case) -> list[str]:
+def _changes(one: DiagnosedPod) -> list[str]:
     """The patch as a person reads it: place and value."""
     from json import dumps
 

@@ -15,7 +15,7 @@ from webhook.report.scan import as_span, ref
 from webhook.report.text import Paint, plain
 
 _PAINT = {"above": "deny", "below": "warn", "as-planned": "", "unknown": ""}
-HEAD = ("off", "plane", "line", "planned (95 %)", "used", "workload", "from")
+COLUMNS = ("off", "plane", "line", "planned (95 %)", "used", "workload", "from")
 
 
 def tree(found: Sequence[Drift]) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ def tree(found: Sequence[Drift]) -> list[dict[str, Any]]:
 
 
 def cells(one: Drift) -> tuple[str, ...]:
-    """One row of the table whose head is HEAD."""
+    """One row of the table whose head is COLUMNS."""
     off = "?" if one.off is None else f"{one.off:+.0%}"
     planned = "unknown" if one.planned is None else _interval(one.planned, one.unit)
     used = "unknown" if one.used is None else _size(one.used, one.unit)
@@ -48,8 +48,8 @@ def text(found: Sequence[Drift], limit: int = 5, paint: Paint = plain) -> str:
         f"{count['as-planned']} as planned, {count['unknown']} unknown"
     )
     known = [one for one in found if one.state != "unknown"]
-    rows = [HEAD, *map(cells, known)] if known else []
-    widths = [max(len(row[place]) for row in rows) for place in range(len(HEAD) - 1)] if rows else []
+    rows = [COLUMNS, *map(cells, known)] if known else []
+    widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS) - 1)] if rows else []
     lines = [_line(row, widths) for row in rows]
     shown = [*lines[:1], *(paint(line, _PAINT[one.state]) for one, line in zip(known, lines[1:], strict=True))]
     return "\n\n".join("\n".join(block) for block in ([head], shown, list(_unknown(found, limit))) if block) + "\n"

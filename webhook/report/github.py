@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from webhook.base.printable import clean
 from webhook.evaluation.denial import advice
-from webhook.report.checked import Checked, Item, Problem
+from webhook.report.checked import Checked, FileProblem, Item
 
 
 def render(checked: Checked) -> str:
@@ -26,7 +26,7 @@ def _item(item: Item, checked: Checked) -> str:
     return f"::{command} {where},title={_property(item.judged.rule)}::{_data(chr(10).join(lines))}"
 
 
-def _problem(problem: Problem) -> str:
+def _problem(problem: FileProblem) -> str:
     where = f" file={_property(_path(problem.file))}" if problem.file else ""
     where += f",line={problem.line}" if problem.file and problem.line else ""
     return f"::error{where}::{_data(problem.message)}"

@@ -9,7 +9,7 @@ from webhook import __version__
 from webhook.base.printable import clean, one_line
 from webhook.evaluation import subject
 from webhook.evaluation.denial import LEVELS, block
-from webhook.report.checked import Checked, Container, Item
+from webhook.report.checked import Checked, CheckedContainer, Item
 
 WHEN = "1970-01-01T00:00:00"
 """The schema wants a time; the same input gives the same report."""
@@ -49,7 +49,7 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
     ]
 
 
-def _cases(container: Container, checked: Checked) -> list[str]:
+def _cases(container: CheckedContainer, checked: Checked) -> list[str]:
     """The test cases of one container."""
     engine = container.result.engine
     template = f", template {engine.workload.template}" if engine.workload.template else ""

@@ -7,7 +7,7 @@ import re
 from webhook.base.printable import clean, one_line
 from webhook.evaluation import subject
 from webhook.evaluation.denial import LEVELS, PLANES
-from webhook.report.checked import Checked, Container, Item
+from webhook.report.checked import Checked, CheckedContainer, Item
 from webhook.report.text import few_of_each, summary, tally
 
 
@@ -33,7 +33,7 @@ def _why(item: Item) -> str:
     return f"{item.accepted.by}: {item.accepted.reason}" if item.accepted else ""
 
 
-def _container(container: Container) -> list[str]:
+def _container(container: CheckedContainer) -> list[str]:
     """The section of one container: its state, summary and table of findings."""
     open_levels = [item.judged.level for item in container.items if item.accepted is None]
     state = next(words for level, words in LEVELS.items() if level in open_levels)

@@ -12,10 +12,8 @@ from webhook.report.text import verdict
 from webhook.rules.engine import Engine
 from webhook.vllm.memory import plan, resolved
 from webhook.vllm.memory.estimate import Estimate
-from webhook.vllm.memory.ledger import GpuLedger, HostLedger, Verdict
+from webhook.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger, Verdict
 from webhook.vllm.memory.solve import Alternative
-
-GPU_LINES = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
 
 
 def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
@@ -84,7 +82,7 @@ def _gpu(ledger: GpuLedger) -> dict[str, Any]:
     """The GPU memory ledger."""
     tokens = ledger.kv_cache_tokens
     return {
-        **{name: getattr(ledger, name).json() for name in GPU_LINES},
+        **{name: getattr(ledger, name).json() for name in GPU_AMOUNTS},
         "loading": ledger.loading.json() if ledger.loading else None,
         "kv_cache_bytes_per_token": ledger.kv_cache_bytes_per_token,
         "kv_cache_bytes_per_request": ledger.kv_cache_bytes_per_request,
@@ -171,7 +169,7 @@ def fit(verdict: Verdict, changes: Sequence[Alternative], *, unknown: Sequence[s
     return "\n".join([head, *(f"  {number:>2}. {one.text}" for number, one in enumerate(changes, 1))]) + "\n"
 
 
-HEAD = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic"
+LEDGER_HEADING = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic"
 
 
 def _row(name: str, line: Estimate, sign: str = " ") -> str:
@@ -195,7 +193,7 @@ def _gpu_table(ledger: GpuLedger) -> list[str]:
         ("non-torch", ledger.non_torch, "-"),
         ("KV cache memory", ledger.kv_cache._replace(note=ledger.left), "="),
     ]
-    out = ["GPU memory of one GPU", HEAD, *(_row(name, line, sign) for name, line, sign in lines)]
+    out = ["GPU memory of one GPU", LEDGER_HEADING, *(_row(name, line, sign) for name, line, sign in lines)]
     rows: list[tuple[str, str]] = []
     if ledger.kv_cache_bytes_per_token:
         rows.append(("per token", human(ledger.kv_cache_bytes_per_token)))
@@ -223,4 +221,4 @@ def _host_table(ledger: HostLedger) -> list[str]:
     rows = [_row(name, line) for name, line in ledger.lines]
     rows += [_row("steady", ledger.steady, "="), _row("peak", ledger.peak, "="), _row("/dev/shm", ledger.shm)]
     sources = _sources([*ledger.lines, ("/dev/shm", ledger.shm)])
-    return ["host memory of the container", HEAD, *rows, *(["sources", *sources] if sources else [])]
+    return ["host memory of the container", LEDGER_HEADING, *rows, *(["sources", *sources] if sources else [])]

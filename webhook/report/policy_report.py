@@ -17,10 +17,10 @@ from webhook.base.printable import one_line
 from webhook.evaluation.denial import PLANES
 from webhook.evaluation.scan import Ref, Scan, ScannedContainer, ScannedFinding
 
-SOURCE = "podfit"
+REPORT_SOURCE = "podfit"
 LABEL = ("app.kubernetes.io/managed-by", "podfit")
 """On every report, so that those can be found whose workload no longer runs vLLM."""
-MOST = 1024
+MAX_MESSAGE_BYTES = 1024
 """Characters of a message: reports are for overviews."""
 
 
@@ -84,8 +84,8 @@ def report(ref: Ref, rows: Sequence[ScannedContainer], api: Api, now: datetime) 
 def _results(row: ScannedContainer, now: datetime) -> Iterator[dict[str, Any]]:
     """Of one container: a finding each, and a `pass` where there is none."""
     common = {
-        "source": SOURCE,
-        "policy": SOURCE,
+        "source": REPORT_SOURCE,
+        "policy": REPORT_SOURCE,
         "scored": True,
         "timestamp": {"seconds": int(now.timestamp()), "nanos": 0},
     }
@@ -99,12 +99,13 @@ def _results(row: ScannedContainer, now: datetime) -> Iterator[dict[str, Any]]:
             "category": PLANES[one.plane],
             "severity": _severity(one),
             "result": _result(one),
-            "message": one_line(one.message)[:MOST],
+            "message": one_line(one.message)[:MAX_MESSAGE_BYTES],
             "properties": {**properties, "path": one.path, "plane": one.plane, "mode": one.mode,
-                           "certainty": one.certainty, **({"why": one_line(one.why)[:MOST]} if one.why else {})},
+                           "certainty": one.certainty,
+                           **({"why": one_line(one.why)[:MAX_MESSAGE_BYTES]} if one.why else {})},
         }  # fmt: skip
     if not any(one.mode in ("deny", "warn") for one in row.findings):
-        said = one_line(row.why)[:MOST]
+        said = one_line(row.why)[:MAX_MESSAGE_BYTES]
         yield {**common, "rule": "all", "severity": "info", "result": "pass", "message": said, "properties": properties}
 
 

@@ -14,7 +14,7 @@ _FIX = {
     "certain": "by the webhook where it is certain, and by `podfit fix`",
     "manual": "by `podfit fix`; by the webhook where a policy says `fix: true`",
 }
-_THREATENS = {"start": "vLLM does not start", "uptime": "vLLM does not stay up", "practice": "a practice"}
+_THREAT_IN_WORDS = {"start": "vLLM does not start", "uptime": "vLLM does not stay up", "practice": "a practice"}
 
 
 def body(rule: type[Rule]) -> str:
@@ -39,7 +39,7 @@ def text(rule: type[Rule]) -> str:
         f"{rule.id()}: {rule.title()}",
         "",
         f"  plane    {PLANES[rule.plane]}",
-        f"  threat   {_THREATENS[rule.threatens]}",
+        f"  threat   {_THREAT_IN_WORDS[rule.threatens]}",
         f"  mode     {rule.mode} by default{', at most a warning where not certain' if rule.mode == 'deny' else ''}",
     ]
     if rule.never_denies:
@@ -76,7 +76,7 @@ def markdown(rule: type[Rule], examples: list[tuple[str, str, str]]) -> str:
         f"{rule.title()}.",
         "",
         f"| plane | threat | mode by default | fix |\n| --- | --- | --- | --- |\n| {PLANES[rule.plane]} "
-        f"| {_THREATENS[rule.threatens]} | `{rule.mode}` | {_FIX[rule.fix] if has_fix(rule) else 'none'} |",
+        f"| {_THREAT_IN_WORDS[rule.threatens]} | `{rule.mode}` | {_FIX[rule.fix] if has_fix(rule) else 'none'} |",
         "",
         body(rule),
         "",

@@ -9,7 +9,7 @@ from webhook import __version__
 from webhook.base.printable import clean, one_line, shortened
 from webhook.evaluation.denial import PLANES, advice
 from webhook.report import rule_page
-from webhook.report.checked import Accepted, Checked, Item, Problem
+from webhook.report.checked import Accepted, Checked, FileProblem, Item
 from webhook.rules import all_rules
 
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
@@ -93,7 +93,7 @@ def _suppression(accepted: Accepted) -> dict[str, Any]:
     return {"kind": kind, "justification": f"{accepted.by}: {accepted.reason}"}
 
 
-def _notification(problem: Problem) -> dict[str, Any]:
+def _notification(problem: FileProblem) -> dict[str, Any]:
     out: dict[str, Any] = {"level": "error", "message": {"text": problem.message}}
     if problem.file:
         place: dict[str, Any] = {"artifactLocation": {"uri": uri(problem.file)}}

@@ -7,16 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from webhook.base.printable import clean, one_line
-from webhook.evaluation.denial import LEVELS, PLANES, many
+from webhook.evaluation.denial import LEVELS, PLANES, THREATS, many
 from webhook.evaluation.scan import NewDenial, Ref, Scan, ScannedContainer, ScannedFinding
 from webhook.evaluation.scan.planned import Planned, Span
 from webhook.report.text import Paint, plain
-
-_LEADS = {
-    "start": "vLLM would not start",
-    "uptime": "vLLM would not stay up",
-    "practice": "a practice that is not followed",
-}
 
 
 def _head(scan: Scan) -> dict[str, Any]:
@@ -152,7 +146,7 @@ def _summary(scan: Scan, paint: Paint) -> list[str]:
     lines = []
     for level, rule, rows in found:
         workloads = many(len({row.object for row, _ in rows}), "workload")
-        lead = _LEADS[rows[0][1].threatens] if level == "denied" else f"[{PLANES[rows[0][1].plane]}]"
+        lead = THREATS[rows[0][1].threatens] if level == "denied" else f"[{PLANES[rows[0][1].plane]}]"
         words = paint(f"{LEVELS[level]:<{longest}}", level)
         lines.append(f"{words}  {paint(f'{rule:<{width}}', 'rule')}  {workloads:>14}  {lead}")
     return lines

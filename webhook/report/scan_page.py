@@ -13,7 +13,7 @@ from typing import Any
 
 from webhook.base.printable import clean
 from webhook.evaluation.denial import LEVELS, PLANES, many
-from webhook.evaluation.scan import RANK, NewDenial, Ref, Scan, ScannedContainer, ScannedFinding, State
+from webhook.evaluation.scan import DECISION_ORDER, NewDenial, Ref, Scan, ScannedContainer, ScannedFinding, State
 from webhook.evaluation.scan.planned import STEADY, USED
 from webhook.kube.quantity import human
 from webhook.report.scan import scan_headline
@@ -45,7 +45,10 @@ def _e(value: object) -> str:
 
 
 def _cards(scan: Scan) -> str:
-    rows = [("vLLM workloads", scan.workloads(), ""), *((_WORDS[one], scan.workloads(one), one) for one in RANK)]
+    rows = [
+        ("vLLM workloads", scan.workloads(), ""),
+        *((_WORDS[one], scan.workloads(one), one) for one in DECISION_ORDER),
+    ]
     cells = "".join(f'<div class="card {kind}"><b>{count:,}</b> {name}</div>' for name, count, kind in rows)
     return f'<section class="cards">{cells}</section>'
 
@@ -110,7 +113,7 @@ _SPACES = ("namespace", "#workloads", "#denied", "#warnings", "#clean")
 
 def _spaces(scan: Scan) -> Iterator[list[str]]:
     for name, count in scan.namespaces():
-        yield [_e(name or "(cluster)"), str(sum(count.values())), *(str(count[state]) for state in RANK)]
+        yield [_e(name or "(cluster)"), str(sum(count.values())), *(str(count[state]) for state in DECISION_ORDER)]
 
 
 def _what_if(broken: list[NewDenial]) -> Iterator[str]:
@@ -130,11 +133,11 @@ _COLUMNS = ("state", "namespace", "workload", "container", "model", "GPU", "vLLM
 
 
 def _workloads(scan: Scan) -> Iterator[list[str]]:
-    for row in sorted(scan.rows, key=lambda row: (RANK[row.state], row.object.namespace, row.object.name)):
+    for row in sorted(scan.rows, key=lambda row: (DECISION_ORDER[row.state], row.object.namespace, row.object.name)):
         shown = [one for one in row.findings if one.mode in ("deny", "warn")]
         gpu = f"{f'{row.gpus} × ' if row.gpus else ''}{row.gpu}" if row.gpu else "unknown"
         yield [
-            _by(RANK[row.state], _badge(row.state, _WORDS[row.state])), _e(row.object.namespace),
+            _by(DECISION_ORDER[row.state], _badge(row.state, _WORDS[row.state])), _e(row.object.namespace),
             _by(_e(row.object.name), _named(row.object)), _e(row.container), _e(row.model or "unknown"), _e(gpu),
             _e(row.release or "unknown"),
             _by(row.verdict, f'<span title="{_e(row.why)}">{_e(IN_WORDS[row.verdict])}</span>'),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from webhook.vllm.memory.sweep import Cell, Row
+from webhook.vllm.memory.sweep import Cell, SweepRow
 
 
-def tree(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def tree(rows: Sequence[SweepRow]) -> list[dict[str, Any]]:
     """For machines."""
     return [
         {
@@ -24,7 +24,7 @@ def tree(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[SweepRow]) -> str:
     """For people: requests at once, by context length."""
     if not rows:
         return "no accelerator to try\n"
@@ -36,7 +36,7 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(out) + "\n"
 
 
-def _name(row: Row) -> str:
+def _name(row: SweepRow) -> str:
     return f"{row.gpus} × {row.product}"
 
 

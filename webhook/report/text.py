@@ -9,12 +9,23 @@ from collections.abc import Callable, Iterable
 from webhook.base.printable import clean, one_line
 from webhook.base.secret import Secrets
 from webhook.evaluation import subject
-from webhook.evaluation.denial import LEAST, LEVELS, THREATS, WIDTH, block, many, place, quoted_rules, weight, wrapped
+from webhook.evaluation.denial import (
+    LEVELS,
+    MIN_REMEDY_WIDTH,
+    THREATS,
+    WIDTH,
+    block,
+    many,
+    place,
+    quoted_rules,
+    weight,
+    wrapped,
+)
 from webhook.evaluation.lint import Judged
-from webhook.report.checked import Accepted, Checked, Container, Item
+from webhook.report.checked import Accepted, Checked, CheckedContainer, Item
 from webhook.rules.engine import Engine
 from webhook.vllm.memory.ledger import IN_WORDS
-from webhook.vllm.model.name import BEGINS
+from webhook.vllm.model.name import NAME_BEGINS_WITH
 
 
 def summary(engine: Engine, secrets: Secrets) -> str:
@@ -25,7 +36,7 @@ def summary(engine: Engine, secrets: Secrets) -> str:
 
 def _summary(engine: Engine) -> str:
     model = engine.model.value.id if engine.model else (engine.args.model or "no model named")
-    begins = engine.model.source.partition(BEGINS)[2] if engine.model else ""
+    begins = engine.model.source.partition(NAME_BEGINS_WITH)[2] if engine.model else ""
     model += f" (a guess: its name begins with {begins})" if begins else ""
     count = engine.requested[1] if engine.requested and engine.requested[1] else None
     gpu = engine.gpu.value.name if engine.gpu else "GPU unknown"
@@ -87,7 +98,7 @@ def check(checked: Checked, paint: Paint = plain, width: int = WIDTH) -> str:
 
     `width`: of the terminal, in characters; narrower than LEAST or wider than WIDTH is not written.
     """
-    width = max(LEAST, min(width, WIDTH))
+    width = max(MIN_REMEDY_WIDTH, min(width, WIDTH))
     return "\n".join(_container(one, paint, width) for one in checked.containers)
 
 
@@ -118,7 +129,7 @@ def _importance(item: Item) -> tuple[int, tuple[bool, int, int]]:
     return list(LEVELS).index(item.judged.level), weight(item.judged)
 
 
-def _container(one: Container, paint: Paint, width: int) -> str:
+def _container(one: CheckedContainer, paint: Paint, width: int) -> str:
     """The section of one container: its state, summary and findings."""
     found = sorted((item for item in one.items if not item.accepted), key=_importance)
     worst = found[0].judged.level if found else None

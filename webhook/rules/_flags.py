@@ -11,7 +11,7 @@ from webhook.kube.path import is_object
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty
 from webhook.vllm import release
-from webhook.vllm.args import UnknownFlag, settings
+from webhook.vllm.args import UnrecognizedFlag, settings
 from webhook.vllm.args.flags import Parser, builtin
 from webhook.vllm.command import Word, edit, python
 from webhook.vllm.release import Release
@@ -199,7 +199,7 @@ def misplaced(engine: Engine) -> dict[int, str]:
     return found
 
 
-def unknown(engine: Engine) -> Iterator[UnknownFlag]:
+def unknown(engine: Engine) -> Iterator[UnrecognizedFlag]:
     """The flags that this release does not know, and that no other rule explains better."""
     return (flag for flag in engine.args.unknown if flag.index not in explained(engine))
 

@@ -17,7 +17,7 @@ from webhook.vllm.args import EngineArgs, Releases
 from webhook.vllm.command import Command, WorkLimit
 from webhook.vllm.facts import Fact, Facts
 from webhook.vllm.gpu import Accelerator, Placement
-from webhook.vllm.group import Group
+from webhook.vllm.group import Replica
 from webhook.vllm.measured import HARMLESS
 from webhook.vllm.memory import cpu, doubt, parallel, plan, solve
 from webhook.vllm.memory.ledger import HostLedger, MemoryPlan
@@ -222,7 +222,7 @@ class Engine:
         )
 
     @kept
-    def group(self) -> Group | None:
+    def group(self) -> Replica | None:
         """The Pods that serve the model together, seen from the one that leads; None where that can't be known."""
         return group.group_of(self.workload, self.container, self.whole)
 
@@ -303,7 +303,7 @@ class Engine:
         return one.text
 
     def changes(
-        self, *, most: int = solve.MOST, steps: int = solve.STEPS, also: Mapping[str, Any] | None = None
+        self, *, most: int = solve.MAX_SUGGESTIONS, steps: int = solve.MAX_PLANS, also: Mapping[str, Any] | None = None
     ) -> list[solve.Alternative]:
         """At most `most` changes that would fit, best first, found with at most `steps` plans; `also`: what is changed
         in any case."""

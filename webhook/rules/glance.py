@@ -9,7 +9,7 @@ from webhook.kube.path import mapping
 from webhook.rules._flags import TWO_COLONS, has_a_blank, has_a_sign
 from webhook.rules.command_line import _combinations, _speculative, _values
 from webhook.rules.engine import Engine
-from webhook.rules.rule import FACTS, UNREAD
+from webhook.rules.rule import FACTS, UNREAD_SCRIPT
 from webhook.vllm.args import settings
 
 FACT = {name: attrgetter(name) for name in FACTS}
@@ -17,7 +17,9 @@ FACT = {name: attrgetter(name) for name in FACTS}
 _ALL = attrgetter(*FACTS)
 _NUMBERS = frozenset({"max_model_len", "max_num_seqs"})
 """Arguments of many Pods whose values pass every check, but for a few that are easily told."""
-CONFIGURED = frozenset({row.dest for rows in (_combinations, _values, _speculative) for row in rows.ROWS}) - _NUMBERS
+CONFIGURED = (
+    frozenset({row.dest for module in (_combinations, _values, _speculative) for row in module.CHECKS}) - _NUMBERS
+)
 """The other arguments that some check of vLLM's configuration is about (`conflicting-flags`)."""
 
 
@@ -42,7 +44,7 @@ def shown(engine: Engine) -> list[str]:
         ("a sign in a word", has_a_sign(engine)),
         ("a field with two colons", not TWO_COLONS.isdisjoint(spec)),
         ("a second entrypoint", command.repeated),
-        (UNREAD, command.unread),
+        (UNREAD_SCRIPT, command.unread),
         ("unknown flags", args.unknown or args.unheard),
         ("conflicts", args.conflicts),
         ("no context length", "max_model_len" not in args.given),

@@ -11,15 +11,15 @@ from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.host import KEPT, MODEL_FREE
 from webhook.vllm.memory.ledger import HostLedger
 
-LEAST = MI
+SMALLEST_SIZE = MI
 """No container, cache or volume of a vLLM Pod is meant to be smaller."""
-STEPS = ((16, 1), (64, 4), (256, 8))
+ROUNDING_STEPS = ((16, 1), (64, 4), (256, 8))
 """Up to so many GiB, people write multiples of so many."""
 
 
 def rounded(size: int) -> int:
     """The next size that a person would write: 13Gi, 24Gi, 72Gi, 160Gi."""
-    step = next((step for most, step in STEPS if size <= most * GI), 16)
+    step = next((step for most, step in ROUNDING_STEPS if size <= most * GI), 16)
     return -(-size // (step * GI)) * step * GI
 
 

@@ -15,10 +15,10 @@ from webhook.rules.engine import Engine
 from webhook.rules.probes import _exec_probe
 from webhook.vllm.release import is_official
 
-BATCH = ("Job", "CronJob", "JobSet", "RayJob")
+RUN_TO_COMPLETION_KINDS = ("Job", "CronJob", "JobSet", "RayJob")
 """Kinds whose Pods end: what asks a server there is in the same Pod or waits by itself."""
 PERIOD = 10
-NAMES = ("startupProbe", "livenessProbe", "readinessProbe")
+PROBE_FIELDS = ("startupProbe", "livenessProbe", "readinessProbe")
 ACTIONS = ("httpGet", "tcpSocket", "grpc")
 Asked = tuple[tuple[str, str, Mapping[str, Any], int | None], ...]
 
@@ -108,7 +108,7 @@ def _all_asked(engine: Engine) -> Asked:
     return tuple(
         [
             (name, action, fields, port_number(engine, fields.get("port")))
-            for name in NAMES
+            for name in PROBE_FIELDS
             if (there := probe(engine, name)) is not None
             for action in ACTIONS
             if action in there and is_object(fields := there[action]) and not fields.get("host")

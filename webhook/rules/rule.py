@@ -35,7 +35,7 @@ FACTS: dict[str, tuple[str, ...]] = {
 """What a rule may need of an engine → the facts that it is made of."""
 
 
-UNREAD = "a script that is not read"
+UNREAD_SCRIPT = "a script that is not read"
 """What a rule is about (`Rule.about`) that checks containers of which nothing else is known."""
 IGNORE = "podfit.dev/ignore."
 """An author's annotation: this and a rule's id, with the reason as its value (`webhook.evaluation.lint`)."""

@@ -19,11 +19,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-DEFAULT = 10.0
+DEFAULT_TIMEOUT = 10.0
 """Seconds; what the API server waits where the configuration does not say (admissionregistration `timeoutSeconds`)."""
 LONGEST = 30.0
 """Seconds; the API server allows no more."""
-SHARE = 0.8
+REVIEW_SHARE = 0.8
 """Of the API server's patience may be over when the answer is given: the rest is for the ways there and back."""
 JUDGING = 2.0
 """Seconds of a processor that one judgement may take, however patient the API server is: a thousand times the usual.
@@ -49,10 +49,10 @@ def patience(query: str) -> float:
     parts = _PART.findall(text)
     read = sum(float(number) * _UNITS[unit] for number, unit in parts)
     whole = "".join(number + unit for number, unit in parts) == text
-    return SHARE * (min(read, LONGEST) if whole and read > 0 else DEFAULT)
+    return REVIEW_SHARE * (min(read, LONGEST) if whole and read > 0 else DEFAULT_TIMEOUT)
 
 
-class Watch:
+class DeadlineWatch:
     """Ends calls that take too long; safe for threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, failed: Callable[[], None] = lambda: None) -> None:

@@ -23,7 +23,7 @@ from webhook.evaluation.review import Decision, Request, Webhook
 from webhook.kube.workload import JSON
 from webhook.vllm.facts import Facts
 
-SIZE = 4 << 20
+CACHE_BYTES = 4 << 20
 """Bytes of answers that are kept, about 2,000 of them."""
 _ENTRY = 1024
 """Bytes that a kept decision takes beside its answer's text, about (sys.getsizeof of its parts)."""
@@ -47,7 +47,7 @@ _Key = tuple[str, str, str, bytes]
 class DecisionCache:
     """Remembers the last decisions, each with its weight; safe for threads."""
 
-    def __init__(self, size: int = SIZE) -> None:
+    def __init__(self, size: int = CACHE_BYTES) -> None:
         self._lock = Lock()
         self._kept: LRUCache[_Key, tuple[Decision, int]] = LRUCache(size, getsizeof=itemgetter(1))
 
@@ -85,7 +85,8 @@ class DecisionCache:
 
 
 def _may_soften(decision: Decision) -> bool:
-    """What is refused of an update now may be a roll-back as soon as the revision is seen (`snapshot.Kind.aside`)."""
+    """What is refused of an update now may be a roll-back as soon as the revision is seen
+    (`snapshot.WatchedKind.aside`)."""
     return decision.outcome == "denied" and decision.request.operation == "UPDATE"
 
 

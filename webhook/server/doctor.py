@@ -19,7 +19,7 @@ from webhook.kube.workload import as_list
 from webhook.server import certs, registration
 from webhook.server.certs import renewal
 
-SOON = timedelta(days=14)
+EXPIRY_WARNING = timedelta(days=14)
 """So long before its end a certificate is told."""
 FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"
 ASKED = "apiserver_admission_webhook_request_total"
@@ -203,7 +203,7 @@ def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
         if one.problem:
             advice = "podfit's log says why; until then the API server's calls fail"
             yield CheckResult("fail", "certificate", f"{one.where}: {one.problem}", advice)
-        elif ends - now < SOON and certs.renew_at(one.certificate) < now:
+        elif ends - now < EXPIRY_WARNING and certs.renew_at(one.certificate) < now:
             left = max(ends - now, timedelta())
             yield CheckResult("warn", "certificate", f"{one.where}: it ends in {_span(left)}, and was not renewed",
                        "look at the log of podfit's Pods, or at cert-manager's Certificate")  # fmt: skip

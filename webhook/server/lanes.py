@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from webhook.evaluation.review import Webhook
 from webhook.server.certs.serving import Application, Receive, Scope, Send
-from webhook.server.reviews import LARGE, MAX_BODY, PATHS, Refused, Reviews, declared
+from webhook.server.reviews import LARGE, MAX_BODY, PATHS, HttpRefusal, Reviews, declared
 
 ARRIVED = "podfit.arrived"  # key of a scope: when the request came (time.monotonic)
 SMALL = 32 << 10  # bytes of a body that every connection may send at any time
@@ -46,7 +46,7 @@ class Lanes:
         length = declared(scope["method"], dict(scope["headers"]))
         large, taken = length > LARGE, length if length > SMALL else 0
         if taken > self._free[large]:
-            raise Refused(503, f"more than {BUDGET[large] >> 20} MiB of such reviews at once")
+            raise HttpRefusal(503, f"more than {BUDGET[large] >> 20} MiB of such reviews at once")
         self._free[large] -= taken
         try:
             arrived, query = scope.get(ARRIVED) or time.monotonic(), scope["query_string"].decode("latin-1")
@@ -67,5 +67,5 @@ async def _body(receive: Receive) -> bytes:
         parts.append(message.get("body", b""))
         size, more = size + len(parts[-1]), message.get("more_body", False)
         if size > MAX_BODY:
-            raise Refused.too_large()
+            raise HttpRefusal.too_large()
     return b"".join(parts)

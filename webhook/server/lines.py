@@ -15,9 +15,9 @@ from threading import Event, Lock, Thread
 
 QUEUE = 8192
 """Lines that may wait for whoever reads them, 4 MiB of the usual ones."""
-BATCH = 64
+LINES_PER_WRITE = 64
 """Lines that are written at once."""
-PAUSE = 0.05
+SECONDS_BETWEEN_WRITES = 0.05
 """Seconds between two looks at what has come while the thread is awake, and until the next try where the stream does
 not block and takes nothing now. To wake it for every line would take longer (20 us) than to make the line."""
 
@@ -104,14 +104,14 @@ class Lines:
                     self._failing = True
             if last:
                 break
-            self._ending.wait(PAUSE)
+            self._ending.wait(SECONDS_BETWEEN_WRITES)
         with self._lock:
             self._thread = None
         if self._lines:  # put while this thread still seemed to be there
             self._start()
 
     def _taken(self) -> list[bytes]:
-        return [self._lines.popleft() for _ in range(min(len(self._lines), BATCH))]
+        return [self._lines.popleft() for _ in range(min(len(self._lines), LINES_PER_WRITE))]
 
     def _write_all(self, text: bytes) -> None:
         """Writes everything, also into a pipe that does not block."""
@@ -119,6 +119,6 @@ class Lines:
         while left:
             written = self._stream.write(left)
             if written is None:  # somebody has set the pipe to not block
-                time.sleep(PAUSE)
+                time.sleep(SECONDS_BETWEEN_WRITES)
             else:
                 left = left[written:]

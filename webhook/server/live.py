@@ -18,7 +18,7 @@ from typing import Any
 
 from webhook.evaluation.policy import Layer, PolicyError, document, is_schema, of_layers
 
-SUFFIXES = (".yaml", ".yml", ".json")
+POLICY_SUFFIXES = (".yaml", ".yml", ".json")
 INTERVAL = 1.0
 """Seconds between two looks."""
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Source:
+class LiveSource:
     """One file, or one object: what was read last, and what holds of it."""
 
     content: str | None
@@ -57,8 +57,8 @@ class Live:
         self._objects = objects
         self._tell = tell
         self._clock = clock
-        self._files: dict[str, Source] = {}
-        self._seen: dict[str, Source] = {}
+        self._files: dict[str, LiveSource] = {}
+        self._seen: dict[str, LiveSource] = {}
         self._apart: tuple[str, ...] = ()
         self.objects_seen = False
         """The cluster's objects were known once."""
@@ -128,7 +128,9 @@ class Live:
         """Name and text of each policy file."""
         for place in self._places:
             if place.is_dir():
-                inside = (path for path in sorted(place.iterdir()) if path.suffix in SUFFIXES and path.name[0] != ".")
+                inside = (
+                    path for path in sorted(place.iterdir()) if path.suffix in POLICY_SUFFIXES and path.name[0] != "."
+                )
                 read = ((str(path), _text(path)) for path in inside)
                 yield from ((name, text) for name, text in read if text is None or not is_schema(text))
             else:
@@ -147,28 +149,28 @@ class Live:
             log.info("policy %s holds, made of %d policies", self.policy.version, len(layers))
 
 
-def _next(last: Source | None, name: str, text: str | None) -> Source:
+def _next(last: LiveSource | None, name: str, text: str | None) -> LiveSource:
     """A file's state after it was read."""
     if last is not None and last.content == text:
         return last
     kept = last.layers if last else ()
     if text is None:
-        return Source(None, kept, (f"{name}:1: policy: can't be read",))
+        return LiveSource(None, kept, (f"{name}:1: policy: can't be read",))
     try:
-        return Source(text, tuple(document.read([(name, text)])))
+        return LiveSource(text, tuple(document.read([(name, text)])))
     except PolicyError as error:
-        return Source(text, kept, tuple(error.problems))
+        return LiveSource(text, kept, tuple(error.problems))
 
 
-def _next_object(last: Source | None, name: str, obj: Mapping[str, Any]) -> Source:
+def _next_object(last: LiveSource | None, name: str, obj: Mapping[str, Any]) -> LiveSource:
     """An object's state after it was seen."""
     content = repr(obj)
     if last is not None and last.content == content:
         return last
     try:
-        return Source(content, (document.of_object(obj, f"policies.podfit.dev/{name}"),))
+        return LiveSource(content, (document.of_object(obj, f"policies.podfit.dev/{name}"),))
     except PolicyError as error:
-        return Source(content, last.layers if last else _accepted(obj, name), tuple(error.problems))
+        return LiveSource(content, last.layers if last else _accepted(obj, name), tuple(error.problems))
 
 
 def _accepted(obj: Mapping[str, Any], name: str) -> tuple[Layer, ...]:

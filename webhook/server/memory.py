@@ -6,11 +6,11 @@ import resource
 import threading
 from pathlib import Path
 
-LIMIT = Path("/sys/fs/cgroup/memory.max")
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """The container's limit in bytes, or "max" (cgroup v2)."""
-SHARE = 0.75
+MEMORY_SHARE = 0.75
 """Of that the worker may take as its own; the rest is for gunicorn's first process and files in memory."""
-LEAST = 128 << 20
+MIN_FOR_REVIEWS = 128 << 20
 """Bytes that it takes in any case: a smaller limit is none that it could keep."""
 
 
@@ -45,12 +45,12 @@ def bound(threads: int, limit: Path | None = None) -> int | None:
     """
     threading.stack_size(STACK)
     try:
-        text = (limit or LIMIT).read_text().strip()
+        text = (limit or CGROUP_LIMIT).read_text().strip()
     except OSError:
         return None
     if not (text.isascii() and text.isdigit()):
         return None
-    size = max(int(int(text) * SHARE), LEAST) + (threads + OTHERS) * STACK
+    size = max(int(int(text) * MEMORY_SHARE), MIN_FOR_REVIEWS) + (threads + OTHERS) * STACK
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
         size = min(size, hard)

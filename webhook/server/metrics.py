@@ -27,7 +27,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 """Seconds: those of apiserver_admission_webhook_admission_duration_seconds (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25;
 k8s.io/apiserver v0.37 pkg/admission/metrics), and some between: the two can be laid side by side."""
 
-ROWS = 1024
+MAX_SERIES = 1024
 """Of a metric, that are found at once; there are fewer."""
 
 LABELLED_KINDS = frozenset(kind for _, kind in WORKLOAD_KINDS)
@@ -125,9 +125,9 @@ class Metrics:
             registry=self._registry,
         )
         # The row of some labels' values: looking for it takes prometheus_client longer than counting.
-        self._review_row = lru_cache(ROWS)(self._reviews.labels)
-        self._finding_row = lru_cache(ROWS)(self._findings.labels)
-        self._seconds_row = lru_cache(ROWS)(self._seconds.labels)
+        self._review_row = lru_cache(MAX_SERIES)(self._reviews.labels)
+        self._finding_row = lru_cache(MAX_SERIES)(self._findings.labels)
+        self._seconds_row = lru_cache(MAX_SERIES)(self._seconds.labels)
         self._waited = Histogram(
             "podfit_review_wait_seconds",
             "Time that a review has waited for a thread: grows when there is more to do than can be done",

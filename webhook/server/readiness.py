@@ -17,7 +17,7 @@ Check = Callable[[], str | None]
 
 PAUSE = 0.2
 """Seconds between two calls to ourselves."""
-PATIENCE = 5.0
+WORKER_TIMEOUT = 5.0
 """Seconds that such a call may take."""
 _EVERY = {"0.0.0.0": ("127.0.0.1",), "::": ("127.0.0.1", "::1")}  # noqa: S104 - compared with, not bound to
 """A wildcard is no address to call: IPv6 may be switched off though a socket could be bound to it."""
@@ -94,7 +94,7 @@ def _called(host: str, port: int) -> str | None:
     """Why this server has not answered at this address; None where it has."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # who answers on our own port are we
-    connection = http.client.HTTPSConnection(host, port, timeout=PATIENCE, context=context)
+    connection = http.client.HTTPSConnection(host, port, timeout=WORKER_TIMEOUT, context=context)
     try:
         connection.request("GET", "/healthz")
         status = connection.getresponse().status

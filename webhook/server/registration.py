@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 ROOT = "/apis/admissionregistration.k8s.io/v1"
 WEBHOOK_CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
-OFF = "podfit.dev/off"
+OFF_ANNOTATION = "podfit.dev/off"
 """The annotation."""
 DOMAIN = ".podfit.dev"
 """How the names of our webhooks end, whatever the release and its labels are called (`nameOverride`)."""
@@ -35,7 +35,7 @@ def state(configuration: JSON) -> State:
 
 def note(configuration: JSON) -> str:
     """Since when and why it is off; empty where nobody has said."""
-    return str(((configuration.get("metadata") or {}).get("annotations") or {}).get(OFF) or "")
+    return str(((configuration.get("metadata") or {}).get("annotations") or {}).get(OFF_ANNOTATION) or "")
 
 
 def off(configuration: JSON, reason: str, at: str) -> dict[str, Any] | None:
@@ -67,7 +67,7 @@ def on(configuration: JSON) -> dict[str, Any] | None:
 
 def _patch(configuration: JSON, said: str | None, hooks: list[Any]) -> dict[str, Any]:
     version = (configuration.get("metadata") or {}).get("resourceVersion")
-    return {"metadata": {"resourceVersion": version, "annotations": {OFF: said}}, "webhooks": hooks}
+    return {"metadata": {"resourceVersion": version, "annotations": {OFF_ANNOTATION: said}}, "webhooks": hooks}
 
 
 def _is_off(hook: JSON) -> bool:

@@ -39,7 +39,7 @@ from webhook.evaluation.review import BadReview, Decision, Request, Webhook
 from webhook.rules import all_rules
 from webhook.server import deadline
 from webhook.server.accesslog import AccessLog
-from webhook.server.deadline import OutOfTime, Watch
+from webhook.server.deadline import DeadlineWatch, OutOfTime
 from webhook.server.decision_cache import DecisionCache
 from webhook.server.metrics import Metrics
 from webhook.vllm.facts import Facts
@@ -66,7 +66,7 @@ _SCRIPT = re.compile(rb'"-[a-z]*c"')
 log = logging.getLogger(__name__)
 
 
-class Refused(Exception):  # noqa: N818 - an answer, no error
+class HttpRefusal(Exception):  # noqa: N818 - an answer, no error
     """The request gets this HTTP status."""
 
     def __init__(self, code: int, words: str) -> None:
@@ -82,18 +82,18 @@ class Refused(Exception):  # noqa: N818 - an answer, no error
 def declared(method: str, headers: Mapping[bytes, bytes]) -> int:
     """The body's length in bytes, by the headers (names in lower case); of a chunked body the largest allowed.
 
-    Raises Refused if the request must not be answered.
+    Raises HttpRefusal if the request must not be answered.
     """
     if method != "POST":
-        raise Refused(405, f"{method} is not allowed here")
+        raise HttpRefusal(405, f"{method} is not allowed here")
     media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
     if media != "application/json":
-        raise Refused(415, f"the content type is {media!r}, expected 'application/json'")
+        raise HttpRefusal(415, f"the content type is {media!r}, expected 'application/json'")
     if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"", b"identity"):
-        raise Refused(415, "a compressed body is not supported")
+        raise HttpRefusal(415, "a compressed body is not supported")
     length = MAX_BODY if b"transfer-encoding" in headers else int(headers.get(b"content-length", b"0"))
     if length > MAX_BODY:
-        raise Refused.too_large()
+        raise HttpRefusal.too_large()
     return length
 
 
@@ -110,7 +110,7 @@ class Reviews:
         self._metrics = metrics
         self._access = access
         self._remembered = DecisionCache()
-        self._watch = Watch(failed=lambda: metrics.rule_error("deadline"))
+        self._watch = DeadlineWatch(failed=lambda: metrics.rule_error("deadline"))
 
     def at_once(self, webhook: Webhook, body: bytes, query: str, arrived: float) -> bytes | None:
         """`answer` for the event loop; None if the decision is neither remembered nor quickly made: ask a thread."""
@@ -131,7 +131,7 @@ class Reviews:
         """HTTP status and body where reading or answering a request has raised this; counted and logged."""
         words = FORMS.line(str(error))
         match error:
-            case Refused():
+            case HttpRefusal():
                 code = error.code
             case BadReview():
                 code = 400

@@ -39,7 +39,7 @@ from webhook.kube import snapshot
 from webhook.kube.companions import Companions
 from webhook.kube.snapshot import Snapshot
 from webhook.vllm import measured
-from webhook.vllm.measured import Measured
+from webhook.vllm.measured import MeasuredStart
 
 if TYPE_CHECKING:
     from webhook.vllm.gpu.product import Accelerator
@@ -117,7 +117,7 @@ class Facts:
     """Model id or path → its files (`webhook.vllm.model.given`); "*" is whatever model is served."""
     weights_bytes: int | None = None
     """Bytes of the served checkpoint's tensors, where they were counted."""
-    given_measured: tuple[Measured, ...] = ()
+    given_measured: tuple[MeasuredStart, ...] = ()
     """What logs printed, of the files given (`webhook.vllm.measured`)."""
     config_maps: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef` and `--config`."""
@@ -145,7 +145,7 @@ class Facts:
         )
 
     @cached_property
-    def measured(self) -> tuple[Measured, ...]:
+    def measured(self) -> tuple[MeasuredStart, ...]:
         """What logs printed: of the files given, and of the labelled ConfigMaps of the cluster or beside the object.
         What was given by hand comes last, and wins."""
         seen = self.snapshot.objects.get("configmaps", {})

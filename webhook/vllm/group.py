@@ -16,7 +16,7 @@ from webhook.vllm import gpu
 
 
 @dataclass(frozen=True)
-class Group:
+class Replica:
     """One replica."""
 
     pods: int
@@ -27,7 +27,7 @@ class Group:
     """No other Pod can be one of them: what the object says of its size is all that there is."""
 
 
-def group_of(workload: Workload, container: Container, whole: Whole | None = None) -> Group | None:
+def group_of(workload: Workload, container: Container, whole: Whole | None = None) -> Replica | None:
     """The group of a container that leads it; None where its size or its GPUs can't be known, or another Pod leads.
 
     `whole`: the object that the workload is in, for a caller who asks of all its containers.
@@ -41,14 +41,14 @@ def group_of(workload: Workload, container: Container, whole: Whole | None = Non
         return None
     sized = "leaderWorkerTemplate" in parts or "workloadTemplate" in parts
     if size == 1:
-        return Group(1, own, resource, closed=sized)
+        return Replica(1, own, resource, closed=sized)
     if parts[-2:] == ("workerTemplate", "spec"):
-        return None if whole.once(_is_led) else Group(size, own * size, resource, closed=True)
+        return None if whole.once(_is_led) else Replica(size, own * size, resource, closed=True)
     if parts[-1] in ("workerSpec", "worker"):
         return None
     worker = whole.once(_by_path).get(_of_worker(_path_in_item(workload)))
     each = own if worker is None else worker.once(_requested_by_pod).get(resource, 0)
-    return None if each is None else Group(size, own + (size - 1) * each, resource, closed=sized)
+    return None if each is None else Replica(size, own + (size - 1) * each, resource, closed=sized)
 
 
 def _is_led(whole: Whole) -> bool:
@@ -89,7 +89,7 @@ def _requested_by_pod(workload: Workload) -> dict[str, int | None]:
     return total
 
 
-def _ray(whole: Whole) -> Group | None:
+def _ray(whole: Whole) -> Replica | None:
     """A Ray cluster at its largest: Ray places an engine's ranks wherever there are GPUs."""
     pods = gpus = 0
     resource = None
@@ -103,7 +103,7 @@ def _ray(whole: Whole) -> Group | None:
             return None
         resource = resource or (asked[0] if asked else None)
         pods, gpus = pods + many, gpus + many * each
-    return Group(pods, gpus, resource, closed=False) if resource and gpus else None
+    return Replica(pods, gpus, resource, closed=False) if resource and gpus else None
 
 
 def _hosts(group: Mapping[str, object]) -> int | None:

@@ -24,14 +24,14 @@ from webhook.kube import snapshot
 from webhook.kube.path import mapping
 from webhook.vllm.release import Release, parse
 
+GPU_LINES = ("weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
+"""Lines of the GPU's ledger (`webhook.vllm.memory.ledger.GpuLedger`) that a start's log prints."""
 ENDING = ".measured.json"
-LINES = ("weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
-"""Lines of the GPU's ledger that a log prints."""
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredStart:
     """One start of vLLM."""
 
     model: str
@@ -62,7 +62,10 @@ def own_arguments(
     arguments = {
         name: value
         for name, value in given.items()
-        if name not in HARMLESS and name not in BESIDE and value is not None and value != defaults.get(name)
+        if name not in HARMLESS
+        and name not in SETTINGS_WITHOUT_EFFECT
+        and value is not None
+        and value != defaults.get(name)
     }
     variables = {
         name: value for name, value in env.items()
@@ -82,7 +85,7 @@ HARMLESS = frozenset(
     }
 )  # fmt: skip
 """Arguments that change no size, no count and no file format: not to know them casts no doubt on a ledger."""
-BESIDE = frozenset({
+SETTINGS_WITHOUT_EFFECT = frozenset({
     "api_server_count", "config", "disable_log_requests", "disable_log_stats", "disable_uvicorn_access_log",
     "enable_auto_tool_choice", "enable_log_requests", "enable_prompt_tokens_details", "trust_remote_code",
     "dispatch_function", "enable_request_id_headers", "enable_server_load_tracking", "headless", "max_log_len", "model",
@@ -92,8 +95,8 @@ BESIDE = frozenset({
 
 
 def find_measured(
-    known: Iterable[Measured], models: Iterable[str], gpu: str, memory: int, release: Release, arguments: str
-) -> Measured | None:
+    known: Iterable[MeasuredStart], models: Iterable[str], gpu: str, memory: int, release: Release, arguments: str
+) -> MeasuredStart | None:
     """What was measured of exactly this; the last of several. `models`: the names that it goes by; `memory`: what the
     product's processes see, from which another card of that name may differ."""
     names = {one for one in models if one}
@@ -105,7 +108,7 @@ def find_measured(
     return found
 
 
-def read(text: str, at: str) -> tuple[tuple[Measured, ...], list[str]]:
+def read(text: str, at: str) -> tuple[tuple[MeasuredStart, ...], list[str]]:
     """(what a file tells, what can't be read in it); never raises."""
     try:
         rows = mapping(json.loads(text)).get("measured")
@@ -122,7 +125,7 @@ def read(text: str, at: str) -> tuple[tuple[Measured, ...], list[str]]:
     return tuple(found), errors
 
 
-def _measured_of_row(row: Mapping[str, Any], at: str) -> Measured:
+def _measured_of_row(row: Mapping[str, Any], at: str) -> MeasuredStart:
     """A measurement from its JSON; raises ValueError with the field and the reason."""
     texts = [row.get(name) for name in ("model", "gpu", "vllm_version")]
     for name, value in zip(("model", "gpu", "vllm_version"), texts, strict=True):
@@ -131,15 +134,15 @@ def _measured_of_row(row: Mapping[str, Any], at: str) -> Measured:
     release = parse(str(texts[2]))
     if release is None:
         raise ValueError(f".vllm_version: {texts[2]!r} is no release of vLLM")
-    lines = {name: row[name] for name in LINES if row.get(name) is not None}
+    lines = {name: row[name] for name in GPU_LINES if row.get(name) is not None}
     memory = row.get("gpu_memory_bytes")
     for name, size in {**lines, **({"gpu_memory_bytes": memory} if memory is not None else {})}.items():
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 1 << 50:
             raise ValueError(f".{name}: {size!r} is no number of bytes")
     if not lines:
-        raise ValueError(f": none of {', '.join(LINES)} in it")
+        raise ValueError(f": none of {', '.join(GPU_LINES)} in it")
     given, env = mapping(row.get("arguments")), mapping(row.get("env"))
-    return Measured(
+    return MeasuredStart(
         str(texts[0]),
         str(texts[1]),
         release,
@@ -150,12 +153,12 @@ def _measured_of_row(row: Mapping[str, Any], at: str) -> Measured:
     )
 
 
-def of_config_map(obj: Mapping[str, Any]) -> tuple[tuple[Measured, ...], list[str]]:
+def of_config_map(obj: Mapping[str, Any]) -> tuple[tuple[MeasuredStart, ...], list[str]]:
     """What a labelled ConfigMap's `*.measured.json` tell, and what can't be read of them."""
     metadata = mapping(obj.get("metadata"))
     if snapshot.MODEL_CONFIG not in mapping(metadata.get("labels")):
         return (), []
-    found: tuple[Measured, ...] = ()
+    found: tuple[MeasuredStart, ...] = ()
     errors: list[str] = []
     for name, text in sorted(mapping(obj.get("data")).items()):
         if str(name).endswith(ENDING) and isinstance(text, str):

@@ -18,7 +18,7 @@ HUB = "/root/.cache/huggingface"
 """Where huggingface_hub keeps its files where root is the user, as in vLLM's image (huggingface_hub constants.py)."""
 
 
-class Files(NamedTuple):
+class CheckpointSource(NamedTuple):
     """Where the checkpoint comes from."""
 
     download: bool | None = None
@@ -140,7 +140,7 @@ def files(
     env: Mapping[str, str],
     rate: int | None = None,
     mounted: Sequence[Mount] | None = None,
-) -> Files:
+) -> CheckpointSource:
     """Where the checkpoint comes from: fetched at each start, there already, or not known.
 
     `mounted`: the container's `mounts`, for who has read them already.
@@ -152,14 +152,14 @@ def files(
     mounted, name = mounts(workload, container) if mounted is None else mounted, args.model
     if not is_hub_id(name) or is_offline(env):
         there = mount_of_path(mounted, name) if name and name.startswith("/") else None
-        return Files(False if name else None, in_memory=there is not None and there.memory, rate=rate)
+        return CheckpointSource(False if name else None, in_memory=there is not None and there.memory, rate=rate)
     mount = mount_of_path(mounted, download_directory(args, env))
     if mount is None:
         image = container.spec.get("image")
         bare = isinstance(image, str) and is_official(image) and args.open is None
-        return Files(True if bare else None, rate=rate)
+        return CheckpointSource(True if bare else None, rate=rate)
     if "image" in mount.volume:
-        return Files(False, rate=rate)
+        return CheckpointSource(False, rate=rate)
     filled = workload.init
     fresh = mount.empty_dir is not None or "ephemeral" in mount.volume
-    return Files(True if fresh and not filled else None, in_memory=mount.memory and not filled, rate=rate)
+    return CheckpointSource(True if fresh and not filled else None, in_memory=mount.memory and not filled, rate=rate)

@@ -19,7 +19,7 @@ from webhook.cluster.access import UnreachableError
 from webhook.cluster.logs import LOGGED, of_log
 from webhook.cluster.logs import used as logged
 from webhook.cluster.prometheus import Prometheus, PrometheusError
-from webhook.cluster.scanning import Scanner, Wanted
+from webhook.cluster.scanning import Scanner, WorkloadSelection
 from webhook.evaluation.policy import builtin
 from webhook.evaluation.scan import Scan
 from webhook.evaluation.scan.drift import TOKENS, Drift, Used, compare
@@ -66,7 +66,7 @@ def sample(value: object, **labels: str) -> dict[str, Any]:
 
 def scanned(*objects: dict[str, Any]) -> Scan:
     """A scan that knows Pods."""
-    return Scanner(Api(*objects), Wanted(pods=True), Facts(), lambda _: builtin()).run()
+    return Scanner(Api(*objects), WorkloadSelection(pods=True), Facts(), lambda _: builtin()).run()
 
 
 @pytest.fixture(name="scan")

@@ -17,7 +17,7 @@ from webhook.cli import main
 from webhook.cli.support import edge, user_cluster
 from webhook.cluster import listing
 from webhook.cluster.access import StatusError
-from webhook.cluster.scanning import Scanner, Wanted
+from webhook.cluster.scanning import Scanner, WorkloadSelection
 from webhook.evaluation import scan
 from webhook.evaluation.policy import Policy, builtin, load
 from webhook.evaluation.scan import Ref, Scan
@@ -30,13 +30,13 @@ SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "schemas" / "scan.json
 JSONDict = dict[str, Any]
 
 
-def scanned(api: Api, wanted: Wanted | None = None, policy: Policy | None = None) -> Scan:
+def scanned(api: Api, wanted: WorkloadSelection | None = None, policy: Policy | None = None) -> Scan:
     """What a scan of the API finds."""
     held = policy or builtin()
-    return Scanner(api, wanted or Wanted(), Facts(), lambda _: held).run()
+    return Scanner(api, wanted or WorkloadSelection(), Facts(), lambda _: held).run()
 
 
-def found(api: Api, wanted: Wanted | None = None) -> list[str]:
+def found(api: Api, wanted: WorkloadSelection | None = None) -> list[str]:
     """The workloads that count, by name."""
     return [str(row.object) for row in scanned(api, wanted).rows]
 
@@ -144,9 +144,9 @@ def test_every_kind_of_the_table_is_read_before_what_it_makes() -> None:
 def test_one_namespace_and_one_label() -> None:
     api = Api(workload("Deployment", "a", labels={"team": "x"}), workload("Deployment", "b", "other"))
 
-    assert found(api, Wanted(namespace="other")) == ["Deployment other/b"]
+    assert found(api, WorkloadSelection(namespace="other")) == ["Deployment other/b"]
     assert all("/namespaces/other/" in path or path.count("/") == 4 for path, _ in api.asked if "deployments" in path)
-    assert found(api, Wanted(selector=parse("team=x"))) == ["Deployment chat/a"]
+    assert found(api, WorkloadSelection(selector=parse("team=x"))) == ["Deployment chat/a"]
 
 
 def test_a_pod_whose_owner_is_not_selected_does_not_step_in_for_it() -> None:
@@ -154,14 +154,14 @@ def test_a_pod_whose_owner_is_not_selected_does_not_step_in_for_it() -> None:
     under = pod("llama-0", owner=top)
     under["metadata"]["labels"] = {"team": "x"}
 
-    assert found(Api(top, under), Wanted(selector=parse("team=x"))) == []
-    assert found(Api(top, under), Wanted(kinds=frozenset({("", "Pod")}))) == []
+    assert found(Api(top, under), WorkloadSelection(selector=parse("team=x"))) == []
+    assert found(Api(top, under), WorkloadSelection(kinds=frozenset({("", "Pod")}))) == []
 
 
 def test_kinds_below_the_last_one_that_is_wanted_are_not_read() -> None:
     api = Api(workload("Deployment", "llama"), pod("bare"))
 
-    assert found(api, Wanted(kinds=frozenset({("apps", "Deployment")}))) == ["Deployment chat/llama"]
+    assert found(api, WorkloadSelection(kinds=frozenset({("apps", "Deployment")}))) == ["Deployment chat/llama"]
     assert "/api/v1/pods" not in [path for path, _ in api.asked]
 
 
@@ -268,7 +268,7 @@ def test_a_config_map_is_asked_for_again(monkeypatch: pytest.MonkeyPatch, failur
 
     assert len(result.errors) == errors
     assert all(one == "configmaps: chat/settings: could not be read: 503: busy" for one in result.errors)
-    assert len(asked) == (listing.TRIES if errors else 2)
+    assert len(asked) == (listing.MAX_TRIES if errors else 2)
     assert len(result.rows) == 1
 
 
@@ -285,7 +285,7 @@ def test_what_if_tells_what_another_policy_would_refuse_and_this_one_does_not() 
     )
     stricter = load([("p.yaml", text)]).at(edge.now())
 
-    result = scanned(Api(bare, doomed, workload("Deployment", "well")), Wanted(what_if=lambda _: stricter))
+    result = scanned(Api(bare, doomed, workload("Deployment", "well")), WorkloadSelection(what_if=lambda _: stricter))
 
     assert [(str(one.object), one.rule) for one in result.what_if or ()] == [
         ("Deployment chat/no-probe", "startup-probe-missing")

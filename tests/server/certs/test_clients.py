@@ -25,7 +25,7 @@ from tests.reviews import admission_review
 from webhook.server import certs
 from webhook.server.certs.keeper import Keeper
 from webhook.server.certs.renewal import RenewalPolicy
-from webhook.server.certs.serving import Files
+from webhook.server.certs.serving import CertificateFiles
 
 NOW = datetime.now(UTC)
 
@@ -121,7 +121,7 @@ def test_another_ca_of_clients_serves_without_a_restart_and_a_bad_one_never(tmp_
     certs.write(tmp_path, ["localhost"])
     file.write_bytes(first.certificate)
     kept = Keeper(access(), "s", "podfit", RenewalPolicy(("localhost",)), file)
-    for serving in (Files(tmp_path / "tls.crt", tmp_path / "tls.key", file), kept):
+    for serving in (CertificateFiles(tmp_path / "tls.crt", tmp_path / "tls.key", file), kept):
         for holds, known in (
             (first.certificate, "first"),
             (second.certificate, "second"),

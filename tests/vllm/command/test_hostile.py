@@ -16,7 +16,7 @@ from webhook.evaluation.policy import builtin
 from webhook.kube import workload
 from webhook.rules.rule import Place
 from webhook.vllm.command import ALL_WORK, Command, WorkLimit, resolve
-from webhook.vllm.command.tree import SIZE, WORK
+from webhook.vllm.command.tree import MAX_SCRIPT_LENGTH, WORK
 from webhook.vllm.facts import Facts
 
 LOOPS = "".join(f"for x{i} in 1 2 3 4 5 6 7 8 9; do " for i in range(12))
@@ -115,7 +115,7 @@ def test_all_scripts_of_an_object_cost_no_more_than_a_few() -> None:
     budget = WorkLimit(ALL_WORK)
     for _ in range(200):
         container({"name": "a", "image": "i", "command": ["sh", "-c", SCRIPTS["eval of eval"]]}, budget)
-    assert budget.spent < ALL_WORK + 200 * (SIZE)
+    assert budget.spent < ALL_WORK + 200 * (MAX_SCRIPT_LENGTH)
     last = container({"name": "v", "image": "i", "command": ["sh", "-c", "vllm serve m"]}, budget)
     assert last is not None
     assert last.unread is not None

@@ -24,7 +24,7 @@ from webhook.evaluation.policy import builtin
 from webhook.kube import workload
 from webhook.server.memory import STACK
 from webhook.vllm.command import ALL_WORK, Command, WorkLimit, resolve
-from webhook.vllm.command.tree import NESTING, NUL, SIZE, TOO_DEEP, TOO_LONG, TOO_MUCH, WORD_NESTING
+from webhook.vllm.command.tree import MAX_SCRIPT_LENGTH, NESTING, NUL, TOO_DEEP, TOO_LONG, TOO_MUCH, WORD_NESTING
 from webhook.vllm.facts import Facts
 
 SERVE = "\nvllm serve m"
@@ -151,8 +151,8 @@ def test_a_condition_that_is_too_deep_is_not_known(nest: Callable[[int], str], d
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("#" * (SIZE - len(SERVE)) + SERVE, None),
-        ("#" * (SIZE - len(SERVE) + 1) + SERVE, TOO_LONG),
+        ("#" * (MAX_SCRIPT_LENGTH - len(SERVE)) + SERVE, None),
+        ("#" * (MAX_SCRIPT_LENGTH - len(SERVE) + 1) + SERVE, TOO_LONG),
         ("#" * 60_000 + SERVE, TOO_LONG),
         ("#" * 100_000 + SERVE, TOO_LONG),
         ("\0" + SERVE, NUL),
@@ -279,7 +279,7 @@ BRACKETS = st.sampled_from([
 def test_nothing_nested_ends_the_process(brackets: list[tuple[str, str]], times: int, open_: int) -> None:
     """However it is nested, closed or not: it is read, or a finding."""
     before, behind = "".join(one for one, _ in brackets), "".join(one for _, one in reversed(brackets))
-    text = (before * times + "x" + behind * max(times - open_, 0))[:SIZE] + SERVE
+    text = (before * times + "x" + behind * max(times - open_, 0))[:MAX_SCRIPT_LENGTH] + SERVE
     in_a_thread(lambda: script(text))
 
 
@@ -287,7 +287,7 @@ def test_nothing_nested_ends_the_process(brackets: list[tuple[str, str]], times:
 @pytest.mark.parametrize("sign", ["!", "! ", "(", "-", "{ "])
 def test_the_parser_does_not_end_the_process(head: str, sign: str) -> None:
     """It merges two readings of the same signs by a function that calls itself for each of them."""
-    text = f"{head}{sign * 2000} >{sign * SIZE}"[:SIZE]
+    text = f"{head}{sign * 2000} >{sign * MAX_SCRIPT_LENGTH}"[:MAX_SCRIPT_LENGTH]
     in_a_thread(lambda: script(text))
 
 

@@ -17,7 +17,7 @@ from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import HostLedger, Startup
 from webhook.vllm.memory.plan import plan
 from webhook.vllm.release import parse
-from webhook.vllm.volumes import Files
+from webhook.vllm.volumes import CheckpointSource
 
 
 def hosted(
@@ -120,16 +120,16 @@ def test_what_loading_holds_by_format(given: Mapping[str, Any], env: Mapping[str
 
 
 def test_weights_that_are_downloaded_to_tmpfs_stay_there() -> None:
-    found = plan(engine(), model(), on(gpu(79.19)), files=Files(True, in_memory=True)).host
+    found = plan(engine(), model(), on(gpu(79.19)), files=CheckpointSource(True, in_memory=True)).host
     assert found is not None
     assert found.steady.floor > 0.9 * 16.06e9
-    put = plan(engine(), model(), on(gpu(79.19)), files=Files(False, in_memory=True)).host
+    put = plan(engine(), model(), on(gpu(79.19)), files=CheckpointSource(False, in_memory=True)).host
     assert put is not None
     assert put.steady.floor == 2 * host.IMPORTED < 16.06e9 < put.steady.likely
 
 
 def test_a_model_of_unknown_size_stages_and_keeps_nothing_that_is_known() -> None:
-    found = plan(engine(), None, on(gpu(79.19)), files=Files(True, in_memory=True)).host
+    found = plan(engine(), None, on(gpu(79.19)), files=CheckpointSource(True, in_memory=True)).host
     assert found is not None
     assert line(found, "staged weights") is None
     assert line(found, "weights in a memory volume") is None
@@ -258,7 +258,7 @@ def test_a_supervisor_has_one_server_a_rank() -> None:
 
 def started(release: str = "0.33.0", *, download: bool | None = None, **given: Any) -> Startup:
     """The start-up time of Llama 3.1 8B."""
-    found = plan(engine(release, **given), model(), on(gpu(79.19)), files=Files(download)).startup
+    found = plan(engine(release, **given), model(), on(gpu(79.19)), files=CheckpointSource(download)).startup
     assert found is not None
     return found
 
@@ -275,7 +275,7 @@ def test_a_download_is_in_the_worst_case_unless_it_is_known_not_to_happen() -> N
 
 
 def test_a_policy_s_rate_sets_the_time_of_a_download() -> None:
-    found = plan(engine(), model(), on(gpu(79.19)), files=Files(True, rate=10**9)).startup
+    found = plan(engine(), model(), on(gpu(79.19)), files=CheckpointSource(True, rate=10**9)).startup
     assert found is not None
     assert dict(found.parts)["download"] == pytest.approx(16, abs=0.5)
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from tests.vllm.memory.engines import DEEPSEEK_V3, LLAMA_8B, LLAMA_70B, engine, model
 from webhook.report.sweep import table, tree
-from webhook.vllm.memory.sweep import LENGTHS, Cell, Row, lengths, sweep
+from webhook.vllm.memory.sweep import LENGTHS, Cell, SweepRow, lengths, sweep
 
 
 def test_a_row_for_each_product_and_size_that_divides_the_heads() -> None:
@@ -40,7 +40,7 @@ def test_what_never_fits_is_a_dash() -> None:
 
 
 def test_the_table_marks_what_may_not_start() -> None:
-    row = Row("NVIDIA-L4", 1, {2048: Cell("fits", 15.2), 4096: Cell("unsure", 7.4), 8192: Cell("unsure", 0.5)})
+    row = SweepRow("NVIDIA-L4", 1, {2048: Cell("fits", 15.2), 4096: Cell("unsure", 7.4), 8192: Cell("unsure", 0.5)})
     assert table([row]).splitlines()[-1].split() == ["1", "×", "NVIDIA-L4", "15", "7?", "?"]
     assert tree([row])[0]["longest"] == 2048
     assert table([]) == "no accelerator to try\n"

@@ -74,9 +74,9 @@ def serving(args: argparse.Namespace, access: Access | None) -> Serving:
         return _from_secret(args, access)
     if not (args.cert and args.key):
         raise UnusableError("a certificate is needed: --cert and --key, or --certificate-secret")
-    from webhook.server.certs.serving import Files
+    from webhook.server.certs.serving import CertificateFiles
 
-    files = Files(args.cert, args.key, args.client_ca)
+    files = CertificateFiles(args.cert, args.key, args.client_ca)
     if why := files.problem():
         raise UnusableError(why, 3)
     return files

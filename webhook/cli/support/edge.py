@@ -26,7 +26,7 @@ from webhook.vllm.facts import Facts, GivenModel
 from webhook.vllm.gpu import Accelerator
 from webhook.vllm.model import given
 
-SUFFIXES = (".yaml", ".yml", ".json")
+MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 _OURS = re.compile(r"apiVersion|\bkind\b")
 """What an object's text has."""
 
@@ -104,13 +104,13 @@ def policy(files: Sequence[str], option: str = "--policy ") -> Policy:
         raise UnusableError(error.problems) from error
 
 
-SHIPPED = ("default", "observe", "strict")
+SHIPPED_POLICIES = ("default", "observe", "strict")
 """Files of `policies/` in podfit's repository."""
 
 
 def _shipped(name: str) -> str:
     """Where a policy is that somebody calls by its name alone."""
-    return f"; it is policies/{name}.yaml in podfit's repository" if name in SHIPPED else ""
+    return f"; it is policies/{name}.yaml in podfit's repository" if name in SHIPPED_POLICIES else ""
 
 
 def policies(names: Iterable[str]) -> Iterator[str]:
@@ -118,7 +118,7 @@ def policies(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         path = Path(name)
         if path.is_dir():
-            found = (one for one in sorted(path.iterdir()) if one.suffix in SUFFIXES and one.name[0] != ".")
+            found = (one for one in sorted(path.iterdir()) if one.suffix in MANIFEST_SUFFIXES and one.name[0] != ".")
             yield from (str(one) for one in found if not is_schema(read_text(one)))
         else:
             yield name
@@ -216,10 +216,10 @@ def _files(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
             found = [
                 str(file)
                 for file in sorted(path.rglob("*"))
-                if file.suffix in SUFFIXES and file.is_file() and not _hidden(file.relative_to(path))
+                if file.suffix in MANIFEST_SUFFIXES and file.is_file() and not _hidden(file.relative_to(path))
             ]
             if not found:
-                raise UnusableError(f"{name}: no file in it ends in {', '.join(SUFFIXES)}")
+                raise UnusableError(f"{name}: no file in it ends in {', '.join(MANIFEST_SUFFIXES)}")
             yield from ((one, True) for one in found)
         else:
             yield name, met
@@ -250,7 +250,7 @@ def read_manifests(name: str, *, met: bool = False) -> manifest.Manifests:
 
 
 @dataclass(frozen=True)
-class Source:
+class ManifestFile:
     """A file that was read, and what is known beside its objects."""
 
     name: str
@@ -277,7 +277,9 @@ def read_workload(name: str) -> JSON:
     raise UnusableError(f"--manifest {name}: no Pod or workload in it", 3)
 
 
-def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] = ()) -> tuple[list[Source], list[str]]:
+def read(
+    names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] = ()
+) -> tuple[list[ManifestFile], list[str]]:
     """Every file of `names` (folders replaced by the manifests in them) and of `made` (name, contents), and what can't
     be read of labelled ConfigMaps.
 
@@ -307,7 +309,9 @@ def read(names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] =
         maps, said = beyond.config_maps(_folder(name), objects, beside.config_maps)
         notes = (*manifests.notes, *(manifest.Note(name, None, one) for one in said))
         facts = replace(known, companions=beside, config_maps=maps)
-        sources.append(Source(name, replace(manifests, notes=notes), facts, patches[at] if at < len(patches) else 0))
+        sources.append(
+            ManifestFile(name, replace(manifests, notes=notes), facts, patches[at] if at < len(patches) else 0)
+        )
     if sources and beyond.contradictions:
         first = sources[0]
         notes = tuple(manifest.Note("input", None, one) for one in beyond.contradictions)
@@ -354,9 +358,9 @@ def facts(args: argparse.Namespace) -> Facts:
     return replace(found, models=models(folder), given_measured=measured(folder)) if folder else found
 
 
-def measured(folder: Path) -> tuple[prints.Measured, ...]:
+def measured(folder: Path) -> tuple[prints.MeasuredStart, ...]:
     """What `*.measured.json` of the folder tell; raises UnusableError with what is unreadable."""
-    found: tuple[prints.Measured, ...] = ()
+    found: tuple[prints.MeasuredStart, ...] = ()
     errors: list[str] = []
     for path in sorted(folder.rglob(f"*{prints.ENDING}")):
         if not _hidden(path.relative_to(folder)):
@@ -371,7 +375,7 @@ def with_config_maps(known: Facts, documents: Iterable[manifest.Document]) -> tu
     """The facts with the models and the measurements of labelled ConfigMaps among the documents, and what can't be read
     of them."""
     found: dict[str, GivenModel] = {}
-    printed: tuple[prints.Measured, ...] = ()
+    printed: tuple[prints.MeasuredStart, ...] = ()
     errors: list[str] = []
     for document in documents:
         taught, problems = given.of_config_map(document.object)

@@ -20,7 +20,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from webhook.cli.support import edge
-from webhook.evaluation.scan import RANK, Scan, ScannedContainer
+from webhook.evaluation.scan import DECISION_ORDER, Scan, ScannedContainer
 from webhook.evaluation.scan.planned import PEAK, STEADY, USED
 
 WORKLOAD = ("namespace", "workload", "workload_type")
@@ -60,7 +60,7 @@ class Planned(Collector):
 def _counts(scan: Scan) -> Iterator[Metric]:
     """Workloads by their worst finding, and findings by rule and mode."""
     states = GaugeMetricFamily("podfit_scan_workloads", "vLLM workloads by their worst finding", labels=["state"])
-    for state in RANK:
+    for state in DECISION_ORDER:
         states.add_metric([state], scan.workloads(state))
     rules = GaugeMetricFamily("podfit_scan_findings", "vLLM containers with a finding", labels=["rule", "mode"])
     for mode, rule, rows in scan.rules():

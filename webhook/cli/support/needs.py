@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     if args.format == "json":
         print(json.dumps(as_needs.tree(asked, ways), indent=1, default=str))
     else:
-        sizes = (facts.gpu.count,) if facts.gpu and facts.gpu.count else needs.SIZES
+        sizes = (facts.gpu.count,) if facts.gpu and facts.gpu.count else needs.GPU_COUNTS
         print(as_needs.table(asked, ways, looked=[one.product for one in having], sizes=sizes), end="")
     return 0
 

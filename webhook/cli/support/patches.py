@@ -44,7 +44,7 @@ class Kustomizations:
         if folder not in self._known:
             patches: set[Path] = set()
             resources: set[Path] = set()
-            for name in kustomize.NAMES:
+            for name in kustomize.KUSTOMIZATION_FILES:
                 with suppress(OSError, UnicodeDecodeError):
                     value = manifest.load(encoding.decode((folder / name).read_bytes()))
                     if isinstance(value, dict):

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from webhook.cli.support.edge import UnusableError
-from webhook.vllm.memory.sweep import Cell, Row
+from webhook.vllm.memory.sweep import Cell, SweepRow
 
-SUFFIXES = (".svg", ".png")
+PLOT_SUFFIXES = (".svg", ".png")
 
 
 def check(name: str) -> None:
     """Raises UnusableError where nothing could be drawn there."""
-    if Path(name).suffix.lower() not in SUFFIXES:
+    if Path(name).suffix.lower() not in PLOT_SUFFIXES:
         raise UnusableError(f"--plot {name}: expected a file that ends in .svg or .png")
     if find_spec("matplotlib") is None:
         raise UnusableError("--plot needs matplotlib: pip install 'podfit[plot]'")
@@ -26,7 +26,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """Colour and marker tell products apart, for who sees no colours."""
 
 
-def sweep(rows: Sequence[Row], title: str, name: str) -> None:
+def sweep(rows: Sequence[SweepRow], title: str, name: str) -> None:
     """Draws requests at once over context length: a panel for each number of GPUs, a line for each product.
 
     Lengths that surely fit are joined; those that may not start are hollow. Raises UnusableError where the file can't

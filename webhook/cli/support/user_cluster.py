@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webhook.cli.support.edge import SUFFIXES, UnusableError
+from webhook.cli.support.edge import MANIFEST_SUFFIXES, UnusableError
 
 if TYPE_CHECKING:
     from webhook.cluster.access import Client
@@ -76,7 +76,7 @@ def errors_reported(about: str) -> Iterator[None]:
 
 def names_object(name: str) -> bool:
     """Whether an argument names an object of the cluster: `deploy/llama`, where there is no such file."""
-    return _NAMED.fullmatch(name) is not None and not name.endswith(SUFFIXES) and not Path(name).exists()
+    return _NAMED.fullmatch(name) is not None and not name.endswith(MANIFEST_SUFFIXES) and not Path(name).exists()
 
 
 def manifests(args: argparse.Namespace, names: Sequence[str]) -> list[tuple[str, bytes]]:

@@ -10,7 +10,7 @@ from webhook.evaluation.policy import Policy, Subject, builtin
 from webhook.evaluation.policy.layer import Layer
 from webhook.rules.rule import Rule
 
-BUILT_IN = "built in"
+BUILT_IN_POLICY = "built in"
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ def decided_fields(policy: Policy, rule: type[Rule], subject: Subject | None) ->
     """Every word of a rule for an object; None: for one that every policy selects."""
     default = builtin().base.settings[rule.id()]
     found: dict[str, list[PolicyValue]] = {
-        "mode": [PolicyValue(default.mode, BUILT_IN, "")],
-        "fix": [PolicyValue(default.fix, BUILT_IN, "")],
-        **{one.name: [PolicyValue(getattr(default.rule, one.name), BUILT_IN, "")] for one in fields(rule)},
+        "mode": [PolicyValue(default.mode, BUILT_IN_POLICY, "")],
+        "fix": [PolicyValue(default.fix, BUILT_IN_POLICY, "")],
+        **{one.name: [PolicyValue(getattr(default.rule, one.name), BUILT_IN_POLICY, "")] for one in fields(rule)},
     }
     for layer, certain in _applying(policy, subject):
         said = layer.rules.get(rule.id())

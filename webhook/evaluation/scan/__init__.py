@@ -192,7 +192,7 @@ class Scan:
         """The worst of each workload's containers."""
         found: dict[Ref, State] = {}
         for row in self.rows:
-            found[row.object] = min(row.state, found.get(row.object, "clean"), key=RANK.__getitem__)
+            found[row.object] = min(row.state, found.get(row.object, "clean"), key=DECISION_ORDER.__getitem__)
         return found
 
     def namespaces(self) -> list[tuple[str, Counter[State]]]:
@@ -223,7 +223,7 @@ class Scan:
         return [(level, rule, rows) for (level, rule), rows in ranked]
 
 
-RANK: Mapping[State, int] = {"denied": 0, "warned": 1, "clean": 2}
+DECISION_ORDER: Mapping[State, int] = {"denied": 0, "warned": 1, "clean": 2}
 
 
 class Owners:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from webhook.evaluation.scan import Ref, Scan, ScannedContainer
-from webhook.evaluation.scan.planned import GPU_LINES, STEADY, USED, Plane, Span
+from webhook.evaluation.scan.planned import STEADY, USED, Plane, Span
 from webhook.kube.quantity import MI
+from webhook.vllm.measured import GPU_LINES
 
 State = Literal["above", "below", "as-planned", "unknown"]
 Unit = Literal["bytes", "tokens"]
 TOKENS = "kv_cache_tokens"
-LINES: tuple[tuple[Plane, str, Unit], ...] = (
+COMPARED_LINES: tuple[tuple[Plane, str, Unit], ...] = (
     ("gpu", USED, "bytes"), *(("gpu", line, "bytes") for line in GPU_LINES), ("gpu", TOKENS, "tokens"),
     ("host", STEADY, "bytes"),
 )  # fmt: skip
@@ -91,7 +92,7 @@ def _drift_of_container(
     row: ScannedContainer, measured: Mapping[tuple[str, Plane, str], list[Used]], asked: frozenset[str], up: bool
 ) -> Iterator[Drift]:
     """Each planned line of a container beside what its Pods use."""
-    for plane, line, unit in LINES:
+    for plane, line, unit in COMPARED_LINES:
         if f"{plane}/{line}" not in asked:
             continue
         planned = row.tokens if line == TOKENS else row.planned.get(plane, {}).get(line)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from webhook.vllm.measured import GPU_LINES
 from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import GpuLedger, MemoryPlan
 
 Plane = Literal["gpu", "host"]
-GPU_LINES = ("weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from webhook.kube import manifest
 from webhook.kube.manifest.parameters import Filled
 from webhook.kube.path import FieldPath, is_object, mapping, value_at
 from webhook.kube.workload.controller import controller_of
-from webhook.kube.workload.table import WORKLOAD_KINDS, Pods, Row
+from webhook.kube.workload.table import WORKLOAD_KINDS, KindRow, Pods
 from webhook.kube.workload.template import JSON, Container, Workload, as_list, containers_of, replica_count
 
 __all__ = ["JSON", "Container", "Whole", "Workload", "as_list", "controller_of", "find", "replica_count"]
@@ -67,7 +67,7 @@ def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Wo
         row = WORKLOAD_KINDS.get((group, kind))
         if row is None and kinds is not None:
             paths = kinds.get(f"{kind}.{group}" if group else kind) or ()
-            row = Row(tuple(Pods(path) for path in ([paths] if isinstance(paths, str) else paths)))
+            row = KindRow(tuple(Pods(path) for path in ([paths] if isinstance(paths, str) else paths)))
         if row is not None:
             workloads = _workloads(item, row)
             found += [_with_root(root, workload) for workload in workloads] if root.parts else workloads
@@ -77,7 +77,7 @@ def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Wo
 _ROOT = FieldPath()
 
 
-def _workloads(obj: JSON, row: Row) -> list[Workload]:
+def _workloads(obj: JSON, row: KindRow) -> list[Workload]:
     """The Pod templates of one object, as its row says; paths are relative to the object."""
     own = mapping(obj.get("metadata"))
     found = []

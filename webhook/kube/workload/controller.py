@@ -15,7 +15,7 @@ from webhook.kube.workload.template import JSON, as_list
 
 CORE = "v1"
 """The whole apiVersion of the core group, which has no name."""
-BUILT_IN = frozenset(
+BUILT_IN_GROUPS = frozenset(
     {
         CORE, "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps",
         "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch", "certificates.k8s.io",
@@ -54,7 +54,7 @@ def controller_of(obj: JSON) -> Mapping[Any, Any] | None:
 def _may_create(owner: Mapping[Any, Any], obj: JSON) -> bool:
     """Whether a controller of the owner's kind creates such objects; unknown kinds may."""
     group, kind = _group(owner), str(owner.get("kind"))
-    if group not in BUILT_IN:
+    if group not in BUILT_IN_GROUPS:
         return True
     made = (_group(obj), str(obj.get("kind")))
     if made == ("apps", "StatefulSet") and (group, kind) == (CORE, "Pod"):

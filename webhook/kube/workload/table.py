@@ -24,7 +24,7 @@ class Pods:
 
 
 @dataclass(frozen=True)
-class Row:
+class KindRow:
     """How a kind makes Pods."""
 
     pods: tuple[Pods, ...]
@@ -35,28 +35,30 @@ class Row:
     """For what is no data: containers that the kind does not spell out, sizes that are a sum."""
 
 
-_KNATIVE = Row((Pods("spec.template.spec"),), frozenset({"readiness-probe"}))
+_KNATIVE = KindRow((Pods("spec.template.spec"),), frozenset({"readiness-probe"}))
 """Knative probes the port over TCP where nothing else is said, and vLLM listens only when it is ready."""
-_TEMPLATE = Row((Pods("spec.template.spec", "spec.replicas"),))
+_TEMPLATE = KindRow((Pods("spec.template.spec", "spec.replicas"),))
 
 
-def _ray_row(at: str, replicas: str = "", refine: Refine | None = None) -> Row:
+def _ray_row(at: str, replicas: str = "", refine: Refine | None = None) -> KindRow:
     """The Pod templates of a RayClusterSpec at the path `at`: the head's and each worker group's."""
     pods = (f"{at}.headGroupSpec.template.spec", f"{at}.workerGroupSpecs.*.template.spec")
-    return Row(
+    return KindRow(
         tuple(Pods(path, replicas) for path in pods),
         ray.KUBERAY,
         refine=refine or ray.refine_cluster(FieldPath.parse(at)),
     )
 
 
-def _group_row(at: str) -> Row:
+def _group_row(at: str) -> KindRow:
     """A leader and its workers; where there is no leader's template, the worker's is the leader's too."""
     size = f"{at}.size"
-    return Row(tuple(Pods(f"{at}.{role}.spec", "spec.replicas", size) for role in ("leaderTemplate", "workerTemplate")))
+    return KindRow(
+        tuple(Pods(f"{at}.{role}.spec", "spec.replicas", size) for role in ("leaderTemplate", "workerTemplate"))
+    )
 
 
-_LLM = Row(
+_LLM = KindRow(
     (
         Pods("spec.template", "spec.replicas"),
         Pods("spec.worker", "spec.replicas"),
@@ -67,31 +69,31 @@ _LLM = Row(
     main="main",
     refine=kserve.llm_inference_service,
 )
-_SERVING_RUNTIME = Row((Pods("spec"), Pods("spec.workerSpec")), kserve.OF_SERVICE, refine=kserve.serving_runtime)
-_OME_RUNTIME = Row((Pods("spec"),), kserve.OF_SERVICE, refine=ome.runtime)
-_WORKFLOW_TEMPLATE = Row((), refine=argo.workflow(FieldPath.parse("spec")))
+_SERVING_RUNTIME = KindRow((Pods("spec"), Pods("spec.workerSpec")), kserve.OF_SERVICE, refine=kserve.serving_runtime)
+_OME_RUNTIME = KindRow((Pods("spec"),), kserve.OF_SERVICE, refine=ome.runtime)
+_WORKFLOW_TEMPLATE = KindRow((), refine=argo.workflow(FieldPath.parse("spec")))
 _RAY_FLEET = _ray_row("spec.template.spec", "spec.replicas")
 
-WORKLOAD_KINDS: Mapping[tuple[str, str], Row] = {
-    ("", "Pod"): Row((Pods("spec"),)),
-    ("", "PodTemplate"): Row((Pods("template.spec"),)),
+WORKLOAD_KINDS: Mapping[tuple[str, str], KindRow] = {
+    ("", "Pod"): KindRow((Pods("spec"),)),
+    ("", "PodTemplate"): KindRow((Pods("template.spec"),)),
     ("", "ReplicationController"): _TEMPLATE,
     ("apps", "Deployment"): _TEMPLATE,
     ("apps", "StatefulSet"): _TEMPLATE,
     ("apps", "ReplicaSet"): _TEMPLATE,
-    ("apps", "DaemonSet"): Row((Pods("spec.template.spec"),)),
+    ("apps", "DaemonSet"): KindRow((Pods("spec.template.spec"),)),
     ("extensions", "Deployment"): _TEMPLATE,
     ("extensions", "ReplicaSet"): _TEMPLATE,
-    ("extensions", "DaemonSet"): Row((Pods("spec.template.spec"),)),
-    ("batch", "Job"): Row((Pods("spec.template.spec", "spec.parallelism"),)),
-    ("batch", "CronJob"): Row((Pods("spec.jobTemplate.spec.template.spec", "spec.jobTemplate.spec.parallelism"),)),
+    ("extensions", "DaemonSet"): KindRow((Pods("spec.template.spec"),)),
+    ("batch", "Job"): KindRow((Pods("spec.template.spec", "spec.parallelism"),)),
+    ("batch", "CronJob"): KindRow((Pods("spec.jobTemplate.spec.template.spec", "spec.jobTemplate.spec.parallelism"),)),
     ("apps.openshift.io", "DeploymentConfig"): _TEMPLATE,
     ("argoproj.io", "Rollout"): _TEMPLATE,
-    ("argoproj.io", "Workflow"): Row((), refine=argo.workflow(FieldPath.parse("spec"), final=True)),
+    ("argoproj.io", "Workflow"): KindRow((), refine=argo.workflow(FieldPath.parse("spec"), final=True)),
     ("argoproj.io", "WorkflowTemplate"): _WORKFLOW_TEMPLATE,
     ("argoproj.io", "ClusterWorkflowTemplate"): _WORKFLOW_TEMPLATE,
-    ("argoproj.io", "CronWorkflow"): Row((), refine=argo.workflow(FieldPath.parse("spec.workflowSpec"))),
-    ("jobset.x-k8s.io", "JobSet"): Row(
+    ("argoproj.io", "CronWorkflow"): KindRow((), refine=argo.workflow(FieldPath.parse("spec.workflowSpec"))),
+    ("jobset.x-k8s.io", "JobSet"): KindRow(
         (
             Pods(
                 "spec.replicatedJobs.*.template.spec.template.spec",
@@ -100,17 +102,17 @@ WORKLOAD_KINDS: Mapping[tuple[str, str], Row] = {
         ),
         refine=others.job_set,
     ),
-    ("batch.volcano.sh", "Job"): Row(
+    ("batch.volcano.sh", "Job"): KindRow(
         (Pods("spec.tasks.*.template.spec", "spec.tasks.*.replicas"),), refine=others.volcano_job
     ),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _group_row("spec.leaderWorkerTemplate"),
     ("apps.kruise.io", "CloneSet"): _TEMPLATE,
     ("apps.kruise.io", "StatefulSet"): _TEMPLATE,
-    ("grove.io", "PodCliqueSet"): Row(
+    ("grove.io", "PodCliqueSet"): KindRow(
         (Pods("spec.template.cliques.*.spec.podSpec", "spec.template.cliques.*.spec.replicas"),),
         refine=others.pod_clique_set,
     ),
-    ("workload.serving.volcano.sh", "ModelServing"): Row(
+    ("workload.serving.volcano.sh", "ModelServing"): KindRow(
         tuple(
             Pods(f"spec.template.roles.*.{one}.spec", "spec.template.roles.*.replicas")
             for one in ("entryTemplate", "workerTemplate")
@@ -119,7 +121,7 @@ WORKLOAD_KINDS: Mapping[tuple[str, str], Row] = {
     ),
     ("serving.knative.dev", "Service"): _KNATIVE,
     ("serving.knative.dev", "Configuration"): _KNATIVE,
-    ("serving.kserve.io", "InferenceService"): Row(
+    ("serving.kserve.io", "InferenceService"): KindRow(
         (
             Pods("spec.predictor", "spec.predictor.minReplicas"),
             Pods("spec.predictor.workerSpec", "spec.predictor.minReplicas"),
@@ -137,7 +139,7 @@ WORKLOAD_KINDS: Mapping[tuple[str, str], Row] = {
     ("ray.io", "RayService"): _ray_row("spec.rayClusterConfig", refine=ray.refine_service),
     ("orchestration.aibrix.ai", "RayClusterFleet"): _RAY_FLEET,
     ("orchestration.aibrix.ai", "RayClusterReplicaSet"): _RAY_FLEET,
-    ("orchestration.aibrix.ai", "StormService"): Row(
+    ("orchestration.aibrix.ai", "StormService"): KindRow(
         (
             Pods(
                 "spec.template.spec.roles.*.template.spec",
@@ -146,13 +148,13 @@ WORKLOAD_KINDS: Mapping[tuple[str, str], Row] = {
             ),
         )
     ),
-    ("orchestration.aibrix.ai", "RoleSet"): Row(
+    ("orchestration.aibrix.ai", "RoleSet"): KindRow(
         (Pods("spec.roles.*.template.spec", "spec.roles.*.replicas", "spec.roles.*.podGroupSize"),)
     ),
-    ("nvidia.com", "DynamoGraphDeployment"): Row(
+    ("nvidia.com", "DynamoGraphDeployment"): KindRow(
         (Pods("spec.components.*.podTemplate.spec", "spec.components.*.replicas"),), main="main", refine=others.dynamo
     ),
-    ("kaito.sh", "Workspace"): Row((Pods("inference.template.spec"),), refine=others.kaito),
+    ("kaito.sh", "Workspace"): KindRow((Pods("inference.template.spec"),), refine=others.kaito),
     ("ome.io", "ServingRuntime"): _OME_RUNTIME,
     ("ome.io", "ClusterServingRuntime"): _OME_RUNTIME,
     ("inference.llmaz.io", "Service"): _group_row("spec.workloadTemplate"),

@@ -15,11 +15,11 @@ from webhook.evaluation import subject
 from webhook.evaluation.compare import settings_of
 from webhook.evaluation.lint import Judged, Report, Result
 from webhook.kube.quantity import human
-from webhook.report.comparison import NAMES, SETTINGS
+from webhook.report.comparison import LINE_NAMES, SETTINGS
 from webhook.report.text import standing, summary, verdict
 from webhook.rules.engine import Engine
 from webhook.vllm.memory.estimate import Estimate
-from webhook.vllm.memory.ledger import GpuLedger, HostLedger
+from webhook.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger
 from webhook.vllm.release import Release
 
 Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
@@ -221,8 +221,7 @@ def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:
     ledger, host = engine.plan.gpu, engine.plan.host
     lines: list[tuple[str, Estimate]] = []
     if ledger is not None:
-        names = ("total", "budget", "weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
-        lines += [(NAMES.get(name, name), getattr(ledger, name)) for name in names]
+        lines += [(LINE_NAMES.get(name, name), getattr(ledger, name)) for name in GPU_AMOUNTS]
     if host is not None:
         lines += [*host.lines, ("/dev/shm", host.shm)]
     for name, line in lines:

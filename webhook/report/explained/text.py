@@ -10,7 +10,7 @@ from webhook.kube.quantity import human
 from webhook.report.explained import Bar, Chart, Explained, Kind, Origin
 
 LEAST, MOST = 60, 160
-FILLS: dict[Kind, str] = {
+BAR_CHARACTERS: dict[Kind, str] = {
     "whole": "█", "used": "█", "sum": "█", "left": "░", "spared": "·", "missing": "▒", "limit": "─",
 }  # fmt: skip
 ASCII = {"█": "#", "░": ":", "·": ".", "▒": "!", "─": "-", "×": "x", "−": "-", "–": "-", "…": "...", "→": "->"}
@@ -72,7 +72,7 @@ def _chart(chart: Chart, width: int) -> list[str]:
         note = f"  {_told(bar)}" if wide else ""
         out.append(f"  {bar.name:<{name}}{human(bar.size):>10}  {cells:<{length}}{note}"[:width])
     kinds = dict.fromkeys(bar.kind for bar in chart.bars)
-    legend = [f"{FILLS[kind]} {LEGEND[kind]}" for kind in kinds if kind in LEGEND]
+    legend = [f"{BAR_CHARACTERS[kind]} {LEGEND[kind]}" for kind in kinds if kind in LEGEND]
     out.append(f"  {' ' * name}{human(0):>10}  {'└' + '─' * (length - 2) + '┘'}".replace("0 B", "   "))
     edge = human(chart.scale)
     out.append(f"  {' ' * (name + 12)}{'0':<{max(1, length - len(edge))}}{edge}")
@@ -93,7 +93,7 @@ def _cells(bar: Bar, scale: int, length: int) -> str:
     first = min(round(bar.start / scale * length), length - 1)
     last = min(round((bar.start + bar.size) / scale * length), length)
     count = max(last - first, 1 if bar.size else 0)
-    return " " * first + FILLS[bar.kind] * count
+    return " " * first + BAR_CHARACTERS[bar.kind] * count
 
 
 def _origins(origins: Iterable[Origin], width: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from webhook.rules.command_line._configuration import BIDIRECTIONAL, UNREAD, Check, Given
+from webhook.rules.command_line._configuration import ENCODER_ARCHITECTURES, UNREAD, Check, Given
 from webhook.vllm.memory import resolved
 from webhook.vllm.release import Release
 
@@ -143,7 +143,7 @@ def _stages(it: Given) -> str | None:
     """Pipeline stages of an encoder, which vLLM cannot cut."""
     if it.settings.parallel.pp < 2 or not it.in_vllm:
         return None
-    if not any(one.startswith(BIDIRECTIONAL) for one in it.model.architectures):
+    if not any(one.startswith(ENCODER_ARCHITECTURES) for one in it.model.architectures):
         return None
     return f"--pipeline-parallel-size {it.settings.parallel.pp}: {it.model.id} can't be cut into pipeline stages"
 
@@ -181,7 +181,7 @@ def _nodes(it: Given) -> str | None:
 
 
 R = Release
-ROWS = (
+CHECKS = (
     # config/scheduler.py verify_max_model_len, SchedulerConfig._verify_args
     Check("max_num_seqs", R(0, 8, 5), R(0, 11), _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True,
           variables=("VLLM_USE_V1",)),

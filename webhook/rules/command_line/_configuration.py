@@ -20,7 +20,7 @@ from webhook.vllm.release import Release, known_releases
 
 UNREAD = Release(0, 34)
 """The first release whose source was not read."""
-BIDIRECTIONAL = ("Bert", "Roberta", "XLMRoberta")
+ENCODER_ARCHITECTURES = ("Bert", "Roberta", "XLMRoberta")
 """How the names of the classes of encoders begin (vLLM models/bert.py, roberta.py): none is a text generator, and none
 supports pipeline stages."""
 

@@ -13,7 +13,7 @@ from webhook.vllm.args import settings
 from webhook.vllm.args.values import InvalidValueError, human_int, key_values
 from webhook.vllm.release import Release
 
-DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+DTYPE_ALIASES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 """Common names of what vLLM and PyTorch call otherwise."""
 _CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<choices>.*)\)")
 _MODE = Release(0, 11, 1)
@@ -47,7 +47,7 @@ def choice(message: str) -> str | None:
     if said is None:
         return None
     choices = re.findall("'([^']*)'", said["choices"])
-    usual = DTYPES.get(said["given"].lower())
+    usual = DTYPE_ALIASES.get(said["given"].lower())
     return usual if usual in choices else name(said["given"], choices)
 
 

@@ -106,7 +106,7 @@ def _disabled(it: Given, said: Mapping[str, Any]) -> str | None:
     return f"disable_by_batch_size {size} is below 2" if isinstance(size, int) and size < 2 else None
 
 
-NAMED = ("eagle-", "eagle3", "dflash", "dspark")
+DRAFTER_NAMES = ("eagle-", "eagle3", "dflash", "dspark")
 """Parts of a name by which vLLM takes another method than `draft_model`, though that is given (0.11 … 0.33)."""
 
 
@@ -116,7 +116,7 @@ def _is_of_another_method(drafter: object) -> bool:
         return False
     known = model_of_name(drafter)
     plain = known is None or known.value.model_type in NO_MTP
-    return not plain or any(part in drafter.lower() for part in NAMED)
+    return not plain or any(part in drafter.lower() for part in DRAFTER_NAMES)
 
 
 def _draft_model(it: Given, said: Mapping[str, Any]) -> str | None:
@@ -184,7 +184,7 @@ def _asynchronous_ngram(it: Given, said: Mapping[str, Any]) -> str | None:
 
 
 R = Release
-ROWS = (
+CHECKS = (
     _check(R(0, 11), UNREAD, _no_token_count, '"num_speculative_tokens": 3'),
     _check(R(0, 11), UNREAD, _no_drafter, '"model": "ORG/DRAFTER"'),
     _check(R(0, 8, 5), UNREAD, _lookup_range, "leave prompt_lookup_min out"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from webhook.rules.command_line._configuration import BIDIRECTIONAL, UNREAD, Check, Given
+from webhook.rules.command_line._configuration import ENCODER_ARCHITECTURES, UNREAD, Check, Given
 from webhook.vllm.memory.resolved import STATEFUL
 from webhook.vllm.release import Release
 
@@ -83,7 +83,7 @@ def _generates(it: Given) -> str | None:
     """An encoder that is asked to generate text."""
     asked = it.args.get("runner") == "generate" or it.args.get("task") == "generate"
     classes = it.model.architectures
-    if not asked or not classes or not it.in_vllm or not all(one.startswith(BIDIRECTIONAL) for one in classes):
+    if not asked or not classes or not it.in_vllm or not all(one.startswith(ENCODER_ARCHITECTURES) for one in classes):
         return None
     return f"{it.model.id} is an encoder: it generates no text"
 
@@ -185,7 +185,7 @@ def _levels(it: Given) -> str | None:
 
 
 R = Release
-ROWS = (
+CHECKS = (
     # config/vllm.py _set_cudagraph_sizes
     Check("compilation_config", R(0, 11, 1), UNREAD, _captures, ("leave the sizes out",),
           variables=(NO_COMPILATION,)),

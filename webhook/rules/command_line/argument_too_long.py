@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from webhook.kube.path import FieldPath, mapping
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
-from webhook.vllm.command.expand import LIMIT
+from webhook.vllm.command.expand import MAX_EXPANDED_LENGTH
 
 ANYWHERE = 1 << 21
 """32 pages of 64 KiB, the largest that Linux has (arm64, ppc64le)."""
@@ -36,8 +36,8 @@ class ArgumentTooLong(Rule):
             certain = size >= ANYWHERE or not _may_be_arm(engine)
             yield Finding(
                 path=path,
-                message=f"{what} of {size:,} bytes{' or more' if size == LIMIT else ''}: Linux passes at most "
-                f"{LIMIT - 1:,} to a process",
+                message=f"{what} of {size:,} bytes{' or more' if size == MAX_EXPANDED_LENGTH else ''}: Linux passes "
+                f"at most {MAX_EXPANDED_LENGTH - 1:,} to a process",
                 details=("exec fails with: argument list too long",),
                 certainty="certain" if certain else "likely",
                 uncertain=None if certain else "a kernel with pages of 64 KiB takes 2 MiB",
@@ -48,9 +48,9 @@ class ArgumentTooLong(Rule):
 def _variables(engine: Engine) -> Iterator[tuple[FieldPath, int, str]]:
     """Path, bytes and name of each variable that is too long for execve(2)."""
     for index, name, value in engine.variables:
-        if isinstance(value, str) and 4 * (len(name) + len(value)) >= LIMIT:
+        if isinstance(value, str) and 4 * (len(name) + len(value)) >= MAX_EXPANDED_LENGTH:
             size = len(f"{name}={value}".encode(errors="replace"))
-            if size >= LIMIT:
+            if size >= MAX_EXPANDED_LENGTH:
                 yield engine.at("env", index, "value"), size, f"the variable {name[:80]}"
 
 

@@ -34,7 +34,7 @@ BACKEND_TWICE = Release(0, 13), Release(0, 34)
 (vLLM 0.13 … 0.33 engine/arg_utils.py create_engine_config)."""
 
 
-CHECKS = (*_combinations.ROWS, *_values.ROWS, *_speculative.ROWS)
+CHECKS = (*_combinations.CHECKS, *_values.CHECKS, *_speculative.CHECKS)
 """What vLLM refuses while it builds its configuration, row by row."""
 
 
@@ -202,7 +202,7 @@ def _transfer(engine: Engine) -> Iterator[Finding]:
         )
 
 
-DENSE = frozenset({
+DENSE_MODEL_TYPES = frozenset({
     "bert", "gemma", "gemma2", "gemma3", "gemma3_text", "granite", "internlm2", "llama", "mistral", "phi3", "qwen2",
     "qwen2_5_vl", "qwen2_vl", "qwen3", "roberta", "xlm-roberta",
 })  # fmt: skip
@@ -218,7 +218,7 @@ def _experts(engine: Engine) -> Iterator[Finding]:
     if not given.get("enable_expert_parallel") or model is None or release is None:
         return
     changed = any(one in given or one in engine.args.unresolved for one in ("hf_overrides", "hf_config_path"))
-    if model.value.model_type in DENSE and not model.value.num_experts and not changed:
+    if model.value.model_type in DENSE_MODEL_TYPES and not model.value.num_experts and not changed:
         known = EXPERTS_ASKED[0] <= release < EXPERTS_ASKED[1]
         yield Finding(
             path=engine.argument("enable_expert_parallel"),

@@ -34,7 +34,7 @@ METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
 (vLLM 0.33 utils/system_utils.py `_maybe_force_spawn`, platforms/)."""
 LOGGING = "VLLM_CONFIGURE_LOGGING"
 """Read by every release while it is imported (logger.py)."""
-LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "NOTSET")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "NOTSET")
 """Python's names of levels (logging `_nameToLevel`), to which vLLM adds none."""
 LEVELS_SINCE = Release(0, 4, 3)
 """From then on the variable goes into `logging.config.dictConfig` while vLLM is imported (vLLM 0.4.3 … 0.33
@@ -179,14 +179,14 @@ def _logging_level(engine: Engine) -> Iterator[Finding]:
     if "VLLM_LOGGING_CONFIG_PATH" in env or env.get(LOGGING, "1").strip() == "0":
         return  # a configuration of one's own, or none
     word = given.upper() if release > EXACT_LEVELS else given
-    if word in LEVELS:
+    if word in LOG_LEVELS:
         return
-    near = given.upper() if given.upper() in LEVELS else _meant.name(given.upper(), tuple(LEVELS))
+    near = given.upper() if given.upper() in LOG_LEVELS else _meant.name(given.upper(), tuple(LOG_LEVELS))
     yield Finding(
         path=_entry(engine, "VLLM_LOGGING_LEVEL"),
         certainty=certainty(engine),
         uncertain=uncertain(engine),
-        message=f"VLLM_LOGGING_LEVEL is {given!r}: vLLM {release} takes {', '.join(LEVELS)}"
+        message=f"VLLM_LOGGING_LEVEL is {given!r}: vLLM {release} takes {', '.join(LOG_LEVELS)}"
         + (f"; did you mean {near}?" if near else ""),
         suggestions=(f'"{near}"',) if near else ('"DEBUG", which is the most that it says',),
     )
@@ -228,7 +228,7 @@ SINKS_ON_10 = Release(0, 17)
 """FLASH_ATTN computes attention sinks with FlashAttention 3, which is for 9.x, and since then with 4, which it takes by
 itself on 10.x; every other GPU gets 2, which has none (vLLM 0.11.1 … 0.16 and 0.17 … 0.33 fa_utils.py
 get_flash_attn_version, flash_attn_supports_sinks)."""
-FP8 = ("fp8", "fp8_e4m3", "fp8_e5m2")
+FP8_VALUES = ("fp8", "fp8_e4m3", "fp8_e5m2")
 _GENERATES = ("ForCausalLM", "ForConditionalGeneration")
 
 
@@ -245,7 +245,7 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
     wants, runs = CAPABILITIES[name]
     dtype = engine.args.given.get("kv_cache_dtype")
     skipped = "kv_cache_dtype_skip_layers"
-    cache = dtype in FP8 and skipped not in engine.args.given and skipped not in engine.args.unresolved
+    cache = dtype in FP8_VALUES and skipped not in engine.args.given and skipped not in engine.args.unresolved
     products = " or ".join(f"{one.name} ({'.'.join(map(str, one.compute_capability or ()))})" for one in gpus)
     if not any(map(runs, has)):
         message = f"{written} needs compute capability {wants}, and this is {products}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.rules.engine import Engine
-from webhook.rules.rule import UNREAD, Finding, Rule
+from webhook.rules.rule import UNREAD_SCRIPT, Finding, Rule
 
 
 class ScriptTooComplex(Rule):
@@ -25,7 +25,7 @@ class ScriptTooComplex(Rule):
     plane = "config"
     threatens = "practice"
     never_denies = "what the script starts is not known"
-    about = (UNREAD,)
+    about = (UNREAD_SCRIPT,)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """One finding per container."""

@@ -22,7 +22,7 @@ RENAMED = {
 """Keys of `--compilation-config` whose new name is not like the old one (vLLM 0.12 config/compilation.py)."""
 
 
-FEW = 5
+KEYS_SHOWN = 5
 """Keys of one argument that are findings of their own."""
 
 
@@ -46,7 +46,7 @@ class UnknownConfigKey(Rule):
         """Certain in vLLM's own image: the fields are read off each release's sources."""
         for dest, value in engine.once(from_json):
             keys = list(settings.unknown_keys(dest, value, engine.release))
-            if len(keys) > FEW:
+            if len(keys) > KEYS_SHOWN:
                 yield _many_keys(engine, dest, keys)
                 continue
             for one in keys:
@@ -67,12 +67,12 @@ class UnknownConfigKey(Rule):
 
 def _many_keys(engine: Engine, dest: str, keys: Sequence[settings.Refusal]) -> Finding:
     """One finding about many unknown keys of one argument."""
-    named_first = ", ".join(repr(one.place) for one in keys[:FEW])
+    named_first = ", ".join(repr(one.place) for one in keys[:KEYS_SHOWN])
     return Finding(
         path=engine.argument(dest),
         certainty=certainty(engine),
         uncertain=uncertain(engine),
         message=f"--{dest.replace('_', '-')} has {len(keys):,} keys that {named(engine)} does not know: {named_first} "
-        f"and {len(keys) - FEW:,} more",
+        f"and {len(keys) - KEYS_SHOWN:,} more",
         details=("vLLM ends with a validation error before it loads anything",),
     )

@@ -16,7 +16,7 @@ from webhook.vllm.release import Release
 READ = Release(0, 11, 1), Release(0, 33)
 """From the first to the last, vLLM asks each backend of a list whether it takes the GPU, the model and the KV cache's
 dtype, and ends where none does (platforms/cuda.py get_attn_backend_cls); what follows is what 29 of them answer."""
-DENSE = frozenset({"deepseek_v2", "deepseek_v3", "kimi_k2"})
+MLA_MODEL_TYPES = frozenset({"deepseek_v2", "deepseek_v3", "kimi_k2"})
 """Families whose attention is multi-head latent attention (`is_deepseek_mla`) in each of these releases."""
 SPARSE = frozenset({"deepseek_v32", "glm_moe_dsa"})
 """Families whose `index_topk` makes it sparse (models/deepseek_v2.py `is_v32`), from the release that knows them on."""
@@ -31,18 +31,18 @@ NVFP4 = Release(0, 25, 1), Release(0, 31)
 """In these FLASHINFER alone reads an NVFP4 cache, and on 10.x alone (v1/attention/backends/flashinfer.py)."""
 TRITON_ATTN_ASKS = Release(0, 24)
 """Since then TRITON_ATTN wants 8.9 for an FP8 cache (v1/attention/backends/triton_attn.py), and FLASHINFER, which else
-would read one, 8.0, no attention sinks before 9.0, and one of HEADS (v1/attention/backends/flashinfer.py)."""
-HEADS = (64, 128, 256, 512)
+would read one, 8.0, no attention sinks before 9.0, and one of HEAD_SIZES (v1/attention/backends/flashinfer.py)."""
+HEAD_SIZES = (64, 128, 256, 512)
 NOWHERE = frozenset({"fp8_e5m2", "int4_per_token_head", "int8_per_token_head", "fp8_per_token_head"})
 """No backend of latent attention reads these, on whatever GPU."""
-FP8 = frozenset({"fp8", "fp8_e4m3"})
+FP8_KV_DTYPES = frozenset({"fp8", "fp8_e4m3"})
 GENERATES = ("ForCausalLM", "ForConditionalGeneration")
 CACHES_AS_IT_IS = frozenset({"FalconForCausalLM", "RWForCausalLM", "BaichuanForCausalLM", "BaiChuanForCausalLM"})
 """They hand their attention no cache config, so that no backend is asked for another dtype than the model's (vLLM 0.33
 models/falcon.py, 0.24 models/baichuan.py with ALiBi)."""
-ELSEWHERE = ("attention_backend", "attention_config", "model_impl", "kv_cache_dtype_skip_layers")
+OTHER_BACKEND_SETTINGS = ("attention_backend", "attention_config", "model_impl", "kv_cache_dtype_skip_layers")
 """Arguments with which another backend, another implementation or other layers are asked."""
-OFF = "VLLM_MLA_DISABLE"
+MLA_OFF_VARIABLE = "VLLM_MLA_DISABLE"
 
 
 @frozen
@@ -124,13 +124,13 @@ def _lack(engine: Engine, model: Model, release: Release, has: tuple[int, int]) 
         on_12 = " (12.x: vLLM 0.24 or newer)" if has[0] == 12 else ""
         message = f"the sparse attention of {model.id} needs compute capability 9.x or 10.x in vLLM {release}{on_12}"
         return Lack(None, message, ("GPUs of compute capability 9.x or 10.x, such as the H200",))
-    if family not in DENSE or not isinstance(dtype, str):
+    if family not in MLA_MODEL_TYPES or not isinstance(dtype, str):
         return None
     if dtype in NOWHERE:
         reads = has[0] in (9, 10) or (has >= (8, 9) and release >= TRITON_READS_FP8[1])
         message = f"vLLM {release} reads no {dtype} KV cache for the latent attention of {model.id} on any GPU"
         return Lack("kv_cache_dtype", message, ("--kv-cache-dtype fp8",) if reads else ("without --kv-cache-dtype",))
-    if dtype not in FP8 or has[0] in (9, 10):
+    if dtype not in FP8_KV_DTYPES or has[0] in (9, 10):
         return None
     whose = f"a {dtype} KV cache for the latent attention of {model.id}"
     if release <= TRITON_READS_FP8[0]:
@@ -153,7 +153,7 @@ def _without_latents(model: Model, dtype: object, release: Release, has: tuple[i
     if dtype == "nvfp4" and has[0] != 10 and NVFP4[0] <= release <= NVFP4[1]:
         message = f"vLLM {release} reads an nvfp4 KV cache on compute capability 10.x alone"
         return Lack("kv_cache_dtype", message, (*(("--kv-cache-dtype fp8",) if has >= (8, 9) else ()), *without))
-    if dtype not in FP8 | {"fp8_e5m2"} or release < TRITON_ATTN_ASKS or has >= (8, 9):
+    if dtype not in FP8_KV_DTYPES | {"fp8_e5m2"} or release < TRITON_ATTN_ASKS or has >= (8, 9):
         return None
     if has < (8, 0):
         message = f"vLLM {release} reads no {dtype} KV cache below compute capability 8.0"
@@ -161,7 +161,7 @@ def _without_latents(model: Model, dtype: object, release: Release, has: tuple[i
     if model.model_type == "gpt_oss":
         message = f"vLLM {release} reads a {dtype} KV cache beside attention sinks from compute capability 8.9 on"
         return Lack("kv_cache_dtype", message, without)
-    if model.head_dim and model.head_dim not in HEADS:
+    if model.head_dim and model.head_dim not in HEAD_SIZES:
         message = f"vLLM {release} reads a {dtype} KV cache of heads of {model.head_dim} from compute capability 8.9 on"
         return Lack("kv_cache_dtype", message, without, "how wide vLLM makes the heads is not certain")
     return None
@@ -170,15 +170,19 @@ def _without_latents(model: Model, dtype: object, release: Release, has: tuple[i
 def _asks_for_others(engine: Engine) -> bool:
     """A backend is named, or something else decides which one is asked."""
     args, env = engine.args, engine.command.env
-    variables = {OFF, "VLLM_ATTENTION_BACKEND"} if engine.release and engine.release <= BACKEND[1] else {OFF}
+    variables = (
+        {MLA_OFF_VARIABLE, "VLLM_ATTENTION_BACKEND"}
+        if engine.release and engine.release <= BACKEND[1]
+        else {MLA_OFF_VARIABLE}
+    )
     said = not variables.isdisjoint(env.keys() | engine.declared)
-    return said or any(dest in args.given or dest in args.unresolved for dest in ELSEWHERE)
+    return said or any(dest in args.given or dest in args.unresolved for dest in OTHER_BACKEND_SETTINGS)
 
 
 def _uncertain(engine: Engine) -> str | None:
     """What keeps it from being certain that vLLM's own backends are asked about this model."""
-    if engine.field("envFrom") or engine.command.decided & {OFF, "*"}:
-        return f"{OFF} may be set to what can't be seen here"
+    if engine.field("envFrom") or engine.command.decided & {MLA_OFF_VARIABLE, "*"}:
+        return f"{MLA_OFF_VARIABLE} may be set to what can't be seen here"
     if not _checkpoint.is_the_known(engine):
         return "another config.json may be read than the one that is known"
     if _flags.names_plugins(engine):

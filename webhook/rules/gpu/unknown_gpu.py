@@ -12,7 +12,7 @@ from webhook.rules.rule import Finding, Rule
 from webhook.vllm import gpu, release
 from webhook.vllm.memory import parallel
 
-LABELS = {
+PRODUCT_LABEL = {
     None: "nvidia.com/gpu.product", "nvidia": "nvidia.com/gpu.product", "amd": "amd.com/gpu.product-name",
     "intel": "gpu.intel.com/product", "google": "cloud.google.com/gke-tpu-accelerator",
 }  # fmt: skip
@@ -53,7 +53,7 @@ class UnknownGpu(Rule):
         resource, count = engine.requested
         many = f"{count} × {resource}" if count else resource
         maker = gpu.maker.of_resources(resource, {})
-        label = LABELS.get(maker)
+        label = PRODUCT_LABEL.get(maker)
         yield Finding(
             engine.workload.path / "nodeSelector",
             f"{many} of an unknown product: GPU memory is not judged{_of_another_maker(engine)}",

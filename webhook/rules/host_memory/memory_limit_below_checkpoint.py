@@ -9,7 +9,7 @@ from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
-PART = 0.9
+SMALLEST_SHARE = 0.9
 """A limit that holds so much of the checkpoint is not reported."""
 
 
@@ -33,7 +33,7 @@ class MemoryLimitBelowCheckpoint(Rule):
         limit, host, weights = engine.memory_limit, engine.plan.host, engine.plan.checkpoint
         if limit is None or host is None or weights is None or memory_sizes.elsewhere(engine):
             return
-        if not host.need.likely <= limit < PART * weights or engine.weights_doubtful:
+        if not host.need.likely <= limit < SMALLEST_SHARE * weights or engine.weights_doubtful:
             return
         yield Finding(
             path=engine.memory_at,

@@ -36,7 +36,7 @@ class MemoryLimitTooLow(Rule):
         limit, host = engine.memory_limit, engine.plan.host
         if limit is None or host is None or memory_sizes.elsewhere(engine) or memory_sizes.offload_is_to_blame(engine):
             return
-        if limit < memory_sizes.LEAST:
+        if limit < memory_sizes.SMALLEST_SIZE:
             return  # a slip of the unit: quantity-suspicious
         needed = host.need
         if limit < needed.likely:

@@ -10,7 +10,7 @@ from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
-PART = 0.8
+SMALLEST_SHARE = 0.8
 """An estimate is not so exact that less than a fifth would be worth a word."""
 
 
@@ -42,7 +42,7 @@ class MemoryRequestTooLow(Rule):
         if host is None or request is None or memory_sizes.elsewhere(engine):
             return
         needed, limit = host.need, engine.memory_limit
-        if request >= PART * needed.likely or (limit is not None and limit < needed.likely):
+        if request >= SMALLEST_SHARE * needed.likely or (limit is not None and limit < needed.likely):
             return
         advice = memory_sizes.advised_request(engine) or 0
         written = memory_sizes.written(engine, memory_sizes.request_at(engine), request)

@@ -38,7 +38,7 @@ class GatedModelWithoutToken(Rule):
             return  # a mirror of a gated model is not gated
         if _may_be_there(engine) or _told(engine):
             return
-        empty = next((one for one in TOKENS if engine.command.env.get(one) == ""), None)
+        empty = next((one for one in TOKEN_VARIABLES if engine.command.env.get(one) == ""), None)
         yield Finding(
             engine.argument("model"),
             f"model {name!r} is gated on Hugging Face, and "
@@ -50,9 +50,9 @@ class GatedModelWithoutToken(Rule):
         )
 
 
-TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """huggingface_hub utils/_auth.py; HF_TOKEN_PATH and a login's file count too."""
-ELSEWHERE = ("HF_ENDPOINT", "HF_TOKEN_PATH")
+OTHER_TOKEN_SOURCES = ("HF_ENDPOINT", "HF_TOKEN_PATH")
 """Variables with which another hub is asked, or a token is found."""
 ANNOUNCED, BEFORE, MENTIONS = re.compile("token|login"), 96, 256
 """What a mention of a token or a login ends with, the characters before it that are read, and how many are looked at.
@@ -65,14 +65,17 @@ TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
 def _told(engine: Engine) -> bool:
     """A token, or another place than the hub, is told somewhere, or may be where it can't be seen."""
     known, env = engine.command.env, engine.field("env")
-    if engine.field("envFrom") or engine.args.open or any(known.get(name) for name in ELSEWHERE):
+    if engine.field("envFrom") or engine.args.open or any(known.get(name) for name in OTHER_TOKEN_SOURCES):
         return True
     if is_offline(known) or modelscope(known):
         return True
     named = [one for one in (env if isinstance(env, list) else ()) if isinstance(one, Mapping)]
-    if any(one.get("name") in (*ELSEWHERE, *OFFLINE, MODELSCOPE) and one.get("name") not in known for one in named):
+    if any(
+        one.get("name") in (*OTHER_TOKEN_SOURCES, *OFFLINE, MODELSCOPE) and one.get("name") not in known
+        for one in named
+    ):
         return True  # its value is not seen
-    if any(one.get("name") in TOKENS and one.get("value") == "" and not one.get("valueFrom") for one in named):
+    if any(one.get("name") in TOKEN_VARIABLES and one.get("value") == "" and not one.get("valueFrom") for one in named):
         return False
     return engine.whole.once(_mentions)
 

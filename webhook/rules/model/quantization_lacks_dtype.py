@@ -11,13 +11,13 @@ from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm.release import Release
 
-WORDS = {
+DTYPE_ALIASES = {
     "half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float": "float32", "float32": "float32",
 }  # fmt: skip
 """`--dtype` → the dtype that is meant."""
 
 
-class Refused(NamedTuple):
+class RefusedDtype(NamedTuple):
     """What a method can't compute in, in the releases that were read."""
 
     dtypes: frozenset[str]
@@ -29,13 +29,13 @@ class Refused(NamedTuple):
 _UNREAD = Release(0, 34)
 _WIDE = frozenset({"float32"})
 REFUSED = {
-    "awq": Refused(_WIDE, Release(0, 4, 1), _UNREAD),
-    "gptq": Refused(_WIDE, Release(0, 4, 1), _UNREAD),
-    "fp8": Refused(_WIDE, Release(0, 4, 2), _UNREAD),
-    "compressed-tensors": Refused(_WIDE, Release(0, 4, 3), Release(0, 10, 1)),
-    "fbgemm_fp8": Refused(_WIDE, Release(0, 5, 4), _UNREAD),
-    "modelopt": Refused(_WIDE, Release(0, 6, 2), _UNREAD),
-    "mxfp4": Refused(_WIDE | {"float16"}, Release(0, 10, 1), _UNREAD),
+    "awq": RefusedDtype(_WIDE, Release(0, 4, 1), _UNREAD),
+    "gptq": RefusedDtype(_WIDE, Release(0, 4, 1), _UNREAD),
+    "fp8": RefusedDtype(_WIDE, Release(0, 4, 2), _UNREAD),
+    "compressed-tensors": RefusedDtype(_WIDE, Release(0, 4, 3), Release(0, 10, 1)),
+    "fbgemm_fp8": RefusedDtype(_WIDE, Release(0, 5, 4), _UNREAD),
+    "modelopt": RefusedDtype(_WIDE, Release(0, 6, 2), _UNREAD),
+    "mxfp4": RefusedDtype(_WIDE | {"float16"}, Release(0, 10, 1), _UNREAD),
 }
 """A checkpoint's `quant_method` → what none of the classes that may serve it has in `get_supported_act_dtypes`
 (vLLM 0.4.1 … 0.33 model_executor/layers/quantization; its Marlin, MoE and other variants among them)."""
@@ -66,7 +66,7 @@ class QuantizationLacksDtype(Rule):
         """Certain where the checkpoint's own config names the method, in NVIDIA's backend."""
         args, model, release = engine.args, engine.model, engine.release
         given = args.given.get("dtype")
-        dtype = WORDS.get(given) if isinstance(given, str) else None
+        dtype = DTYPE_ALIASES.get(given) if isinstance(given, str) else None
         if dtype is None or model is None or release is None or {"dtype", "quantization"} & args.unresolved.keys():
             return
         used, named = method(engine), args.given.get("quantization")

@@ -17,7 +17,7 @@ from webhook.vllm.release import Release
 READ = Release(0, 6, 6), Release(0, 34)
 """From the first until before the second, `_verify_quantization`, `get_quant_config` and the methods' overrides were
 read (vLLM 0.6.6, 0.8.5, 0.10.2 … 0.33)."""
-FORMATS = {
+CHECKPOINT_FORMAT = {
     "awq": "awq",
     "awq_marlin": "awq",
     "gptq": "gptq",
@@ -32,7 +32,7 @@ OTHERS_SINCE = Release(0, 10, 2)
 PLAIN = frozenset({
     "fbgemm_fp8", "modelopt", "modelopt_fp4", "moe_wna16", "petit_nvfp4", "ptpc_fp8", "quark", "torchao",
 })  # fmt: skip
-"""Other methods that take no checkpoint of FORMATS, but for those of TAKES."""
+"""Other methods that take no checkpoint of CHECKPOINT_FORMAT, but for those of TAKES."""
 TAKES = {"awq": ("moe_wna16",), "gptq": ("moe_wna16",)}
 """Checkpoint → methods of PLAIN that it may be loaded with (moe_wna16.py is_moe_wna16_compatible)."""
 MXFP4_UNTIL = Release(0, 20)
@@ -139,7 +139,9 @@ class QuantizationMismatch(Rule):
                 suggestions=("leave it out", f"--quantization {has}"),
             )
         elif not config and _is_within(NEED_A_FILE, asked, release):
-            of_format = (f"a copy of the model in {FORMATS[asked].upper()}",) if asked in FORMATS else ()
+            of_format = (
+                (f"a copy of the model in {CHECKPOINT_FORMAT[asked].upper()}",) if asked in CHECKPOINT_FORMAT else ()
+            )
             yield Finding(
                 path=engine.argument("quantization"),
                 certainty=_certainty(engine, exact=_has_no_other_file(model.value, asked)),
@@ -170,11 +172,11 @@ def _is_within(spans: Mapping[str, tuple[Release, Release]], asked: str, release
 def _differ(asked: str, has: str, release: Release) -> bool:
     """vLLM refuses the method for such a checkpoint."""
     if has == "mxfp4":
-        return asked in FORMATS and OTHERS_SINCE <= release < MXFP4_UNTIL
-    if has not in FORMATS.values():
+        return asked in CHECKPOINT_FORMAT and OTHERS_SINCE <= release < MXFP4_UNTIL
+    if has not in CHECKPOINT_FORMAT.values():
         return False
-    if asked in FORMATS:
-        return FORMATS[asked] != has
+    if asked in CHECKPOINT_FORMAT:
+        return CHECKPOINT_FORMAT[asked] != has
     if asked not in PLAIN or asked in TAKES.get(has, ()) or release < OTHERS_SINCE:
         return False
     return settings.unknown_name("quantization", asked, release) is None

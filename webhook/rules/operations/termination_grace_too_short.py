@@ -12,7 +12,7 @@ from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm.release import Release
 
-DEFAULT = 30
+DEFAULT_GRACE_PERIOD = 30
 """Seconds (API reference, PodSpec)."""
 SHUTDOWN = 10
 """Seconds that vLLM needs to end its processes: workers get 5 (VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS), the engine as
@@ -44,7 +44,7 @@ class TerminationGraceTooShort(Rule):
         given = engine.pod("terminationGracePeriodSeconds")
         if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
             return
-        grace = DEFAULT if given is None else given
+        grace = DEFAULT_GRACE_PERIOD if given is None else given
         slept, drained = _pre_stop(engine), _drain_seconds(engine)
         asked = given is not None and grace < SHUTDOWN
         if grace >= slept + drained + SHUTDOWN or not (slept or drained or asked):

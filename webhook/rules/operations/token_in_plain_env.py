@@ -28,10 +28,10 @@ class TokenInPlainEnv(Rule):
         env = engine.variables
         texts = [value for _, _, value in env if isinstance(value, str)]
         formed = secret.has_form("\0".join([*texts, engine.once(command_text)]))
-        for index, name, value in env if formed or not engine.declared.isdisjoint(NAMES) else ():
+        for index, name, value in env if formed or not engine.declared.isdisjoint(TOKEN_NAMES) else ():
             if not isinstance(value, str):
                 continue
-            if (formed or name in NAMES) and _is_token(value, named=name in NAMES):
+            if (formed or name in TOKEN_NAMES) and _is_token(value, named=name in TOKEN_NAMES):
                 yield Finding(
                     engine.at("env", index, "value"),
                     f"env {name} holds a token in plain text",
@@ -55,7 +55,7 @@ class TokenInPlainEnv(Rule):
                 )
 
 
-NAMES = frozenset({
+TOKEN_NAMES = frozenset({
     "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN", "HUGGINGFACEHUB_API_TOKEN", "VLLM_API_KEY",
     "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "NGC_API_KEY", "OPENAI_API_KEY", "WANDB_API_KEY",
     "MODELSCOPE_API_TOKEN", "AZURE_STORAGE_KEY", "DD_API_KEY",

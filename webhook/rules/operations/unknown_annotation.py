@@ -13,7 +13,7 @@ from webhook.rules.rule import IGNORE, Finding, Rule
 from webhook.vllm.model import ANNOTATION
 
 PREFIX = "podfit.dev/"
-KNOWN = (ANNOTATION,)
+KNOWN_ANNOTATIONS = (ANNOTATION,)
 _LONGEST = 317
 """Characters of an annotation's key (k8s.io/apimachinery IsQualifiedName)."""
 _COMPARED = 32
@@ -54,7 +54,7 @@ def _unread(metadata: Mapping[str, Any]) -> Mapping[str, None]:
     """Annotations of podfit's own that say nothing to it, in their order."""
     from webhook.rules import all_rules  # not before every rule is there
 
-    known = {*KNOWN, *(IGNORE + one for one in all_rules())}
+    known = {*KNOWN_ANNOTATIONS, *(IGNORE + one for one in all_rules())}
     return {
         key: None
         for key in map(str, mapping(metadata.get("annotations")))
@@ -81,4 +81,4 @@ def _finding(engine: Engine, where: FieldPath, key: str) -> Finding:
 
 
 def _words(rules: Iterable[str]) -> list[str]:
-    return [*KNOWN, *(IGNORE + one for one in rules)]
+    return [*KNOWN_ANNOTATIONS, *(IGNORE + one for one in rules)]

@@ -15,7 +15,7 @@ from webhook.vllm.release import Release
 VARIABLE = "VLLM_ENGINE_READY_TIMEOUT_S"
 SETTABLE, CONSTANT = Release(0, 14), Release(0, 9)
 """From 0.14 on a variable, a constant of as many seconds from 0.9 on (v1/engine/core_client.py, utils.py)."""
-DEFAULT = 600
+DEFAULT_READY_TIMEOUT = 600
 
 
 class EngineReadyTimeoutTooShort(Rule):
@@ -43,7 +43,7 @@ class EngineReadyTimeoutTooShort(Rule):
         if startup is None or release is None or release < CONSTANT or engine.command.entry == "worker":
             return
         given = engine.command.env.get(VARIABLE, "")
-        limit = int(given) if release >= SETTABLE and given.isascii() and given.isdigit() else DEFAULT
+        limit = int(given) if release >= SETTABLE and given.isascii() and given.isdigit() else DEFAULT_READY_TIMEOUT
         if limit >= startup.high or engine.spans_pods or "api_server_count" in engine.args.unresolved:
             return
         servers = host.processes(engine.args, parallel.read(engine.args, engine.command.env), release, v1=True).fronts

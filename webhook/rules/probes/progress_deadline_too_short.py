@@ -11,7 +11,7 @@ from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 
-DEFAULT = 600
+DEFAULT_PROGRESS_DEADLINE = 600
 """Seconds (API reference, DeploymentSpec; Argo Rollouts has the same)."""
 
 
@@ -43,7 +43,7 @@ class ProgressDeadlineTooShort(Rule):
         given = FieldPath(("spec", "progressDeadlineSeconds")).get(engine.workload.object)
         if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
             return
-        deadline = DEFAULT if given is None else given
+        deadline = DEFAULT_PROGRESS_DEADLINE if given is None else given
         if deadline >= startup.high or engine.container.init:
             return
         wanted = math.ceil(2 * startup.high / 300) * 300

@@ -27,7 +27,11 @@ class ReadinessProbeMissing(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for what serves and is rolled out."""
-        if not engine.served or engine.container.init or engine.workload.kind in ("Pod", *probe_timing.BATCH):
+        if (
+            not engine.served
+            or engine.container.init
+            or engine.workload.kind in ("Pod", *probe_timing.RUN_TO_COMPLETION_KINDS)
+        ):
             return
         if (
             probe_timing.probe(engine, "readinessProbe")

@@ -31,7 +31,7 @@ class StartupProbeMissing(Rule):
             return
         if probe_timing.unreachable(engine) or probe_timing.follows(engine) or probe_timing.may_not_serve(engine):
             return
-        if engine.workload.kind in probe_timing.BATCH:
+        if engine.workload.kind in probe_timing.RUN_TO_COMPLETION_KINDS:
             return
         liveness = probe_timing.probe(engine, "livenessProbe")
         startup, killing = engine.plan.startup, probe_timing.probe_of_vllm(engine, "livenessProbe")

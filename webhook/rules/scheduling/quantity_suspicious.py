@@ -95,7 +95,7 @@ def _is_odd(name: str, given: object) -> bool:
     if given is None or isinstance(given, _NO_NUMBER):
         return False
     size = try_parse(given)
-    return size is None or (size > MOST_CORES if name == "cpu" else 0 < size < memory_sizes.LEAST)
+    return size is None or (size > MOST_CORES if name == "cpu" else 0 < size < memory_sizes.SMALLEST_SIZE)
 
 
 def _judged(engine: Engine, path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:

@@ -9,14 +9,15 @@ from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule, parameter
 from webhook.rules.storage import brought_files
 
-FILES = ("chat_template", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "tool_parser_plugin",
+FILE_FLAGS = ("chat_template", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "tool_parser_plugin",
          "reasoning_parser_plugin", "tokenizer", "hf_config_path")  # fmt: skip
 """Arguments that name a file or a folder."""
 PLUGINS = ("tool_parser_plugin", "reasoning_parser_plugin")
 """vLLM logs that it can't load one of these, and ends only if a parser of it is selected (`import_tool_parser`)."""
 STARTS = "vLLM starts without the plugin if no parser of it is selected"
-SHIPPED = ("/vllm-workspace/", "/app/", "/workspace/", "/usr/", "/opt/", "/etc/ssl/", "/etc/pki/", "/lib/", "/bin/",
-           "/proc/", "/sys/", "/dev/", "/var/run/secrets/", "/run/secrets/", "/vault/", "/var/lib/")  # fmt: skip
+SHIPPED_DIRECTORIES = ("/vllm-workspace/", "/app/", "/workspace/", "/usr/", "/opt/", "/etc/ssl/", "/etc/pki/", "/lib/",
+                       "/bin/", "/proc/", "/sys/", "/dev/", "/var/run/secrets/", "/run/secrets/", "/vault/",
+                       "/var/lib/")  # fmt: skip
 """Where vLLM's images have files of their own (docker/Dockerfile: WORKDIR /vllm-workspace, with examples/*.jinja;
 Dockerfile.rocm: /app; Dockerfile.xpu, .cpu and .tpu: /workspace), and where Kubernetes and Vault's agent put theirs."""
 
@@ -39,14 +40,14 @@ class FileMissing(Rule):
 
     plane = "storage"
     mode = "deny"
-    about = (*FILES, "lora_modules", "a file of arguments")
+    about = (*FILE_FLAGS, "lora_modules", "a file of arguments")
 
     closed: bool = parameter(False, brought_files.CLOSED)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely; certain where the policy says that nothing else brings files."""
         for dest, path in _named(engine):
-            if not path.startswith("/") or path.startswith(SHIPPED) or not engine.args.is_sure(dest):
+            if not path.startswith("/") or path.startswith(SHIPPED_DIRECTORIES) or not engine.args.is_sure(dest):
                 continue
             if path in engine.command.config or set("{}\n$<>*").intersection(path):
                 continue
@@ -64,7 +65,7 @@ class FileMissing(Rule):
 def _named(engine: Engine) -> Iterator[tuple[str, str]]:
     """Each argument that names a file, and the path."""
     given, written = engine.args.given, engine.args.written
-    for dest in FILES:
+    for dest in FILE_FLAGS:
         if isinstance(path := given.get(dest), str):
             yield dest, path
     modules = given.get("lora_modules")

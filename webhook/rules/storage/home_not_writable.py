@@ -10,7 +10,7 @@ from webhook.vllm.release import is_official
 
 HOMES = ("HOME", "HF_HOME", "XDG_CACHE_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
 """Variables that move the caches."""
-KNOWN = frozenset({0, 2000})
+UIDS_WITH_HOME = frozenset({0, 2000})
 """Users that have a home in vLLM's image: root and, in newer ones, vllm (docker/Dockerfile)."""
 
 
@@ -36,7 +36,7 @@ class HomeNotWritable(Rule):
         own, pods = engine.field(*place), engine.pod(*place)
         user = pods if own is None else own
         image = engine.field("image")
-        if not isinstance(user, int) or isinstance(user, bool) or user in KNOWN:
+        if not isinstance(user, int) or isinstance(user, bool) or user in UIDS_WITH_HOME:
             return
         if not isinstance(image, str) or not is_official(image) or engine.field("envFrom") or engine.command.shell:
             return

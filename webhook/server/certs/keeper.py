@@ -71,7 +71,7 @@ class Seen:
 
 
 @dataclass
-class State:
+class KeeperStatus:
     """What is told of the last look."""
 
     problem: str = "not looked yet"
@@ -110,7 +110,7 @@ class Keeper:
         # Until there is a certificate: probes and metrics are answered, and say why.
         self._pair = certs.issue_leaf(certs.issue_ca(datetime.now(UTC)), terms.hosts, datetime.now(UTC))
         self._contexts.of(self._pair)
-        self.state = State()
+        self.state = KeeperStatus()
 
     # ── serving.Serving ──────────────────────────────────────────────────────────────────────────────────────────────
 

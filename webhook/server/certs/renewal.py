@@ -37,7 +37,7 @@ from typing import Any
 from webhook.server import certs
 from webhook.server.certs import Pair
 
-PAUSE = timedelta(minutes=1)
+LOOK_INTERVAL = timedelta(minutes=1)
 """So long every live configuration must have held a CA before a leaf of it serves: API servers follow in seconds."""
 RENEWED_CA_LIFETIME, RENEWED_LEAF_LIFETIME = timedelta(days=365), timedelta(days=90)
 """Of certificates in a Secret, which are renewed at two thirds (`certs.FILE_CA_LIFETIME` has those in files)."""
@@ -61,7 +61,7 @@ class RenewalPolicy:
     hosts: tuple[str, ...]
     ca_lifetime: timedelta = RENEWED_CA_LIFETIME
     leaf_lifetime: timedelta = RENEWED_LEAF_LIFETIME
-    pause: timedelta = PAUSE
+    pause: timedelta = LOOK_INTERVAL
 
 
 @dataclass(frozen=True)

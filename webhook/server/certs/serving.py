@@ -70,7 +70,7 @@ class Contexts:
         return last[2]
 
 
-class Files:
+class CertificateFiles:
     """Two PEM files. Where they can't be read or do not match (somebody is just writing them), the last good ones serve
     on."""
 

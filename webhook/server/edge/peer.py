@@ -15,10 +15,12 @@ from webhook.server.lanes import ARRIVED
 if TYPE_CHECKING:
     from webhook.server.edge.worker import Worker
 
-PATIENCE = 10.0  # seconds for each of: a TLS handshake, a request's headers, its body, reading an answer
+PEER_TIMEOUT = 10.0  # seconds for each of: a TLS handshake, a request's headers, its body, reading an answer
 IDLE = 120.0  # seconds between requests; the API server closes first, after 90 (client-go, IdleConnTimeout)
 AGE = 300.0  # seconds, ± 20 %, until a connection closes with its next answer: its client then finds new replicas
-HEAD = 16 << 10  # bytes of a request's line and headers, of trailers, or between two pieces of a chunked body
+MAX_HEADER_BYTES = (
+    16 << 10
+)  # bytes of a request's line and headers, of trailers, or between two pieces of a chunked body
 PIPELINED = 100  # requests sent before the answer to an earlier one; no client of a webhook sends any
 
 
@@ -56,7 +58,7 @@ class Peer(HttpToolsProtocol):
         self.ages = time.monotonic() + AGE * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
         self.used = False  # a request was answered
         self.head = 0  # bytes since a request began, its headers ended, or a piece of its body came
-        self.wait(PATIENCE)
+        self.wait(PEER_TIMEOUT)
 
     def wait(self, seconds: float) -> None:
         """Sets the deadline for what the peer must do next."""
@@ -87,19 +89,19 @@ class Peer(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self.head += len(data)
         super().data_received(data)
-        if self.head > HEAD and not self.transport.is_closing():
+        if self.head > MAX_HEADER_BYTES and not self.transport.is_closing():
             self.send_400_response("The headers are too large.")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.wait(PATIENCE)
+        self.wait(PEER_TIMEOUT)
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= PIPELINED:
             self.transport.abort()
             raise ValueError("too many requests at once")
         self.head = 0
-        self.wait(PATIENCE)
+        self.wait(PEER_TIMEOUT)
         more = {ARRIVED: time.monotonic(), CERTIFICATE: self.transport.get_extra_info("peercert")}
         self.scope.update(more)  # type: ignore[typeddict-item]  # ASGI allows other keys
         super().on_headers_complete()
@@ -125,7 +127,7 @@ class Peer(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.wait(PATIENCE)
+        self.wait(PEER_TIMEOUT)
 
     def resume_writing(self) -> None:
         super().resume_writing()

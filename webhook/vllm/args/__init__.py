@@ -15,16 +15,16 @@ from webhook.base.frozen import frozen
 from webhook.base.near import nearest
 from webhook.kube.path import FieldPath
 from webhook.vllm.args.flags import Parser, Releases, Table
-from webhook.vllm.args.grammar import Problem, Reading, read
+from webhook.vllm.args.grammar import ParseResult, Problem, read
 from webhook.vllm.args.tokens import CommandLine, command_line_of, prepare_words
 from webhook.vllm.command import Command
 from webhook.vllm.release import Release
 
-__all__ = ["ArgumentError", "EngineArgs", "Releases", "UnknownFlag", "parse"]
+__all__ = ["ArgumentError", "EngineArgs", "Releases", "UnrecognizedFlag", "parse"]
 
 
 @dataclass(frozen=True)
-class UnknownFlag:
+class UnrecognizedFlag:
     """A flag that this release's parser does not know: vLLM exits with 2 before it loads anything."""
 
     flag: str
@@ -69,8 +69,8 @@ class EngineArgs:
     """dest → why its value can't be known (a command substitution, an unset variable)."""
     doubtful: Mapping[str, str] = field(default_factory=dict)
     """dest → why what is `given` is probably not what will arrive: a placeholder is in it."""
-    unknown: tuple[UnknownFlag, ...] = ()
-    unheard: tuple[UnknownFlag, ...] = ()
+    unknown: tuple[UnrecognizedFlag, ...] = ()
+    unheard: tuple[UnrecognizedFlag, ...] = ()
     """Flags that no release of the table knows, and that are no error all the same: the release is beyond the table, or
     the container's program may have flags of its own and this one is hardly another than one of vLLM's."""
     errors: tuple[ArgumentError, ...] = ()
@@ -200,13 +200,13 @@ def _flags(command: Command) -> Iterable[str]:
 
 def _read_by_candidates(
     command: Command, line: CommandLine, candidates: Iterable[Parser]
-) -> tuple[Parser, Reading, tuple[Problem, ...]]:
+) -> tuple[Parser, ParseResult, tuple[Problem, ...]]:
     """The reading of the first release that accepts the command, with the fewest abbreviations.
 
     Where none does, the one with the fewest problems, and of those the ones at words that every release refuses.
     """
-    tried: list[tuple[Parser, Reading]] = []
-    accepted: list[tuple[Parser, Reading]] = []
+    tried: list[tuple[Parser, ParseResult]] = []
+    accepted: list[tuple[Parser, ParseResult]] = []
     common: set[int] | None = None
     for parser in candidates:
         reading = _read_by_parser(command, line, parser)
@@ -230,7 +230,7 @@ _WHOLE = -1
 """The index of a problem that is about no word."""
 
 
-def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> Reading:
+def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> ParseResult:
     """The command as the parser of one release reads it, its `--config` file included."""
     words = prepare_words(command, line, of_release)
     reading = read(of_release, words.tokens)
@@ -268,7 +268,7 @@ _CONFLICTING = frozenset({
 """Options without which `_conflicts` has nothing to say."""
 
 
-def _conflicts(reading: Reading, command: Command, release: Release) -> list[ArgumentError]:
+def _conflicts(reading: ParseResult, command: Command, release: Release) -> list[ArgumentError]:
     """What `validate_parsed_serve_args` refuses (vLLM 0.33 entrypoints/openai/cli_args.py)."""
     given = reading.given
     if _CONFLICTING.isdisjoint(given):
@@ -305,7 +305,9 @@ def _conflicts(reading: Reading, command: Command, release: Release) -> list[Arg
     return found
 
 
-def _unknown_flags(problems: Iterable[Problem], parser: Parser, suggests: Callable[[], bool]) -> Iterable[UnknownFlag]:
+def _unknown_flags(
+    problems: Iterable[Problem], parser: Parser, suggests: Callable[[], bool]
+) -> Iterable[UnrecognizedFlag]:
     """The flags that the parser does not know, each with the nearest spelling and the releases that know it."""
     flags = [(problem, problem.flag) for problem in problems if problem.flag]
     if not flags:
@@ -314,7 +316,7 @@ def _unknown_flags(problems: Iterable[Problem], parser: Parser, suggests: Callab
     for number, (problem, flag) in enumerate(flags):
         near = nearest(flag, spellings, cutoff=0.75) if number < _MOST_SUGGESTIONS and suggests() else ()
         life = parser.table.nearest_releases_with(flag, parser.release)
-        yield UnknownFlag(
+        yield UnrecognizedFlag(
             flag=flag,
             path=problem.path,
             suggestion=near[0] if near else None,
@@ -327,8 +329,8 @@ def _unknown_flags(problems: Iterable[Problem], parser: Parser, suggests: Callab
 
 
 def _probable_slips(
-    reading: Reading, command: Command, parser: Parser, suggests: Callable[[], bool]
-) -> list[UnknownFlag]:
+    reading: ParseResult, command: Command, parser: Parser, suggests: Callable[[], bool]
+) -> list[UnrecognizedFlag]:
     """Flags of a program that nobody knows, which are probably vLLM's with a slip in them."""
     if not reading.passed_over or command.guessed is None:
         return []

@@ -34,7 +34,7 @@ class Problem:
 
 
 @dataclass
-class Reading:
+class ParseResult:
     """What one release makes of the words."""
 
     given: dict[str, Any] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def _flag(token: Token, parser: Parser) -> Flag | None:
     return Flag(name, None, explicit=value if equals else None)
 
 
-def read(parser: Parser, tokens: list[Token]) -> Reading:
+def read(parser: Parser, tokens: list[Token]) -> ParseResult:
     """Reads all of `tokens`, going on after an error as far as that makes sense."""
     return _Reader(parser, tokens).read()
 
@@ -100,7 +100,7 @@ def read(parser: Parser, tokens: list[Token]) -> Reading:
 class _Reader:
     def __init__(self, parser: Parser, tokens: list[Token]) -> None:
         self.parser = parser
-        self.reading = Reading()
+        self.reading = ParseResult()
         self.tokens, self.separator = tokens, len(tokens)
         if "--" in (texts := [token.text for token in tokens]):
             self.separator = texts.index("--")
@@ -109,7 +109,7 @@ class _Reader:
         self.flags += [None] * (len(self.tokens) - self.separator)
         self.positional = parser.positional
 
-    def read(self) -> Reading:
+    def read(self) -> ParseResult:
         """Read all words, one argument or option at a time."""
         at = 0
         while at < len(self.tokens):

@@ -51,7 +51,7 @@ class Token:
 
 
 @dataclass
-class Words:
+class ArgparseWords:
     """What argparse gets, and what went wrong on the way there."""
 
     tokens: list[Token]
@@ -117,9 +117,9 @@ _OPTIMIZATION_LEVEL = Release(0, 12)
 """… and `--optimization-level 3` since here."""
 
 
-def prepare_words(command: Command, line: CommandLine, parser: Parser) -> Words:
+def prepare_words(command: Command, line: CommandLine, parser: Parser) -> ArgparseWords:
     """What argparse would get of the command, whose line this is, in the release of `parser`."""
-    words, whole = Words(list(line.tokens)), line.whole
+    words, whole = ArgparseWords(list(line.tokens)), line.whole
     if parser.entry == "serve" and "--" in whole:
         _model_first(words, parser, whole)
     if "--config" in whole:
@@ -134,7 +134,7 @@ def prepare_words(command: Command, line: CommandLine, parser: Parser) -> Words:
     return words
 
 
-def _model_first(words: Words, parser: Parser, whole: str) -> None:
+def _model_first(words: ArgparseWords, parser: Parser, whole: str) -> None:
     """Move the model of `--model` to the front, in releases that want it first; note an error in those that refuse
     `--model`."""
     tokens, release = words.tokens, parser.release
@@ -174,7 +174,7 @@ def _model_first(words: Words, parser: Parser, whole: str) -> None:
             ))  # fmt: skip
 
 
-def _config(words: Words, command: Command, parser: Parser) -> None:
+def _config(words: ArgparseWords, command: Command, parser: Parser) -> None:
     """Replaces `--config FILE` (these two words exactly) by what the file says, before the other flags."""
     tokens = words.tokens
     places = [n for n, token in enumerate(tokens) if token.text == "--config" and not token.open]
@@ -280,7 +280,7 @@ def _expand_optimization(tokens: list[Token], release: Release) -> list[Token]:
     return out
 
 
-def _merge_dotted_flags(words: Words, release: Release) -> None:
+def _merge_dotted_flags(words: ArgparseWords, release: Release) -> None:
     """Merges `--config.key value` into one `--config '{"key": value}'` at the end, per flag."""
     prefix = "-" if release >= _DOTTED_SHORT else "--"
     if not [True for token in words.tokens if token.text[:1] == "-" and "." in token.text.partition("=")[0]]:

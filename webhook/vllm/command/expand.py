@@ -16,13 +16,14 @@ from webhook.kube.path import FieldPath, mapping
 from webhook.kube.workload import JSON, Container, Workload
 from webhook.vllm.command.word import UNDEFINED, Piece, Value, known, literal, mystery
 
-LIMIT = 1 << 17
+MAX_EXPANDED_LENGTH = 1 << 17
 """Bytes of an argument or a variable that Linux refuses, with the NUL at its end (MAX_ARG_STRLEN: 32 pages, of 4 KiB
 but on some Arm servers). What the references in one text expand to is followed as far: doubling a variable must not
 fill our memory."""
 _REFERENCE, _BEGINNING = 512, 64
-"""What a reference costs, in characters of the text that is expanded in a container (64 times LIMIT): 16,384 references
-in a container are read. And the characters that stand for a text that is not expanded."""
+"""What a reference costs, in characters of the text that is expanded in a container (64 times
+MAX_EXPANDED_LENGTH): 16,384 references in a container are read. And
+the characters that stand for a text that is not expanded."""
 TOO_LONG = "the text grows too long"
 """Why a text is not known that no process can be given."""
 TOO_MUCH = "too much text is expanded in this container"
@@ -79,7 +80,7 @@ class Environment(Mapping[str, Value]):
     @property
     def full(self) -> bool:
         """No more is expanded."""
-        return self.grown > 64 * LIMIT
+        return self.grown > 64 * MAX_EXPANDED_LENGTH
 
     def set(self, name: str, value: Value) -> None:
         """Gives a variable a value, whatever it had before."""
@@ -259,10 +260,10 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
         more = sum([len(piece.text) for piece in value])
         length, size = length + more, size + more + 256 * len(value)
         env.grown += size
-        if size > LIMIT or env.full:
+        if size > MAX_EXPANDED_LENGTH or env.full:
             start = "".join(plain) or (_beginning(text, env) if not pieces else "")
             known_ = [Piece(start, path)] if start else []
-            return (*pieces, *known_, Piece("…", path, TOO_LONG if length >= LIMIT else TOO_MUCH))
+            return (*pieces, *known_, Piece("…", path, TOO_LONG if length >= MAX_EXPANDED_LENGTH else TOO_MUCH))
         for piece in value:
             if piece.unknown is None:
                 plain.append(piece.text)

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from webhook.vllm.command import arithmetic, transform
-from webhook.vllm.command.state import Array, State
+from webhook.vllm.command.state import Array, ShellState
 from webhook.vllm.command.tree import WorkLimit, source
 from webhook.vllm.command.word import Piece, Value, known, literal, mystery, reason_of, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-LIMIT = 1 << 16
+MAX_VALUE_LENGTH = 1 << 16
 """Longest value of a variable in characters: a script that doubles one over and over must not fill our memory."""
 
 _OPERATORS = (
@@ -43,10 +43,10 @@ _BREAK = _Segment((), False)
 """Between the elements of `"$@"`."""
 
 
-class Words:
+class WordExpander:
     """Expands the words of one script in a `State`."""
 
-    def __init__(self, state: State, run: Callable[[Node], Value | None], budget: WorkLimit) -> None:
+    def __init__(self, state: ShellState, run: Callable[[Node], Value | None], budget: WorkLimit) -> None:
         self.state = state
         self.run = run
         """A command substitution's output where it is plain, else None."""
@@ -340,7 +340,7 @@ def _join_list(values: Array) -> Value:
 
 def _bounded(value: Value) -> Value:
     """The value, or an unknown one if it is too long."""
-    if sum(len(piece.text) for piece in value) <= LIMIT and len(value) < 4096:
+    if sum(len(piece.text) for piece in value) <= MAX_VALUE_LENGTH and len(value) < 4096:
         return value
     return mystery(value[0].text[:64], "the text grows too long")
 

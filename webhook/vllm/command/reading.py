@@ -12,7 +12,7 @@ from webhook.vllm.command import images, kserve, python
 from webhook.vllm.command.condense import condensed, unread
 from webhook.vllm.command.entry import Serve
 from webhook.vllm.command.expand import (
-    LIMIT,
+    MAX_EXPANDED_LENGTH,
     TOO_LONG,
     TOO_MUCH,
     Environment,
@@ -43,7 +43,7 @@ _ITEMS = 512
 """Items of `command` and of `args` that are read one by one; of more, what `condensed` leaves of the others."""
 _SHORT = 64
 """Characters of a word that is read in any case."""
-_CHARACTERS = LIMIT
+_CHARACTERS = MAX_EXPANDED_LENGTH
 """Characters of all longer words that are read."""
 
 
@@ -122,7 +122,10 @@ class Reading:
     def _value(self, text: str, path: FieldPath) -> Value:
         """One item."""
         if len(text) > _SHORT:
-            if 4 * len(text) >= LIMIT and (size := len(text.encode(errors="replace"))) >= LIMIT:
+            if (
+                4 * len(text) >= MAX_EXPANDED_LENGTH
+                and (size := len(text.encode(errors="replace"))) >= MAX_EXPANDED_LENGTH
+            ):
                 self.long.append((path, size))
             if _READS.fullmatch(self.before) is None:  # a script's length is a matter of its own
                 if self.characters + len(text) > _CHARACTERS:
@@ -137,7 +140,7 @@ class Reading:
         if why in (TOO_LONG, TOO_MUCH):
             self.beyond = str(why)
         if why == TOO_LONG:
-            self.long.append((path, LIMIT))
+            self.long.append((path, MAX_EXPANDED_LENGTH))
         return value
 
     def _shown(self, text: str) -> str:

@@ -25,7 +25,7 @@ def statement(shell: Shell, node: Node, alone: bool = False) -> Status:
         path = posixpath.normpath(path)
         text = (shell.state.files.get(path, "") if append else "") + text
         shell.spend(len(text) // 16)
-        shell.state.files[path] = text[: 2 * tree.SIZE]
+        shell.state.files[path] = text[: 2 * tree.MAX_SCRIPT_LENGTH]
     before, shell.stdin = shell.stdin, output.given(shell, node) or shell.stdin
     try:
         return _with_input(shell, node, body, alone)

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 from webhook.vllm.command import assign, branch, builtin, condition, output, redirect, tree
 from webhook.vllm.command.expand import Environment
 from webhook.vllm.command.flow import Break, Exit, Return, Status, negate
-from webhook.vllm.command.parameter import Words
-from webhook.vllm.command.state import Array, State, merge
+from webhook.vllm.command.parameter import WordExpander
+from webhook.vllm.command.state import Array, ShellState, merge
 from webhook.vllm.command.tree import TOO_MUCH, GiveUp, WorkLimit, only_command, source
 from webhook.vllm.command.word import Change, Piece, Value, literal, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-WORDS = 1 << 14
+MAX_WORDS = 1 << 14
 """Words of one command."""
 
 _QUESTIONS = frozenset({"grep", "egrep", "pgrep", "which", "type", "cmp", "diff", "mountpoint", "curl", "nc", "lsmod"})
@@ -40,7 +40,9 @@ _SPACE = re.compile(r"\s+")
 class Shell:
     """Walks scripts; `visit(argv, shell)` is called for every command that is no builtin or function."""
 
-    def __init__(self, state: State, visit: Callable[[list[Value], Shell], None], parent: Shell | None = None) -> None:
+    def __init__(
+        self, state: ShellState, visit: Callable[[list[Value], Shell], None], parent: Shell | None = None
+    ) -> None:
         self.state = state
         self.visit = visit
         self.environment: dict[str, Value] = {}
@@ -242,15 +244,15 @@ class Shell:
         return "yes"
 
     @property
-    def words(self) -> Words:
+    def words(self) -> WordExpander:
         """What expands words here and now."""
-        return Words(self.state, functools.partial(output.substitute, self), self.budget)
+        return WordExpander(self.state, functools.partial(output.substitute, self), self.budget)
 
     def spend(self, work: int) -> None:
         """Pays for work; raises GiveUp where the script costs too much."""
         self.budget.spend(work)
 
-    def copy(self) -> State:
+    def copy(self) -> ShellState:
         """A copy of the state, paid for."""
         self.spend(len(self.state.variables) // 8)
         return self.state.copy()
@@ -262,7 +264,7 @@ class Shell:
         for position, child in enumerate(node.children):
             if node.field_name_for_child(position) in ("name", "argument"):
                 argv += self._marked(child, words.fields(child))
-                if len(argv) > WORDS:
+                if len(argv) > MAX_WORDS:
                     raise GiveUp(TOO_MUCH)
         return argv
 
@@ -408,7 +410,7 @@ def shell(
 ) -> Shell:
     """A shell in a container, before it has run anything. `whole`: what all scripts of the object may cost."""
     values: dict[str, Value | Array] = dict(environment)
-    made = Shell(State(variables=values, exported=set(values), files=dict(files), rest=environment.rest), visit)
+    made = Shell(ShellState(variables=values, exported=set(values), files=dict(files), rest=environment.rest), visit)
     made.budget.whole = whole
     return made
 

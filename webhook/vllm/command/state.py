@@ -15,7 +15,7 @@ Array = list[Value]
 
 
 @dataclass
-class State:
+class ShellState:
     """A shell's variables, parameters and the files that are known."""
 
     variables: dict[str, Value | Array] = field(default_factory=dict)
@@ -31,9 +31,9 @@ class State:
     rest: str | None = None
     """Why variables may be set that are not here."""
 
-    def copy(self) -> State:
+    def copy(self) -> ShellState:
         """A copy that can be changed on its own."""
-        return State(
+        return ShellState(
             {k: list(v) if isinstance(v, list) else v for k, v in self.variables.items()},
             set(self.exported),
             list(self.positional),
@@ -52,7 +52,7 @@ class State:
         return mystery(f"${name}", self.rest) if self.rest else None
 
 
-def merge(one: State, two: State, why: str) -> State:
+def merge(one: ShellState, two: ShellState, why: str) -> ShellState:
     """What two branches leave behind; `why` is the condition that chose between them."""
     merged = one.copy()
     for name in {**one.variables, **two.variables}:

@@ -18,7 +18,7 @@ WORK = 50_000
 costliest of 188 start scripts in the field costs 1,170."""
 ALL_WORK = 2 * WORK
 """The same for all scripts of one object, which may have hundreds of containers."""
-SIZE = 1 << 14
+MAX_SCRIPT_LENGTH = 1 << 14
 """Characters of a script; larger ones are not read, for every one costs an admission request its time."""
 NESTING = 50
 """Statements within each other that are followed, those of functions, shells and files that they run too. The most in
@@ -45,7 +45,7 @@ class GiveUp(Exception):  # noqa: N818
     """The script is too complex to be read to its end; the text says in what way, for people."""
 
 
-TOO_LONG = f"it is longer than the {SIZE:,} characters that are read"
+TOO_LONG = f"it is longer than the {MAX_SCRIPT_LENGTH:,} characters that are read"
 TOO_DEEP = f"its statements are nested more than {NESTING} deep"
 TOO_MUCH = "it takes too many steps to follow"
 NUL = "it has a NUL character"
@@ -169,7 +169,7 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
 
     Such a blank becomes a variable of its own in the tree; these come along with why they are not known.
     """
-    if len(script) > SIZE:
+    if len(script) > MAX_SCRIPT_LENGTH:
         raise GiveUp(TOO_LONG)
     if "\0" in script:  # which no process can be given
         raise GiveUp(NUL)
@@ -203,7 +203,7 @@ _MARKS = re.compile(r"[\\'\"()}#]|\$[({]")
 
 def unclosed(script: str) -> str | None:
     """The line on which a quote begins that nothing closes; None where there is none, or where that is not plain."""
-    if len(script) > SIZE or any(mark in script for mark in ("<<", "`", "$'")):
+    if len(script) > MAX_SCRIPT_LENGTH or any(mark in script for mark in ("<<", "`", "$'")):
         return None
     opened: list[tuple[str, int]] = []
     at = 0

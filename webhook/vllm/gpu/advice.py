@@ -10,7 +10,7 @@ from webhook.vllm.gpu import instances
 from webhook.vllm.gpu.labels import LABELS
 from webhook.vllm.gpu.name import SHARED_SUFFIX, by_name
 from webhook.vllm.gpu.product import Gpu, products
-from webhook.vllm.gpu.requirement import Requirement, affinity, of_spec
+from webhook.vllm.gpu.requirement import NodeRequirement, affinity, of_spec
 
 PRODUCT = "nvidia.com/gpu.product"
 _TOLD = frozenset((*LABELS, *instances.TYPE, *instances.FAMILY))
@@ -64,7 +64,7 @@ def own_labels(spec: JSON) -> tuple[str, ...]:
     return tuple(sorted(sizes, key=sizes.__getitem__)) if len(sizes) > 1 else ()
 
 
-def _affinity(spec: JSON) -> Iterator[Requirement]:
+def _affinity(spec: JSON) -> Iterator[NodeRequirement]:
     """The demands of the required affinity whose labels say something of the product."""
     return (one for one in islice(affinity(spec), _MANY) if one.key in _TOLD)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from webhook.base import data
 from webhook.vllm.gpu.product import Gpu, product, products
-from webhook.vllm.gpu.requirement import Requirement
+from webhook.vllm.gpu.requirement import NodeRequirement
 
 TYPE = (
     "node.kubernetes.io/instance-type",
@@ -85,7 +85,7 @@ def smallest_machine_type(name: str, gpus: Sequence[Gpu], count: int) -> str | N
     return min(found)[2] if found else None
 
 
-def left_by(demands: Sequence[Requirement]) -> tuple[Gpu, ...]:
+def left_by(demands: Sequence[NodeRequirement]) -> tuple[Gpu, ...]:
     """What Karpenter's labels leave of AWS's machine types: `instance-category In [g]`, `instance-generation Gt 5` …
 
     Empty where they say too little, or nothing of this kind.
@@ -106,7 +106,7 @@ def is_telling(key: str) -> bool:
     return key.startswith(_PREFIXES) and _label_part(key) is not None
 
 
-def _requirement_holds(one: Requirement, value: str | None) -> bool:
+def _requirement_holds(one: NodeRequirement, value: str | None) -> bool:
     """Whether a value satisfies a node's requirement; None: the label is absent."""
     return one.holds({one.key: value} if value is not None else {})
 

@@ -12,7 +12,7 @@ from webhook.kube.workload import JSON, Workload
 from webhook.vllm.gpu import instances
 from webhook.vllm.gpu.name import SHARED_SUFFIX, by_name
 from webhook.vllm.gpu.product import Gpu, all_products, partition_of, products, slices
-from webhook.vllm.gpu.requirement import Demands, Requirement, of_spec
+from webhook.vllm.gpu.requirement import Demands, NodeRequirement, of_spec
 
 LABELS: Mapping[str, tuple[str, ...]] = {
     "nvidia.com/gpu.product": ("gfd",),
@@ -73,7 +73,7 @@ PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
 AMD_PARTITION = "amd.com/compute-memory-partition"
 USE_TYPE = ("nvidia.com/use-gputype", "hami.io/use-gputype")
 """HAMi's annotation: cards whose type contains one of these words."""
-FEW = 8
+PRODUCTS_SHOWN = 8
 """Products that filters alone may leave: with more of them nothing is named."""
 
 
@@ -120,7 +120,7 @@ _MANY = 64
 """Alternatives, demands of one of them, and values of one demand, that are looked up: of more, nothing is named."""
 
 
-def _tells(one: Requirement) -> bool:
+def _tells(one: NodeRequirement) -> bool:
     """The demand may say something of the product."""
     key = one.key
     return (
@@ -175,7 +175,7 @@ def of_node(labels: Mapping[str, str], resource: str | None) -> NamedProducts | 
 
 def as_demands(labels: Mapping[str, str]) -> Demands:
     """What a node says of its GPU (`Node.hardware`), as demands that it meets."""
-    return tuple(Requirement(key, "In", (value,)) for key, value in labels.items())
+    return tuple(NodeRequirement(key, "In", (value,)) for key, value in labels.items())
 
 
 def of_demands(demands: Demands) -> NamedProducts | None:
@@ -229,7 +229,7 @@ def union(found: Sequence[NamedProducts]) -> NamedProducts | None:
     )
 
 
-def _products_of(one: Requirement) -> tuple[tuple[Gpu, ...], bool]:
+def _products_of(one: NodeRequirement) -> tuple[tuple[Gpu, ...], bool]:
     """The products a label's values name, and whether the label is one whose values are the products' names.
 
     A value that is not known leaves the product open: then the label names nothing.
@@ -262,7 +262,7 @@ def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
     """The products left where no label names one: by Karpenter's categories, by exact memory, by family."""
     if found := instances.left_by(demands):
         said = [str(one) for one in demands if "/instance-" in one.key]
-        return (found, said) if len(found) <= FEW else ((), [])
+        return (found, said) if len(found) <= PRODUCTS_SHOWN else ((), [])
     for one in demands:
         if one.key == MEMORY_LABELS[0] and one.operator == "In" and all(map(_is_number, one.values)):
             wanted = {int(value) for value in one.values}
@@ -273,12 +273,12 @@ def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
         every = tuple(gpu for gpu in all_products() if gpu.vendor == "nvidia")
         for one in telling:
             every = _matching_products(every, one)
-        if len(every) <= FEW:
+        if len(every) <= PRODUCTS_SHOWN:
             return every, [str(one) for one in telling]
     return (), []
 
 
-def _matching_products(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
+def _matching_products(gpus: tuple[Gpu, ...], one: NodeRequirement) -> tuple[Gpu, ...]:
     """What one demand leaves of products; all of them where it says nothing of any."""
     if len(one.values) > _MANY:
         return gpus
@@ -295,7 +295,7 @@ def _matching_products(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ..
     return gpus
 
 
-def _resized(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
+def _resized(gpus: tuple[Gpu, ...], one: NodeRequirement) -> tuple[Gpu, ...]:
     """A node that reports more memory than any card of these products was sold with has cards with more of it (a
     GeForce RTX 4090 with 48 GB): what it reports is the most that a process sees.
 
@@ -316,7 +316,7 @@ def _resized(gpus: tuple[Gpu, ...], one: Requirement) -> tuple[Gpu, ...]:
     return tuple(found)
 
 
-def _mib(one: Requirement) -> list[int]:
+def _mib(one: NodeRequirement) -> list[int]:
     """The values of a memory label: MiB that NVML prints; old GFD releases wrote bytes."""
     return [int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in one.values if _is_number(value)]
 
@@ -325,7 +325,7 @@ def _is_number(value: str) -> bool:
     return value.isascii() and value.isdigit() and len(value) < 20
 
 
-def _has_label_memory(gpu: Gpu, one: Requirement) -> bool:
+def _has_label_memory(gpu: Gpu, one: NodeRequirement) -> bool:
     """MiB that NVML prints, within what drivers and clouds differ by."""
     sizes = _mib(one)
     mib = gpu.memory_high / (1 << 20)
@@ -334,7 +334,7 @@ def _has_label_memory(gpu: Gpu, one: Requirement) -> bool:
     return not sizes or replace(one, values=(str(sizes[0]),)).compares(mib)
 
 
-def _has_gigabytes(gpu: Gpu, one: Requirement) -> bool:
+def _has_gigabytes(gpu: Gpu, one: NodeRequirement) -> bool:
     """Whether the product has the memory in GB that a cloud's label asks for."""
     sizes = [int(found[1]) for value in one.values if (found := re.fullmatch(r"([0-9]{1,19})(?:G|Gi|GB)?", value))]
     gib = gpu.memory_high / (1 << 30)
@@ -344,26 +344,26 @@ def _has_gigabytes(gpu: Gpu, one: Requirement) -> bool:
     return not sizes or replace(one, values=(str(sizes[0]),)).compares(gib)
 
 
-def _has_family(gpu: Gpu, one: Requirement) -> bool:
+def _has_family(gpu: Gpu, one: NodeRequirement) -> bool:
     """Whether the product is of the architecture that nvidia.com/gpu.family asks for."""
     return gpu.vendor != "nvidia" or gpu.architecture is None or one.holds({one.key: gpu.architecture})
 
 
-def _major(gpu: Gpu, one: Requirement) -> bool:
+def _major(gpu: Gpu, one: NodeRequirement) -> bool:
     return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[0])})
 
 
-def _minor(gpu: Gpu, one: Requirement) -> bool:
+def _minor(gpu: Gpu, one: NodeRequirement) -> bool:
     return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[1])})
 
 
-def _has_mig(gpu: Gpu, one: Requirement) -> bool:
+def _has_mig(gpu: Gpu, one: NodeRequirement) -> bool:
     """Whether the product can be divided by MIG, as nvidia.com/mig.capable asks for."""
     has = "true" if products().get(gpu.name.partition(" MIG ")[0], {}).get("mig") else "false"
     return one.operator != "In" or one.holds({one.key: has})
 
 
-_FILTERS: Mapping[str, Callable[[Gpu, Requirement], bool]] = {
+_FILTERS: Mapping[str, Callable[[Gpu, NodeRequirement], bool]] = {
     **dict.fromkeys(MEMORY_LABELS, _has_label_memory),
     **dict.fromkeys(GIGABYTES, _has_gigabytes),
     "nvidia.com/gpu.family": _has_family,

@@ -13,7 +13,7 @@ from webhook.vllm.gpu.product import Gpu
 
 GAUDI = "gaudi"
 """Intel's, and no GPU: another build of vLLM, another device plugin."""
-OTHER = "other"
+OTHER_MAKER = "other"
 """Somebody of whom the table has no product."""
 RESOURCES = {
     "nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "gpu.intel.com/xe", GAUDI: "habana.ai/gaudi",
@@ -62,14 +62,14 @@ def of_resources(asked: str | None, limits: Mapping[str, object]) -> str | None:
     there = asked.split(" + ") if asked else [name for name, count in limits.items() if str(count) != "0"]
     names = [name for name in there if "/" in name]
     found = {maker for name in names if (maker := of_resource(name)) is not None}
-    return found.pop() if len(found) == 1 else OTHER if found else None
+    return found.pop() if len(found) == 1 else OTHER_MAKER if found else None
 
 
 @lru_cache(256)
 def of_resource(name: str) -> str | None:
     """Who makes what a resource stands for."""
     maker = _OF_RESOURCE.get(name.partition("/")[0] + "/")
-    return maker or (OTHER if _OF_OTHERS.match(name) else None)
+    return maker or (OTHER_MAKER if _OF_OTHERS.match(name) else None)
 
 
 def of_build(image: object, env: Mapping[str, str], device: object = None) -> str | None:

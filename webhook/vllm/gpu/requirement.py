@@ -14,7 +14,7 @@ NAME = "metadata.name"
 
 
 @frozen
-class Requirement:
+class NodeRequirement:
     """One thing a node must have: `key In values`, `key Gt value` …"""
 
     key: str
@@ -53,11 +53,11 @@ def _as_number(value: str | float) -> float | None:
     return value
 
 
-Demands = tuple[Requirement, ...]
+Demands = tuple[NodeRequirement, ...]
 
 
 @frozen
-class Wanted:
+class NodeDemand:
     """What a Pod demands of its node. A preferred affinity and a toleration choose no node and are not in it.
 
     The two parts are kept apart: of both, an object may have tens of thousands.
@@ -68,7 +68,7 @@ class Wanted:
     terms: tuple[Demands, ...]
     """The required affinity: all of one of these must hold, too. Empty: there is none."""
 
-    def alternatives(self, tells: Callable[[Requirement], bool]) -> list[Demands]:
+    def alternatives(self, tells: Callable[[NodeRequirement], bool]) -> list[Demands]:
         """What must all hold together, once for each different term, of the demands that tell something."""
         always = tuple([one for one in self.always if tells(one)])
         terms = dict.fromkeys([tuple([one for one in term if tells(one)]) for term in self.terms])
@@ -90,26 +90,26 @@ def _holds(demands: Demands, labels: Mapping[str, str], name: str) -> bool:
     return all(one.holds({NAME: name} if one.key == NAME else labels) for one in demands)
 
 
-def wanted(workload: Workload) -> Wanted:
+def wanted(workload: Workload) -> NodeDemand:
     """What the Pod demands, read once."""
     return workload.once(_of_workload)
 
 
-def _of_workload(workload: Workload) -> Wanted:
+def _of_workload(workload: Workload) -> NodeDemand:
     return of_spec(workload.spec)
 
 
-def of_spec(spec: JSON) -> Wanted:
+def of_spec(spec: JSON) -> NodeDemand:
     """What a PodSpec demands."""
-    return Wanted(tuple(_selector(spec.get("nodeSelector"))), tuple(_affinity_terms(spec)))
+    return NodeDemand(tuple(_selector(spec.get("nodeSelector"))), tuple(_affinity_terms(spec)))
 
 
-def _selector(value: object) -> Iterator[Requirement]:
+def _selector(value: object) -> Iterator[NodeRequirement]:
     for key, wanted in mapping(value).items():
-        yield Requirement(str(key), "In", (str(wanted),))
+        yield NodeRequirement(str(key), "In", (str(wanted),))
 
 
-def affinity(spec: JSON) -> Iterator[Requirement]:
+def affinity(spec: JSON) -> Iterator[NodeRequirement]:
     """The demands of the required affinity, one term after the other."""
     return (one for term in _affinity_terms(spec) for one in term)
 
@@ -126,13 +126,13 @@ def _affinity_terms(spec: JSON) -> Iterator[Demands]:
             yield demands
 
 
-def _term_requirements(term: JSON) -> Iterator[Requirement]:
+def _term_requirements(term: JSON) -> Iterator[NodeRequirement]:
     """The requirements of a node selector term."""
     for field in ("matchExpressions", "matchFields"):
         for one in listed if isinstance(listed := term.get(field), list) else ():
             if isinstance(one, Mapping):
                 values = one.get("values")
-                yield Requirement(
+                yield NodeRequirement(
                     str(one.get("key")),
                     str(one.get("operator")),
                     tuple(str(value) for value in values) if isinstance(values, list) else (),

@@ -15,6 +15,6 @@ here: advice, and where model and GPU come from.
   time, so that a manifest gets the same advice on every machine. Combinations that the weights alone exclude are
   excluded by a ratio (`search`), which counts as one plan.
 - Results that depend on the model and a few small values are remembered by them (`lru_cache` with a bound). Each such
-  function takes a named tuple of just those settings (`weights.Placed`, `activations.Run`, `host.Kind`), so that
-  nothing else can matter. A `Model` is equal only to itself, and those of the catalog are made once.
+  function takes a named tuple of just those settings (`weights.Placed`, `activations.Run`, `host.HostSettings`), so
+  that nothing else can matter. A `Model` is equal only to itself, and those of the catalog are made once.
 """

@@ -14,13 +14,13 @@ from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model
 
 SOURCE = "vLLM 0.33 v1/worker/gpu_model_runner.py, profile_cudagraph_memory"
-NONE = Estimate(0, 0, 0, 0, "none: --enforce-eager", SOURCE)
+NO_GRAPHS = Estimate(0, 0, 0, 0, "none: --enforce-eager", SOURCE)
 
 
 def line(model: Model, settings: Settings) -> Estimate:
     """What the graphs take of a GPU, whether it is charged to the budget or not (see `charged`)."""
     if settings.eager:
-        return NONE
+        return NO_GRAPHS
     twice = settings.lora is not None and settings.release >= (0, 11, 1)
     return _line(model, captured(settings), settings.parallel.pp, twice, charged(settings))
 

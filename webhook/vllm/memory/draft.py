@@ -17,7 +17,7 @@ from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model
 
 SOURCE = "vLLM 0.33 v1/spec_decode, config/speculative.py"
-NONE = Estimate(0, 0, 0, 0)
+NO_DRAFT = Estimate(0, 0, 0, 0)
 EAGLE3_VOCABULARY = 32_000
 """Tokens that published EAGLE-3 heads draft from."""
 
@@ -26,7 +26,7 @@ def line(model: Model, settings: Settings, stage: int) -> Estimate:
     """The drafter's weights on one rank of `stage`."""
     speculative = settings.speculative
     if speculative is None or speculative.method in OWN or stage != settings.parallel.pp - 1:
-        return NONE
+        return NO_DRAFT
     tp = speculative.tp or settings.parallel.tp
     counted = _counted(speculative, settings)
     if counted is not None:

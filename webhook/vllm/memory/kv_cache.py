@@ -24,7 +24,7 @@ from webhook.vllm.release import Release
 SOURCE = "vLLM 0.33 v1/kv_cache_interface.py, v1/core/kv_cache_planning.py"
 
 
-class Group(NamedTuple):
+class KvCacheGroup(NamedTuple):
     """Layers that share block ids."""
 
     spec: Spec
@@ -47,7 +47,7 @@ class LayoutError(Exception):
 class Layout:
     """How one rank's KV cache is laid out."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[KvCacheGroup, ...]
     bytes_per_block: int
     checked: tuple[tuple[Spec, int], ...]
     """What this release's check of one request counts: bytes of a block of each spec."""
@@ -154,7 +154,7 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
     return Layout(tuple(mine), per_block, counted, specs.known, specs.sure_blocks, null, of_all_stages=of_all)
 
 
-def _of_groups(groups: Sequence[Group], *, all_of_them: bool) -> tuple[tuple[Spec, int], ...]:
+def _of_groups(groups: Sequence[KvCacheGroup], *, all_of_them: bool) -> tuple[tuple[Spec, int], ...]:
     """_max_memory_usage_bytes_from_groups."""
     per_block = max(group.page for group in groups)
     counted = Counter(group.spec for group in groups) if all_of_them else {groups[0].spec: 1}
@@ -236,12 +236,14 @@ def _of_one_page(layers: Layers, release: Release) -> list[Layers]:
     return groups
 
 
-def _projected(group: Layers, is_here: Callable[[int], bool], release: Release) -> Group:
+def _projected(group: Layers, is_here: Callable[[int], bool], release: Release) -> KvCacheGroup:
     """_project_kv_cache_groups_to_worker: the layers of a group that are on this rank."""
     pages = [spec.page for index, spec in group if is_here(index)]
     if since.SIZES <= release < since.OWN_STAGE and len({spec for _, spec in group}) > 1:
-        return Group(group[0][1], len(pages), sum(spec.page for _, spec in group))  # a block counts every stage's
-    return Group(group[0][1], len(pages), sum(pages))
+        return KvCacheGroup(
+            group[0][1], len(pages), sum(spec.page for _, spec in group)
+        )  # a block counts every stage's
+    return KvCacheGroup(group[0][1], len(pages), sum(pages))
 
 
 def blocks(available: int, found: Layout) -> int:

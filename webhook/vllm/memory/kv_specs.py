@@ -12,7 +12,7 @@ from math import lcm
 from typing import NamedTuple
 
 from webhook.vllm.memory import kv_releases as since
-from webhook.vllm.memory import parallel, parts, shape
+from webhook.vllm.memory import layer_tensors, parallel, shape
 from webhook.vllm.memory.arguments import Speculative
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.model import Model
@@ -454,10 +454,10 @@ def _is_special(model: Model) -> bool:
     )
 
 
-def _nas_blocks(model: Model) -> Iterator[parts.Block]:
+def _nas_blocks(model: Model) -> Iterator[layer_tensors.Block]:
     """The layers of a NAS model; none of any other."""
     if isinstance(blocks := model.config.get("block_configs"), list):
-        yield from (one for index in range(len(blocks)) if (one := parts.block(model, index)) is not None)
+        yield from (one for index in range(len(blocks)) if (one := layer_tensors.block(model, index)) is not None)
 
 
 def _cross_tokens(model: Model) -> int:

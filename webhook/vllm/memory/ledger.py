@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from webhook.base.frozen import frozen
 from webhook.kube.quantity import human
+from webhook.vllm.measured import GPU_LINES
 from webhook.vllm.memory.estimate import NOTHING, Estimate
 from webhook.vllm.memory.kv_capacity import KvCapacity
 from webhook.vllm.memory.settings import Settings
@@ -15,6 +16,9 @@ from webhook.vllm.memory.settings import Settings
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "request", "graphs"]
 """What fails first, in vLLM's order (`webhook.vllm.memory.verdict`)."""
+
+GPU_AMOUNTS = ("total", "budget", *GPU_LINES)
+"""Fields of `GpuLedger` that are bytes of the GPU, as people read them from the top."""
 
 IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fit": "does not fit"}
 """A verdict as people read it."""

@@ -27,7 +27,7 @@ FP8_CACHE = (8, 9)
 """Compute capability from which on an 8-bit KV cache goes with every attention backend (as in `solve`)."""
 
 
-SIZES = (1, 2, 4, NODE)
+GPU_COUNTS = (1, 2, 4, NODE)
 """GPUs of a replica that are tried."""
 
 
@@ -150,7 +150,7 @@ def _ways(
     """Offers on one kind of GPU, one for each number of GPUs that fits."""
     own = {dest: value for dest, value in changes.items() if dest != "model"}
     asked = {**own, "max_model_len": context, **({"max_num_seqs": users} if users else {})}
-    for size in (gpus,) if gpus else SIZES:
+    for size in (gpus,) if gpus else GPU_COUNTS:
         if not where or size > stock.per_node or not (size == 1 or divisible(model, size, args)):
             continue
         changed = with_changes(args, {**asked, "tensor_parallel_size": size})

@@ -17,7 +17,7 @@ from webhook.vllm.memory.settings import Settings
 SOURCE = "vLLM 0.33 utils/mem_utils.py, memory_profiling; printed in start-up logs"
 
 
-class Measured(NamedTuple):
+class MeasuredOverhead(NamedTuple):
     """GiB on one rank, of one class of releases and cards."""
 
     floor: float
@@ -29,24 +29,24 @@ class Measured(NamedTuple):
 
 MEASURED = {
     # 3090, V100: 0.35 and 0.39 with TP 2; an 80 GB card 1.79, with TP 2 3.58
-    "V0": Measured(0.0, 0.1, 0.4, 2.0, "growth since the context"),
-    "V0, several ranks": Measured(0.0, 0.3, 0.9, 3.6, "with NCCL"),
-    "V1 to 0.9.0": Measured(0.15, 0.3, 0.6, 1.2, "CUDA context included"),
-    "V1 to 0.9.0, several ranks": Measured(0.15, 0.5, 1.6, 3.0, "context and NCCL"),
-    "0.9.1 to 0.10": Measured(0.0, 0.05, 0.14, 0.6, "growth"),
+    "V0": MeasuredOverhead(0.0, 0.1, 0.4, 2.0, "growth since the context"),
+    "V0, several ranks": MeasuredOverhead(0.0, 0.3, 0.9, 3.6, "with NCCL"),
+    "V1 to 0.9.0": MeasuredOverhead(0.15, 0.3, 0.6, 1.2, "CUDA context included"),
+    "V1 to 0.9.0, several ranks": MeasuredOverhead(0.15, 0.5, 1.6, 3.0, "context and NCCL"),
+    "0.9.1 to 0.10": MeasuredOverhead(0.0, 0.05, 0.14, 0.6, "growth"),
     # 8 H100: 2.3; 2 A100: 0.1
-    "0.9.1 to 0.10, ranks on Hopper": Measured(0.0, 0.05, 2.2, 3.0, "with NCCL"),
-    "0.9.1 to 0.10, several ranks": Measured(0.0, 0.05, 0.3, 1.6, "with NCCL"),
-    "from 0.11, stages on Hopper": Measured(0.0, 0.05, 0.07, 0.3, "PP alone"),
+    "0.9.1 to 0.10, ranks on Hopper": MeasuredOverhead(0.0, 0.05, 2.2, 3.0, "with NCCL"),
+    "0.9.1 to 0.10, several ranks": MeasuredOverhead(0.0, 0.05, 0.3, 1.6, "with NCCL"),
+    "from 0.11, stages on Hopper": MeasuredOverhead(0.0, 0.05, 0.07, 0.3, "PP alone"),
     # two 3090s, 0.21, 31B: 2 GiB that nothing else explains
-    "from 0.11, stages elsewhere": Measured(0.0, 0.05, 0.07, 2.2, "PP alone"),
+    "from 0.11, stages elsewhere": MeasuredOverhead(0.0, 0.05, 0.07, 2.2, "PP alone"),
     # H100: 0.13 on 0.11 … 0.17, 0.24 … 0.46 on 0.18 and 0.19
-    "0.11 to 0.17": Measured(0.0, 0.05, 0.13, 0.35, "kernels' workspaces"),
-    "from 0.18": Measured(0.0, 0.05, 0.25, 0.5, "kernels' workspaces"),
+    "0.11 to 0.17": MeasuredOverhead(0.0, 0.05, 0.13, 0.35, "kernels' workspaces"),
+    "from 0.18": MeasuredOverhead(0.0, 0.05, 0.25, 0.5, "kernels' workspaces"),
     # H100, 0.19: 2.07 … 2.21 for TP 2 and 4: torch's symmetric memory; 0.54 on 0.11 … 0.16
-    "from 0.17, ranks on Hopper": Measured(0.05, 1.95, 2.1, 2.3, "symmetric-memory all-reduce"),
-    "0.11 to 0.16, ranks on Hopper": Measured(0.05, 0.4, 0.55, 0.8, "all-reduce buffers"),
-    "from 0.11, several ranks": Measured(0.0, 0.1, 0.35, 1.2, "all-reduce buffers"),
+    "from 0.17, ranks on Hopper": MeasuredOverhead(0.05, 1.95, 2.1, 2.3, "symmetric-memory all-reduce"),
+    "0.11 to 0.16, ranks on Hopper": MeasuredOverhead(0.05, 0.4, 0.55, 0.8, "all-reduce buffers"),
+    "from 0.11, several ranks": MeasuredOverhead(0.0, 0.1, 0.35, 1.2, "all-reduce buffers"),
 }
 """Class → what start-up logs printed for it; `benchmarks/accuracy.py` compares them, and fits them anew."""
 
@@ -58,7 +58,7 @@ def line(settings: Settings) -> Estimate:
 
 
 @lru_cache(64)
-def _line(seen: Measured, spread: bool, flashinfer: bool) -> Estimate:
+def _line(seen: MeasuredOverhead, spread: bool, flashinfer: bool) -> Estimate:
     """The ledger line of a measured start, with what all-to-all and FlashInfer add."""
     floor, low, likely, high, note = seen
     if spread:

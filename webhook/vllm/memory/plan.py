@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Accelerator, Gpu
-from webhook.vllm.measured import Measured
+from webhook.vllm.measured import MeasuredStart
 from webhook.vllm.memory import (
     arguments,
     budget,
     doubt,
     host,
     kv_cache,
-    printed,
+    log_lines,
     ranks,
     settings,
     startup,
@@ -37,13 +37,13 @@ from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.verdict import PlannedRelease
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release
-from webhook.vllm.volumes import Files
+from webhook.vllm.volumes import CheckpointSource
 
 OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
 """Vendors whose vLLM plugin accounts for memory in ways of its own."""
 
 
-class Loaded(NamedTuple):
+class LoadedEngine(NamedTuple):
     """One engine on one product under one release, whose weights are known."""
 
     model: Model
@@ -76,9 +76,9 @@ def plan(
     *,
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
-    files: Files | None = None,
+    files: CheckpointSource | None = None,
     vendor: str = "nvidia",
-    known: Sequence[Measured] = (),
+    known: Sequence[MeasuredStart] = (),
     kv_cache_memory: int | None = None,
 ) -> MemoryPlan:
     """The plan of one engine.
@@ -119,7 +119,7 @@ def judge(
     *,
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
-    known: Sequence[Measured] = (),
+    known: Sequence[MeasuredStart] = (),
     kv_cache_memory: int | None = None,
 ) -> PlannedRelease:
     """The GPU's part of the plan: does it fit on every product that this may be, with every release that it may be?"""
@@ -197,7 +197,7 @@ def longest(
     return min(found, default=0)
 
 
-def _longest(begun: Loaded) -> int:
+def _longest(begun: LoadedEngine) -> int:
     """Of one product and release."""
     resolved = begun.settings
     least = resolved.max_model_len or 0
@@ -225,7 +225,7 @@ class _Facts(NamedTuple):
 
     gpu_memory: int | None
     env: Mapping[str, str]
-    known: Sequence[Measured]
+    known: Sequence[MeasuredStart]
     kv_cache_memory: int | None
 
 
@@ -253,7 +253,7 @@ def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Fa
     if begun is None:
         return None
     known, found = facts.known, facts.kv_cache_memory
-    seen = printed.of(known, asked.args, asked.model, gpu, begun.whole, release, facts.env) if known else None
+    seen = log_lines.of(known, asked.args, asked.model, gpu, begun.whole, release, facts.env) if known else None
     judged = [
         verdict.of_rank(
             asked.args, begun.settings, begun.ranks.checkpoint, _ledger(begun, rank, seen, found), found is not None
@@ -268,34 +268,34 @@ def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Fa
 def _room(one: PlannedRelease) -> tuple[int, int, int]:
     """The worst verdict; where all fit, the fewest blocks, which all ranks use then; else the least memory."""
     if one.ledger is None:
-        return RANK[one.verdict], 0, 0
+        return VERDICT_ORDER[one.verdict], 0, 0
     left = one.ledger.kv_cache
-    return RANK[one.verdict], one.ledger.kv_capacity.blocks(left) if one.verdict == "fits" else 0, left.likely
+    return VERDICT_ORDER[one.verdict], one.ledger.kv_capacity.blocks(left) if one.verdict == "fits" else 0, left.likely
 
 
-RANK: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
+VERDICT_ORDER: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
 
 
-def load(asked: MemoryArguments, gpu: Gpu | None, measured: int | None, release: Release) -> Loaded | None:
+def load(asked: MemoryArguments, gpu: Gpu | None, measured: int | None, release: Release) -> LoadedEngine | None:
     """The engine with its weights; None where the memory, the runtime or the checkpoint's size can't be known."""
     whole = budget.total(gpu, measured)
     if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
         return None
     resolved = settings.of(asked, gpu, whole.likely, release)
     found = ranks.of(asked.model, resolved)
-    return None if found is None else Loaded(asked.model, whole, budget.line(whole, resolved), resolved, found)
+    return None if found is None else LoadedEngine(asked.model, whole, budget.line(whole, resolved), resolved, found)
 
 
-def _ledger(begun: Loaded, rank: Rank, seen: Measured | None = None, found: int | None = None) -> GpuLedger:
+def _ledger(begun: LoadedEngine, rank: Rank, seen: MeasuredStart | None = None, found: int | None = None) -> GpuLedger:
     """The lines of one rank, what they leave, and what that holds.
 
     `found`: bytes of KV cache memory that vLLM found."""
     model, whole, allowed, resolved, _ = begun
     if seen is not None:
-        rank = printed.rank(seen, rank)  # without what stands there while it loads: it did load
+        rank = log_lines.rank(seen, rank)  # without what stands there while it loads: it did load
     left = _left(allowed, resolved, rank)
     if seen is not None:
-        left = printed.kv_cache(seen, left, whole)
+        left = log_lines.kv_cache(seen, left, whole)
     if found is not None:
         left = Estimate(found, found, found, found, "given", "kv_cache_memory_bytes of the question")
     length = resolved.max_model_len

@@ -11,7 +11,7 @@ from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Accelerator, Gpu
 from webhook.vllm.memory import arguments, plan
 from webhook.vllm.memory.arguments import MemoryArguments
-from webhook.vllm.memory.plan import Loaded
+from webhook.vllm.memory.plan import LoadedEngine
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 
@@ -37,7 +37,7 @@ class Search:
         self._gpus = plan.gpus_of(self.accelerator, self.gpu_memory)
         self._as_it_is = arguments.read(self.args, self.model, self.env or {})
         self.cut = self._as_it_is.parallel
-        self._loaded: dict[tuple[int, Release], Loaded | None] = {}
+        self._loaded: dict[tuple[int, Release], LoadedEngine | None] = {}
         self._weights: dict[Release, tuple[int, float]] = {}
         """Likely bytes on the heaviest rank, and the share of the GPU that it may use; 0 where they hang on the GPU."""
 
@@ -92,7 +92,7 @@ class Search:
         begun = (self._begun(index, release) for index in range(len(self._gpus)) for release in self._releases)
         return any(one is None or one.is_full(share) for one in begun)
 
-    def _begun(self, index: int, release: Release) -> Loaded | None:
+    def _begun(self, index: int, release: Release) -> LoadedEngine | None:
         """The engine as it is, on one of its products."""
         if (index, release) not in self._loaded:
             found = plan.load(self._as_it_is, self._gpus[index], self.gpu_memory, release)

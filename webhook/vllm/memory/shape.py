@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from webhook.vllm.memory import parts
-from webhook.vllm.memory.parts import Layer, Part, number, numbers
+from webhook.vllm.memory import layer_tensors
+from webhook.vllm.memory.layer_tensors import Layer, LayerTensors, number, numbers
 from webhook.vllm.model import Model
 
 __all__ = ["Mamba", "Shape", "delta_attention", "delta_net", "head_dims", "is_moe", "kind", "mamba", "number", "of"]
@@ -82,12 +82,12 @@ def of(model: Model) -> Shape | None:
     layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
     if not layers or not hidden or not vocab:
         return None
-    numbered: dict[tuple[str, bool, parts.Block | None, bool], int] = {}
+    numbered: dict[tuple[str, bool, layer_tensors.Block | None, bool], int] = {}
     double = layers - (number(model.config, "num_kv_shared_layers") or 0)
     wide = model.config.get("use_double_wide_mlp") is True  # Gemma 4 E2B: where keys and values are shared
     order = tuple(
         numbered.setdefault(
-            (kind(model, index), is_moe(model, index), parts.block(model, index), wide and index >= double),
+            (kind(model, index), is_moe(model, index), layer_tensors.block(model, index), wide and index >= double),
             len(numbered),
         )
         for index in range(layers)
@@ -111,7 +111,7 @@ def of(model: Model) -> Shape | None:
         embedding += hidden * (
             number(model.config, "max_position_embeddings", "n_positions", "max_target_positions") or 0
         )
-    embedding += parts.encoder(model, hidden)
+    embedding += layer_tensors.encoder(model, hidden)
     return Shape(
         variants=variants,
         order=order,
@@ -159,10 +159,12 @@ def is_moe(model: Model, index: int) -> bool:
     return not step or index % step == 0
 
 
-def _layer(model: Model, hidden: int, kind: str, moe: bool, block: parts.Block | None, double: bool) -> Layer | None:
+def _layer(
+    model: Model, hidden: int, kind: str, moe: bool, block: layer_tensors.Block | None, double: bool
+) -> Layer | None:
     """The tensors of one layer; None if the config does not say enough."""
     if block is not None:
-        return parts.nas_layer(model, hidden, block)
+        return layer_tensors.nas_layer(model, hidden, block)
     mixer = _mixer(model, hidden, kind)
     if mixer is None:
         return None
@@ -171,7 +173,7 @@ def _layer(model: Model, hidden: int, kind: str, moe: bool, block: parts.Block |
     if (model.layer_types and any(one in STATELESS for one in model.layer_types)) or _family(model) & PURE_MAMBA:
         return mixer  # Nemotron-H: a layer is either
     mlp = _mlp(model, hidden, moe=moe)
-    return None if mlp is None else (*mixer, *mlp, *(mlp if double else ()), *parts.beside(model, hidden))
+    return None if mlp is None else (*mixer, *mlp, *(mlp if double else ()), *layer_tensors.beside(model, hidden))
 
 
 def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
@@ -189,23 +191,23 @@ def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
         if (sizes := delta_net(model)) is not None:
             keys, values, heads, kernel = sizes
             return (
-                Part(hidden * (2 * keys + 2 * values) + values * hidden, "column", "linear"),
-                Part(hidden * 2 * heads + (2 * keys + values) * kernel, "column", "rest"),
+                LayerTensors(hidden * (2 * keys + 2 * values) + values * hidden, "column", "linear"),
+                LayerTensors(hidden * 2 * heads + (2 * keys + values) * kernel, "column", "rest"),
             )
         if (said := delta_attention(model)) is not None:
             wide, heads, kernel = said
             return (
-                Part(4 * hidden * wide + 3 * wide * kernel, "column", "linear"),
-                Part(2 * (hidden + wide) * (wide // heads) + hidden * heads, "whole", "linear"),
+                LayerTensors(4 * hidden * wide + 3 * wide * kernel, "column", "linear"),
+                LayerTensors(2 * (hidden + wide) * (wide // heads) + hidden * heads, "whole", "linear"),
             )
         if model.kv_lora_rank is None and model.num_attention_heads and model.head_dim:  # lightning attention
-            return (Part(5 * hidden * model.num_attention_heads * model.head_dim, "column", "linear"),)
+            return (LayerTensors(5 * hidden * model.num_attention_heads * model.head_dim, "column", "linear"),)
         return None
     if kind == "mamba":
         return _mamba(model, hidden)
     if kind == "conv":
         kernel = number(config, "conv_L_cache") or 3
-        return (Part(4 * hidden * hidden, "column", "linear"), Part(hidden * kernel, "column", "rest"))
+        return (LayerTensors(4 * hidden * hidden, "column", "linear"), LayerTensors(hidden * kernel, "column", "rest"))
     return None
 
 
@@ -238,8 +240,8 @@ def _attention(model: Model, hidden: int, kind: str) -> Layer | None:
     shared = kind == "full_attention" and bool(model.config.get("attention_k_eq_v"))
     values = 0 if shared and number(model.config, "num_global_key_value_heads") else hidden * groups * value_width
     return (
-        Part(queries + heads * value_width * hidden, "column", "attention"),
-        Part(hidden * groups * width + values, "key-value", "attention"),
+        LayerTensors(queries + heads * value_width * hidden, "column", "attention"),
+        LayerTensors(hidden * groups * width + values, "key-value", "attention"),
     )
 
 
@@ -259,7 +261,7 @@ def _latent(model: Model, hidden: int) -> Layer | None:
     if model.index_head_dim:  # DeepSeek sparse attention's indexer
         indexers = number(model.config, "index_n_heads") or 64
         whole += (model.q_lora_rank or hidden) * indexers * model.index_head_dim + hidden * model.index_head_dim
-    return (Part(column, "column", "attention"), Part(whole, "whole", "attention"))
+    return (LayerTensors(column, "column", "attention"), LayerTensors(whole, "whole", "attention"))
 
 
 def delta_net(model: Model) -> tuple[int, int, int, int] | None:
@@ -321,13 +323,13 @@ def _mamba(model: Model, hidden: int) -> Layer | None:
     if sizes.heads:
         convolved = sizes.inner + 2 * sizes.groups * sizes.state
         return (
-            Part(hidden * (sizes.inner + convolved + sizes.heads) + sizes.inner * hidden, "column", "linear"),
-            Part(convolved * sizes.kernel, "column", "rest"),
+            LayerTensors(hidden * (sizes.inner + convolved + sizes.heads) + sizes.inner * hidden, "column", "linear"),
+            LayerTensors(convolved * sizes.kernel, "column", "rest"),
         )
     rank = number(model.config, "mamba_dt_rank", "time_step_rank") or -(-hidden // 16)
     return (
-        Part(3 * hidden * sizes.inner + sizes.inner * (2 * rank + 2 * sizes.state), "column", "linear"),
-        Part(sizes.inner * (sizes.state + sizes.kernel), "column", "rest"),
+        LayerTensors(3 * hidden * sizes.inner + sizes.inner * (2 * rank + 2 * sizes.state), "column", "linear"),
+        LayerTensors(sizes.inner * (sizes.state + sizes.kernel), "column", "rest"),
     )
 
 
@@ -341,7 +343,7 @@ def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
     if not moe or config.get("enable_moe_block"):
         if not dense:
             return None if not moe else ()
-        plain: Layer = (Part(matrices * hidden * dense, "column", "mlp"),)
+        plain: Layer = (LayerTensors(matrices * hidden * dense, "column", "mlp"),)
         if not moe:
             return plain
     else:
@@ -351,8 +353,8 @@ def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
         return None
     found = [
         *plain,
-        Part(experts * matrices * hidden * width, "experts", "experts"),
-        Part(hidden * experts, "whole", "rest"),
+        LayerTensors(experts * matrices * hidden * width, "experts", "experts"),
+        LayerTensors(hidden * experts, "whole", "rest"),
     ]
     shared = number(config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
                     "shared_intermediate_size")  # fmt: skip
@@ -361,7 +363,7 @@ def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
     elif model.model_type and model.model_type.startswith("llama4"):
         shared = width
     if shared:
-        found.append(Part(matrices * hidden * shared, "column", "shared"))
+        found.append(LayerTensors(matrices * hidden * shared, "column", "shared"))
     return tuple(found)
 
 

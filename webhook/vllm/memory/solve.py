@@ -26,9 +26,9 @@ from webhook.vllm.memory.search import Search, SpentError, with_changes
 from webhook.vllm.memory.settings import default_utilization
 from webhook.vllm.model import Model, derived_max_model_len
 
-MOST = 3
+MAX_SUGGESTIONS = 3
 """Suggestions of a refusal."""
-STEPS = 75
+MAX_PLANS = 75
 """Plans that a refusal may cost: 99 of 100 searches end before (median 14, 25 where the release is not known)."""
 LEAST_CONTEXT = 2048
 """A shorter context than this is no answer worth giving."""
@@ -43,7 +43,7 @@ PRODUCTS = (
     "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200", "NVIDIA-B200",
 )  # fmt: skip
 """What clusters have, by memory and price: values of the label nvidia.com/gpu.product."""
-OTHER = "(changes the model's output)"
+CHANGES_OUTPUT = "(changes the model's output)"
 Rank = tuple[bool, int, float]
 """Whether it changes the model's output, edits, loss."""
 
@@ -79,8 +79,8 @@ def alternatives(
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
     products: Sequence[str] = PRODUCTS,
-    most: int = MOST,
-    steps: int = STEPS,
+    most: int = MAX_SUGGESTIONS,
+    steps: int = MAX_PLANS,
 ) -> list[Alternative]:
     """At most `most` changes after which the plan's verdict is `fits`, best first; none where nothing simple helps.
 
@@ -352,7 +352,7 @@ def _cache_dtype(search: Search) -> Iterator[Alternative]:
     wanted = has >= (8, 9) and search.args.given.get("kv_cache_dtype") in (None, "auto")
     wanted = wanted and not (search.model.kv_lora_rank and running and running < (0, 18) and has[0] not in (9, 10))
     if wanted and search.fits(changes):
-        yield Alternative(f"{OTHER} --kv-cache-dtype fp8", changes, changes_output=True)
+        yield Alternative(f"{CHANGES_OUTPUT} --kv-cache-dtype fp8", changes, changes_output=True)
 
 
 def _checkpoint(search: Search) -> Iterator[Alternative]:
@@ -369,12 +369,12 @@ def _checkpoint(search: Search) -> Iterator[Alternative]:
         tried.add(round(scheme.bytes, 1))
         if search.fits({}, model=copy):
             loss = 1 - scheme.bytes / 2 + (scheme.name == "bitsandbytes")
-            yield Alternative(f"{OTHER} {copy.id}", {"model": copy.id}, loss=loss, changes_output=True)
+            yield Alternative(f"{CHANGES_OUTPUT} {copy.id}", {"model": copy.id}, loss=loss, changes_output=True)
             return
     if not known and _least_capability(search) >= (8, 0):
         if search.fits({"quantization": "fp8"}):
             changes = {"quantization": "fp8"}
-            yield Alternative(f"{OTHER} --quantization fp8", changes, loss=0.5, changes_output=True)
+            yield Alternative(f"{CHANGES_OUTPUT} --quantization fp8", changes, loss=0.5, changes_output=True)
         elif search.fits({"quantization": "awq"}):
-            text = f"{OTHER} a checkpoint in 4 bits (AWQ or GPTQ)"
+            text = f"{CHANGES_OUTPUT} a checkpoint in 4 bits (AWQ or GPTQ)"
             yield Alternative(text, loss=0.75, changes_output=True, stands_for={"quantization": "awq"})

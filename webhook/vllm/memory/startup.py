@@ -20,11 +20,11 @@ from webhook.vllm.memory.ledger import Startup
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.weights import Checkpoint
 from webhook.vllm.model import Model
-from webhook.vllm.volumes import Files
+from webhook.vllm.volumes import CheckpointSource
 
 GB = 10**9
 IMPORTS = (8.0, 10.0, 20.0, 45.0)
-READ = (10.0, 4.0, 1.0, 0.2)
+DISK_SPEEDS = (10.0, 4.0, 1.0, 0.2)
 """GB/s for a whole checkpoint: page cache, local NVMe, a good network disk, a poor one."""
 FETCH = (2.0, 0.5, 0.1)
 """GB/s from a hub, where no policy says: hf_xet reaches 0.2 … 2."""
@@ -38,7 +38,7 @@ def estimate(
     checkpoint: Checkpoint | None,
     *,
     load_format: str = "auto",
-    files: Files | None = None,
+    files: CheckpointSource | None = None,
     kv_in_memory: int = 0,
 ) -> Startup | None:
     """The start-up time; None where not even the checkpoint's size is known.
@@ -54,18 +54,24 @@ def estimate(
     # other formats than files of weights need not be read at all; ranks read side by side
     readers = settings.parallel.world_size if load_format in ("auto", "safetensors", "pt") else None
     compiled = settings.v1 and not settings.eager
-    return _estimate(model, size, graphs, readers, compiled, files or Files(), kv_in_memory)
+    return _estimate(model, size, graphs, readers, compiled, files or CheckpointSource(), kv_in_memory)
 
 
 @lru_cache(256)
 def _estimate(
-    model: Model, size: float, graphs: int, readers: int | None, compiled: bool, files: Files, kv_in_memory: int
+    model: Model,
+    size: float,
+    graphs: int,
+    readers: int | None,
+    compiled: bool,
+    files: CheckpointSource,
+    kv_in_memory: int,
 ) -> Startup:
     """Seconds of each part of a start-up, and their sums."""
     amount = size / GB
-    rates: tuple[float, ...] = READ
+    rates: tuple[float, ...] = DISK_SPEEDS
     if files.disk_rate:  # where somebody knows the disk; the floor stays what the best one does
-        rates = (READ[0], *(files.disk_rate / GB * factor for factor in (1.5, 1.0, 0.5)))
+        rates = (DISK_SPEEDS[0], *(files.disk_rate / GB * factor for factor in (1.5, 1.0, 0.5)))
     read = [amount / rate for rate in rates]
     depth = (model.num_hidden_layers or 32) / 32
     large = 2.0 if model.num_experts else 1.0
@@ -89,7 +95,7 @@ def _estimate(
     )
 
 
-def _fetch(size: float, files: Files) -> tuple[float, float, float]:
+def _fetch(size: float, files: CheckpointSource) -> tuple[float, float, float]:
     """Low, likely, high; only in `high` where it is not known whether anything is fetched."""
     if files.download is False:
         return 0.0, 0.0, 0.0

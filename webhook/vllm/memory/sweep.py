@@ -28,7 +28,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class SweepRow:
     """One accelerator and tensor-parallel size."""
 
     product: str
@@ -57,7 +57,7 @@ def sweep(
     env: Mapping[str, str] | None = None,
     products: Iterable[str] = PRODUCTS,
     asked: Sequence[int] | None = None,
-) -> Iterator[Row]:
+) -> Iterator[SweepRow]:
     """A row for each product and each tensor-parallel size of one node that divides the heads, in the order of
     `products`. `asked`: context lengths, by default `lengths(model)`."""
     asked = asked or lengths(model)
@@ -78,4 +78,4 @@ def sweep(
                     env=env,
                 )
                 cells[length] = Cell(one.verdict, one.ledger.max_concurrency if one.ledger else None)
-            yield Row(label, size * others, cells)
+            yield SweepRow(label, size * others, cells)

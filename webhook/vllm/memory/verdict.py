@@ -24,7 +24,7 @@ from webhook.vllm.memory.ledger import Cause, GpuLedger, Verdict
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.weights import Checkpoint
 
-SIZES = (
+PARALLEL_SIZES = (
     "tensor_parallel_size",
     "pipeline_parallel_size",
     "data_parallel_size",
@@ -106,7 +106,7 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
     left, loaded, share = ledger.kv_cache, ledger.weights, resolved.utilization
     if not 0 < share <= 1:
         return "unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range", None
-    if args.unresolved and (doubts := _unresolved(args, SIZES)):
+    if args.unresolved and (doubts := _unresolved(args, PARALLEL_SIZES)):
         return "unsure", lambda: f"{doubts} can't be known here; {arithmetic(ledger, resolved)}", None
     beside = ledger.total.high - ledger.budget.high
     outside = budget.context(resolved)

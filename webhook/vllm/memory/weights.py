@@ -16,8 +16,8 @@ from webhook.kube.quantity import human
 from webhook.vllm.memory import shape, tower
 from webhook.vllm.memory.arguments import Lora
 from webhook.vllm.memory.estimate import Estimate
+from webhook.vllm.memory.layer_tensors import Cut, Group, LayerTensors
 from webhook.vllm.memory.parallel import Parallel
-from webhook.vllm.memory.parts import Cut, Group, Part
 from webhook.vllm.memory.quantisation import DTYPE_BYTES, STORED_BYTES, Scheme
 from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.shape import Shape
@@ -57,7 +57,7 @@ SIZE = Doubt(0.25, 0.2)
 """The size that a name says, rounded; a checkpoint whose name says no quantisation may still have 4 bits a weight."""
 
 
-class Loaded(NamedTuple):
+class WeightSettings(NamedTuple):
     """What of the settings decides a checkpoint's bytes."""
 
     scheme: Scheme | None
@@ -106,12 +106,14 @@ pinned host memory unless told otherwise (vLLM 0.33 config/engram.py), and how l
 
 def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
     """The checkpoint as this engine loads it. None where its size can't be known."""
-    how = Loaded(settings.scheme, settings.dtype, not settings.pooling, settings.uses_mla, padding(model, settings))
+    how = WeightSettings(
+        settings.scheme, settings.dtype, not settings.pooling, settings.uses_mla, padding(model, settings)
+    )
     return _checkpoint(model, how)
 
 
 @lru_cache(256)
-def _checkpoint(model: Model, how: Loaded) -> Checkpoint | None:
+def _checkpoint(model: Model, how: WeightSettings) -> Checkpoint | None:
     """Elements and bytes of the weights, by how vLLM divides them among ranks."""
     counted = shape.of(model)
     if any(model.config.get(field) for field in ENGRAMS):
@@ -146,7 +148,7 @@ def _checkpoint(model: Model, how: Loaded) -> Checkpoint | None:
             return None
         each = (total - ends) // len(counted.order)
         counted = Shape(
-            ((Part(each, "column", "mlp"),),),
+            ((LayerTensors(each, "column", "mlp"),),),
             (0,) * len(counted.order),
             counted.embedding,
             counted.head,
@@ -167,13 +169,13 @@ NOMINAL_LAYERS = 64
 """A checkpoint of which only the parameters are known is spread evenly over so many layers."""
 
 
-def _by_parameters(model: Model, how: Loaded) -> Checkpoint | None:
+def _by_parameters(model: Model, how: WeightSettings) -> Checkpoint | None:
     """The checkpoint where nothing but a number of parameters is known: a size in a name. None without one."""
     total = total_elements(model)
     if not total:
         return None
     each = total // NOMINAL_LAYERS
-    counted = Shape(((Part(each, "column", "mlp"),),), (0,) * NOMINAL_LAYERS, 0, 0, 0, False)
+    counted = Shape(((LayerTensors(each, "column", "mlp"),),), (0,) * NOMINAL_LAYERS, 0, 0, 0, False)
     found = _in_bytes(model, how, counted, stretch=1.0, vision=0, tied=False, agrees=False)
     return replace(found, doubt=SIZE)
 
@@ -206,7 +208,7 @@ GROUPS: tuple[Group, ...] = ("attention", "linear", "mlp", "experts", "shared", 
 
 
 def _in_bytes(
-    model: Model, how: Loaded, counted: Shape, *, stretch: float, vision: int, tied: bool, agrees: bool
+    model: Model, how: WeightSettings, counted: Shape, *, stretch: float, vision: int, tied: bool, agrees: bool
 ) -> Checkpoint:
     scheme, width = how.scheme, how.width
     rates = {group: stretch * _rate(scheme, group, width) for group in GROUPS}
@@ -295,7 +297,7 @@ def padding(model: Model, settings: Settings) -> float:
     return factor
 
 
-def _absorbed_mla(model: Model, how: Loaded) -> float:
+def _absorbed_mla(model: Model, how: WeightSettings) -> float:
     """Bytes of MLA's matrices that vLLM keeps a second time, absorbed."""
     if not model.kv_lora_rank or not model.num_attention_heads or not how.mla:
         return 0.0

@@ -43,7 +43,7 @@ ENVIRONMENT = ("HF_MODEL_ID", "MODEL_ID", "MODEL_NAME", "HF_MODEL", "MODEL", "VL
 """Variables in which images and operators are told the model."""
 HOLE = re.compile(r"[$`<>]|\{\{")
 """What is filled in later: a shell's variable, a template's field, a placeholder."""
-DEFAULT = "vLLM's default model"
+DEFAULT_MODEL = "vLLM's default model"
 URI_FIELDS = (
     ("spec", "predictor", "model", "storageUri"),
     ("spec", "predictor", "storageUri"),
@@ -111,12 +111,12 @@ def _default(args: EngineArgs, workload: Workload, container: Container) -> Fact
     if args.release is None or args.open or not whole or "model" in workload.completes or not isinstance(default, str):
         return None
     found = by_id(default)
-    return found and replace(found, source=f"{DEFAULT}: {found.source}", may_deny=False)
+    return found and replace(found, source=f"{DEFAULT_MODEL}: {found.source}", may_deny=False)
 
 
 def is_default(found: Fact[Model] | None) -> bool:
     """The command names no model, and this is the one that vLLM serves then: mostly not what is meant."""
-    return found is not None and found.source.startswith(DEFAULT)
+    return found is not None and found.source.startswith(DEFAULT_MODEL)
 
 
 def annotated(workload: Workload) -> str | None:

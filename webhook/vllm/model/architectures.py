@@ -10,7 +10,7 @@ from webhook.base import data
 from webhook.vllm.model.shape import Model
 from webhook.vllm.release import Release, parse
 
-SUFFIXES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+ARCHITECTURE_SUFFIXES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 """Architectures that are looked up by their own name: others (…ForSequenceClassification, …Model) may be served by the
 language model under them (vLLM 0.33 models/registry.py, _normalize_arch)."""
 OTHER_FORMATS = ("mistral", "ministral", "pixtral", "voxtral")
@@ -53,7 +53,7 @@ def _oldest_architecture(architectures: tuple[str, ...], kind: str) -> Known | N
     if not found or len(found) < len(architectures) or kind.startswith(OTHER_FORMATS):
         return None
     oldest = min(found, key=lambda one: one.missing)
-    return oldest if oldest.name.endswith(SUFFIXES) else None
+    return oldest if oldest.name.endswith(ARCHITECTURE_SUFFIXES) else None
 
 
 def removed_architecture(model: Model, release: Release) -> Removed | None:
@@ -62,7 +62,7 @@ def removed_architecture(model: Model, release: Release) -> Removed | None:
     if not rows or not all(rows) or (model.model_type or "").lower().startswith(OTHER_FORMATS):
         return None
     name, spans = model.architectures[0], [(_release(last), _release(gone)) for last, gone in rows]
-    if not name.endswith(SUFFIXES) or any(gone is None or release < gone for _, gone in spans):
+    if not name.endswith(ARCHITECTURE_SUFFIXES) or any(gone is None or release < gone for _, gone in spans):
         return None
     last, gone = spans[0]
     return Removed(name, last, gone) if last and gone else None

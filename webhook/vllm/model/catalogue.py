@@ -69,7 +69,12 @@ def model_of_row(name: str) -> Model:
     )
 
 
-WORDS = {"file": "config.json", "table": "a library's table", "documented": "its documentation", "memory": "unverified"}
+SOURCE_IN_WORDS = {
+    "file": "config.json",
+    "table": "a library's table",
+    "documented": "its documentation",
+    "memory": "unverified",
+}
 
 
 RENAMED = {"thudm": "zai-org", "cohereforai": "CohereLabs", "neuralmagic": "RedHatAI", "nm-testing": "RedHatAI"}
@@ -108,7 +113,7 @@ def _by_id(name: str) -> Fact[Model] | None:
 def _fact_of_row(name: str) -> Fact[Model]:
     """The fact for a catalog entry; it may deny where the entry is trusted."""
     row = row_of(name)
-    source = f"built-in catalogue ({WORDS.get(row['confidence'], row['confidence'])})"
+    source = f"built-in catalogue ({SOURCE_IN_WORDS.get(row['confidence'], row['confidence'])})"
     if not row["trusted"]:
         source += f"; doubtful: {row.get('doubts', 'unchecked')}"
     return Fact(model_of_row(name), source, bool(row["trusted"]))

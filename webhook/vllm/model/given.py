@@ -28,7 +28,7 @@ LABEL = snapshot.MODEL_CONFIG
 NAMES = "podfit.dev/model"
 """An annotation on that ConfigMap: the ids and paths under which the model is served, separated by commas."""
 CONFIG, INDEX, OURS = "config.json", "model.safetensors.index.json", "podfit"
-BESIDE = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
+QUANTIZATION_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
 """Files in which ModelOpt, AutoGPTQ and AutoAWQ say how a checkpoint is quantised, where its config.json does not."""
 KNOWS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "hidden_size", "d_model", "n_embd", "model_type")
 """A config.json has at least one of these, or a nested config that has."""
@@ -44,7 +44,10 @@ def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> 
     errors = []
     for path, text in sorted(entries.items()):
         folder, name = posixpath.split(path)
-        if not is_read(path, beside_config=posixpath.join(folder, CONFIG) in entries) or name in (INDEX, *BESIDE):
+        if not is_read(path, beside_config=posixpath.join(folder, CONFIG) in entries) or name in (
+            INDEX,
+            *QUANTIZATION_FILES,
+        ):
             continue
         at = f"{source}: {path}"
         try:
@@ -79,7 +82,7 @@ def is_read(path: str, *, beside_config: bool) -> bool:
     `beside_config`: there is a config.json in the same folder.
     """
     folder, name = posixpath.split(path)
-    if name in (CONFIG, INDEX, *BESIDE):
+    if name in (CONFIG, INDEX, *QUANTIZATION_FILES):
         return True
     return (
         name.endswith(".json")
@@ -217,7 +220,7 @@ def _quantised(config: Mapping[str, Any], entries: Mapping[str, str], folder: st
     """`quantization_config` from the file beside a config.json that has none."""
     if "quantization_config" in config or "compression_config" in config:
         return {}
-    for name, method in zip(BESIDE, ("modelopt", "gptq", "awq"), strict=True):
+    for name, method in zip(QUANTIZATION_FILES, ("modelopt", "gptq", "awq"), strict=True):
         if text := entries.get(posixpath.join(folder, name)):
             said = _json_object(text, f"{at}{name}")
             inner = said.get("quantization")

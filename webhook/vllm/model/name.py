@@ -14,7 +14,7 @@ from webhook.vllm.model.config import from_config
 from webhook.vllm.model.schemes import QUANTISED, scheme_of
 from webhook.vllm.model.shape import Model
 
-BEGINS = "name: it begins with "
+NAME_BEGINS_WITH = "name: it begins with "
 """How the source of a model begins that only a beginning of its name tells."""
 _LONGEST_NAME = 256
 """A hub's names have at most 96 characters a part; a longer text is no name."""
@@ -168,7 +168,7 @@ def _by_beginning(name: str) -> Fact[Model] | None:
 
 def _model_with_suffix(model: Model, name: str, rest: str) -> Fact[Model] | None:
     """`model` as the further words of a name change it; None where they name a format of unknown size."""
-    source = f"{BEGINS}{model.id}'s"
+    source = f"{NAME_BEGINS_WITH}{model.id}'s"
     settings = scheme_of(rest)
     if settings is None:
         return None

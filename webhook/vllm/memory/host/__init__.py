@@ -24,7 +24,7 @@ from webhook.vllm.memory.settings import Settings
 from webhook.vllm.memory.weights import Checkpoint
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release
-from webhook.vllm.volumes import Files
+from webhook.vllm.volumes import CheckpointSource
 
 __all__ = ["IMPORTED", "KEPT", "MODEL_FREE", "OFFLOAD", "SHARD", "Processes", "ledger", "processes"]
 
@@ -41,7 +41,7 @@ SELDOM = frozenset({
     "kv_offloading_size", "kv_transfer_config", "load_format", "mm_processor_cache_gb", "mm_processor_cache_type",
     "model_loader_extra_config", "quantization", "safetensors_load_strategy", "swap_space",
 })  # fmt: skip
-"""Arguments that a line reads beside those of `Kind`: most command lines have none of them."""
+"""Arguments that a line reads beside those of `HostSettings`: most command lines have none of them."""
 VARIABLES = frozenset({
     "LMCACHE_LOCAL_CPU", "LMCACHE_MAX_LOCAL_CPU_SIZE", "RUNAI_STREAMER_MEMORY_LIMIT", "VLLM_MQ_MAX_CHUNK_BYTES_MB",
     "VLLM_USE_SIMPLE_KV_OFFLOAD",
@@ -49,7 +49,7 @@ VARIABLES = frozenset({
 """The same of the environment."""
 
 
-class Kind(NamedTuple):
+class HostSettings(NamedTuple):
     """What decides the ledger where nothing of `SELDOM` and `VARIABLES` is said."""
 
     release: Release
@@ -62,7 +62,7 @@ class Kind(NamedTuple):
     vendor: str
     model: Model | None
     checkpoint: Checkpoint | None
-    files: Files | None
+    files: CheckpointSource | None
 
 
 def ledger(
@@ -72,7 +72,7 @@ def ledger(
     release: Release,
     env: Mapping[str, str],
     checkpoint: Checkpoint | None = None,
-    files: Files | None = None,
+    files: CheckpointSource | None = None,
     *,
     amd: bool = False,
 ) -> HostLedger:
@@ -80,7 +80,7 @@ def ledger(
 
     `files`: where the checkpoint comes from; in a memory-backed volume it stays. `amd`: vLLM's ROCm build runs.
     """
-    kind = Kind(
+    kind = HostSettings(
         release,
         args.release is not None,
         resolved.parallel if resolved else parallel.read(args, env),
@@ -98,11 +98,11 @@ def ledger(
 
 
 @lru_cache(256)
-def _usual(kind: Kind) -> HostLedger:
+def _usual(kind: HostSettings) -> HostLedger:
     return _ledger(kind, EngineArgs(kind.release if kind.known else None), {}, None)
 
 
-def _ledger(kind: Kind, args: EngineArgs, env: Mapping[str, str], resolved: Settings | None) -> HostLedger:
+def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], resolved: Settings | None) -> HostLedger:
     """The host memory ledger of a container that starts vLLM."""
     release, cut, v1, model, checkpoint = kind.release, kind.cut, kind.v1, kind.model, kind.checkpoint
     running = processes(args, cut, release, v1=v1)
@@ -161,7 +161,7 @@ WHILE_LOADING = (
 """What is there before the KV cache is: its offload, swap space and requests come after."""
 
 
-def _kept(model: Model | None, checkpoint: Checkpoint | None, files: Files | None) -> Estimate:
+def _kept(model: Model | None, checkpoint: Checkpoint | None, files: CheckpointSource | None) -> Estimate:
     """A checkpoint on tmpfs: as much as its files. Certain where vLLM itself writes it: what an init container wrote is
     the Pod's, and counts against the limits of all its containers together."""
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)

@@ -14,7 +14,7 @@ SHARD = 5 * GI
 """The usual largest safetensors file: transformers' `max_shard_size` was 10GB, then 5GB."""
 LEAST_SHARD = 1 * GI
 """No file of a checkpoint of many GiB is taken to be smaller than this where their number is not known."""
-FILES: Mapping[str, int] = {
+CHECKPOINT_FILES: Mapping[str, int] = {
     "llama-2-70b-hf": 15, "llama-2-70b-chat-hf": 15, "meta-llama-3-70b": 30, "meta-llama-3-70b-instruct": 30,
     "llama-3.1-70b": 30, "llama-3.1-70b-instruct": 30, "meta-llama-3.1-70b-instruct": 30, "llama-3.3-70b-instruct": 30,
     "deepseek-r1-distill-llama-70b": 17, "qwen2.5-72b-instruct": 37, "qwen2.5-32b-instruct": 17, "qwen3-32b": 17,
@@ -26,7 +26,7 @@ whoever published the copy."""
 
 def shard(size: int, model: Model | None) -> tuple[int, int]:
     """(The largest file is at least, is likely) bytes of a checkpoint of `size`: no less than the average file."""
-    files = (model.files or FILES.get(model.id.rpartition("/")[2].lower())) if model else None
+    files = (model.files or CHECKPOINT_FILES.get(model.id.rpartition("/")[2].lower())) if model else None
     if files:
         return size // files, min(size, max(size // files, min(SHARD, 2 * size // files)))
     return min(size, LEAST_SHARD), min(size, SHARD)

@@ -8,7 +8,7 @@ from webhook.kube.quantity import MI
 from webhook.vllm import measured
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Gpu
-from webhook.vllm.measured import Measured
+from webhook.vllm.measured import MeasuredStart
 from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ranks import Rank, added
 from webhook.vllm.model import Model
@@ -22,14 +22,14 @@ APART = 0.005
 
 
 def of(
-    known: Sequence[Measured],
+    known: Sequence[MeasuredStart],
     args: EngineArgs,
     model: Model,
     gpu: Gpu | None,
     whole: Estimate,
     release: Release,
     env: Mapping[str, str],
-) -> Measured | None:
+) -> MeasuredStart | None:
     """The start that was exactly this; None also where an argument can't be known, or ranks differ (PP)."""
     if gpu is None or args.release != release or args.unresolved or args.open:
         return None
@@ -41,14 +41,17 @@ def of(
     )
 
 
-def rank(seen: Measured, own: Rank) -> Rank:
+def rank(seen: MeasuredStart, own: Rank) -> Rank:
     """Weights, activations, CUDA graphs and non-torch memory."""
-    names = ("weights", "activations", "cuda_graphs", "non_torch")
-    one, two, three, four = (_line(line, seen.lines.get(name), seen) for name, line in zip(names, own[:4], strict=True))
-    return added((one, two, three, four), own.graphs_charged, own.layout)
+
+    def line(name: str) -> Estimate:
+        return _line(getattr(own, name), seen.lines.get(name), seen)
+
+    lines = line("weights"), line("activations"), line("cuda_graphs"), line("non_torch")
+    return added(lines, own.graphs_charged, own.layout)
 
 
-def _line(own: Estimate, size: int | None, seen: Measured) -> Estimate:
+def _line(own: Estimate, size: int | None, seen: MeasuredStart) -> Estimate:
     """The floor may sink, and never rises: a denial rests on what is certain of every start, not on one."""
     if size is None:
         return own
@@ -57,7 +60,7 @@ def _line(own: Estimate, size: int | None, seen: Measured) -> Estimate:
     return Estimate(min(own.floor, low), low, size, size + slack, "measured", seen.source)
 
 
-def kv_cache(seen: Measured, own: Estimate, whole: Estimate) -> Estimate:
+def kv_cache(seen: MeasuredStart, own: Estimate, whole: Estimate) -> Estimate:
     """What was left. `floor` is the certain maximum: it may rise, and never sinks."""
     size = seen.lines.get("kv_cache")
     if size is None:

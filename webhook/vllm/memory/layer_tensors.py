@@ -14,7 +14,7 @@ Group = Literal["attention", "linear", "mlp", "experts", "shared", "rest"]
 """For quantisation: checkpoints leave whole groups in the model's dtype. `rest` is never quantised."""
 
 
-class Part(NamedTuple):
+class LayerTensors(NamedTuple):
     """Some tensors of one layer."""
 
     elements: int
@@ -22,7 +22,7 @@ class Part(NamedTuple):
     group: Group
 
 
-Layer = tuple[Part, ...]
+Layer = tuple[LayerTensors, ...]
 
 
 def number(config: Mapping[str, Any], *keys: str) -> int | None:
@@ -69,12 +69,12 @@ def nas_layer(model: Model, hidden: int, block: Block) -> Layer | None:
         return None
     found = []
     if block.heads_in_group > 0:
-        found.append(Part(2 * hidden * heads * width, "column", "attention"))
-        found.append(Part(2 * hidden * heads // block.heads_in_group * width, "key-value", "attention"))
+        found.append(LayerTensors(2 * hidden * heads * width, "column", "attention"))
+        found.append(LayerTensors(2 * hidden * heads // block.heads_in_group * width, "key-value", "attention"))
     if block.width > 0:
-        found.append(Part(3 * hidden * block.width, "column", "mlp"))
+        found.append(LayerTensors(3 * hidden * block.width, "column", "mlp"))
     linear = (block.heads_in_group, block.width).count(-1)
-    return (*found, Part(linear * hidden * hidden, "column", "mlp")) if linear else tuple(found)
+    return (*found, LayerTensors(linear * hidden * hidden, "column", "mlp")) if linear else tuple(found)
 
 
 def beside(model: Model, hidden: int) -> Layer:
@@ -82,13 +82,13 @@ def beside(model: Model, hidden: int) -> Layer:
     beside the experts (Arctic), cross attention (Whisper, BART)."""
     config, found = model.config, []
     if per_layer := number(config, "hidden_size_per_layer_input"):
-        found.append(Part(2 * hidden * per_layer, "whole", "rest"))
+        found.append(LayerTensors(2 * hidden * per_layer, "whole", "rest"))
     if rank := number(config, "laurel_rank"):
-        found.append(Part(2 * hidden * rank, "whole", "rest"))
+        found.append(LayerTensors(2 * hidden * rank, "whole", "rest"))
     if config.get("parallel_attn_mlp_res") is True and model.num_experts:
-        found.append(Part(3 * hidden * hidden, "column", "mlp"))
+        found.append(LayerTensors(3 * hidden * hidden, "column", "mlp"))
     if _has_encoder(model):
-        found.append(Part(4 * hidden * hidden, "column", "attention"))
+        found.append(LayerTensors(4 * hidden * hidden, "column", "attention"))
     return tuple(found)
 
 
