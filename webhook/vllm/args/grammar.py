@@ -233,6 +233,11 @@ class _Reader:
         """Note the words of a flag as they are written, before any conversion."""
         self.reading.written[name] = texts if len(texts) > 1 else texts[0] if texts else True
 
+    def _note_unresolved(self, dest: str, texts: list[str], why: str) -> None:
+        """Note an option whose value is not known, with its words."""
+        self.reading.unresolved[dest] = why
+        self._note_written(dest, texts)
+
     def _store_switch(self, option: Option, on: bool, token: Token) -> None:
         """Set an option without a value."""
         if option.action != "help":
@@ -252,33 +257,28 @@ class _Reader:
         """Convert and set an option's value, or note why its value is unknown or refused."""
         reading, dest = self.reading, option.dest
         before = self._replaced_value(dest) if dest in reading.places else None
-        if len(tokens) == 1:  # as most flags have
-            texts, why, doubt = [tokens[0].text], tokens[0].unknown, tokens[0].doubtful
-        else:
-            texts, why = [token.text for token in tokens], next((t.unknown for t in tokens if t.unknown), None)
-            doubt = next((t.doubtful for t in tokens if t.doubtful), None)
+        texts = [token.text for token in tokens]
+        why = next((token.unknown for token in tokens if token.unknown), None)
+        doubt = next((token.doubtful for token in tokens if token.doubtful), None)
         reading.places[dest] = tokens[0].path if tokens else flag.path
         if dest in ("model", "model_tag"):
             why = why or tokens[0].doubtful  # no model is called ${MODEL}, whatever text arrives
         if why:
-            reading.unresolved[dest] = why
-            self._note_written(dest, texts)
+            self._note_unresolved(dest, texts, why)
             # The last of several may be something else than a value; a key from a Secret is one word.
             if option.nargs in ("+", "?") and dest != "api_key":
                 reading.open = reading.open or tokens[-1].open
             return
         try:
-            if option.action is None and option.nargs is None and len(texts) == 1:  # as most are
-                value = convert(option, texts[0], self.parser.release)
-            else:
-                value = self._value(option, texts, before)
+            value = self._value(option, texts, before)
+        except UnreadableValueError as error:
+            self._note_unresolved(dest, texts, str(error))
+            return
         except InvalidValueError as error:
-            self._note_written(dest, texts)
-            if isinstance(error, UnreadableValueError):
-                reading.unresolved[dest] = str(error)
-            elif doubt:
-                reading.unresolved[dest] = doubt
+            if doubt:
+                self._note_unresolved(dest, texts, doubt)
             else:
+                self._note_written(dest, texts)
                 self._refuse(str(error) if error.complete else f"argument {option.name}: {error}", flag, option)
             return
         reading.given[dest] = value
@@ -292,6 +292,8 @@ class _Reader:
 
     def _value(self, option: Option, texts: list[str], before: Any) -> Any:
         """The converted value of an option; raises InvalidValueError where its type refuses the text."""
+        if option.action is None and option.nargs is None and len(texts) == 1:  # as most are
+            return convert(option, texts[0], self.parser.release)
         if option.action == "StoreBoolean":
             return _true_or_false(texts[0] if texts else "True")
         if not texts:

@@ -1,9 +1,17 @@
 """The two ledgers: what vLLM takes of GPU memory and of host memory, line by line, and whether it fits.
 
-One module per line of the ledger. `arguments` reads the arguments, `settings` applies the defaults of a release,
-`ranks` keeps all lines of one rank, `plan` adds them up, `verdict` compares, `kv_capacity` says what the KV cache
-holds, `solve` and `search` find changes that would fit, `sweep` tries accelerators; `host` is the other ledger. Not
-here: advice, and where model and GPU come from.
+In the order of the data:
+
+- The arguments: `arguments`, `parallel`, `dtype`, `media`; `settings` applies the defaults of a release, `generations`
+  stands in for an unknown release, `resolved` names what vLLM will use.
+- The lines of a GPU's ledger, one module each: `budget`, `weights` (from `shape`, `layer_tensors`, `tower`,
+  `quantisation`, `draft`), `loading`, `activations`, `cuda_graphs`, `non_torch`, and the KV cache: `kv_specs` (layers),
+  `kv_releases` (what a release does), `kv_cache` (groups and blocks), `kv_capacity` (tokens and requests). `log_lines`
+  replaces them by what a log of the same start printed. `host` is the other ledger, `cpu` that of the CPU backend.
+- Together: `ranks` (all lines of one rank), `plan`, `ledger` (its types), `verdict`, `doubt`, `startup` (seconds).
+- Changes that would fit: `search` and `solve`, `division`, `served_copies`, `sweep` (accelerators), `needs` (users).
+
+Not here: advice, and where model and GPU come from.
 
 - Each line is `floor ≤ low ≤ likely ≤ high`. `low … high` is the 95 % range for people. `floor` is the certain
   minimum: exact weights, the KV cache of one request, the smallest overhead ever measured for the release, compared
