@@ -98,6 +98,25 @@ def _limits(it: Given) -> str | None:
     return f"--limit-mm-per-prompt: {wrong[0]} is {counts[wrong[0]]}, 0 at least" if wrong else None
 
 
+TEXT_ALONE = frozenset({
+    "CohereForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "FalconForCausalLM", "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM", "GemmaForCausalLM", "GPT2LMHeadModel", "GPTNeoXForCausalLM", "GraniteForCausalLM",
+    "LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "OlmoForCausalLM", "Olmo2ForCausalLM",
+    "OPTForCausalLM", "Phi3ForCausalLM", "PhiForCausalLM", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM",
+    "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Starcoder2ForCausalLM",
+})  # fmt: skip
+"""Classes that take text alone: none is in `_MULTIMODAL_MODELS` (vLLM model_executor/models/registry.py) of a release
+up to 0.10.0."""
+
+
+def _limits_of_text(it: Given) -> str | None:
+    """A limit of images or videos for a model that takes text alone."""
+    classes = it.model.architectures
+    if not it.args.get("limit_mm_per_prompt") or not classes or not TEXT_ALONE.issuperset(classes):
+        return None
+    return f"--limit-mm-per-prompt is for multimodal models, {it.model.id} takes text alone"
+
+
 def _pruning(it: Given) -> str | None:
     """A video pruning rate outside of [0, 1)."""
     rate = it.args.get("video_pruning_rate")
@@ -203,6 +222,8 @@ CHECKS = (
     Check("runner", R(0, 10), UNREAD, _generates, ("--runner pooling",), of_model=True),
     Check("task", R(0, 8, 5), UNREAD, _generates, ("leave it out",), of_model=True),
     Check("limit_mm_per_prompt", R(0, 11, 1), UNREAD, _limits, ("leave it out",), of_model=True),
+    # config.py ModelConfig._init_multimodal_config
+    Check("limit_mm_per_prompt", R(0, 6, 3), R(0, 10, 1), _limits_of_text, ("leave it out",), of_model=True),
     Check("video_pruning_rate", R(0, 11, 1), UNREAD, _pruning, ("leave it out",), of_model=True),
     Check("mm_processor_cache_gb", R(0, 11, 1), UNREAD, _processor_cache, ("leave it out",), of_model=True),
     Check("mm_encoder_attn_backend", R(0, 12), UNREAD, _encoder_backend, ("leave it out",), of_model=True),
