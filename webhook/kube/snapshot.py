@@ -247,6 +247,35 @@ def _quota(obj: JSON) -> JSON:
     return {"hard": sorted(map(str, mapping(spec.get("hard")))), "scopes": scopes}
 
 
+def _node_pool(obj: JSON) -> JSON:
+    """What a NodePool says of its nodes: their labels, and requirements on the rest (karpenter.sh/v1 NodePool)."""
+    template = mapping(mapping(obj.get("spec")).get("template"))
+    found = mapping(template.get("spec")).get("requirements")
+    return {
+        **_labels(template),
+        "requirements": tuple(
+            {"key": str(one.get("key")), "operator": str(one.get("operator")), "values": tuple(map(str, values))}
+            for one in (found if isinstance(found, list) else ())
+            if isinstance(one, Mapping) and isinstance(values := one.get("values") or [], list)
+        ),
+    }
+
+
+def _compute_class(obj: JSON) -> JSON:
+    """Of each priority of a ComputeClass (cloud.google.com/v1), the labels of its nodes that tell a machine."""
+    found = mapping(obj.get("spec")).get("priorities")
+    said = []
+    for one in map(mapping, found if isinstance(found, list) else ()):
+        values = {
+            "node.kubernetes.io/instance-type": one.get("machineType"),
+            "cloud.google.com/machine-family": one.get("machineFamily"),
+            "cloud.google.com/gke-accelerator": mapping(one.get("gpu")).get("type"),
+            "cloud.google.com/gke-tpu-accelerator": mapping(one.get("tpu")).get("type"),
+        }
+        said.append({key: str(value) for key, value in values.items() if value})
+    return {"priorities": tuple(said)}
+
+
 _RESOURCE_API = ("v1", "v1beta2", "v1beta1")
 """resource.k8s.io: v1 since Kubernetes 1.34, v1beta2 1.33, v1beta1 1.32."""
 
@@ -270,4 +299,10 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
 WATCHED_BY_DEFAULT = tuple(kind.name for kind in WATCHED_KINDS if kind.name != "resourceclaims")
 """Kinds that are watched unless somebody says otherwise. Claims are not: every Pod with a template makes one."""
 
-_BY_KIND = {(kind.group, kind.kind): kind for kind in WATCHED_KINDS}
+FILE_KINDS: tuple[WatchedKind, ...] = (
+    WatchedKind("nodepools", "NodePool", "karpenter.sh", ("v1", "v1beta1"), _node_pool, namespaced=False),
+    WatchedKind("computeclasses", "ComputeClass", "cloud.google.com", ("v1",), _compute_class, namespaced=False),
+)
+"""What is read from files, and never asked of a cluster: there, the nodes themselves say more."""
+
+_BY_KIND = {(kind.group, kind.kind): kind for kind in (*WATCHED_KINDS, *FILE_KINDS)}

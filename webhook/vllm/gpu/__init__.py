@@ -11,6 +11,7 @@ from webhook.vllm.facts import Fact, Facts
 from webhook.vllm.gpu import advice, labels, maker
 from webhook.vllm.gpu.labels import NamedProducts
 from webhook.vllm.gpu.name import by_name, nearest
+from webhook.vllm.gpu.node_pools import product_of_pools
 from webhook.vllm.gpu.nodes import NodeGpus, Placement, find_placement
 from webhook.vllm.gpu.product import Accelerator, Gpu, all_products
 from webhook.vllm.gpu.resource import (
@@ -66,7 +67,11 @@ def find(
     """
     request = device_request(workload, container, facts.snapshot) if request is None else request
     resource, count = request.resource_and_count or (None, None)
-    named = _named_by_object(workload, container, request) or _named_by_nodes(placement, facts)
+    named = (
+        _named_by_object(workload, container, request)
+        or product_of_pools(workload, facts.snapshot)
+        or _named_by_nodes(placement, facts)
+    )
     if named is not None and facts.assume.nodes == "closed" and placement is not None and placement.fresh:
         named = _narrowed_to_nodes(named, placement)
     given = (

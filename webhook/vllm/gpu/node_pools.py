@@ -1,0 +1,66 @@
+"""GPUs of nodes that an autoscaler makes for a Pod: Karpenter's NodePools and GKE's ComputeClasses, of the same input.
+
+A pool counts if the Pod's demands name it, or name a label that it gives its nodes. What a pool says only informs: the
+cluster may have another one by then. Not here: nodes that exist (`nodes`), and labels that name a product by themselves
+(`labels`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from webhook.kube.snapshot import JSON, Snapshot
+from webhook.kube.workload import Workload
+from webhook.vllm.gpu import labels
+from webhook.vllm.gpu.labels import NamedProducts
+from webhook.vllm.gpu.requirement import Demands, NodeRequirement, wanted
+
+NODE_POOL = "karpenter.sh/nodepool"
+"""The label of a node → its NodePool (karpenter.sh/docs/concepts/scheduling)."""
+COMPUTE_CLASS = "cloud.google.com/compute-class"
+"""The same for GKE's ComputeClass (cloud.google.com/kubernetes-engine/docs/concepts/about-custom-compute-classes)."""
+_MANY = 64
+"""Alternatives of a Pod's demands, and pools, that are looked at: with more of them nothing is named."""
+
+
+def product_of_pools(workload: Workload, snapshot: Snapshot | None) -> NamedProducts | None:
+    """The products of the pools that the Pod may get a node from; None where one of them does not say, or none is
+    known."""
+    pools, classes = (snapshot.objects.get(kind, {}) if snapshot else {} for kind in ("nodepools", "computeclasses"))
+    if (not pools and not classes) or max(len(pools), len(classes)) > _MANY:
+        return None
+    terms = wanted(workload).alternatives(lambda one: True)
+    if len(terms) > _MANY:
+        return None
+    found: list[NamedProducts] = []
+    for term in terms:
+        offered = [
+            *(rest for (_, name), kept in pools.items() for rest in _of_node_pool(term, name, kept)),
+            *(rest for (_, name), kept in classes.items() for rest in _of_compute_class(term, name, kept)),
+        ]
+        products = [labels.of_demands((*term, *rest)) for rest in offered]
+        if not products or None in products:
+            return None
+        found += [one for one in products if one is not None]
+    both = labels.union(found)
+    return replace(both, may_deny=False) if both else None
+
+
+def _of_node_pool(term: Demands, name: str, kept: JSON) -> Iterator[Demands]:
+    """What a NodePool says of its nodes, if these meet the demands and one of the demands is about a label of its."""
+    own = {**kept["labels"], NODE_POOL: name}
+    about = [one for one in term if one.key in own]
+    if about and all(one.holds(own) for one in about):
+        yield (*labels.as_demands(own), *map(_requirement, kept["requirements"]))
+
+
+def _of_compute_class(term: Demands, name: str, kept: JSON) -> Iterator[Demands]:
+    """What each priority of a ComputeClass says of its nodes, if the demands name the class."""
+    if any(one.key == COMPUTE_CLASS and one.holds({COMPUTE_CLASS: name}) for one in term):
+        for priority in kept["priorities"]:
+            yield labels.as_demands(priority)
+
+
+def _requirement(kept: JSON) -> NodeRequirement:
+    return NodeRequirement(kept["key"], kept["operator"], kept["values"])
