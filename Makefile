@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lowest bench e2e node lint docs lock clean
+.PHONY: help demo test lowest bench e2e node lint docs facts lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
@@ -41,7 +41,11 @@ lint: .venv  ## ruff, mypy --strict, and everything generated is fresh
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/python -m scripts.facts.build --check
 	.venv/bin/python -m scripts.docs --check
+
+facts: .venv  ## build webhook/data from the reviewed tables in facts/
+	.venv/bin/python -m scripts.facts.build
 
 docs: .venv  ## regenerate the rules' pages, the default policy and the golden output
 	.venv/bin/python -m scripts.docs

@@ -6,7 +6,6 @@ policies/schema.json           the JSON Schema of a policy, for editors; also in
 docs/rules/<rule>.md           the rule's docstring and its examples with podfit's real output
 docs/rules/README.md           the table of rules
 charts/podfit/monitoring/dashboard.json  the Grafana dashboard
-webhook/data/facts.json        the version of all packaged tables: what `facts-version` says of them
 docs/commands/<command>.md     what each command takes, from its parser; and docs/podfit.1, the man page
 docs/causes.md                 what `podfit diagnose` knows: every cause, the texts that tell it, and who prints them
 tests/rules/<rule>/*.out       what `podfit check` prints of each example: the golden output of the tests
@@ -15,7 +14,6 @@ tests/generate/<name>.yaml     what `podfit plan -o NAME` writes of one command 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Iterator
@@ -40,8 +38,6 @@ from webhook.vllm.facts import Facts
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "tests" / "rules"
-DATA = ROOT / "webhook" / "data"
-FACTS = DATA / "facts.json"
 PLANNED, GPU, RELEASE = "vllm serve Qwen/Qwen3-14B --max-model-len 16384 --max-num-seqs 16", "l40s", "0.33.0"
 """podfit plan --gpu l40s --vllm-version 0.33.0 -o hpa -- vllm serve …"""
 
@@ -183,19 +179,8 @@ def chart_schema() -> str:
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
-def facts_version() -> str:
-    """webhook/data/facts.json: one short hash of every other table, and the month in which they were collected."""
-    digest = hashlib.sha256()
-    for path in sorted(DATA.glob("*.json")):
-        if path != FACTS:
-            digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
-    generated = json.loads((DATA / "gpus.json").read_bytes())["generated"]
-    return json.dumps({"version": digest.hexdigest()[:12], "generated": generated}) + "\n"
-
-
 def generated() -> Iterator[tuple[Path, str]]:
     """Every generated file and what should stand in it."""
-    yield FACTS, facts_version()
     yield ROOT / "policies" / "schema.json", json.dumps(shape.schema(), indent=2, ensure_ascii=False) + "\n"
     yield ROOT / "charts" / "podfit" / "values.schema.json", chart_schema()
     yield ROOT / "charts" / "podfit" / "monitoring" / "dashboard.json", build_dashboard.text()

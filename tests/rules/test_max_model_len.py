@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scripts.corrections import CORRECTIONS
+from scripts.facts.table import entries
 from webhook.evaluation.lint import Judged, lint
 from webhook.evaluation.policy import builtin, load
 from webhook.vllm.facts import Facts, GivenModel
@@ -78,11 +78,11 @@ def test_what_may_be_otherwise_is_not_denied_and_says_why(
 @pytest.mark.parametrize(
     "name",
     [
-        name
-        for name, correction in CORRECTIONS.items()
+        correction["id"]
+        for correction in entries("corrections")
         if any(
             key in one
-            for one in (correction.changes, *correction.changes.values())
+            for one in (correction["changes"], *correction["changes"].values())
             if isinstance(one, dict)
             for key in LENGTHS
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from scripts import docs
+from scripts.facts import build
+from scripts.facts.table import DATA, FACTS, entries, extracts
 from webhook.base import data
 from webhook.vllm import gpu
 from webhook.vllm.facts import Facts, GivenModel
@@ -39,13 +41,33 @@ def test_a_table_that_is_not_there_is_an_error() -> None:
         data.load("no-such-table")
 
 
-def test_the_version_is_that_of_every_packaged_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert docs.FACTS.read_text() == docs.facts_version(), "run `make docs`"
+def test_the_packaged_tables_are_what_the_sources_give() -> None:
+    for name, text in build.tables().items():
+        assert (DATA / name).read_text(encoding="utf-8") == text, f"{name}: run `make facts`"
+    assert {path.name for path in DATA.glob("*.json")} == build.tables().keys()
 
-    tables = {path.name: path.read_text() for path in docs.DATA.glob("*.json") if path != docs.FACTS}
-    assert {"flags.json", "releases.json", "models.json", "gpus.json"} <= set(tables)
-    monkeypatch.setattr(docs, "DATA", tmp_path)
+
+def test_the_version_is_that_of_every_packaged_table() -> None:
+    tables = build.tables()
+    said = tables.pop("facts.json")
+
+    assert build.version(tables, "2026-11") == said
     for changed in tables:
-        for name, table in tables.items():
-            (tmp_path / name).write_text(table + " " * (name == changed))
-        assert docs.FACTS.read_text() != docs.facts_version(), changed
+        assert build.version({**tables, changed: tables[changed] + " "}, "2026-11") != said, changed
+
+
+def test_every_entry_has_a_source_and_a_date() -> None:
+    for path in FACTS.glob("*.jsonl"):
+        for entry in entries(path.stem):
+            assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", entry["date"]), (path.name, entry)
+            assert entry["source"] or path.stem == "corrections", (path.name, entry)
+    for release, extract in extracts().items():
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", extract["date"])
+        assert (extract["source"], extract["release"]) == (f"the wheel of vllm=={release} on PyPI", str(release))
+
+
+def test_a_line_that_is_not_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gpus.jsonl").write_text('{"name": "A"}\n{"name": \n')
+
+    with pytest.raises(ValueError, match=r"gpus\.jsonl:2: "):
+        entries("gpus", tmp_path)

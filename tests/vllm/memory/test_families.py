@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from scripts.additions import ADDITIONS
-from scripts.settle import misses
+from scripts.facts.settle import misses
+from scripts.facts.table import entries
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.memory import quantisation, settings, shape, tower, weights
 from webhook.vllm.model import Model, by_id, from_config
@@ -157,10 +157,12 @@ def test_the_formulas_agree_with_the_counts_of_the_catalogue() -> None:
     assert statistics.median(medians.values()) < 0.0002
 
 
-@pytest.mark.parametrize("name", [name for name, (_, parameters) in ADDITIONS.items() if parameters])
-def test_the_sizes_that_were_added_give_the_parameters(name: str) -> None:
-    config, parameters = ADDITIONS[name]
-    off = misses(config, parameters or 1, complete=True)
+DOCUMENTED = {row["id"]: row for row in entries("models") if row["source"] == ["its model card and paper"]}
+
+
+@pytest.mark.parametrize("name", [name for name, row in DOCUMENTED.items() if "parameters" in row])
+def test_the_sizes_that_model_cards_state_give_the_parameters(name: str) -> None:
+    off = misses(DOCUMENTED[name]["config"], DOCUMENTED[name]["parameters"], complete=True)
 
     assert off is not None
     assert off <= 0.007, "an encoder's pooler and norms are that much"

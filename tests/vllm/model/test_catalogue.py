@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.settle import scaled_lengths
+from scripts.facts.settle import scaled_lengths
 from webhook.base import data
 from webhook.vllm import gpu, model
 from webhook.vllm.memory import shape, tower

@@ -1,4 +1,4 @@
-"""Which releases of vLLM know a model's architecture (data/architectures.json, scripts/build_architectures.py)."""
+"""Which releases of vLLM know a model's architecture (data/architectures.json, scripts/facts/architectures.py)."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _fact_of_row(name: str) -> Fact[Model]:
 
 @cache
 def relatives() -> Mapping[str, tuple[str, str, str | None]]:
-    """Lower-case id → (the id, the row it was made of, its scheme); scripts/relatives.py."""
+    """Lower-case id → (the id, the row it was made of, its scheme); facts/relatives.jsonl."""
     found: dict[str, list[Any]] = json.loads(data.rows("models")["relatives"])
     return {name: (line[0], line[1], line[2]) for name, line in found.items()}
 

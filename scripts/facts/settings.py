@@ -1,8 +1,6 @@
-"""Builds webhook/data/settings.json, what vLLM's config classes and registries take, from vLLM's own sources.
+"""webhook/data/settings.json: what vLLM's config classes and registries take, by its own sources.
 
-    python -m scripts.build_settings SOURCE_DIR
-
-SOURCE_DIR holds a folder a release with the wheel's Python sources (`<release>/vllm/â€¦`). They are read, not run:
+They are read, not run:
 
 - names: what `--tool-call-parser`, `--reasoning-parser`, `--attention-backend`, `--quantization`, `--load-format` and
   others, and a KV connector may be called;
@@ -17,16 +15,14 @@ Each is kept once with the spans of releases in which it holds: `[first, last, â
 from __future__ import annotations
 
 import ast
-import json
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.config_classes import Classes, bounds, enumerations, trees
-from webhook.vllm.args.flags import builtin
-from webhook.vllm.release import parse
+from scripts.facts.config_classes import Classes, bounds, enumerations, trees
+from scripts.facts.table import Extract, add_span, compact
+from webhook.vllm.release import Release
 
-TARGET = Path(__file__).parent.parent / "webhook" / "data" / "settings.json"
 CLASSES = {
     "speculative_config": "SpeculativeConfig",
     "compilation_config": "CompilationConfig",
@@ -219,55 +215,67 @@ def numbers(table: ast.Dict, bodies: dict[str, ast.FunctionDef]) -> dict[str, di
     return found
 
 
-def build(source: Path) -> dict[str, Any]:
+def read(sources: Path, options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What the sources of a release (its folder `vllm`) take; `options` are those of its parser, by dest."""
+    classes = Classes(sources)
+    names = {
+        "tool_call_parser": registered(
+            sources, "ToolParserManager", "_TOOL_PARSERS_TO_REGISTER", "entrypoints", "tool_parsers"
+        ),
+        "reasoning_parser": registered(
+            sources, "ReasoningParserManager", "_REASONING_PARSERS_TO_REGISTER", "reasoning", OLD
+        ),
+        "kv_connector": connectors(sources),
+        "attention_backend": backends(sources),
+        "quantization": methods(classes),
+        "load_format": load_formats(sources),
+        "distributed_executor_backend": literal(classes, "DistributedExecutorBackend"),
+        "kv_cache_dtype": literal(classes, "CacheDType"),
+        "mamba_backend": {*classes.enumerations.get("MambaBackendEnum", ())},
+        "config_format": formats(sources),
+    }
+    configs: dict[str, dict[str, Any]] = {}
+    for dest, row in options.items():
+        name = CLASSES.get(dest) or (row.get("type") or "").rpartition("json[")[2].rstrip("]")
+        if name not in classes.classes:
+            continue
+        config = configs.setdefault(dest, {"strict": [], "fields": {}})
+        for path, strict, known in classes.walk(name):
+            if strict:
+                config["strict"].append(path)
+            else:
+                config["fields"][path] = known
+    return {
+        "names": {kind: sorted(found) for kind, found in names.items() if found},
+        "configs": configs,
+        "bounds": arguments(sources, classes),
+        "environment": variables(sources),
+    }
+
+
+def build(extracts: Mapping[Release, Extract]) -> dict[str, Any]:
     """The whole table."""
-    folders = {parse(folder.name): folder / "vllm" for folder in source.iterdir()}
-    releases = sorted(release for release in folders if release is not None)
-    flags = builtin()
+    read = {release: extract for release, extract in extracts.items() if "names" in extract}
     names: dict[str, dict[str, list[list[Any]]]] = {}
     configs: dict[str, dict[str, dict[str, list[list[Any]]]]] = {}
     limits: dict[str, list[list[Any]]] = {}
     environment: dict[str, list[list[Any]]] = {}
-    for number, release in enumerate(releases):
-        sources = folders[release]
-        classes = Classes(sources)
-        for kind, found in (
-            (
-                "tool_call_parser",
-                registered(sources, "ToolParserManager", "_TOOL_PARSERS_TO_REGISTER", "entrypoints", "tool_parsers"),
-            ),
-            (
-                "reasoning_parser",
-                registered(sources, "ReasoningParserManager", "_REASONING_PARSERS_TO_REGISTER", "reasoning", OLD),
-            ),
-            ("kv_connector", connectors(sources)),
-            ("attention_backend", backends(sources)),
-            ("quantization", methods(classes)),
-            ("load_format", load_formats(sources)),
-            ("distributed_executor_backend", literal(classes, "DistributedExecutorBackend")),
-            ("kv_cache_dtype", literal(classes, "CacheDType")),
-            ("mamba_backend", {*classes.enumerations.get("MambaBackendEnum", ())}),
-            ("config_format", formats(sources)),
-        ):
-            for name in sorted(found):
-                _span(names.setdefault(kind, {}).setdefault(name, []), number)
-        near = min((one for one in flags.releases if one >= release), default=flags.releases[-1])
-        for dest, row in flags.rows(near).items():
-            name = CLASSES.get(dest) or (row.get("type") or "").rpartition("json[")[2].rstrip("]")
-            if name not in classes.classes:
-                continue
-            for path, strict, known in classes.walk(name):
-                config = configs.setdefault(dest, {"strict": {}, "fields": {}})
-                if strict:
-                    _span(config["strict"].setdefault(path, []), number)
-                else:
-                    _span(config["fields"].setdefault(path, []), number, *([known] if known else []))
-        for dest, bound in arguments(sources, classes).items():
-            _span(limits.setdefault(dest, []), number, bound)
-        for variable, known in variables(sources).items():
-            _span(environment.setdefault(variable, []), number, known)
+    for number, extract in enumerate(read.values()):
+        for kind, found in extract["names"].items():
+            for name in found:
+                add_span(names.setdefault(kind, {}).setdefault(name, []), number)
+        for dest, said in extract["configs"].items():
+            config = configs.setdefault(dest, {"strict": {}, "fields": {}})
+            for path in said["strict"]:
+                add_span(config["strict"].setdefault(path, []), number)
+            for path, known in said["fields"].items():
+                add_span(config["fields"].setdefault(path, []), number, *([known] if known else []))
+        for dest, bound in extract["bounds"].items():
+            add_span(limits.setdefault(dest, []), number, bound)
+        for variable, known in extract["environment"].items():
+            add_span(environment.setdefault(variable, []), number, known)
     return {
-        "releases": [str(release) for release in releases],
+        "releases": [str(release) for release in read],
         "names": {kind: dict(sorted(found.items())) for kind, found in names.items()},
         "configs": dict(sorted(configs.items())),
         "bounds": dict(sorted(limits.items())),
@@ -275,21 +283,8 @@ def build(source: Path) -> dict[str, Any]:
     }
 
 
-def _span(spans: list[list[Any]], number: int, *what: Any) -> None:
-    if spans and spans[-1][1] == number - 1 and spans[-1][2:] == [*what]:
-        spans[-1][1] = number
-    else:
-        spans.append([number, number, *what])
-
-
-def main() -> None:
-    """Writes the table, one name and one definition a line, so that a diff can be read."""
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    table = build(Path(sys.argv[1]))
-
-    def compact(value: Any) -> str:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+def text(table: Mapping[str, Any]) -> str:
+    """The file: a line for each name and definition."""
 
     def lines(rows: dict[str, Any]) -> str:
         return ",\n".join(f"{compact(key)}:{compact(value)}" for key, value in rows.items())
@@ -298,13 +293,8 @@ def main() -> None:
         return ",\n".join(f"{compact(name)}:{{\n{lines(rows)}\n}}" for name, rows in groups.items())
 
     configs = ",\n".join(f"{compact(dest)}:{{\n{blocks(config)}\n}}" for dest, config in table["configs"].items())
-    text = (
+    return (
         f'{{\n"releases":{compact(table["releases"])},\n"names":{{\n{blocks(table["names"])}\n}},\n'
         f'"configs":{{\n{configs}\n}},\n"bounds":{{\n{lines(table["bounds"])}\n}},\n'
         f'"environment":{{\n{lines(table["environment"])}\n}}\n}}\n'
     )
-    TARGET.write_text(text)
-
-
-if __name__ == "__main__":
-    main()

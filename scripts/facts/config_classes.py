@@ -1,4 +1,4 @@
-"""What the Python sources of a release say of vLLM's config classes, for scripts/build_settings.py.
+"""What the Python sources of a release say of vLLM's config classes, for scripts/facts/settings.py.
 
 They are read, not run.
 """
