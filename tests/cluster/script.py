@@ -53,9 +53,11 @@ class Pauses(Event):
 
 
 class Scripted(Client):
-    """Each request takes the next line of the script: a page, a list of events, or an error to raise."""
+    """Each request takes the next line of the script: a page, a list of events and of seconds that pass between them,
+    or an error to raise."""
 
-    def __init__(self, stop: Event, script: list[Any]) -> None:
+    def __init__(self, stop: Event, script: list[Any], clock: Clock) -> None:
+        self.clock = clock
         self.asked: list[tuple[str, Mapping[str, str]]] = []
         self._script = script
         self._stop = stop
@@ -77,6 +79,9 @@ class Scripted(Client):
 
     def _lines(self, events: list[Any]) -> Iterator[dict[str, Any]]:
         for event in events:
+            if isinstance(event, float):
+                self.clock.now += event
+                continue
             if isinstance(event, Exception):
                 raise event
             yield event
@@ -99,8 +104,8 @@ def follow(*script: Any, kind: WatchedKind = NODES) -> tuple[list[WatchState], S
     """Runs a watch to the script's end: every state that it published, what it asked, and its pauses."""
     lines, states = list(script), list[WatchState]()
     stop = Pauses(lines)
-    client = Scripted(stop, lines)
-    KindWatch(kind, client, states.append, Clock(), stop).run()
+    client = Scripted(stop, lines, clock := Clock())
+    KindWatch(kind, client, states.append, clock, stop).run()
     return states, client, stop
 
 

@@ -85,7 +85,7 @@ def test_a_refusal_is_told_in_the_servers_words_and_not_tried_again(server: Serv
         with pytest.raises(StatusError) as error:
             client.get(path, {})
         said[path] = error.value
-    assert {path: str(error) for path, error in said.items()} == {
+    assert {path: str(error).partition(" (")[0] for path, error in said.items()} == {
         "/forbidden": "403: nodes is forbidden",
         "/busy": "429: slow down",
         "/gone": "410: too old",
@@ -141,8 +141,31 @@ def test_a_servers_certificate_of_another_ca_is_no_server_of_ours(server: Server
 def test_an_answer_of_something_else_is_told(server: Server, client: Client) -> None:
     server.answers["/a"] = "<html>Sign in</html>"
 
-    with pytest.raises(UnreachableError, match="the answer is not JSON; is this an API server"):
+    with pytest.raises(UnreachableError, match="the answer is not JSON, so this may be no API server"):
         client.whole("/a")
+
+
+@pytest.mark.parametrize("said", ["null", "[]", "1", "[" * 100_000])
+def test_json_of_another_shape_is_told(server: Server, client: Client, said: str) -> None:
+    server.answers["/a"] = said
+
+    with pytest.raises(UnreachableError, match="so this may be no API server"):
+        client.whole("/a")
+
+
+def test_an_empty_list_in_go_is_a_list(server: Server, client: Client) -> None:
+    server.answers["/a"] = {"items": None}
+
+    assert client.get("/a", {}) == {"items": []}
+
+
+def test_a_page_of_a_load_balancer_is_cut(server: Server, client: Client) -> None:
+    server.answers["/a"] = (502, {}, "<html>\n" + "no server " * 1000)
+
+    with pytest.raises(StatusError) as error:
+        client.get("/a", {})
+    assert str(error.value).startswith("502: <html> no server no server")
+    assert len(str(error.value)) < 300
 
 
 def account(server: Server) -> dict[str, str]:

@@ -31,6 +31,7 @@ from webhook.cluster.kubeconfig import AccessError
 
 JSONDict = dict[str, Any]
 PLUGIN = "client.authentication.k8s.io/v1"
+EXEC = {"apiVersion": PLUGIN, "command": "true", "interactiveMode": "Never"}
 NOW = datetime.now(UTC)
 
 
@@ -172,15 +173,15 @@ def test_a_signal_between_leaves_no_key_behind(server: Server, number: int) -> N
     """It comes while the key is in a file."""
     code = (
         "import os, pathlib, signal, sys, tempfile\n"
-        "from webhook.cluster import access\n"
+        "from webhook.cluster import access, configuration\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a shell's background job ignores
-        "load = access.load_kube_config_from_dict\n"
+        "load = configuration.load_kube_config_from_dict\n"
         "def slow(*args, **kwargs):\n"
         "    load(*args, **kwargs)\n"
         "    (folder,) = pathlib.Path(tempfile.gettempdir()).iterdir()\n"
         "    print(oct(folder.stat().st_mode), len(list(folder.iterdir())), flush=True)\n"
         f"    os.kill(os.getpid(), {int(number)})\n"
-        "access.load_kube_config_from_dict = slow\n"
+        "configuration.load_kube_config_from_dict = slow\n"
         "access.from_kubeconfig(pathlib.Path(sys.argv[1]))\n"
         "print('not ended')\n"
     )
@@ -213,18 +214,20 @@ def test_a_server_that_need_not_be_verified_is_used_without_a_word(server: Serve
 
 
 def test_who_acts_as_somebody_else_is_asked_for_as_that_one(server: Server) -> None:
-    user = {"token": "t", "as": "view", "as-uid": "7", "as-groups": ["g"], "as-user-extra": {"scopes": ["s"]}}
+    extra = {"scopes": ["s"], "example.com/id": ["i"]}
+    user = {"token": "t", "as": "Zoë", "as-uid": "7", "as-groups": ["g"], "as-user-extra": extra}
 
     (asked,) = ask(server, server.kubeconfig(user))
 
     named = {name: value for name, value in asked.headers.items() if name.startswith("Impersonate-")}
     assert named == {
-        "Impersonate-User": "view",
+        "Impersonate-User": "Zoë".encode().decode("latin-1"),
         "Impersonate-Uid": "7",
         "Impersonate-Group": "g",
         "Impersonate-Extra-scopes": "s",
+        "Impersonate-Extra-example.com%2Fid": "i",
     }
-    assert "Impersonate-Group is not a list of one value" in told(server.kubeconfig({**user, "as-groups": ["g", "h"]}))
+    assert "Impersonate-Group is not one text" in told(server.kubeconfig({**user, "as-groups": ["g", "h"]}))
 
 
 @pytest.mark.parametrize(
@@ -233,8 +236,10 @@ def test_who_acts_as_somebody_else_is_asked_for_as_that_one(server: Server) -> N
         ({"tokenFile": "none"}, "none: no such file or directory"),
         ({"client-certificate": "none.crt", "client-key": "none.key"}, "File does not exist: "),
         ({"client-certificate-data": base64.b64encode(b"x").decode()}, "client-certificate and client-key: "),
-        ({"client-certificate-data": "@@", "client-key-data": "@@"}, "client-certificate and client-key: "),
-        ({"username": 1, "password": 2}, "unsupported operand"),
+        ({"as": "a\r\nX: 1"}, "Impersonate-User has a character that no header may have"),
+        ({"exec": {**EXEC, "args": "text"}}, "exec: args is not a list of texts"),
+        ({"exec": {**EXEC, "env": {"A": "b"}}}, "exec: env is not a list of entries with a name"),
+        ({"exec": {**EXEC, "env": [{"name": "A=B", "value": "c"}]}}, "it can't be started: "),
         ({"auth-provider": {"name": "gcp"}}, 'auth-provider "gcp" is not supported (Kubernetes removed it in 1.26)'),
     ],
 )
@@ -243,6 +248,56 @@ def test_credentials_that_can_t_be_used_are_told_with_user_and_file(server: Serv
 
     assert told(path).startswith(f'context "here", user "u", {path}: ')
     assert said in told(path)
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ({"client-certificate-data": "@@"}, "client-certificate-data is not base64"),
+        ({"username": 1}, "username is not a text. Fix: put it in quotes"),
+        ({"tokenFile": 5}, "tokenFile is not a text. Fix: put it in quotes"),
+    ],
+)
+def test_a_field_of_another_type_is_told_with_its_place(server: Server, user: JSONDict, said: str) -> None:
+    path = server.kubeconfig(user)
+
+    assert told(path) == f'{path}: user "u": {said}'
+
+
+def test_credentials_are_not_sent_without_tls(server: Server, tmp_path: Path) -> None:
+    """Neither are they made: the plugin would leave a file."""
+    made = tmp_path / "made"
+    users: tuple[JSONDict, ...] = (
+        {"token": "secret", "as": "ann"}, {"tokenFile": "token"},
+        {"exec": {**EXEC, "command": "touch", "args": [str(made)]}},
+    )  # fmt: skip
+    (tmp_path / "token").write_text("secret")
+    for user in users:
+        access = from_kubeconfig(server.kubeconfig(user, server="http://127.0.0.1:1"), plugins=True)
+        assert access.configuration.api_key == {}
+        assert access.token_file is None
+    assert not made.exists()
+
+
+def test_a_token_file_comes_before_a_token(server: Server) -> None:
+    (server.folder / "token").write_text("newer\n")
+
+    assert ask(server, server.kubeconfig({"token": "older", "tokenFile": "token"}))[0].token == "Bearer newer"
+
+
+def test_an_empty_token_file_is_told(server: Server) -> None:
+    (server.folder / "token").write_text("\n")
+
+    with pytest.raises(AccessError, match="token is empty"):
+        ask(server, server.kubeconfig({"tokenFile": "token"}))
+
+
+@pytest.mark.parametrize("url", ["http://user:S3cret/pw@127.0.0.1:1", "ftp://127.0.0.1:1", "http://[::1", "http://"])
+def test_a_proxy_that_is_none_is_told_without_its_password(server: Server, url: str) -> None:
+    said = told(server.kubeconfig({"token": "t"}, proxy_url=url))
+
+    assert "proxy-url is not a URL of a proxy" in said
+    assert "S3cret" not in said
 
 
 def test_a_ca_that_is_none_is_told(server: Server) -> None:

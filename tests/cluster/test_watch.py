@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.cluster.script import (
@@ -57,9 +59,24 @@ def test_what_nobody_reads_replaces_nothing() -> None:
 
 
 def test_after_the_end_of_a_watch_it_goes_on_where_it_was() -> None:
-    _, client, _ = follow(page(node("a"), version="10"), [bookmark("25")], [])
+    _, client, pauses = follow(page(node("a"), version="10"), [bookmark("25"), 290.0], [290.0], [])
 
-    assert client.asked[2][1]["resourceVersion"] == "25"
+    assert [query.get("resourceVersion") for _, query in client.asked] == [None, "10", "25", "25"]
+    assert len(pauses.taken) == 2  # none before the last watch, which ends at once
+
+
+@pytest.mark.parametrize(
+    "round_of_it",
+    [([],), ([1.0],), ([AWAY],), ([GONE], page()), (StatusError(410, "Expired"), page()), (FORBIDDEN, page()),
+     (StatusError(429, "slow down"), page()), ([event("ERROR", {})], page())],
+    ids=["ends in order", "after a second", "breaks", "410 event", "410", "403", "429", "an error without a code"],
+)  # fmt: skip
+def test_what_ends_a_watch_each_time_at_once_is_asked_less_and_less_often(round_of_it: tuple[Any, ...]) -> None:
+    _, _, pauses = follow(page(), *round_of_it * 12)
+
+    assert len(pauses.taken) >= 12
+    assert pauses.taken[11] >= 0.75 * LONGEST
+    assert sum(pauses.taken[:12]) > 4 * LONGEST
 
 
 def test_a_connection_that_breaks_is_taken_up_again_without_a_new_list() -> None:
@@ -71,16 +88,16 @@ def test_a_connection_that_breaks_is_taken_up_again_without_a_new_list() -> None
     assert "refused" in next(state.problem for state in states if state.problem)
     assert states[-1].problem == ""
     assert names(states[-1]) == {"a", "b"}
-    assert len(pauses.taken) == 2
+    assert len(pauses.taken) == 4
 
 
-@pytest.mark.parametrize("gone", [[GONE], StatusError(410, "Expired")])
+@pytest.mark.parametrize("gone", [[300.0, GONE], StatusError(410, "Expired")])
 def test_a_place_that_the_server_has_forgotten_means_another_list(gone: object) -> None:
     states, client, pauses = follow(page(node("a")), gone, page(node("b"), version="90"), [])
 
     assert names(states[-1]) == {"b"}
     assert client.asked[3][1]["resourceVersion"] == "90"
-    assert not pauses.taken
+    assert pauses.taken[0] <= 1.25 * FIRST
 
 
 def test_a_refusal_is_told_and_tried_again() -> None:
@@ -89,7 +106,7 @@ def test_a_refusal_is_told_and_tried_again() -> None:
     assert states[0].objects is None
     assert "cannot list" in states[0].problem
     assert names(states[-1]) == {"a"}
-    assert len(pauses.taken) == 1
+    assert pauses.taken[0] <= 1.25 * FIRST
 
 
 def test_a_server_that_has_just_started_and_refuses_everybody_takes_nothing_away() -> None:
@@ -101,7 +118,7 @@ def test_a_server_that_has_just_started_and_refuses_everybody_takes_nothing_away
 def test_rights_that_are_taken_away_take_the_objects_with_them() -> None:
     clock = Clock()
     stop, states = Pauses(script := [page(node("a")), FORBIDDEN, FORBIDDEN]), list[WatchState]()
-    watch = KindWatch(NODES, Scripted(stop, script), states.append, clock, stop)
+    watch = KindWatch(NODES, Scripted(stop, script, clock), states.append, clock, stop)
     stop.pass_time = lambda: setattr(clock, "now", clock.now + FORGET + 1)
     watch.run()
 
@@ -111,7 +128,7 @@ def test_rights_that_are_taken_away_take_the_objects_with_them() -> None:
 
 
 def test_pauses_grow_while_the_server_is_away_and_start_anew_when_it_is_back() -> None:
-    _, _, pauses = follow(*[AWAY] * 9, page(node("a")), StatusError(500, "etcd"), AWAY)
+    _, _, pauses = follow(*[AWAY] * 9, page(node("a")), [LONGEST + 1], StatusError(500, "etcd"), AWAY)
     grown, again = pauses.taken[:9], pauses.taken[9]
 
     assert all(0.75 * min(FIRST * 2**n, LONGEST) <= one <= 1.25 * LONGEST for n, one in enumerate(grown))
@@ -135,7 +152,7 @@ def test_the_first_version_of_an_api_that_the_server_has_is_taken() -> None:
 
 def test_a_kind_that_is_not_served_is_unknown_not_empty() -> None:
     missing = StatusError(404, "the server could not find the requested resource")
-    states, _, _ = follow(missing, missing, missing, missing, kind=CLAIM_TEMPLATES)
+    states, _, _ = follow(missing, missing, missing, kind=CLAIM_TEMPLATES)
 
     assert states[-1].objects is None
     assert "does not have it" in states[-1].problem

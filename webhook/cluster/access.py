@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,29 +20,19 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from typing import Any
 
 import urllib3
 from kubernetes.client import ApiClient, Configuration
-from kubernetes.config import load_kube_config_from_dict
 from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import DynamicApiError
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    MaxRetryError,
-    NewConnectionError,
-    ProtocolError,
-    ProxyError,
-    ReadTimeoutError,
-)
+from urllib3.exceptions import HTTPError
 
 from webhook import __version__
-from webhook.cluster import kubeconfig, signin
-from webhook.cluster.kubeconfig import AccessError, Context
+from webhook.cluster import configuration, kubeconfig, signin
+from webhook.cluster.configuration import in_words
+from webhook.cluster.kubeconfig import AccessError
 from webhook.kube.path import mapping
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -55,6 +44,8 @@ EARLY = 30.0
 APPLY = {"content_type": "application/apply-patch+yaml", "field_manager": "podfit", "force_conflicts": True}
 _MOST = 64 << 20
 """Bytes of an answer to a list: 500 nodes are about 10 MiB."""
+_LONGEST = 200
+"""Characters of an answer that is no Status of Kubernetes."""
 _UNREAD = frozenset(("managedFields", "images", "conditions", "volumesAttached", "volumesInUse"))
 """Unused fields, most of a Node: dropped while the text is parsed."""
 
@@ -114,13 +105,13 @@ def in_cluster(folder: Path = ACCOUNT, env: Mapping[str, str] = os.environ) -> A
     token, ca = folder / "token", folder / "ca.crt"
     if not env.get("KUBERNETES_SERVICE_HOST") or not token.is_file():
         return None
-    configuration = Configuration()
+    loaded = Configuration()
     try:
         environ = {"KUBERNETES_SERVICE_PORT": "443", **env}
-        InClusterConfigLoader(str(token), str(ca), False, environ).load_and_set(configuration)
+        InClusterConfigLoader(str(token), str(ca), False, environ).load_and_set(loaded)
         namespace = (folder / "namespace").read_text().strip()
-        configuration.proxy = None
-        return Access(configuration, namespace, tls=_tls(configuration), token_file=token, in_pod=True)
+        loaded.proxy = None
+        return Access(loaded, namespace, tls=configuration.tls(loaded), token_file=token, in_pod=True)
     except Exception as error:  # the loader raises many types
         raise AccessError(f"{folder}: {in_words(error)}") from error
 
@@ -139,89 +130,23 @@ def from_kubeconfig(
     chosen = kubeconfig.read([files] if isinstance(files, Path) else files, context)
     if not plugins and (way := signin.way(chosen)):
         raise AccessError(f"{chosen}: signs in by {way}, which a server does not run. Fix: use a token or certificate")
-    user, ends = signin.credentials(chosen, patience)
-    file = Path(user["tokenFile"]) if "tokenFile" in user and "token" not in user else None
-    configuration, tls = _loaded(chosen, user)
-    _proxied(configuration, chosen.cluster.get("proxy-url"))
-    if not configuration.verify_ssl:
+    # As client-go: nobody signs in where the connection is not TLS, and everybody could read the credentials.
+    user, ends = signin.credentials(chosen, patience) if chosen.is_secure else ({}, None)
+    file = Path(user["tokenFile"]) if "tokenFile" in user else None
+    loaded, tls = configuration.load(chosen, user)
+    if not loaded.verify_ssl:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # as the kubeconfig says
     again = partial(from_kubeconfig, files, context, plugins=plugins, patience=patience)
     return Access(
-        configuration, chosen.namespace, str(chosen), tls, file, _impersonated(chosen), ends, again if ends else None
+        loaded,
+        chosen.namespace,
+        str(chosen),
+        tls,
+        file,
+        configuration.impersonated(chosen),
+        ends,
+        again if ends else None,
     )
-
-
-def _loaded(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, ssl.SSLContext]:
-    """The client's configuration for a context, and its TLS context. The loader writes keys into files; their folder is
-    deleted before any signal is handled, and the TLS context keeps what they contain."""
-    configuration = Configuration()
-    try:
-        with _uninterrupted(), TemporaryDirectory(prefix="podfit-") as folder:  # mode 0700
-            load_kube_config_from_dict(
-                signin.one_context(context.cluster, user), client_configuration=configuration, temp_file_path=folder
-            )
-            configuration.refresh_api_key_hook = None  # it would only ever set the same token
-            return configuration, _tls(configuration)
-    except Exception as error:  # the loader raises many types
-        raise AccessError(f"{context}: {in_words(error)}") from error
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Holds back signals that end the process, if the system can."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _tls(configuration: Configuration) -> ssl.SSLContext:
-    """The TLS context of a configuration; removes the names of its files from the configuration."""
-    ca, certificate, key = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
-    configuration.ssl_ca_cert = configuration.cert_file = configuration.key_file = None
-    try:
-        context = ssl.create_default_context(cafile=ca)
-    except OSError as error:
-        raise ValueError(f"certificate-authority: {in_words(error)}") from error
-    # Python 3.13 wants key identifiers that the CAs of many clusters lack; kubectl does not.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not configuration.verify_ssl:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if certificate:
-        try:
-            context.load_cert_chain(certificate, key, password="")  # or OpenSSL would ask the terminal
-        except OSError as error:
-            raise ValueError(f"client-certificate and client-key: {in_words(error)}") from error
-    return context
-
-
-def _proxied(configuration: Configuration, own: str | None) -> None:
-    """Proxies as kubectl has them: a cluster's own whatever NO_PROXY says; the environment's never to this machine
-    (Go's net/http); without a scheme http; names are resolved by a SOCKS proxy; a password in the URL is sent."""
-    configuration.no_proxy = None if own else f"{configuration.no_proxy or ''},localhost,127.0.0.0/8,::1"
-    if not configuration.proxy:
-        return
-    proxy = configuration.proxy if "://" in configuration.proxy else f"http://{configuration.proxy}"
-    configuration.proxy = proxy.replace("socks5://", "socks5h://", 1)
-    parts = urlsplit(proxy)
-    if parts.username is not None and parts.scheme.startswith("http"):
-        password = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=password)
-
-
-def _impersonated(context: Context) -> dict[str, str]:
-    """The headers of a user that acts as another one, one value each; raises AccessError. The client ignores `as`."""
-    user = context.user
-    values = {"Impersonate-User": [user.get("as")], "Impersonate-Uid": [user.get("as-uid")]}
-    values["Impersonate-Group"] = user.get("as-groups") or [None]
-    values |= {f"Impersonate-Extra-{key}": extra for key, extra in mapping(user.get("as-user-extra")).items()}
-    if several := [name for name, given in values.items() if not isinstance(given, list) or len(given) != 1]:
-        raise AccessError(f"{context}: {several[0]} is not a list of one value, and more can't be sent")
-    return {name: str(given[0]) for name, given in values.items() if given[0]}
 
 
 class Client:
@@ -336,9 +261,12 @@ class Client:
         keys = access.configuration.api_key
         if access.token_file is not None:
             try:
-                keys["BearerToken"] = f"Bearer {access.token_file.read_text(encoding='utf-8').strip()}"
+                token = access.token_file.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise AccessError(f"{access.title}: {in_words(error)}") from error
+            if not token:
+                raise AccessError(f"{access.title}: {access.token_file} is empty")
+            keys["BearerToken"] = f"Bearer {token}"
         if not (key := keys.get("BearerToken", "")).isprintable() or not key.isascii():  # an error would show it
             raise AccessError(f"{access.title}: the token has a character that no header may have")
 
@@ -346,9 +274,14 @@ class Client:
         self, answer: urllib3.BaseHTTPResponse, hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None
     ) -> dict[str, Any]:
         try:
-            return cast("dict[str, Any]", json.loads(answer.read(_MOST), object_pairs_hook=hook))
-        except ValueError as error:
-            raise self._away("the answer is not JSON; is this an API server?") from error
+            found = json.loads(answer.read(_MOST), object_pairs_hook=hook)
+        except (ValueError, RecursionError) as error:
+            raise self._away("the answer is not JSON, so this may be no API server") from error
+        if not isinstance(found, dict):
+            raise self._away("the answer is not a JSON object, so this may be no API server")
+        return (
+            {**found, "items": found["items"] or []} if "items" in found else found
+        )  # Go writes an empty list as null
 
     def _away(self, why: str) -> UnreachableError:
         return UnreachableError(f"{self._access.configuration.host} ({self._access.title}): {why}")
@@ -360,9 +293,11 @@ class Client:
             text = str(said["message"])
             resume = mapping(said.get("metadata")).get("continue")
         except (ValueError, KeyError, TypeError):
-            text = text[:4096] or error.reason or ""
+            text = " ".join(text.split())[:_LONGEST] or error.reason or ""  # a page of a proxy or load balancer
+        if error.status in (401, 403):
+            text = f"{text} ({self._access.title})"
         if error.status == 401:
-            text = f"{text} ({self._access.title}). Fix: renew these credentials"
+            text = f"{text}. Fix: renew these credentials"
         after = headers.get("Retry-After", "")
         seconds = float(after) if after.isdecimal() else None
         return StatusError(error.status, text, seconds, resume, _date(headers.get("Date")))
@@ -370,23 +305,6 @@ class Client:
     def close(self) -> None:
         """Ends its connections."""
         self._api.close()
-
-
-def in_words(error: Exception) -> str:
-    """One line of an exception, without urllib3's names of classes and repeated addresses."""
-    if isinstance(error, MaxRetryError) and error.reason is not None:
-        return in_words(error.reason)
-    if isinstance(error, ProxyError):
-        return f"the proxy: {in_words(error.original_error)}"
-    if isinstance(error, NewConnectionError | ProtocolError) and isinstance(error.__cause__, OSError):
-        return in_words(error.__cause__)
-    if isinstance(error, TimeoutError | ConnectTimeoutError | ReadTimeoutError):
-        return "no answer in time"
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or "not a valid PEM file").replace("_", " ").lower()
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or ''}: {error.strerror[0].lower()}{error.strerror[1:]}".removeprefix(": ")
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _date(header: str | None) -> datetime:

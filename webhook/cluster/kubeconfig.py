@@ -8,6 +8,7 @@ absolute paths and without empty fields, and turns it into credentials (`webhook
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,17 @@ _FILES = {
     "contexts": (),
 }
 """Fields with a path, relative to the kubeconfig."""
+
+_TEXTS = {
+    "clusters": ("server", "tls-server-name", "proxy-url", "certificate-authority", "certificate-authority-data"),
+    "users": (
+        "client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile",
+        "username", "password", "as", "as-uid",
+    ),
+    "contexts": ("cluster", "user", "namespace"),
+}  # fmt: skip
+"""Fields that are texts (client-go tools/clientcmd/api/v1/types.go)."""
+_BASE64 = ("certificate-authority-data", "client-certificate-data", "client-key-data")
 
 Entry = Mapping[str, Any]
 
@@ -43,6 +55,11 @@ class Context:
     file: Path
     """The file that the user comes from (the cluster, if the context has no user)."""
 
+    @property
+    def is_secure(self) -> bool:
+        """Whether the connection is TLS."""
+        return str(self.cluster["server"]).lower().startswith("https://")
+
     def __str__(self) -> str:
         user = f', user "{self.user_name}"' if self.user_name else ""
         return f'context "{self.name}"{user}, {self.file}'
@@ -58,7 +75,9 @@ def read(files: Sequence[Path], name: str | None = None) -> Context:
     current = ""
     for file in files:
         config = _load(file)
-        current = current or str(config.get("current-context") or "")
+        if not isinstance(said := config.get("current-context") or "", str):
+            raise AccessError(f"{file}: current-context is not a text")
+        current = current or said
         for section, entries in found.items():
             for one, entry in _entries(file, config, section):
                 entries.setdefault(one, (file, entry))
@@ -76,7 +95,7 @@ def read(files: Sequence[Path], name: str | None = None) -> Context:
     cluster_file, cluster = _named(found, file, wanted, context, "cluster")
     user_file, user = _named(found, cluster_file, wanted, context, "user") if context.get("user") else (None, {})
     server = str(cluster.get("server") or "")
-    if not server.startswith(("https://", "http://")):
+    if not server.lower().startswith(("https://", "http://")):
         raise AccessError(
             f'{cluster_file}: cluster "{context["cluster"]}": server is not a valid URL ("{server}", expected '
             "https://HOST:PORT)"
@@ -116,10 +135,25 @@ def _entries(file: Path, config: Entry, section: str) -> Iterator[tuple[str, Ent
         raise AccessError(f"{file}: {section} is not a list of entries with a name")
     for one in listed:
         entry = {key: value for key, value in mapping(one.get(section[:-1])).items() if value not in (None, "")}
+        about = f'{file}: {section[:-1]} "{one["name"]}"'
+        for key in _TEXTS[section]:
+            if not isinstance(entry.get(key, ""), str):
+                raise AccessError(f"{about}: {key} is not a text. Fix: put it in quotes")
+        for key in _BASE64:
+            if key in entry and not _is_base64(entry[key]):
+                raise AccessError(f"{about}: {key} is not base64")
         for key in _FILES[section]:
             if key in entry:
                 entry[key] = str(file.absolute().parent / str(entry[key]))
         yield str(one["name"]), entry
+
+
+def _is_base64(text: str) -> bool:
+    """Whether Go decodes it, to at least one byte."""
+    try:
+        return bool(b64decode("".join(text.splitlines()), validate=True))
+    except ValueError:
+        return False
 
 
 def _named(

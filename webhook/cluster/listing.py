@@ -36,7 +36,7 @@ def groups(client: Client) -> dict[str, list[str]]:
     """API group → its versions ("apps/v1"), the preferred one first; in the order of the server."""
     return {"": ["v1"]} | {
         str(one["name"]): [one["preferredVersion"]["groupVersion"], *(v["groupVersion"] for v in one["versions"])]
-        for one in client.whole("/apis").get("groups", ())
+        for one in client.whole("/apis").get("groups") or ()
     }
 
 
@@ -44,8 +44,8 @@ def kinds(client: Client, version: str) -> Iterator[Resource]:
     """The kinds of a version that can be listed."""
     group, _, number = version.rpartition("/")
     prefix = "apis" if group else "api"
-    for one in client.whole(f"/{prefix}/{version}").get("resources", ()):
-        if "/" not in one["name"] and "list" in one.get("verbs", ()):
+    for one in client.whole(f"/{prefix}/{version}").get("resources") or ():
+        if "/" not in one["name"] and "list" in (one.get("verbs") or ()):
             yield Resource(**{**one, "prefix": prefix, "group": group, "api_version": number})
 
 

@@ -11,7 +11,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from webhook import __version__
-from webhook.cluster.access import in_words
+from webhook.cluster.configuration import in_words
 from webhook.evaluation.scan.drift import TOKENS, Used
 from webhook.evaluation.scan.planned import STEADY, USED
 from webhook.kube.path import mapping

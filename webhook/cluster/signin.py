@@ -16,8 +16,8 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from datetime import datetime
 from pathlib import Path
@@ -45,6 +45,8 @@ _CLUSTER = (
 _PEM = {"clientCertificateData": "client-certificate-data", "clientKeyData": "client-key-data"}
 """Fields of an ExecCredential that are fields of a kubeconfig's user, there in base64."""
 
+_ENDED = "e30.eyJleHAiOjB9.e30"
+"""A JWT without a signature whose `exp` is 0."""
 Credentials = dict[str, Any]
 """Fields of a kubeconfig's user that are valid without signing in."""
 
@@ -77,17 +79,22 @@ def _by_program(context: Context, plugin: Mapping[str, Any], patience: float) ->
     about = f'{context}: sign-in program "{command}"'
     if not command or not version:
         raise AccessError(f"{context}: exec: command and apiVersion are required")
+    args, variables = plugin.get("args") or [], plugin.get("env") or []
+    if not isinstance(args, list) or not all(isinstance(one, str) for one in args):
+        raise AccessError(f"{context}: exec: args is not a list of texts")
+    if not isinstance(variables, list) or not all(isinstance(mapping(one).get("name"), str) for one in variables):
+        raise AccessError(f"{context}: exec: env is not a list of entries with a name")
     if plugin.get("interactiveMode") == "Always":
         raise AccessError(f"{about}: needs standard input (interactiveMode: Always), which podfit does not give it")
     spec = {"interactive": False, **({"cluster": _cluster(context)} if plugin.get("provideClusterInfo") else {})}
     info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
-    given = {str(one.get("name")): str(one.get("value") or "") for one in map(mapping, plugin.get("env") or ())}
-    env = {**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+    given = {one["name"]: str(one.get("value") or "") for one in variables}
+    env = {**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(info, default=str)}  # YAML has dates
     # As client-go: a relative path starts at the kubeconfig, a bare name is looked up in PATH.
     program = str(context.file.absolute().parent / command) if os.sep in command else command
     by_hand = "Fix: sign in with it once by hand"
     try:
-        out = _output([program, *map(str, plugin.get("args") or ())], env, patience)
+        out = _output([program, *args], env, patience)
     except subprocess.TimeoutExpired as error:
         raise AccessError(f"{about}: no answer within {patience:g} s. {by_hand}") from error
     except subprocess.CalledProcessError as error:
@@ -96,17 +103,19 @@ def _by_program(context: Context, plugin: Mapping[str, Any], patience: float) ->
     except OSError as error:
         hint = " ".join(str(plugin.get("installHint") or "install it, or correct the path").split())
         raise AccessError(f"{about}: {(error.strerror or str(error)).lower()}. Fix: {hint}") from error
+    except ValueError as error:  # a NUL, or a "=" in a variable's name
+        raise AccessError(f"{about}: it can't be started: {error}. Fix: correct exec in the kubeconfig") from error
     try:
         return _credential(json.loads(out), version)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AccessError(f"{about}: its output is not a valid {version} ExecCredential: {error}") from error
 
 
 def _output(command: list[str], env: Mapping[str, str], patience: float) -> str:
     """The program's output. Its messages go to the terminal if there is one, since they may say where to sign in. A
-    timeout or Ctrl-C ends the program and all that it started."""
+    timeout, Ctrl-C or a signal that ends podfit ends the program and all that it started."""
     stderr = None if sys.stderr.isatty() else subprocess.PIPE
-    with subprocess.Popen(
+    with _exits_on_signals(), subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
         errors="replace", start_new_session=True,
     ) as process:  # fmt: skip
@@ -123,6 +132,25 @@ def _output(command: list[str], env: Mapping[str, str], patience: float) -> str:
     return out
 
 
+@contextmanager
+def _exits_on_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise SystemExit, unless they are ignored or handled: what is started here ends, too."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    main = threading.current_thread() is threading.main_thread()
+    taken = [number for number in numbers if main and signal.getsignal(number) == signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def _cluster(context: Context) -> dict[str, Any]:
     """The cluster as a program gets it: the CA by value, and the plugin's own configuration."""
     found = {key: context.cluster[key] for key in _CLUSTER if key in context.cluster}
@@ -130,7 +158,8 @@ def _cluster(context: Context) -> dict[str, Any]:
         with suppress(OSError):  # reported when it is loaded
             ca = Path(context.cluster["certificate-authority"]).read_bytes()
             found.setdefault("certificate-authority-data", base64.b64encode(ca).decode())
-    for one in context.cluster.get("extensions") or ():
+    extensions = context.cluster.get("extensions")
+    for one in extensions if isinstance(extensions, list) else ():
         if mapping(one).get("name") == "client.authentication.k8s.io/exec":
             found["config"] = one.get("extension")
     return found
@@ -167,6 +196,8 @@ def _by_provider(context: Context, provider: Mapping[str, Any], patience: float)
     config = {"client-secret": "", **mapping(provider.get("config"))}
     if not any(key in config for key in ("idp-certificate-authority", "idp-certificate-authority-data")):
         config["idp-certificate-authority"] = ssl.get_default_verify_paths().cafile or certifi.where()
+    if config.get("refresh-token"):  # client-go asks for an id-token with it; the loader wants one that has ended
+        config.setdefault("id-token", _ENDED)
     before = deepcopy(config)
     user = {"auth-provider": {"name": "oidc", "config": config}}
     configuration = Configuration()

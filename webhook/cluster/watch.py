@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import random
 import sys
 from collections.abc import Callable, Mapping
@@ -31,6 +32,8 @@ FORGET = 300.0
 """Seconds of refusals after which what was seen is forgotten."""
 FIRST, LONGEST = 0.5, 60.0
 """Seconds of the first and of the longest pause after a failure."""
+SHORT = 5.0
+"""Seconds; a watch that ends sooner is followed by a pause, as in client-go ("very short watch")."""
 
 Objects = Mapping[Key, JSON]
 
@@ -76,29 +79,36 @@ class KindWatch:
         """Follows until `stop` is set. Never raises."""
         pause = FIRST
         while not self._stop.is_set():
+            listed, least = math.inf, 0.0
             try:
                 place = self._list()
-                pause = FIRST
+                listed = self._clock()
                 self._follow(place)
-                continue
             except StatusError as error:
-                wait = self._refused(error, pause)
+                if self._takes_next_version(error):
+                    continue
+                least = self._refused(error)
             except (OSError, ValueError) as error:
                 self._set_problem(f"{type(error).__name__}: {error}")
-                wait = pause
             except Exception as error:  # our fault: told, and tried again, so that one odd object stops nothing
                 log.exception("watching %s failed", self.kind.name)
                 self._set_problem(f"internal error: {type(error).__name__}")
-                wait = LONGEST
+                least = LONGEST
+            if self._clock() - listed > LONGEST:  # a list alone is no success: the watch may be refused each time
+                pause = FIRST
+            self._stop.wait(max(least, pause) * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not ask together
             pause = min(pause * 2, LONGEST)
-            self._stop.wait(wait * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not ask together
         self._client.close()
 
-    def _refused(self, error: StatusError, pause: float) -> float:
-        """How long to wait after a refusal."""
-        if error.code == 404 and self._version + 1 < len(self.kind.versions):
-            self._version += 1
-            return 0.0
+    def _takes_next_version(self, error: StatusError) -> bool:
+        """Whether another version of the API is left to ask for, where the server lacks one."""
+        if error.code != 404 or self._version + 1 == len(self.kind.versions):
+            return False
+        self._version += 1
+        return True
+
+    def _refused(self, error: StatusError) -> float:
+        """How long to wait after a refusal, at least."""
         if error.code == 404:
             self._version = 0
             self._set(WatchState(self.kind.name, None, self._clock(), "this API server does not have it"))
@@ -108,7 +118,7 @@ class KindWatch:
         # taken, and what was read with them is not used on.
         if error.code in (401, 403) and self._clock() - self._state.contact > FORGET:
             self._set(WatchState(self.kind.name, None, 0.0, str(error)))
-        return max(error.retry_after or 0.0, pause)
+        return error.retry_after or 0.0
 
     def _list(self) -> str:
         """Reads everything; the place in the history at which it was so."""
@@ -139,6 +149,7 @@ class KindWatch:
                 "resourceVersion": place,
                 "timeoutSeconds": str(WATCH),
             }
+            began, ended = self._clock(), False
             try:
                 with self._client.stream(self._path(), query, SILENCE) as events:
                     self._touch()
@@ -148,12 +159,14 @@ class KindWatch:
                         place = self._apply(event) or place
                         pause = FIRST
                 self._touch()  # it ended in order: nothing has happened since
+                ended = True
             except StatusError as error:
                 if error.code == 410:
                     return None
                 raise
             except (OSError, ValueError) as error:
                 self._set_problem(f"{type(error).__name__}: {error}")
+            if not ended or self._clock() - began < SHORT:
                 self._stop.wait(pause * random.uniform(0.75, 1.25))  # noqa: S311
                 pause = min(pause * 2, LONGEST)
         return None

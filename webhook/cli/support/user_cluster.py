@@ -42,7 +42,7 @@ def client(args: argparse.Namespace) -> Iterator[Client]:
     from webhook.cluster.access import Client, from_kubeconfig, in_cluster
 
     kubeconfig = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111 - never raises
-    files = [Path(one) for one in kubeconfig.split(os.pathsep) if one and os.path.exists(one)]  # noqa: PTH110 - never raises
+    files = [Path(one) for one in kubeconfig.split(os.pathsep) if one and not _is_absent(one)]
     with errors_reported("the cluster can't be reached"):
         access = None if files or args.context else in_cluster()
         if files:
@@ -60,6 +60,17 @@ def client(args: argparse.Namespace) -> Iterator[Client]:
         made.close()
 
 
+def _is_absent(file: str) -> bool:
+    """Nothing has this name. A file that may not be read is there: without it, another cluster would be meant."""
+    try:
+        os.stat(file)  # noqa: PTH116 - a Path raises ValueError earlier
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
 @contextmanager
 def errors_reported(about: str) -> Iterator[None]:
     """Raises an error of the API server, or of the way to it, as UnusableError (exit 3) in one line."""
@@ -71,7 +82,7 @@ def errors_reported(about: str) -> Iterator[None]:
     except (StatusError, OSError, ValueError) as error:
         fix = ". Fix: check the network, or choose another context"
         hint = fix if isinstance(error, UnreachableError) else ""
-        raise UnusableError(f"{about}: {one_line(str(error))}{hint}", 3) from error
+        raise UnusableError(f"{about}: {one_line(str(error)).rstrip('.')}{hint}", 3) from error
 
 
 def names_object(name: str) -> bool:

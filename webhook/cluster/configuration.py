@@ -1,0 +1,140 @@
+"""The client's configuration for one context: TLS, proxies, and users that act as others.
+
+The client's loader (read in 37.0.2) leaves keys in files, ignores `as`, and has proxies that differ from kubectl's.
+"""
+
+from __future__ import annotations
+
+import signal
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import urllib3
+from kubernetes.client import Configuration
+from kubernetes.config import load_kube_config_from_dict
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    LocationParseError,
+    MaxRetryError,
+    NewConnectionError,
+    ProtocolError,
+    ProxyError,
+    ReadTimeoutError,
+)
+
+from webhook.cluster import signin
+from webhook.cluster.kubeconfig import AccessError, Context
+from webhook.kube.path import mapping
+
+_PROXIES = ("http", "https", "socks5", "socks5h")
+_HEADER = "!#$&'*+-.^_`|~"
+"""Besides letters and digits, what may be in a header's name (RFC 9110, token): client-go escapes the rest."""
+
+
+def load(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, ssl.SSLContext]:
+    """The client's configuration for a context, and its TLS context; raises AccessError. The loader writes keys into
+    files; their folder is deleted before any signal is handled, and the TLS context keeps what they contain."""
+    configuration = Configuration()
+    try:
+        with _uninterrupted(), TemporaryDirectory(prefix="podfit-") as folder:  # mode 0700
+            load_kube_config_from_dict(
+                signin.one_context(context.cluster, user), client_configuration=configuration, temp_file_path=folder
+            )
+            configuration.refresh_api_key_hook = None  # it would only ever set the same token
+            made = tls(configuration)
+        _set_proxy(configuration, context.cluster.get("proxy-url"))
+    except Exception as error:  # the loader raises many types
+        raise AccessError(f"{context}: {in_words(error)}") from error
+    return configuration, made
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Holds back signals that end the process, if the system can."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def tls(configuration: Configuration) -> ssl.SSLContext:
+    """The TLS context of a configuration; removes the names of its files from the configuration."""
+    ca, certificate, key = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
+    configuration.ssl_ca_cert = configuration.cert_file = configuration.key_file = None
+    try:
+        context = ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise ValueError(f"certificate-authority: {in_words(error)}") from error
+    # Python 3.13 wants key identifiers that the CAs of many clusters lack; kubectl does not.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify_ssl:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if certificate:
+        try:
+            context.load_cert_chain(certificate, key, password="")  # or OpenSSL would ask the terminal
+        except OSError as error:
+            raise ValueError(f"client-certificate and client-key: {in_words(error)}") from error
+    return context
+
+
+def _set_proxy(configuration: Configuration, own: str | None) -> None:
+    """Proxies as kubectl has them: a cluster's own whatever NO_PROXY says; the environment's never to this machine
+    (Go's net/http); without a scheme http; names are resolved by a SOCKS proxy; a password in the URL is sent.
+
+    Raises ValueError for what is no URL of a proxy, without showing it: it may hold a password."""
+    configuration.no_proxy = None if own else f"{configuration.no_proxy or ''},localhost,127.0.0.0/8,::1"
+    if not configuration.proxy:
+        return
+    proxy = configuration.proxy if "://" in configuration.proxy else f"http://{configuration.proxy}"
+    try:
+        host, scheme = urllib3.util.parse_url(proxy).host, urllib3.util.parse_url(proxy).scheme
+    except LocationParseError:
+        host = scheme = None
+    if not host or scheme not in _PROXIES:
+        where = "proxy-url" if own else "the proxy of HTTPS_PROXY or HTTP_PROXY"
+        raise ValueError(f"{where} is not a URL of a proxy (expected SCHEME://HOST:PORT, scheme {', '.join(_PROXIES)})")
+    configuration.proxy = proxy.replace("socks5://", "socks5h://", 1)
+    parts = urlsplit(proxy)
+    if parts.username is not None and parts.scheme.startswith("http"):
+        password = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=password)
+
+
+def impersonated(context: Context) -> dict[str, str]:
+    """The headers of a user that acts as another one, one value each; raises AccessError. The client ignores `as`."""
+    user = context.user
+    values = {"Impersonate-User": [user.get("as")], "Impersonate-Uid": [user.get("as-uid")]}
+    values["Impersonate-Group"] = user.get("as-groups") or [None]
+    extras = mapping(user.get("as-user-extra")).items()
+    values |= {f"Impersonate-Extra-{quote(str(key), safe=_HEADER)}": extra for key, extra in extras}
+    for name, given in values.items():
+        if not isinstance(given, list) or len(given) != 1 or not isinstance(given[0], str | None):
+            raise AccessError(f"{context}: {name} is not one text, and more can't be sent. Fix: name one")
+        if not (given[0] or "").isprintable():
+            raise AccessError(f"{context}: {name} has a character that no header may have")
+    return {name: given[0].encode().decode("latin-1") for name, given in values.items() if given[0]}
+
+
+def in_words(error: Exception) -> str:
+    """One line of an exception, without urllib3's names of classes and repeated addresses."""
+    if isinstance(error, MaxRetryError) and error.reason is not None:
+        return in_words(error.reason)
+    if isinstance(error, ProxyError):
+        return f"the proxy: {in_words(error.original_error)}"
+    if isinstance(error, NewConnectionError | ProtocolError) and isinstance(error.__cause__, OSError):
+        return in_words(error.__cause__)
+    if isinstance(error, TimeoutError | ConnectTimeoutError | ReadTimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "not a valid PEM file").replace("_", " ").lower()
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or ''}: {error.strerror[0].lower()}{error.strerror[1:]}".removeprefix(": ")
+    return " ".join(str(error).split()) or type(error).__name__
