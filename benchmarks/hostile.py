@@ -222,6 +222,11 @@ DIMENSIONS: dict[str, Make] = {
     "containers: unknown release": lambda n, s: pod(
         containers=each(n, lambda i: vllm(*many(20, f"--{s}#"), name=f"{s}{i}") | {"image": f"a/vllm-openai:{s}{i}"})
     ),
+    "containers: refused by each release": lambda n, s: pod(
+        containers=each(
+            n, lambda i: vllm(*["--max-num-seqs=a"] * 500, name=f"{s}{i}") | {"image": f"a/vllm-openai:{s}{i}"}
+        )
+    ),
     "containers: a server after another": lambda n, s: pod(
         containers=each(
             n, lambda i: vllm(command=["sh", "-c", f"vllm serve {s} --a; vllm serve b --c; vllm serve d"], args=[])

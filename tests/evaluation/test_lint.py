@@ -79,6 +79,10 @@ def test_of_containers_of_an_unknown_release_fewer_are_evaluated(
     assert report.unread is not None
     assert 40 <= len(report.results) <= 80
 
+    for one in pod["spec"]["containers"]:
+        one["args"] = [*container["args"], *["--max-num-seqs=a"] * 20]  # all releases are asked
+    assert 5 <= len(judge(pod).results) <= 20
+
 
 def test_a_certain_finding_of_a_denying_rule_denies(
     pod: dict[str, Any], container: dict[str, Any], judge: Judge

@@ -371,14 +371,16 @@ def _without_yielding(findings: list[Judged]) -> list[Judged]:
 _ROOM, _EACH, _OTHER = 1 << 15, 64, 4
 """What the containers of one object may cost together, and what each costs at least, with vLLM and without. 512 with
 vLLM (a Ray cluster has a group for each), or 8,192 without: no object that runs has more."""
-_WORD, _RELEASES, _STEPS = 2, 12, 8
+_WORD, _RELEASES, _REFUSED, _STEPS = 2, 12, 48, 8
 """What a word of vLLM's command costs besides, how many times as much if the release is not known, since the parsers of
-many releases may read it, and how many steps of a script (`WorkLimit`) cost 1."""
+many releases may read it, how many times if all of them refuse its values, and how many steps of a script
+(`WorkLimit`) cost 1."""
 
 
 def _price(read: Engine) -> int:
     """What a container with vLLM costs, with the servers that start when the first has failed."""
-    each = _WORD if read.release is not None else _WORD * _RELEASES
+    times = 1 if read.release is not None else _REFUSED if read.args.errors else _RELEASES
+    each = _WORD * times
     return sum([_EACH + each * len(one.words) for one in (read.command, *read.command.then)])
 
 

@@ -97,6 +97,13 @@ def test_what_a_wrapper_brings(wrapper: str, changes: set[str]) -> None:
     assert [command.changes for command in both_ways(f"{wrapper} vllm serve m")] == [changes, changes]
 
 
+def test_a_wrapper_runs_a_module() -> None:
+    found = both_ways("uv run -m vllm.entrypoints.openai.api_server m")
+
+    assert [command.entry for command in found] == ["module", "module"]
+    assert [command.changes for command in found] == [{"packages"}, {"packages"}]
+
+
 @pytest.mark.parametrize(
     ("wrapper", "release"),
     [

@@ -127,7 +127,7 @@ class EngineArgs:
 _ALL = attrgetter(*EngineArgs.__slots__)  # type: ignore[attr-defined]
 """Of an object, its fields in their order."""
 _MODULE = "vllm.entrypoints.openai.api_server"
-_READINGS = 1 << 14
+_READINGS = 1 << 13
 """Words of all readings of one command: of a long one, fewer releases are asked where the release is not known."""
 _MOST_SUGGESTIONS = 20
 _A_SLIP = 0.92
@@ -218,12 +218,20 @@ def _read_by_candidates(
         tried.append((parser, reading))
         indices = {problem.index for problem in reading.problems}
         common = indices if common is None else common & indices
+        if all(_is_of_no_release(problem, parser) for problem in reading.problems):
+            break  # every other release refuses these words, too
     if accepted:
         # `--device cpu` is an option of old releases rather than an abbreviation of a new one's `--device-ids`.
         parser, reading = min(accepted, key=lambda pair: pair[1].abbreviated)
         return parser, reading, ()
     parser, reading = min(tried, key=lambda pair: len(pair[1].problems))
     return parser, reading, tuple(problem for problem in reading.problems if problem.index in (common or ()))
+
+
+def _is_of_no_release(problem: Problem, parser: Parser) -> bool:
+    """The problem is a flag that argparse takes for none of any release's flags."""
+    flag = problem.flag or ""
+    return flag[:2] == "--" and flag.replace("_", "-").partition(".")[0] not in parser.table.beginnings
 
 
 _WHOLE = -1

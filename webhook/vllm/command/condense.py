@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import islice
+from itertools import filterfalse, islice
 from operator import itemgetter, sub
 from typing import NamedTuple
 
@@ -53,22 +53,19 @@ def condensed(words: Sequence[str]) -> list[Left]:
         flags = flags[: bisect_left(flags, end)]
     ends = [*flags[1:], end][: len(flags)]
     # A flag as it is written, without its value → the last place where it is.
-    names = [text[:_NAME].partition("=")[0] if "=" in text else text[:_NAME] for text in map(words.__getitem__, flags)]
+    names = [words[n].partition("=")[0] for n in flags]
     places = dict(zip(names, range(len(names)), strict=True))
     last: dict[str, int] = {}
     dotted: dict[str, int] = {}
     full = set[str]()  # as they are written, flags of which enough keys are left
     left: list[Left] = []
     known = table.beginnings  # argparse takes the beginning of a flag for the flag
-    unknown: list[int] = []
     others: list[int] = []
-    for written, place in places.items():
-        name, key = written, ""
+    read = [name for name in places if name in known or "_" in name or "." in name or name[1:2] != "-"]
+    unknown = [flags[places[name]] for name in islice(filterfalse(frozenset(read).__contains__, places), _UNKNOWN)]
+    for written in read:
+        place, name, key = places[written], written, ""
         if written not in known:
-            if written[1:2] == "-" and "_" not in written and "." not in written:
-                if len(unknown) < _UNKNOWN:
-                    unknown.append(flags[place])
-                continue
             beginning, dot, _ = written.partition(".")
             if dot and beginning in full:
                 continue

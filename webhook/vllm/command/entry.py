@@ -454,9 +454,7 @@ def brings(argv: Argv) -> Change | None:
     if names[at] != "uv" or "run" not in texts[:1]:
         return "vllm"
     own = texts[: next((n for n, name in enumerate(names[at + 1 :]) if name == "vllm" or _PYTHONS.fullmatch(name)), 0)]
-    asked = [
-        text.partition("=")[2] or after for text, after in zip(own, [*own[1:], ""], strict=True) if "--with" in text
-    ]
+    asked = [text.partition("=")[2] or after for text, after in itertools.pairwise([*own, ""]) if "--with" in text]
     if any(_VLLM_PACKAGE.fullmatch(one) for one in asked) or any("--with-" in text for text in own):
         return "vllm"
     return None if "--no-project" in own and not asked else "packages"  # a project has an environment of its own
