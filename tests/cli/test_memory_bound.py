@@ -14,7 +14,8 @@ HUNGRY = """
 import sys
 from pathlib import Path
 from webhook.server import memory as _memory
-assert _memory.bound(4, Path(sys.argv[1])) == (384 << 20) + (4 + _memory.OTHERS) * _memory.STACK
+_memory.CGROUP_LIMITS = [Path(sys.argv[1])]
+assert _memory.bound(4) == (384 << 20) + (4 + _memory.OTHERS) * _memory.STACK
 try:
     bytearray(1 << 30)
 except MemoryError:
@@ -32,12 +33,21 @@ def test_what_goes_beyond_it_is_an_error_and_the_process_goes_on(tmp_path: Path)
     assert done.stdout == "an error of one review\n1048576\n"
 
 
-@pytest.mark.parametrize("text", ["max\n", "", "-1"])
-def test_without_a_limit_there_is_no_bound(text: str, tmp_path: Path) -> None:
-    (tmp_path / "memory.max").write_text(text)
+@pytest.mark.parametrize("text", ["max\n", "", "-1", "9223372036854771712\n"])
+def test_without_a_limit_there_is_no_bound(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "limit").write_text(text)
 
-    assert _memory.bound(4, tmp_path / "memory.max") is None
-    assert _memory.bound(4, tmp_path / "none") is None
+    for names in (["limit"], ["none"], ["none", "limit"]):
+        monkeypatch.setattr(_memory, "CGROUP_LIMITS", [tmp_path / name for name in names])
+        assert _memory.bound(4) is None
+
+
+def test_the_limit_is_that_of_the_containers_version_of_cgroups() -> None:
+    """The files of the two versions are never in one container."""
+    assert [str(path) for path in _memory.CGROUP_LIMITS] == [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ]
 
 
 DEEP = """

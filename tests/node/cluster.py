@@ -65,6 +65,11 @@ class Node:
         conditions = node["status"].get("conditions", []) if status == 200 else []
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
+    def serves(self, address: str) -> bool:
+        """Whether kube-proxy sends new connections to this Pod."""
+        rules = subprocess.run(["iptables", "-w", "-t", "nat", "-S"], capture_output=True, text=True, check=True)
+        return f"--to-destination {address}:" in rules.stdout
+
     def cgroup(self, container: str) -> Path:
         """The memory cgroup of a container; `container` is a `containerID` of a Pod's status."""
         (found,) = (namespaces.CGROUPS / "memory").rglob(container.removeprefix("containerd://"))

@@ -6,8 +6,10 @@ import resource
 import threading
 from pathlib import Path
 
-CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""The container's limit in bytes, or "max" (cgroup v2)."""
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""The container's limit in bytes: of cgroup v2, which has "max" without one, and of cgroup v1."""
+UNLIMITED = 1 << 62
+"""From here on a number is no limit: cgroup v1 has the largest multiple of a page below 2^63."""
 MEMORY_SHARE = 0.75
 """Of that the worker may take as its own; the rest is for gunicorn's first process and files in memory."""
 MIN_FOR_REVIEWS = 128 << 20
@@ -36,7 +38,7 @@ _bound: list[int] = []
 """The bound in bytes, if there is one."""
 
 
-def bound(threads: int, limit: Path | None = None) -> int | None:
+def bound(threads: int) -> int | None:
     """Bounds this process's private memory by its container's limit; returns the bound in bytes, None without a limit.
 
     To be called before the first of so many `threads`, whose stacks come on top: the bound is on what is used. Python
@@ -44,19 +46,25 @@ def bound(threads: int, limit: Path | None = None) -> int | None:
     eats memory is a rule that raises.
     """
     threading.stack_size(STACK)
-    try:
-        text = (limit or CGROUP_LIMIT).read_text().strip()
-    except OSError:
+    if (limit := _limit()) is None:
         return None
-    if not (text.isascii() and text.isdigit()):
-        return None
-    size = max(int(int(text) * MEMORY_SHARE), MIN_FOR_REVIEWS) + (threads + OTHERS) * STACK
+    size = max(int(limit * MEMORY_SHARE), MIN_FOR_REVIEWS) + (threads + OTHERS) * STACK
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
         size = min(size, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (size, hard))
     _bound[:] = [size]
     return size
+
+
+def _limit() -> int | None:
+    for path in CGROUP_LIMITS:
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            continue
+        return int(text) if text.isascii() and text.isdigit() and int(text) < UNLIMITED else None
+    return None
 
 
 def room(connections: int) -> None:
