@@ -31,6 +31,7 @@ from webhook.evaluation import review
 from webhook.evaluation.policy import builtin
 from webhook.report import comparison
 from webhook.server.accesslog import AccessLog
+from webhook.server.metrics import Metrics
 from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
@@ -43,12 +44,13 @@ Plant = Callable[[JSONDict, str, Pick], str]
 FLAGS = (
     "--api-key", "--api_key", "--hf-token", "--ssl-keyfile-password", "--db-passwd", "--Client-Secret", "--key",
     "--my-token", "--mytoken", "--hf-secret", "--auth-password", "--proxy-pass", "--s3-access-key-id", "--jwt",
+    "--pass", "--pw", "--token-id", "--salt",
 )  # fmt: skip
 VARIABLES = (
     "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "TOKEN", "PASSWORD", "db_password", "VLLM_API_KEY",
-    "AWS_ACCESS_KEY_ID", "S3_SECRET", "OPENAI_API_KEY_1", "PGPASSWORD", "KEY",
+    "AWS_ACCESS_KEY_ID", "S3_SECRET", "OPENAI_API_KEY_1", "PGPASSWORD", "KEY", "PASSWD", "SECRET_KEY_BASE", "BEARER",
 )  # fmt: skip
-KEYS = ("password", "api_key", "accessToken", "clientSecret", "s3-secret-key", "auth_token")
+KEYS = ("password", "api_key", "accessToken", "clientSecret", "s3-secret-key", "auth_token", "pwd", "bearer")
 
 
 def container(pod: JSONDict) -> JSONDict:
@@ -83,6 +85,13 @@ def in_one_string(pod: JSONDict, canary: str, pick: Pick) -> str:
     mark = pick((" ", "="))
     container(pod)["args"] = [f"--model Qwen/Qwen3-8B {pick(FLAGS)}{mark}{_plain(canary)} --max-model-len 4096"]
     return _plain(canary)
+
+
+def after_its_flag(pod: JSONDict, canary: str, pick: Pick) -> str:
+    """A flag and its value that a blank holds together which is no space, or parts though a `=` joins them."""
+    value = _plain(canary)
+    _args(pod, *pick(((f"--api-key\t{value}",), (f"--api-key\u00a0{value}",), ("--api-key=", value))))
+    return value
 
 
 def misspelt(pod: JSONDict, canary: str, pick: Pick) -> str:
@@ -213,8 +222,8 @@ def in_a_config_file(pod: JSONDict, canary: str, pick: Pick) -> str:
 
 
 PLANTS: tuple[Plant, ...] = (
-    split, joined, in_one_string, misspelt, in_a_script, in_json, dotted, in_a_variable, in_a_url, in_a_probe,
-    in_a_hook, in_an_annotation, in_a_volume, in_a_config_file,
+    split, joined, in_one_string, after_its_flag, misspelt, in_a_script, in_json, dotted, in_a_variable, in_a_url,
+    in_a_probe, in_a_hook, in_an_annotation, in_a_volume, in_a_config_file,
 )  # fmt: skip
 
 # ── Errors around it ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -319,6 +328,8 @@ def outputs(folder: Path, obj: JSONDict, beside: JSONDict | None, text: str, can
     with patch.object(user_cluster, "client", client):
         for one in scan.FORMATS.names:
             yield f"scan {one}", ran("scan", "--format", one, "--what-if", "policies/strict.yaml", "--limit", "0")
+        ran("scan", "--metrics", str(folder / "scan.prom"))
+        yield "metrics of scan", (folder / "scan.prom").read_text()
     yield from planned(obj, canary)
     yield from answered(obj)
 
@@ -356,6 +367,9 @@ def answered(obj: JSONDict) -> Iterator[tuple[str, str]]:
         log = AccessLog(lines)
         log.review(webhook, decision, 0.1, 0.1)
         log.close(5)
+        metrics = Metrics("", "", "")
+        metrics.observe(webhook, decision, 0.1)
+        yield f"metrics of {webhook}", metrics.text().decode()
         yield f"log of {webhook}", lines.getvalue().decode() + str([one.error for one in decision.errors])
 
 
@@ -444,4 +458,12 @@ def test_every_command_with_formats_is_searched(tmp_path: Path) -> None:
     }  # fmt: skip
     for command, formats in tables.items():
         assert {f"{command} {one}" for one in formats} <= names
-    assert {"fix", "plan batch", "validate", "mutate", "log of validate"} <= names
+    assert {
+        "fix",
+        "plan batch",
+        "validate",
+        "mutate",
+        "log of validate",
+        "metrics of validate",
+        "metrics of scan",
+    } <= names

@@ -242,7 +242,12 @@ def test_what_is_no_secret_stays(words: str) -> None:
             (name, True)
             for name in ("--my-token", "--mytoken", "--hf-secret", "--auth-password", "--db-pass", "AWS_ACCESS_KEY_ID")
         ),
-        *((name, False) for name in ("--bos-token-id", "eostoken", "key_id", "--bypass", "--pass", "imagePullSecret")),
+        *(
+            (name, True)
+            for name in ("--pw", "--pass", "--pwd", "DBPWD", "PASSWD", "MYSQL_PASSWD", "dbpasswd", "BEARER")
+        ),
+        *((name, True) for name in ("--token-id", "MODAL_TOKEN_ID", "--salt", "cache_salt", "SECRET_KEY_BASE")),
+        *((name, False) for name in ("--bos-token-id", "eostoken", "key_id", "--bypass", "OLDPWD", "imagePullSecret")),
         *((name, False) for name in ("key", "tokens", "max_tokens", "tokenizer", "keyfile", "TOKEN_PATH", "PWD")),
         *(
             (name, False)

@@ -46,13 +46,13 @@ _LONGEST = 80
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 """The words of `apiKey`, `API_KEY`, `--api-key`."""
 _ALWAYS = _words(
-    "password passwd passphrase passcode secret authorization cookie auth credential credentials creds apikey "
-    "accesskey secretkey authkey authtoken accesstoken hftoken jwt"
+    "password passwd passphrase passcode pw pass secret authorization cookie auth bearer salt credential credentials "
+    "creds apikey accesskey secretkey authkey authtoken accesstoken hftoken jwt"
 )
 _PLURALS = {"keys": "key", "tokens": "token", "secrets": "secret", "passwords": "password"}
 _OF_PEOPLE = _words("api access auth secret private hf bearer")
 """Words before the plural of a secret: `--api-keys`, but not `max_tokens`."""
-_ENDINGS = _words("value plain plaintext text base64 b64 old new primary secondary prod dev staging")
+_ENDINGS = _words("value plain plaintext text base base64 b64 old new primary secondary prod dev staging")
 _OTHER_KEYS = _words(
     "annotation cache column config dict field foreign group hash host idempotency index key kv label lookup map match "
     "metric node num object partition prefix primary public query routing shard sort sub taint toleration "
@@ -77,7 +77,7 @@ def names(name: str) -> bool:
     return len(name) <= _LONGEST and _names_secret(name)
 
 
-_HINT = re.compile("key|token|secret|pass|auth|cookie|cred|pwd|pat|jwt", re.IGNORECASE)
+_HINT = re.compile("key|token|secret|pass|auth|bearer|cookie|cred|salt|pw|pat|jwt", re.IGNORECASE)
 """A fast check before the full one: the name of every secret contains one of these."""
 
 
@@ -100,15 +100,17 @@ def _names_secret(name: str) -> bool:
         return bool(before) and before not in _OTHER_KEYS
     if last == "token":
         return before not in _OTHER_TOKENS and _COUNTS.isdisjoint(words)
-    if last in ("pwd", "pat", "pass"):
+    if last == "pat":
         return bool(before)
-    if last == "id":  # of AWS and MinIO, of Vault's AppRole
-        return before == "secret" or words[-3:-1] == ["access", "key"]
+    if last.endswith("pwd"):
+        return name not in ("PWD", "OLDPWD")  # the shell's directories
+    if last == "id":  # of AWS and MinIO, of Vault's AppRole, of Modal
+        return before == "secret" or words[-3:-1] == ["access", "key"] or words[:-1] in (["token"], ["modal", "token"])
     if last == "secret" and _REFERENCES.fullmatch(name) and name not in _NO_REFERENCES:
         return False
     if last.endswith("token"):  # in one word: `--mytoken`
         return last.removesuffix("token") not in _OTHER_TOKENS
-    return last in _ALWAYS or last.endswith(("apikey", "password", "passphrase", "secret", "accesskey"))
+    return last in _ALWAYS or last.endswith(("apikey", "password", "passwd", "passphrase", "secret", "accesskey"))
 
 
 def _gives(name: str) -> bool:
@@ -232,7 +234,7 @@ _FORM = re.compile(
 )
 """Tokens of Hugging Face, OpenAI, Stripe, NVIDIA, GitHub, GitLab, Slack, AWS, Google, Groq, Replicate and Databricks,
 JSON Web Tokens, and private keys."""
-_STEMS = ("key", "token", "secret", "pass", "pwd", "cred", "auth", "bearer", "cookie", "_pat", "jwt")
+_STEMS = ("key", "token", "secret", "pass", "pw", "cred", "auth", "bearer", "cookie", "salt", "_pat", "jwt")
 """Parts of names of secrets: every such name contains one."""
 _DASHES = "-‐‑‒–—―−"
 _OF_A_NAME = f"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.{_DASHES}"
@@ -256,7 +258,9 @@ _STORAGE = re.compile(r"(?:s3[an]?|gs|gcs|oss|minio|r2)\Z", re.IGNORECASE)
 _PORT = re.compile(r"\d+(?:/|$)")
 _QUERY = re.compile(r"[?&;]([\w.-]{1,64})=([^&\s\0\"'#<>\\;]+)")
 _SIGNED = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signature", "x-amz-credential", "key"})
-_LOGIN = re.compile(r"(?<![\w-])(?:-u|--(?:proxy-)?user)[=\s,\"'\\]{1,6}([^\s\0\"',:\\]{1,128}):([^\s\0\"'\\]{1,256})")
+_LOGIN = re.compile(
+    r"(?<![\w-])(?:-u[=\s,\"'\\]{0,6}|--(?:proxy-)?user[=\s,\"'\\]{1,6})([^\s\0\"',:\\]{1,128}):([^\s\0\"'\\]{1,256})"
+)
 """`curl -u NAME:PASSWORD`."""
 
 
@@ -508,7 +512,7 @@ def _of_list(
             found.append(((place, index), value))
         elif joined and _gives(name) and not (_BLANK.search(name) or _is_line(name, rest)):
             found.append((None, rest))
-        follows = value[:1] in _DASHES and not joined and _gives(value) if value else False
+        follows = value[:1] in _DASHES and not rest and _gives(name) if value else False
 
 
 _KEY = re.compile(r"(?=\D*\d)[A-Za-z0-9+=]{16,}")

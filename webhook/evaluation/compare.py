@@ -124,7 +124,13 @@ class ContainerComparison:
         names = sorted(
             name for name in {**before, **after} if str(before.get(name, "")) != str(after.get(name, ""))
         )  # as written: a flag that one release does not know has no type there
-        return tuple(Difference(name, before.get(name), after.get(name), given=True) for name in names)
+        return tuple(Difference(self._shown(name), before.get(name), after.get(name), given=True) for name in names)
+
+    def _shown(self, name: str) -> str:
+        """The name of an argument, masked: a blank that is no space can hold a flag and its value together."""
+        for side in (self.before, self.after):
+            name = side.report.secrets.masked(name) if side else name
+        return name
 
     @cached_property
     def defaults(self) -> tuple[Difference, ...]:

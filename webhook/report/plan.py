@@ -31,7 +31,7 @@ def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
         "engine": {
             "version": str(engine.release) if engine.release else None,
             "arguments": arguments,
-            "masked": [name for name, value in written.items() if arguments[name] != value],
+            "masked": [name for name, value in arguments.items() if value != written.get(name)],
             "unresolved": {name: secrets.line(why) for name, why in args.unresolved.items()},
             "unknown": [secrets.line(flag.flag) for flag in args.unknown],
             "errors": [secrets.line(error.message) for error in args.errors],
