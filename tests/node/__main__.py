@@ -18,6 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.node", description=__doc__)
     parser.add_argument("--base", help="an image with Python, for podfit's Dockerfile (default: made by debootstrap)")
     parser.add_argument("--prepare", action="store_true", help="build the programs and images, run no test")
+    parser.add_argument("--broken", action="store_true", help="run the checks against a broken podfit: they must fail")
     options, arguments = parser.parse_known_args()
     if reason := namespaces.missing() or image.missing():
         print(f"make node: skipped: {reason}")
@@ -31,7 +32,8 @@ def main() -> int:
         return 1
     if options.prepare:
         return 0
-    return namespaces.run([sys.executable, "-m", "pytest", "-q", "tests/node", *arguments], images)
+    tests = "tests/node/broken.py" if options.broken else "tests/node"
+    return namespaces.run([sys.executable, "-m", "pytest", "-q", tests, *arguments], images)
 
 
 if __name__ == "__main__":

@@ -115,6 +115,12 @@ def is_ready(pod: JSONDict) -> bool:
     )
 
 
+def commands(page: str) -> list[str]:
+    """The commands in the blocks of shell of a page, one each; continued lines are joined, comments are kept."""
+    blocks = re.findall(r"(?ms)^```sh\n(.*?)^```$", (ROOT / page).read_text().replace("\\\n", " "))
+    return [line for block in blocks for line in block.splitlines() if line and not line.startswith(("#", " "))]
+
+
 def guide(begins: str) -> str:
     """The command of README.md that begins so; its continued lines are joined."""
     text = GUIDE.replace("\\\n", " ")

@@ -51,6 +51,15 @@ class Node:
         process.wait()
         self.start(name)
 
+    @contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """Stops a process until the block ends."""
+        self.processes[name].send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.processes[name].send_signal(signal.SIGCONT)
+
     def log(self, name: str) -> Path:
         """Where a process writes."""
         return self.cluster.root / f"{name}.log"

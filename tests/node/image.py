@@ -62,12 +62,34 @@ def built(python: str | None = None) -> Path:
 
 
 def _podfit(base: str, source: Path) -> str:
-    """The ID of podfit's image from that source tree."""
+    """The ID of podfit's image from that source tree; built once for the same files on the same base."""
+    name = f"localhost/podfit:{_digest(base, source)}"
+    if found := _found(name):
+        return found
     trust = [f"--volume={path}:{path}:ro" for path in TRUST if Path(path).exists()]
     # Each RUN in a chroot with the network of this machine: no container runtime, no bridge.
-    return _buildah(
+    built = _buildah(
         "build", "--layers", "--isolation=chroot", "--network=host", *trust, f"--build-arg=PYTHON={base}", str(source)
     )  # fmt: skip
+    _buildah("tag", built, name)
+    return built
+
+
+def _digest(base: str, source: Path) -> str:
+    """Of the base, the Dockerfile, and all that .dockerignore lets it copy."""
+    lines = (source / ".dockerignore").read_text().splitlines()
+    copied = [source / line[1:] for line in lines if line.startswith("!")]
+    files = {path for root in copied for path in (root, *root.rglob("*")) if "__pycache__" not in path.parts}
+    made_of = hashlib.sha256(base.encode())
+    for path in sorted({source / "Dockerfile", *files}):
+        if path.is_file():
+            made_of.update(f"\0{path.relative_to(source)}\0".encode() + path.read_bytes())
+    return made_of.hexdigest()[:16]
+
+
+def _found(name: str) -> str:
+    """The ID of the image with that name; "" if there is none."""
+    return _buildah("images", "--quiet", "--no-trunc", "--filter", f"reference={name}")
 
 
 def first_sources(folder: Path) -> None:
@@ -77,23 +99,19 @@ def first_sources(folder: Path) -> None:
 
 
 def _first(base: str) -> str:
-    """The ID of the first release's image. Its commit does not change, and neither does its image on the same base."""
-    name = f"localhost/podfit-first:{hashlib.sha256(f'{FIRST_COMMIT} {base}'.encode()).hexdigest()[:16]}"
-    if found := _buildah("images", "--quiet", "--no-trunc", "--filter", f"reference={name}"):
-        return found
+    """The ID of the first release's image."""
     with tempfile.TemporaryDirectory() as folder:
         first_sources(Path(folder))
-        built = _podfit(base, Path(folder))
-    _buildah("tag", built, name)
-    return built
+        return _podfit(base, Path(folder))
 
 
 def _base() -> str:
     """The ID of an image of Debian's Python, made by debootstrap once."""
     name = f"localhost/python:{SUITE}"
-    if found := _buildah("images", "--quiet", "--no-trunc", "--filter", f"reference={name}"):
+    if found := _found(name):
         return found
     with tempfile.TemporaryDirectory(dir=_cache()) as folder:
+        print(f"$ debootstrap … {SUITE}", file=sys.stderr, flush=True)
         _run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, f"{folder}/root")
         root = Path(folder, "root")
         root.joinpath("usr/bin/python").symlink_to("python3")
@@ -128,12 +146,12 @@ def _cache() -> Path:
 def _buildah(command: str, *arguments: str) -> str:
     """The last line of what it printed. In a mount namespace of its own: its storage driver leaves mounts."""
     with tempfile.TemporaryDirectory(prefix="podfit-buildah-") as run:
+        print(f"$ buildah {command} … {arguments[-1]}", file=sys.stderr, flush=True)
         store = ["--root", str(_cache() / "storage"), "--runroot", run, "--storage-driver", "overlay"]
         return _run("unshare", "-m", "buildah", *store, command, *arguments)
 
 
 def _run(*command: str) -> str:
-    print(f"$ {' '.join(command[-4:])}", file=sys.stderr, flush=True)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"$ {' '.join(command)}\n{(done.stdout + done.stderr)[-3000:]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.e2e.manifests import EXAMPLES
 from tests.e2e.process import until
 from tests.e2e.release import OWN
-from tests.node.admin import Admin, guide
+from tests.node.admin import Admin, commands, guide
 from webhook.cli import main
 
 
@@ -42,6 +43,30 @@ def test_the_guides_off_and_on(podfit: Admin) -> None:
     podfit.types(".venv/bin/podfit on")
 
     until("podfit to be on", podfit.denies)
+
+
+def test_the_commands_of_the_roll_out(podfit: Admin) -> None:
+    """From observe to strict; those on an audit log, and on what is installed here, are left out."""
+    steps = [step for step in commands("docs/rollout.md") if not re.search("audit.log|^helm install", step)]
+    assert [step.split("#")[0].strip() for step in steps] == [
+        "kubectl apply -f policies/observe.yaml",
+        "podfit policy diff policies/observe.yaml default --cluster",
+        "podfit policy test policies/tests",
+        "podfit policy diff default policies/strict.yaml --cluster",
+        "kubectl apply -f policies/strict.yaml",
+        "kubectl delete -f policies/observe.yaml",
+    ]
+    observe, *between, strict, _ = steps
+
+    podfit.types(observe)
+    until("nothing to be denied", lambda: not podfit.denies())
+    for step in between:
+        podfit.types(step)
+    podfit.types(strict)
+    podfit.types(steps[-1])
+
+    until("doomed Pods to be denied", podfit.denies)
+    podfit.types("kubectl delete -f policies/strict.yaml")
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
