@@ -199,7 +199,7 @@ def test_the_script_reads_a_parser_as_the_table_has_it() -> None:
             "flags": ["--z", "-z"], "negative": ["--no-z"], "nargs": 0, "default": True,
             "action": "BooleanOptionalAction",
         },
-        "quiet": {"flags": ["--quiet"], "nargs": 0, "const": True, "default": False, "action": "_StoreTrueAction"},
+        "quiet": {"flags": ["--quiet"], "nargs": 0, "default": False, "action": "_StoreTrueAction"},
         "len": {"flags": ["--len"], "type": "optional[human_int]"},
         "json": {"flags": ["--json"], "type": "json"},
         "config_of_a_class": {"flags": ["--config-of-a-class"], "type": "optional[json[KVTransferConfig]]"},

@@ -7,6 +7,8 @@ Python that vLLM runs on. `podfit releases add` reads what it writes.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import enum
 import importlib
 import json
 import sys
@@ -37,6 +39,10 @@ def type_of(function: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """A value as JSON has it, None where it has not."""
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value)
     try:
         return json.loads(json.dumps(value))
     except (TypeError, ValueError):
@@ -49,7 +55,8 @@ def options(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction):
             continue
-        spellings = list(action.option_strings)
+        # 0.33 hides some from the action, which the parser still takes (argparse_utils.py _register_action)
+        spellings = [one for one, owner in parser._option_string_actions.items() if owner is action]
         negatable = action.nargs == 0 and any(one.startswith("--no-") for one in spellings)
         verb = {"--enable-": "--disable-", "--disable-": "--enable-"}
         other = next((new for old, new in verb.items() if spellings[:1] and spellings[0].startswith(old)), "--no-")
@@ -60,7 +67,9 @@ def options(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
                 "negative_flags": negative,
                 "dest": action.dest,
                 "nargs": action.nargs,
-                "const": plain(action.const),
+                "const": None
+                if type(action).__name__ in ("_StoreTrueAction", "_StoreFalseAction")
+                else plain(action.const),
                 "type": type_of(action.type),
                 "choices": None if action.choices is None else plain(list(action.choices)),
                 "default": plain(action.default),
@@ -72,14 +81,28 @@ def options(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
     return found
 
 
+def first_module(*names: str) -> Any:
+    """The first of these modules that the release has; raises ImportError if it has none."""
+    for name in names[:-1]:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if not name.startswith(error.name or "?"):
+                raise
+    return importlib.import_module(names[-1])
+
+
 def main() -> None:
-    """The parser of `vllm serve`, on standard output."""
-    try:
-        utils = importlib.import_module("vllm.utils.argparse_utils")
-    except ImportError:  # before 0.11.1
-        utils = importlib.import_module("vllm.utils")
-    made = importlib.import_module("vllm.entrypoints.openai.cli_args").make_arg_parser(utils.FlexibleArgumentParser())
-    version = importlib.import_module("vllm").__version__
+    """The parser of `vllm serve`, on standard output; what vLLM logs while it is imported goes to standard error."""
+    with contextlib.redirect_stdout(sys.stderr):
+        utils = first_module("vllm.utils.argparse_utils", "vllm.utils")  # the second before 0.11.1
+        arguments = first_module(
+            "vllm.entrypoints.common.cli_args",  # since 0.33
+            "vllm.entrypoints.launchers.cli_args",  # since 0.29
+            "vllm.entrypoints.openai.cli_args",
+        )
+        made = arguments.make_arg_parser(utils.FlexibleArgumentParser())
+        version = importlib.import_module("vllm").__version__
     json.dump({"version": version, "options": options(made)}, sys.stdout, indent=1)
 
 
