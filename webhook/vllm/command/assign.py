@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from webhook.vllm.command import builtin
 from webhook.vllm.command.flow import Status
 from webhook.vllm.command.state import Array
 from webhook.vllm.command.tree import source
@@ -54,23 +55,45 @@ def assignment(shell: Shell, node: Node) -> Status:
 
 
 def declaration(shell: Shell, node: Node) -> Status:
-    """`export A=b`, `declare -a A`, `local A=b`."""
-    exports = bool(node.children) and node.children[0].type == "export"
-    flags = [source(child) for child in node.children if child.type == "word"]
-    exports = exports or any(flag.startswith("-") and "x" in flag for flag in flags)
-    for child in node.children:
-        name = ""
+    """`export A=b`, `declare -a A`, `local A=b`, `export $(…)`."""
+    keyword = node.children[0].type if node.children else ""
+    flags = "".join(source(child) for child in node.children if child.type == "word" and source(child)[:1] == "-")
+    exports = keyword == "export" or "x" in flags
+    local = keyword in ("local", "declare", "typeset") and "g" not in flags and bool(shell.locals)
+    for child in node.children[1:]:
+        target = child.child_by_field_name("name") if child.type == "variable_assignment" else child
+        name = source(target) if target is not None and target.type == "variable_name" else ""
+        if local and name:
+            _make_local(shell, name, array="a" in flags.lower())
         if child.type == "variable_assignment":
             assignment(shell, child)
-            target = child.child_by_field_name("name")
-            name = source(target) if target is not None else ""
-        elif child.type == "variable_name":
-            name = source(child)
-            if not exports and any(flag in ("-a", "-A") for flag in flags):
-                shell.state.variables.setdefault(name, [])
+        elif name and not exports and "a" in flags.lower():
+            shell.state.variables.setdefault(name, [])
+        elif child.is_named and child.type not in _NAMED and source(child)[:1] != "-":
+            builtin.assign_words(shell, shell.words.fields(child), exported=exports)
         if exports and name:
             shell.state.exported.add(name)
+        if name and not _KNOWN_ATTRIBUTES.issuperset(flags):
+            shell.state.forget([name], f"{name} is declared with {flags}")
+    if "n" in flags and not exports:
+        shell.state.forget_all("a variable is a reference to another one")
     return "yes"
+
+
+_NAMED = ("variable_name", "variable_assignment", "comment")
+_KNOWN_ATTRIBUTES = frozenset("-aAxrgp")
+"""Options of `declare` that leave a value what it is; `-i`, `-u` and `-l` change it when it is assigned."""
+
+
+def _make_local(shell: Shell, name: str, *, array: bool) -> None:
+    """A variable of the function alone: what it was comes back when the function ends."""
+    before = shell.state.variables.get(name)
+    shell.locals[-1].setdefault(name, before)
+    if array:
+        shell.state.variables[name] = []
+    elif before is None:
+        shell.state.variables[name] = literal("")
+    # Else bash unsets it, and dash leaves the value: an assignment mostly follows.
 
 
 def unset(shell: Shell, node: Node) -> Status:

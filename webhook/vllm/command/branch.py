@@ -1,4 +1,4 @@
-"""Branches and loops: where a condition is not known, every way is followed."""
+"""Branches: where a condition is not known, every way is followed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from webhook.vllm.command import condition
-from webhook.vllm.command.flow import Break, Exit, Status, negate
+from webhook.vllm.command.flow import Status
 from webhook.vllm.command.tree import source
-from webhook.vllm.command.word import Value, known
+from webhook.vllm.command.word import known
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
     from webhook.vllm.command.script import Shell
-
-_ITERATIONS = 64
-"""Rounds of one loop that are followed; of a longer one, the first."""
 
 
 def if_statement(shell: Shell, node: Node) -> Status:
@@ -85,62 +82,6 @@ def case_statement(shell: Shell, node: Node) -> Status:
     if not bodies:
         return "yes"
     return shell.either([*bodies, lambda: "yes"], f"case {source(subject) if subject else ''}")
-
-
-def for_statement(shell: Shell, node: Node) -> Status:
-    """`for X in …; do …; done`."""
-    name_node, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
-    if name_node is None or body is None:
-        return "likely"
-    name = source(name_node)
-    skips, listed = shell.skips, node.children_by_field_name("value")
-    values = [f for v in listed for f in shell.words.fields(v)] if listed else list(shell.state.positional)
-    if len(values) > _ITERATIONS or any(known(v) is None for v in values):
-        values = values[:1]
-        shell.either([functools.partial(_round, shell, name, v, body) for v in values] + [lambda: "yes"], source(body))
-        shell.skips = skips
-        return "likely"
-    for value in values:
-        try:
-            _round(shell, name, value, body)
-        except Break:
-            break
-    shell.skips = skips
-    return "likely"
-
-
-def _round(shell: Shell, name: str, value: Value, body: Node) -> Status:
-    shell.state.variables[name] = value
-    return shell.statement(body)
-
-
-def c_style_for_statement(shell: Shell, node: Node) -> Status:
-    """`for ((…)); do …; done`."""
-    body, skips = node.child_by_field_name("body"), shell.skips
-    if body is not None:
-        shell.either([lambda: shell.statement(body), lambda: "yes"], source(node).partition("do")[0])
-    shell.skips = skips
-    return "likely"
-
-
-def while_statement(shell: Shell, node: Node) -> Status:
-    """`while …; do …; done` and `until`."""
-    question, body = node.children_by_field_name("condition"), node.child_by_field_name("body")
-    skips, status = shell.skips, shell.asked(question)
-    if node.children and node.children[0].type == "until":
-        status = negate(status)
-    if status == "no" or body is None:
-        return "yes"
-    branches: list[Callable[[], Status]] = [functools.partial(shell.statement, body)]
-    if status != "yes":
-        branches.append(lambda: "yes")
-    try:
-        shell.either(branches, " ".join(source(c) for c in question))
-    except Exit:
-        if status != "yes":
-            raise
-    shell.skips = skips
-    return "likely"
 
 
 def and_or(shell: Shell, node: Node) -> Status:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from webhook.vllm.command import changes, condition, python
 from webhook.vllm.command.flow import Break, Exit, Return, Status
-from webhook.vllm.command.word import Value, known, literal, mystery, text_of
+from webhook.vllm.command.tree import GiveUp
+from webhook.vllm.command.word import Value, known, literal, mystery, reason_of, text_of
 
 if TYPE_CHECKING:
     from webhook.vllm.command.script import Shell
@@ -35,16 +36,23 @@ def _set(shell: Shell, argv: list[Value]) -> Status:
 def _shift(shell: Shell, argv: list[Value]) -> Status:
     count = known(argv[0]) if argv else "1"
     if count and re.fullmatch(r"[0-9]{1,6}", count):
+        if int(count) > len(shell.state.positional):
+            return "no"
         shell.state.positional = shell.state.positional[int(count) :]
     return "yes"
 
 
-def _export(shell: Shell, argv: list[Value]) -> Status:
+def assign_words(shell: Shell, argv: list[Value], *, exported: bool = True) -> Status:
+    """`export A=b C`; a word that is not known may name any variable (`export $(cat FILE)`)."""
     for word in argv:
+        if word and word[0].unknown is not None:
+            shell.state.forget_all(f"{text_of(word)} may export any variable")
+            continue
         name, equals, value = text_of(word).partition("=")
         if not name.isidentifier():
             continue
-        shell.state.exported.add(name)
+        if exported:
+            shell.state.exported.add(name)
         if equals:
             why = next((p.unknown for p in word if p.unknown is not None), None)
             shell.state.variables[name] = mystery(value, why) if why else literal(value)
@@ -59,7 +67,14 @@ def _cd(shell: Shell, argv: list[Value]) -> Status:
 
 def _eval(shell: Shell, argv: list[Value]) -> Status:
     with shell.deeper():
-        return shell.block(shell.parse(" ".join(map(text_of, argv))).children)
+        status = shell.block(shell.parse(" ".join(map(text_of, argv))).children)
+    if any(reason_of(word) is not None for word in argv):
+        shell.state.forget_all(f"eval {' '.join(map(text_of, argv))} may set any variable")
+    return status
+
+
+_SETS_PATHS = re.compile(r"/bin/activate$|/(conda|mamba)\.sh$|/(nvm|sdkman-init|setvars|vars)\.sh$")
+"""Files of known programs, which set PATH and variables of their own."""
 
 
 def _source(shell: Shell, argv: list[Value]) -> Status:
@@ -67,6 +82,8 @@ def _source(shell: Shell, argv: list[Value]) -> Status:
     text = shell.file(path) if path else None
     if text is None:
         shell.changes.add(changes.sourced(path))
+        if path is None or not _SETS_PATHS.search(path):
+            shell.state.forget_all(f"{path or 'a file'} may set any variable when it is sourced")
         return "likely"
     try:
         with shell.deeper():
@@ -99,10 +116,22 @@ def _read(shell: Shell, argv: list[Value]) -> Status:
             else:
                 shell.state.variables.update(zip(names, [*found, *[literal("")] * len(names)], strict=False))
             return "likely"
+    if any(reason_of(word) is not None for word in argv):
+        shell.state.forget_all("which variable is read is known when the script runs")
     for name in names:
         if name.isidentifier():
             shell.state.variables[name] = mystery(f"${name}", f"{name} is read when the script runs")
     return "maybe"
+
+
+def _mapfile(shell: Shell, argv: list[Value]) -> Status:
+    """`mapfile -t LINES < FILE`: the name comes last, after options of which some take a value."""
+    names, takes = ["MAPFILE"], False
+    for word in map(text_of, argv):
+        if not takes and not word.startswith("-"):
+            names = [word]
+        takes = not takes and re.fullmatch(r"-\w*[dnOsuCc]", word) is not None
+    return _read(shell, [literal(name) for name in names])
 
 
 def _printf(shell: Shell, argv: list[Value]) -> Status:
@@ -136,7 +165,35 @@ def _return(shell: Shell, argv: list[Value]) -> Status:
 
 
 def _break(shell: Shell, argv: list[Value]) -> Status:
-    raise Break
+    raise Break(_levels(argv))
+
+
+def _continue(shell: Shell, argv: list[Value]) -> Status:
+    raise Break(_levels(argv), goes_on=True)
+
+
+def _levels(argv: list[Value]) -> int:
+    """The loops that `break 2` ends."""
+    count = known(argv[0]) if argv else None
+    return int(count) if count and re.fullmatch(r"[1-9]\d{0,2}", count) else 1
+
+
+_CHANGES_READING = frozenset({"failglob", "lastpipe", "nocasematch", "nullglob"})
+
+
+def _shopt(shell: Shell, argv: list[Value]) -> Status:
+    """Options that change what the rest of a script means."""
+    texts = [text_of(word) for word in argv]
+    if "-s" in texts[:1] and not _CHANGES_READING.isdisjoint(texts):
+        raise GiveUp(f"shopt {' '.join(texts[:4])} changes what the rest means")
+    return "likely"
+
+
+def _trap(shell: Shell, argv: list[Value]) -> Status:
+    """A trap runs at the end, or before each command (`DEBUG`)."""
+    if any(text_of(word) == "DEBUG" for word in argv[1:]):
+        raise GiveUp("a trap runs before each command")
+    return "likely"
 
 
 BUILTINS: Mapping[str, Callable[[Shell, list[Value]], Status]] = {
@@ -151,15 +208,17 @@ BUILTINS: Mapping[str, Callable[[Shell, list[Value]], Status]] = {
     "cd": _cd,
     "set": _set,
     "shift": _shift,
-    "export": _export,
+    "export": assign_words,
     "read": _read,
-    "mapfile": _read,
-    "readarray": _read,
+    "mapfile": _mapfile,
+    "readarray": _mapfile,
     "printf": _printf,
+    "shopt": _shopt,
+    "trap": _trap,
     "let": _let,
     "exit": _exit,
     "return": _return,
     "break": _break,
-    "continue": lambda shell, argv: "yes",
+    "continue": _continue,
 }
 """Name → what it does with the words after it."""

@@ -172,6 +172,14 @@ def removals(argv: Argv) -> frozenset[str]:
     return frozenset(found)
 
 
+def may_reset(argv: Argv) -> bool:
+    """Whether it may start its command in another environment than its own, by rules that are not seen here."""
+    texts = texts_of(argv[:_NEAR])
+    names = {text.rpartition("/")[2] for text in texts}
+    kept = {"-E", "--preserve-env", "-m", "-p", "--preserve-environment"}
+    return _name(argv[0]) in ("sudo", "su", "runuser", "doas") and names.isdisjoint(kept)
+
+
 def _name(word: Value) -> str:
     return text_of(word).rpartition("/")[2]
 

@@ -21,7 +21,13 @@ class Return(Exception):  # noqa: N818
 
 
 class Break(Exception):  # noqa: N818
-    """The loop's body ends here."""
+    """The loop's body ends here, and the loop with it, or only the round (`continue`)."""
+
+    def __init__(self, levels: int = 1, *, goes_on: bool = False) -> None:
+        self.levels = levels
+        """How many loops end, from the inside (`break 2`)."""
+        self.goes_on = goes_on
+        """The outermost of these loops goes on with its next round."""
 
 
 def negate(status: Status) -> Status:

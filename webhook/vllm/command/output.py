@@ -93,6 +93,18 @@ def heredoc_text(shell: Shell, node: Node) -> str:
 
 
 def substitute(shell: Shell, node: Node) -> Value | None:
+    """The output of a substitution, which sets nothing outside of it."""
+    if b"=" not in (node.text or b""):
+        return _output(shell, node)
+    variables = dict(shell.state.variables)
+    try:
+        return _output(shell, node)
+    finally:
+        shell.spend(len(variables) // 8)
+        shell.state.variables = variables
+
+
+def _output(shell: Shell, node: Node) -> Value | None:
     """The output of `$(echo …)`, `$(cat file)` and of a Kubernetes `$(VAR)`; None where it has to be run."""
     inner = [child for child in node.children if child.is_named]
     if len(inner) != 1:

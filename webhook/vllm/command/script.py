@@ -2,8 +2,8 @@
 
 Nothing is executed: variables, functions, loops and branches are followed as far as their values are known. Where a
 condition is not known, every branch is followed and what they disagree on becomes unknown. Here are statements and
-commands; `tree` is the grammar, `branch` follows branches and loops, `redirect` redirections, `condition` answers
-tests, `assign` and `builtin` change the state, `output` knows what commands write, `parameter` expands words.
+commands; `tree` is the grammar, `branch` and `loop` follow branches and loops, `redirect` redirections, `condition`
+answers tests, `assign` and `builtin` change the state, `output` knows what commands write, `parameter` expands words.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from webhook.vllm.command import assign, branch, builtin, condition, output, redirect, tree
+from webhook.vllm.command import assign, branch, builtin, condition, loop, output, redirect, tree
 from webhook.vllm.command.expand import Environment
 from webhook.vllm.command.flow import Break, Exit, Return, Status, negate
 from webhook.vllm.command.parameter import WordExpander
@@ -31,9 +31,9 @@ MAX_WORDS = 1 << 14
 
 _QUESTIONS = frozenset({"grep", "egrep", "pgrep", "which", "type", "cmp", "diff", "mountpoint", "curl", "nc", "lsmod"})
 """Commands that are run for their exit status."""
-_IGNORED = frozenset(
-    {"wait", "trap", "ulimit", "umask", "hash", "alias", "unalias", "getopts", "pushd", "popd", "shopt", "jobs"}
-)
+_IGNORED = frozenset({"wait", "ulimit", "umask", "hash", "alias", "unalias", "getopts", "pushd", "popd", "jobs"})
+_SPECIAL = frozenset({".", ":", "eval", "export", "set", "shift"})
+"""Builtins of POSIX before which an assignment stays, but in bash."""
 _SPACE = re.compile(r"\s+")
 
 
@@ -74,6 +74,10 @@ class Shell:
         """The script is read as it stands in its field, so that a word's place in it means something."""
         self.changes: set[Change] = parent.changes if parent else set()
         """What the script may have changed of the Python code; one set for the shell and its children."""
+        self.blind = False
+        """Commands are followed that were visited before (`unseen`)."""
+        self.locals: list[dict[str, Value | Array | None]] = []
+        """Of each function that is being called, its local variables, with what they were before."""
         self.elsewhere: bool = parent.elsewhere if parent else False
         """The script has gone to another folder than the image starts in."""
 
@@ -134,7 +138,7 @@ class Shell:
             if following == "&":
                 self.background += 1
                 try:
-                    self._apart(functools.partial(self.statement, child))
+                    self.apart(functools.partial(self.statement, child))
                 finally:
                     self.background -= 1
                 status = "yes"
@@ -142,20 +146,31 @@ class Shell:
                 status = self.statement(child, alone)
         return status
 
-    def _apart(self, run: Callable[[], object]) -> None:
+    def apart(self, run: Callable[[], Status]) -> Status:
         """In a process of its own: what it sets is lost."""
         before, left = self.copy(), (self.exits, self.skips)
         self.detached += 1
         try:
-            run()
+            return run()
         except (Exit, Return, Break):
-            pass
+            return "likely"
         finally:
             self.detached -= 1
             self.exits, self.skips = left
             files = self.state.files
             self.state.__dict__.update(before.__dict__)
             self.state.files = files
+
+    @contextlib.contextmanager
+    def unseen(self, when: bool = True) -> Iterator[None]:
+        """Follows commands that were visited before: what they set counts, and nobody sees them again."""
+        visit, blind = self.visit, self.blind
+        if when:
+            self.visit, self.blind = lambda argv, shell: None, True
+        try:
+            yield
+        finally:
+            self.visit, self.blind = visit, blind
 
     def statement(self, node: Node, alone: bool = False) -> Status:
         """One statement of any kind; `alone`: the script is nothing else."""
@@ -185,17 +200,13 @@ class Shell:
         before = self.stdin
         for child in node.children:
             if child.is_named and child.type != "comment":
-                self.detached += 1
-                try:
-                    status = self.statement(child)
-                finally:
-                    self.detached -= 1
+                status = self.apart(functools.partial(self.statement, child))
                 self.stdin = output.plain(self, child)
         self.stdin = before
         return "maybe" if status in ("yes", "no") else status
 
     def _subshell(self, node: Node) -> Status:
-        self._apart(lambda: self.block(node.children))
+        self.apart(lambda: self.block(node.children))
         return "likely"
 
     def compound(self, node: Node) -> Status:
@@ -211,7 +222,7 @@ class Shell:
 
     def either(self, branches: Sequence[Callable[[], Status]], why: str) -> Status:
         """Follows every branch from the same state; the script goes on with what they have in common."""
-        before, ends = self.state, []
+        before, ends, jumps = self.state, list[ShellState](), list[tuple[ShellState, Return | Break]]()
         exits, skips, choices = self.exits, self.skips, self.choices
         for follow in branches:
             self.state = before.copy()
@@ -221,20 +232,26 @@ class Shell:
             try:
                 follow()
                 ends.append(self.state)
-            except (Exit, Return, Break) as end:
+            except Exit as end:
                 before.files.update(self.state.files)
-                exits = exits or (isinstance(end, Exit) and not end.failed)
-                skips = skips or not isinstance(end, Exit)
+                exits = exits or not end.failed
+            except (Return, Break) as jump:
+                jumps.append((self.state, jump))
+                skips = True
             finally:
                 self.branches -= 1
                 self.choices = choices
             exits, skips = exits or self.exits, skips or self.skips
         self.exits, self.skips = exits, skips
         self.state = before
-        if not ends:
+        # What a branch has set before it jumps holds where it jumps to: from here on, it may be so.
+        states = [*ends, *(state for state, _ in jumps)]
+        if not states:
             raise Exit
-        merged = functools.reduce(functools.partial(merge, why=_SPACE.sub(" ", why[:400])[:80]), ends)
+        merged = functools.reduce(functools.partial(merge, why=_SPACE.sub(" ", why[:400])[:80]), states)
         before.__dict__.update(merged.__dict__)
+        if not ends:
+            raise jumps[0][1]
         return "maybe"
 
     def _function_definition(self, node: Node) -> Status:
@@ -302,6 +319,8 @@ class Shell:
         if name in self.state.functions:
             return self._call(self.state.functions[name], argv)
         if name in builtin.BUILTINS:
+            if name in _SPECIAL:
+                self.state.forget(prefix, f"bash and sh differ in whether `A=b {name}` keeps A")
             with self._given(prefix):
                 return builtin.BUILTINS[name](self, argv[1:])
         if name in _IGNORED:
@@ -347,14 +366,22 @@ class Shell:
     def _call(self, body: Node, argv: list[Value]) -> Status:
         """Runs a function's body with its own positional parameters."""
         skips = self.skips
-        outer, self.state.positional = self.state.positional, argv[1:]
+        before = self.copy()
+        self.state.positional = argv[1:]
+        self.locals.append({})
         try:
             with self.deeper():
                 return self.statement(body)
         except Return:
             return "likely"
         finally:
-            self.state.positional = outer
+            for name, value in self.locals.pop().items():
+                self.state.variables.pop(name, None)
+                if value is not None:
+                    self.state.variables[name] = value
+            self.state.positional = before.positional
+            if self.skips > skips:
+                self.state.forget(self.state.changed(before), f"{text_of(argv[0])} may have ended before")
             self.skips = skips
 
     @contextlib.contextmanager
@@ -389,10 +416,10 @@ _STATEMENTS: Mapping[str, Callable[[Shell, Node], Status]] = {
     "comment": lambda shell, node: "yes",
     "if_statement": branch.if_statement,
     "case_statement": branch.case_statement,
-    "for_statement": branch.for_statement,
-    "select_statement": branch.for_statement,
-    "c_style_for_statement": branch.c_style_for_statement,
-    "while_statement": branch.while_statement,
+    "for_statement": loop.for_statement,
+    "select_statement": loop.for_statement,
+    "c_style_for_statement": loop.c_style_for_statement,
+    "while_statement": loop.while_statement,
     "variable_assignment": assign.assignment,
     "variable_assignments": lambda shell, node: shell.block(node.children),
     "declaration_command": assign.declaration,

@@ -388,7 +388,7 @@ class _Resolver(Reading):
                 text = sh.file(name) if name else None
             if text is not None:
                 seen.texts.append(text)
-                child = sh.child(started.positional, started.zero)
+                child = _child(sh, argv, started.positional, started.zero)
                 child.state.errexit = started.errexit or _SHEBANG_E.match(text) is not None
                 self._run_child(child, text, sh, seen)
             elif started.file is not None:
@@ -397,7 +397,7 @@ class _Resolver(Reading):
         elif started.program == entry.A_SHELL:
             if sh.stdin is not None:
                 seen.texts.append(sh.stdin)
-                self._run_child(sh.child(started.words), sh.stdin, sh, seen)
+                self._run_child(_child(sh, argv, started.words), sh.stdin, sh, seen)
             else:
                 sh.changes.add("packages")
         else:
@@ -405,7 +405,7 @@ class _Resolver(Reading):
             text = sh.file(started.program) if started.program else None
             if text is not None and not started.program.endswith(".py"):
                 seen.texts.append(text)
-                child = sh.child(started.words, literal(started.program))
+                child = _child(sh, argv, started.words, literal(started.program))
                 child.state.errexit = _SHEBANG_E.match(text) is not None
                 self._run_child(child, text, sh, seen)
             else:
@@ -499,6 +499,21 @@ class _Sibling(_Resolver):
 def _without(env: Mapping[str, Value], removed: frozenset[str]) -> dict[str, Value]:
     """The environment that `env -u A` and `env -i` leave."""
     return {} if "*" in removed else {name: value for name, value in env.items() if name not in removed}
+
+
+def _child(sh: Shell, argv: Sequence[Value], positional: Sequence[Value], zero: Value | None = None) -> Shell:
+    """The shell that a command starts, with the variables that it gets (`env -i sh -c …`)."""
+    child, removed = sh.child(positional, zero), entry.removals(argv)
+    child.state.variables.update(sh.environment)
+    for name in list(child.state.variables) if "*" in removed else removed:
+        child.state.variables.pop(name, None)
+    child.state.variables.update(entry.assignments(argv))
+    child.state.exported |= child.state.variables.keys()
+    if "*" in removed:
+        child.state.rest = None
+    if entry.may_reset(argv):
+        child.state.forget_all(f"{text_of(argv[0])} may start it with other variables")
+    return child
 
 
 def _with_lost(command: Command, lost: Sequence[Value]) -> Command:

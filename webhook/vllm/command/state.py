@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,29 @@ class ShellState:
             self.rest,
         )
 
+    def forget(self, names: Iterable[str], why: str) -> None:
+        """Makes variables unknown: what is known of their values may have been replaced."""
+        for name in names:
+            value = self.variables.get(name)
+            if isinstance(value, list):
+                self.variables[name] = [_doubtful(one, why) for one in value]
+            else:
+                self.variables[name] = mystery(text_of(value) if value else f"${name}", why)
+
+    def forget_all(self, why: str) -> None:
+        """Makes every variable unknown, and those that are not set, too."""
+        self.forget(list(self.variables), why)
+        self.rest = self.rest or why
+
+    def forget_positional(self, why: str) -> None:
+        """Makes the parameters unknown, and how many they are."""
+        self.positional = [mystery("$@", why)]
+
+    def changed(self, before: ShellState) -> set[str]:
+        """Variables that are not what they were."""
+        names = {**self.variables, **before.variables}
+        return {name for name in names if self.variables.get(name) != before.variables.get(name)}
+
     def get(self, name: str) -> Value | Array | None:
         """A variable's value; None where it is certainly unset in the manifest and the script."""
         if name in self.variables:
@@ -68,6 +92,7 @@ def merge(one: ShellState, two: ShellState, why: str) -> ShellState:
     merged.exported |= two.exported
     merged.removed |= two.removed
     merged.errexit = one.errexit and two.errexit
+    merged.rest = one.rest or two.rest
     merged.files.update(two.files)
     merged.functions.update(two.functions)
     return merged
