@@ -93,7 +93,10 @@ def test_what_is_good_is_left_alone() -> None:
 
 def test_nothing_of_a_key_is_printed() -> None:
     assert b"PRIVATE" not in repr((GOOD, look(Replica(), StoredCertificates(), live()))).encode()
-    assert "key" not in repr(GOOD)
+    for pair in (GOOD.ca, GOOD.leaf):
+        assert pair is not None
+        assert pair.certificate.decode().splitlines()[1] in repr(GOOD)
+        assert pair.key.decode().splitlines()[1] not in repr(GOOD)
 
 
 def test_the_secret_is_read_as_it_was_written() -> None:
