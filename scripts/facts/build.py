@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scripts.facts import architectures, flags, gpus, models, settings
-from scripts.facts.table import DATA, FACTS, ROOT, by_row, entries, extracts
+from scripts.facts.table import DATA, FACTS, ROOT, Extract, by_row, entries, extracts
 
 
 def tables(folder: Path = FACTS) -> dict[str, str]:
@@ -25,7 +25,8 @@ def tables(folder: Path = FACTS) -> dict[str, str]:
         "releases.json": images(folder),
         "settings.json": settings.text(settings.build(read)),
     }
-    return {**built, "facts.json": version(built, newest(folder))}
+    last = next(extract for extract in reversed(read.values()) if "options" in extract)
+    return {**built, "facts.json": version(built, newest(folder), last)}
 
 
 def images(folder: Path = FACTS) -> str:
@@ -39,12 +40,18 @@ def newest(folder: Path = FACTS) -> str:
     return max(str(entry["date"])[:7] for path in folder.glob("*.jsonl") for entry in entries(path.stem, folder))
 
 
-def version(built: Mapping[str, str], generated: str) -> str:
-    """facts.json: one short hash of every other table, and the month of the newest entry."""
+def version(built: Mapping[str, str], generated: str, last: Extract) -> str:
+    """facts.json: one short hash of every other table, the month of the newest entry, and the newest vLLM release."""
     digest = hashlib.sha256()
     for name, text in sorted(built.items()):
         digest.update(f"{name}\0".encode() + text.encode() + b"\0")
-    return json.dumps({"version": digest.hexdigest()[:12], "generated": generated}) + "\n"
+    said = {
+        "version": digest.hexdigest()[:12],
+        "generated": generated,
+        "vllm": last["release"],
+        "released": last["date"],
+    }
+    return json.dumps(said) + "\n"
 
 
 def main(argv: list[str]) -> int:

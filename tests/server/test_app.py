@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.asgi import Answer, Client
 from tests.reviews import UID, admission_review, doomed, without_shm
+from webhook.base import data
 from webhook.evaluation import review
 from webhook.evaluation.policy import builtin
 from webhook.server.app import create_app
@@ -150,10 +151,10 @@ def test_it_is_ready_once_all_is_in_place_and_stays_so_when_something_is_lost(cl
     assert client.get("/readyz").get_json() == {"error": "tls.crt: no such file or directory"}
 
     ready.why = None
-    assert client.get("/readyz").text == "ok\n"
+    assert client.get("/readyz").text == f"ok\n{data.age()}\n"
 
     ready.why = "tls.crt: the certificate ended"
-    assert (client.get("/readyz").status_code, client.get("/readyz").text) == (200, f"ok\n{ready.why}\n")
+    assert (client.get("/readyz").status_code, client.get("/readyz").text) == (200, f"ok\n{ready.why}\n{data.age()}\n")
 
 
 def test_metrics_count_reviews_findings_and_patches(client: Client, pod: JSONDict) -> None:

@@ -105,8 +105,37 @@ def test_all_is_well() -> None:
     assert {line.state for line in lines(WELL)} == {"ok"}
     assert [line.about for line in lines(WELL)] == [
         "validating", "mutating", "switch", "caBundle", "certificate", "API server", "fail-open", "replicas",
-        "failurePolicy", "replica", "callers", "other mutators", "policies", "versions",
+        "failurePolicy", "replica", "callers", "other mutators", "policies", "versions", "facts",
     ]  # fmt: skip
+
+
+def test_images_newer_than_the_facts_are_named() -> None:
+    images = frozenset(
+        {"vllm/vllm-openai:v0.33.0", "nginx:1.29", "vllm/vllm-openai:v0.99.1", "vllm/vllm-openai:latest"}
+    )
+
+    (told,) = [line for line in lines(replace(WELL, images=images)) if line.about == "facts"]
+
+    assert told.state == "warn"
+    assert told.said == (
+        "vllm/vllm-openai:v0.99.1 holds vLLM 0.99.1, the newest release known is 0.33.0: its flags are not checked"
+    )
+
+
+class Pods:
+    """An API server with two pages of running Pods."""
+
+    def get(self, path: str, query: Mapping[str, str]) -> JSONDict:
+        """One page."""
+        assert (path, query["fieldSelector"]) == ("/api/v1/pods", "status.phase=Running")
+        first = "continue" not in query
+        image = "vllm/vllm-openai:v0.33.0" if first else "nginx:1.29"
+        pod = {"metadata": {"uid": image}, "spec": {"containers": [{"name": "a", "image": image}]}}
+        return {"items": [pod], "metadata": {"continue": "2"} if first else {}}
+
+
+def test_the_images_are_those_of_running_pods() -> None:
+    assert command._images(cast("Client", Pods())) == {"vllm/vllm-openai:v0.33.0", "nginx:1.29"}
 
 
 def fails(**hook: object) -> dict[str, JSONDict | None]:

@@ -10,6 +10,7 @@ from tests.asgi import Client
 from tests.cluster.script import Clock, access, node
 from tests.cluster.test_cluster import kept
 from tests.reviews import admission_review
+from webhook.base import data
 from webhook.cluster import STALE, Cluster
 from webhook.cluster.watch import WatchState
 from webhook.evaluation.policy import builtin
@@ -62,7 +63,7 @@ def test_readiness_says_how_fresh_the_view_is_and_never_depends_on_it(
     stale = client.get("/readyz")
 
     assert [one.status_code for one in (before, seen, stale)] == [200, 200, 200]
-    assert before.text == "ok\nnodes: not seen yet\nstorageclasses: not seen yet\n"
+    assert before.text == f"ok\nnodes: not seen yet\nstorageclasses: not seen yet\n{data.age()}\n"
     assert "nodes: 1, fresh\n" in seen.text
     assert "nodes: 1, stale for 300 s\n" in stale.text
 

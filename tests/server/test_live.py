@@ -15,6 +15,7 @@ from tests.asgi import Client
 from tests.conftest import GOOD_POD
 from tests.evaluation.policy.test_broken import BROKEN, EVERYTHING
 from tests.reviews import admission_review, doomed
+from webhook.base import data
 from webhook.evaluation.policy import PolicyError, Subject, builtin
 from webhook.server.app import create_app
 from webhook.server.live import Live
@@ -150,7 +151,10 @@ def test_a_broken_change_keeps_the_last_good_state_and_says_so(
     live.look()
 
     assert mode(live) == "warn"
-    assert client.get("/readyz").text == f"ok\npolicy {live.policy.version}: 2 policies, since 2026-11-21T12:00:00Z\n"
+    assert (
+        client.get("/readyz").text
+        == f"ok\npolicy {live.policy.version}: 2 policies, since 2026-11-21T12:00:00Z\n{data.age()}\n"
+    )
     assert "podfit_policy_up_to_date 1.0" in client.get("/metrics").text
 
 

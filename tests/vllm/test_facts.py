@@ -51,9 +51,15 @@ def test_the_version_is_that_of_every_packaged_table() -> None:
     tables = build.tables()
     said = tables.pop("facts.json")
 
-    assert build.version(tables, "2026-11") == said
+    last = {"release": "0.33.0", "date": "2026-11-02"}
+    assert build.version(tables, "2026-11", last) == said
     for changed in tables:
-        assert build.version({**tables, changed: tables[changed] + " "}, "2026-11") != said, changed
+        assert build.version({**tables, changed: tables[changed] + " "}, "2026-11", last) != said, changed
+
+
+def test_the_age_of_the_facts_is_one_line() -> None:
+    version = data.load("facts")["version"]
+    assert data.age() == f"facts {version}: vLLM up to 0.33.0 (2026-11-02), models and GPUs of 2026-11"
 
 
 def test_every_entry_has_a_source_and_a_date() -> None:

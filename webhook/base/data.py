@@ -25,6 +25,13 @@ def rows(name: str) -> Mapping[str, str]:
     return {key[1:]: row.strip().removesuffix(",") for key, _, row in lines}
 
 
+def age() -> str:
+    """The version of the tables, and how new they are: the newest vLLM release, and the month of the other entries."""
+    said = load("facts")
+    newest = f"vLLM up to {said['vllm']} ({said['released']})"
+    return f"facts {said['version']}: {newest}, models and GPUs of {said['generated']}"
+
+
 def _read(name: str) -> bytes:
     """The bytes of `webhook/data/NAME.json`; raises FileNotFoundError where there is none."""
     found = get_data("webhook", f"data/{name}.json")

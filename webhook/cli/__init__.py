@@ -38,6 +38,7 @@ COMMANDS = (
     "on",
     "certs",
     "completion",
+    "version",
 )
 
 

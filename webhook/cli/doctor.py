@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,6 +31,8 @@ COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
 CONNECT_TIMEOUT = 5.0
 """Seconds that a handshake may take."""
 MAX_ANSWER_BYTES = 64 << 20
+MAX_PAGES = 20
+"""Of 250 Pods each, whose images are looked at."""
 DOOMED: JSON = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -166,6 +169,7 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
         crd=_none_if_missing(crd),
         policies=_or_unseen(lambda: tuple(client.whole(group)["items"])) if isinstance(crd, Mapping) else (),
         version=_version(client),
+        images=_or_unseen(lambda: _images(client)),
     )
 
 
@@ -220,6 +224,19 @@ def _selector(deployment: JSON | Unseen | None) -> str:
 def _version(client: Client) -> str:
     seen = _or_unseen(lambda: client.whole("/version")["gitVersion"])
     return seen if isinstance(seen, str) else ""
+
+
+def _images(client: Client) -> frozenset[str]:
+    """The images of running Pods, of as many as `MAX_PAGES` hold."""
+    from webhook.cluster.listing import pages
+
+    listed = pages(client, "/api/v1/pods", {"fieldSelector": "status.phase=Running"})
+    return frozenset(
+        str(container.get("image"))
+        for page in islice(listed, MAX_PAGES)
+        for pod in page
+        for container in pod["spec"]["containers"]
+    )
 
 
 def _ready(client: Client, namespace: str | None, pods: tuple[JSON, ...]) -> dict[str, tuple[str, ...] | Unseen]:

@@ -23,6 +23,7 @@ from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.exceptions import HTTPException
 
+from webhook.base import data
 from webhook.base.printable import one_line
 from webhook.evaluation.policy import Policy
 from webhook.server.accesslog import AccessLog
@@ -82,6 +83,7 @@ def create_app(
             *(ready.problems() if ready else ()),
             *(policy.report() if isinstance(policy, Live) else ()),
             *(cluster.report() if cluster else ()),
+            data.age(),
         ]
         lines = ["ok", *told]
         text = "".join(f"{one_line(line)}\n" for line in lines)

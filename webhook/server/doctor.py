@@ -13,11 +13,13 @@ from typing import Any, Literal
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from webhook.base.data import age
 from webhook.kube.path import mapping
 from webhook.kube.selector import of_object
 from webhook.kube.workload import as_list
 from webhook.server import certs, registration
 from webhook.server.certs import renewal
+from webhook.vllm.release import from_image, known_releases
 
 EXPIRY_WARNING = timedelta(days=14)
 """So long before its end a certificate is told."""
@@ -84,6 +86,8 @@ class Observed:
     policies: tuple[JSON, ...] | Unseen = ()
     version: str = ""
     """The API server's."""
+    images: frozenset[str] | Unseen = frozenset()
+    """Of the cluster's running Pods."""
 
     @property
     def nothing(self) -> bool:
@@ -116,7 +120,7 @@ def examine(seen: Observed, mine: str) -> list[CheckResult]:
         causes = dict.fromkeys(line.about for line in (*lines, *replicas) if line.state == "fail")
         lines += [*_asked(seen, found, names, tuple(causes)), *_fail_open(seen, names), *replicas, *_callers(seen)]
         lines += [*_mutators(seen.mutators, found), *_policies(seen)]
-    return [*lines, *_versions(seen, mine)]
+    return [*lines, *_versions(seen, mine), *_facts(seen.images)]
 
 
 def hooks(configurations: Mapping[str, JSON]) -> Iterator[JSON]:
@@ -491,6 +495,20 @@ def _versions(seen: Observed, mine: str) -> Iterator[CheckResult]:
     yield CheckResult(
         "warn" if differs else "ok", "versions", said, "use the same: verdicts may differ" if differs else ""
     )
+
+
+def _facts(images: frozenset[str] | Unseen) -> Iterator[CheckResult]:
+    """Whether the cluster runs a vLLM that is newer than the facts of this podfit."""
+    if isinstance(images, Unseen):
+        yield CheckResult("warn", "facts", f"images can't be seen: {images.why}", "needed: the right to list Pods")
+        return
+    last = known_releases()[-1]
+    newer = {image: release for image in sorted(images) if (release := from_image(image)) and release > last}
+    for image, release in newer.items():
+        said = f"{image} holds vLLM {release}, the newest release known is {last}: its flags are not checked"
+        yield CheckResult("warn", "facts", said, "a newer podfit, or podfit releases add (docs/releases.md)")
+    if not newer:
+        yield CheckResult("ok", "facts", age())
 
 
 def _tag(deployment: JSON) -> str:

@@ -1,0 +1,14 @@
+"""`podfit version`."""
+
+from __future__ import annotations
+
+import pytest
+
+from webhook import __version__
+from webhook.base import data
+from webhook.cli import main
+
+
+def test_the_version_and_the_age_of_the_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out == f"podfit {__version__}\n{data.age()}\n"

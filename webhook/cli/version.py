@@ -1,0 +1,28 @@
+"""`podfit version`: the version, and how new the facts in it are."""
+
+from __future__ import annotations
+
+import argparse
+
+from webhook import __version__
+from webhook.base import data
+from webhook.cli.support import edge
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "version",
+        help="the version, the newest vLLM release known, the dates of the facts",
+        description="Prints the version of podfit, the newest vLLM release that it knows, and the dates of its facts.",
+        epilog=edge.examples("podfit version"),
+        formatter_class=edge.Examples,
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Two lines."""
+    print(f"podfit {__version__}")
+    print(data.age())
+    return 0
