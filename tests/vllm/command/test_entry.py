@@ -36,6 +36,8 @@ API = "vllm.entrypoints.openai.api_server"
         ("{image: 'registry.example/vllm:1-gpu', args: [--model, m]}", "module", ["--model", "m"]),
         ("{image: 'registry.example/vllm:1-gpu', args: [m, --port=1]}", "serve", ["m", "--port=1"]),
         ("{command: [numactl, --cpunodebind=0, -m, '0', vllm, serve, m]}", "serve", ["m"]),
+        ("{command: [prlimit, '--nofile=65536:65536', vllm, serve, m]}", "serve", ["m"]),
+        ("{command: [systemd-run, --scope, vault-env, vllm, serve, m]}", "serve", ["m"]),
         ("{command: [/usr/bin/env, A=b, vllm, serve, m]}", "serve", ["m"]),
         ("{command: [uv, run, --with, vllm, vllm, serve, m]}", "serve", ["m"]),
         (f"{{command: [conda, run, -n, vllm, python, -m, {API}, --model=m]}}", "module", ["--model=m"]),

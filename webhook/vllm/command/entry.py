@@ -73,7 +73,8 @@ _WRAPPERS = frozenset(
         "vault", "infisical", "chamber", "envconsul", "aws-vault", "xvfb-run", "catchsegv", "script", "unbuffer",
         "watchexec", "lmcache_frontend", "proxychains", "proxychains4", "newrelic-admin", "runuser", "dotenv", "direnv",
         "mise", "sops", "bwrap", "fixuid", "dockerize", "wait-for-it", "wait-for-it.sh", "wait-for", "entrypoint.sh",
-        "flock", "docker-entrypoint.sh", "nvidia_entrypoint.sh", "dockerd_entrypoint.sh", "dockerd-entrypoint.sh",
+        "flock", "prlimit", "rlwrap", "firejail", "systemd-run", "vault-env", "berglas", "summon", "with-contenv",
+        "docker-entrypoint.sh", "nvidia_entrypoint.sh", "dockerd_entrypoint.sh", "dockerd-entrypoint.sh",
     }
 )  # fmt: skip
 """Programs that start the program they are given."""
