@@ -35,4 +35,4 @@ def test_it_is_not_denied(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_nor_is_it_once_it_is_repaired(path: Path) -> None:
     for document in manifest.read(path.read_bytes(), path.name).documents:
-        assert not repair(document.object, builtin(), Facts()).left
+        assert not repair(document.object, builtin(), Facts()).denied

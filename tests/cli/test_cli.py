@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -448,7 +449,8 @@ def test_fix_can_be_narrowed_to_a_rule(run: Run) -> None:
     bad = str(ROOT / "tests" / "rules" / "gpu-request-without-limit" / "bad.yaml")
 
     assert "nvidia.com/gpu" in run("fix", "--rule", "gpu-request-without-limit", bad)[1]
-    assert run("fix", "--rule", "shm-missing", bad) == (0, "", "no repair applies of shm-missing\n")
+    told = "note: no repair applies of shm-missing; no finding left\n"
+    assert run("fix", "--rule", "shm-missing", bad) == (0, "", told)
     code, _, err = run("fix", "--rule", "shm-is-missing", bad)
     assert code == 2
     assert "--rule shm-is-missing: there is no such rule" in err
@@ -529,8 +531,10 @@ def test_fix_names_the_rule_of_each_repair_and_what_stays_denied(run: Run, tmp_p
     assert code == 0
     assert out.startswith("--- ")
     assert f"{file}: would repair: memory-limit-too-low: limit 2Gi: vLLM needs about" in err
-    assert err.endswith("nothing is changed yet: --write does it\n")
-    assert f"{file}: still denied: unknown-flag: " in err
+    assert err.endswith("note: nothing is changed yet; --write changes the files\n")
+    assert f"{file}: not repaired (denied): unknown-flag: " in err
+    assert f"{file}: not repaired (advice): model-cache-missing: " in err
+    assert "note: 1 repair; 3 findings left\n" in err
 
 
 TWO_FLAGS = """\
@@ -555,7 +559,7 @@ def test_fix_leaves_what_a_comment_accepts_and_what_moves_with_it(run: Run, tmp_
     _, out, err = run("fix", "--rule", "removed-flag", "--write", str(file))
 
     assert err.count("repaired: removed-flag") == 1
-    assert "still denied" not in err
+    assert "not repaired" not in err
     assert out.count("\n-") == 1
     assert file.read_text() == TWO_FLAGS.replace("        - --use-v2-block-manager\n", "")
 
@@ -605,3 +609,32 @@ def test_input_without_vllm_can_fail_a_pipeline(text: str, code: int, tmp_path: 
 
     assert main(["check", "--fail-on-nothing", str(path)]) == code
     assert main(["check", str(path)]) == 0
+
+
+def test_fix_repairs_what_is_only_audited_if_it_is_asked_to(run: Run) -> None:
+    file = "tests/rules/arguments-lost/bad.yaml"
+
+    assert "shell-swallows-sigterm" not in run("fix", file)[2]
+    assert "would repair: shell-swallows-sigterm: " in run("fix", "--audit", file)[2]
+    rows = json.loads(run("check", "--format", "json", file)[1])["results"][0]["findings"]
+    assert [row["fix"] for row in rows if row["rule"] == "shell-swallows-sigterm"] == [None]
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "tests" / "rules").glob("probe*/bad*.yaml")), ids=str)
+def test_check_counts_the_repairs_that_fix_makes(run: Run, file: Path) -> None:
+    counted = re.search(r"repairs (\d+) of", run("check", str(file))[1])
+
+    assert run("fix", str(file))[2].count("would repair: ") == int(counted[1] if counted else 0)
+
+
+def test_fix_lists_what_it_leaves_with_the_level(run: Run) -> None:
+    err = run("fix", BAD)[2]
+
+    assert f"{BAD}: not repaired (denied): gpu-memory-exceeded: " in err
+    assert "note: 1 repair; 1 finding left\n" in err
+
+
+def test_diagnose_names_an_input_that_no_line_of_vllm_is_in(run: Run) -> None:
+    assert "no failure seen" not in run("diagnose", "-", stdin=b"nginx: started\n")[1]
+    assert run("diagnose", "-", stdin=b"nginx: started\n")[1].startswith("-: no line of vLLM, an Event")
+    assert "no failure seen" in run("diagnose", "-", stdin=b"INFO 05-01 10:00:00 [api.py:1] vLLM API\n")[1]

@@ -144,7 +144,7 @@ def test_github_annotates_the_line_and_escapes_what_it_must(check: Check, tmp_pa
     (line,) = [line for line in out.splitlines() if "title=removed-flag" in line]
     assert line.startswith("::error file=a%2Cb%3Ac.yaml,line=13,endLine=13,col=11,endColumn=24,title=removed-flag::")
     assert "%0A" in line
-    assert all(line.startswith(("::error ", "::warning ")) for line in out.splitlines())
+    assert all(line.startswith(("::error ", "::warning ", "::notice ")) for line in out.splitlines())
 
 
 def test_gitlab_has_what_its_code_quality_report_requires(check: Check, tmp_path: Path) -> None:
@@ -616,7 +616,7 @@ def test_in_a_script_the_flag_that_would_be_changed_is_underlined(check: Check, 
 
     out = check("pod.yaml")[1]
 
-    shown = out[out.index("likely to fail  concurrency-too-low") :].splitlines()
+    shown = out[out.index("advice  concurrency-too-low") :].splitlines()
     line, under = shown[2:4]
     assert line[under.index("^") :].startswith("--max-model-len 28000")
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from webhook.cli.support import edge, patches
 from webhook.evaluation import subject
+from webhook.evaluation.denial import LEVELS, many
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
 from webhook.evaluation.repair import Repaired, repair
@@ -24,10 +26,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "fix",
         help="show (or write) the repairs of what podfit finds",
-        description="Shows the repairs of what podfit finds as a diff; --write makes them. Advice that `podfit check` "
-        "keeps to itself (mode audit) is repaired, too. Standard error has a line for each repair, with its rule, and "
-        "one for what stays denied. Comments, order and every other line stay. What a policy says `fix: false` of, "
-        "and what an exception or a comment accepts, is left alone.",
+        description="Shows the repairs of what podfit finds as a diff; --write makes them. Repairs what `podfit check` "
+        "shows, with --audit also what it only audits. Standard error has a line for each repair, with its rule, and "
+        "one for each finding that is left. Comments, order and every other line stay. What a policy says `fix: false` "
+        "of, and what an exception or a comment accepts, is left alone.",
         epilog=edge.examples(
             "podfit fix deploy/ | git apply    # or --write",
             "podfit fix --write --rule shm-missing deploy/llama.yaml",
@@ -42,6 +44,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_models(parser)
     edge.add_policy(parser)
     parser.add_argument("--rule", action="append", default=[], metavar="RULE", help="only what this rule finds")
+    parser.add_argument("--audit", action="store_true", help="repair findings that are only audited, too (mode audit)")
     parser.add_argument("--write", action="store_true", help="change the files")
     parser.set_defaults(run=run)
 
@@ -53,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     if unknown := [rule for rule in args.rule if rule not in all_rules()]:
         raise edge.UnusableError(f"--rule {unknown[0]}: there is no such rule; `podfit explain` lists them")
     changed: list[tuple[str, str]] = []
-    code = repairs = 0
+    code = 0
+    outcomes: list[tuple[str, Repaired, str]] = []
     inputs, problems = edge.read(args.files, facts)
     for problem_ in problems:
         edge.tell(f"error: {problem_}")
@@ -66,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         if not source.manifests.documents:
             continue
         before = source.manifests.documents[0].text
-        repaired = _repaired(source, policy, args.rule)
+        repaired = _repaired(source, policy, args)
         try:
             after = rewrite(before, _edits(repaired))
         except ValueError as error:
@@ -74,7 +78,10 @@ def run(args: argparse.Namespace) -> int:
             code = 3
             continue
         made = "repaired" if args.write or name == "-" else "would repair"
-        repairs += _tell(name, repaired, made)
+        for document, one in repaired:
+            whose = f"{subject.describe_object(document.object)}: " if len(repaired) > 1 else ""
+            outcomes.append((name, one, whose))
+            _tell_repairs(name, one, made, whose)
         if name == "-":
             sys.stdout.write(after)
         elif after != before:
@@ -86,10 +93,8 @@ def run(args: argparse.Namespace) -> int:
         for name, after in changed:
             path = Path(name)
             path.write_text(after, encoding=encoding.codec_of(path.read_bytes()), newline="")
-    elif changed:
-        edge.tell("nothing is changed yet: --write does it")
-    if not repairs and not code:
-        edge.tell("no repair applies" + (f" of {', '.join(args.rule)}" if args.rule else ""))
+    if not code or outcomes:
+        _tell_rest(outcomes, args, bool(changed))
     return code
 
 
@@ -101,26 +106,35 @@ def _from_here(name: str) -> str:
     return path.as_posix()
 
 
-def _repaired(source: edge.ManifestFile, policy: Policy, rules: list[str]) -> list[tuple[Document, Repaired]]:
+def _repaired(source: edge.ManifestFile, policy: Policy, args: argparse.Namespace) -> list[tuple[Document, Repaired]]:
     """Each document with what its repair changes."""
 
     def of(one: Document) -> Repaired:
         report = lint(one.object, policy, source.facts, where="check") if "podfit:" in one.text else None
         accepted = checked.commented(one, report) if report is not None else ()
-        return repair(one.object, policy, source.facts, rules=rules, accepted=accepted)
+        audited = args.audit or bool(args.rule)
+        return repair(one.object, policy, source.facts, rules=args.rule, audited=audited, accepted=accepted)
 
     return [(one, of(one)) for one in source.manifests.documents]
 
 
-def _tell(name: str, repaired: list[tuple[Document, Repaired]], made: str) -> int:
-    """A line a repair, and a line for what stays denied: on standard error, the diff stands alone; how many repairs.
-    The object is named where the file has several."""
-    for document, one in repaired:
-        whose = f"{subject.describe_object(document.object)}: " if len(repaired) > 1 else ""
-        for word, findings in ((made, one.made), ("still denied", one.left)):
-            for judged in findings:
-                edge.tell(f"{name}: {word}: {whose}{judged.rule}: {judged.finding.message}")
-    return sum(len(one.made) for _, one in repaired)
+def _tell_repairs(name: str, one: Repaired, made: str, whose: str) -> None:
+    """A line per repair, on standard error: the diff is alone on standard output."""
+    for judged in one.made:
+        edge.tell(f"{name}: {made}: {whose}{judged.rule}: {judged.finding.message}")
+
+
+def _tell_rest(outcomes: Sequence[tuple[str, Repaired, str]], args: argparse.Namespace, unwritten: bool) -> None:
+    """The findings that are left, the most important first, and how many of both there are."""
+    left = [(judged, name, whose) for name, one, whose in outcomes for judged in one.left]
+    for judged, name, whose in sorted(left, key=lambda one: list(LEVELS).index(one[0].level)):
+        edge.tell(f"{name}: not repaired ({LEVELS[judged.level]}): {whose}{judged.rule}: {judged.finding.message}")
+    repairs = sum(len(one.made) for _, one, _ in outcomes)
+    done = many(repairs, "repair") if repairs else "no repair applies"
+    of = f" of {', '.join(args.rule)}" if args.rule else ""
+    edge.tell(f"note: {done}{of}; {many(len(left), 'finding') if left else 'no finding'} left")
+    if unwritten and not args.write:
+        edge.tell("note: nothing is changed yet; --write changes the files")
 
 
 def _edits(repaired: list[tuple[Document, Repaired]]) -> list[tuple[int, tuple[Edit, ...]]]:

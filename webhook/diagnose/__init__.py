@@ -52,6 +52,9 @@ class Diagnosis:
     start: Start | None = None
     """What the log prints of the start that failed, else of the last one; None without a log of vLLM."""
 
+    foreign: bool = False
+    """The input is text without a line of vLLM, an Event or a container's status."""
+
     @property
     def plane(self) -> Plane | None:
         """Where the cause lies."""
@@ -97,6 +100,8 @@ def _rules_named_by_line(line: str, rules: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
+_OF_VLLM = re.compile(r"vllm|\b(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d", re.IGNORECASE)
+"""Its name, or how it begins a line (vllm/logging_utils/formatter.py, vllm/envs.py VLLM_LOGGING_PREFIX)."""
 _OBJECT = re.compile(r"^\s*\"?(?:kind|apiVersion)\"?\s*:|\"kind\"\s*:\s*\"", re.MULTILINE)
 
 
@@ -117,8 +122,9 @@ def of_text(text: str, words: Sequence[ContainerState] = (), more: Sequence[even
     said = [*words, *status.from_lines(lines)]
     rest = [one for index, one in enumerate(lines) if index not in taken]
     found = _choose_cause(said, log.read(rest), [*more, *rows])
+    foreign = not (said or rows or more or _OF_VLLM.search(text))
     begun = [one for one in calibrate.starts(rest) if found.line is None or one.line <= found.line]
-    return replace(found, start=begun[-1] if begun else None)
+    return replace(found, start=begun[-1] if begun else None, foreign=foreign)
 
 
 def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
@@ -141,7 +147,7 @@ def of_pod(pod: JSON | None, text: str, seen: Sequence[events.Event] = (), shown
     words = list(status.from_pod(pod)) if pod is not None else []
     tail = "\n".join(word.message for word in words if word.log and word.message)
     found = of_text(tail + "\n" + text if tail else text, words, seen)
-    return replace(found, line=None, pod=shown or pod)
+    return replace(found, line=None, pod=shown or pod, foreign=found.foreign and pod is None and shown is None)
 
 
 def _name(pod: JSON) -> str:

@@ -62,6 +62,11 @@ class Judged:
         return "likely" if threatens and self.finding.certainty in ("certain", "likely") else "advice"
 
     @property
+    def shown(self) -> bool:
+        """It is reported without being asked for: it denies or warns here."""
+        return self.mode in ("deny", "warn")
+
+    @property
     def path(self) -> str:
         """The field path, for people."""
         return shortened(clean(str(self.finding.path)))

@@ -22,7 +22,12 @@ class Repaired:
     made: tuple[Judged, ...]
     """The findings that were repaired, in the order of their repairs."""
     left: tuple[Judged, ...]
-    """What is still denied of the repaired object, by the rules that were asked for."""
+    """What the repaired object is still denied or warned for, by the rules that were asked for."""
+
+    @property
+    def denied(self) -> tuple[Judged, ...]:
+        """What is still denied."""
+        return tuple(judged for judged in self.left if judged.mode == "deny")
 
     @property
     def edits(self) -> list[Edit]:
@@ -37,6 +42,7 @@ def repair(
     *,
     where: Place = "check",
     rules: Collection[str] = (),
+    audited: bool = True,
     namespace: str | None = None,
     accepted: Iterable[tuple[Result, Judged]] = (),
     found: Sequence[Result] | None = None,
@@ -45,6 +51,7 @@ def repair(
 
     One at a time in each Pod template, each on what the one before it left: a volume that one fix adds changes what the
     next one computes. A finding that survives its own fix is left alone. `rules`: only these, where any are named.
+    `audited`: findings that are only audited are repaired, too.
     `namespace`: where the object goes, in case it does not say so. `accepted`: findings of `obj` that stay as they are.
     `found`: what `lint` says of `obj`, for a caller who has asked already.
     """
@@ -57,9 +64,9 @@ def repair(
         findings = [
             (one, result) for result in results for one in result.findings if _finding_identity(result, one) not in kept
         ]
-        wanted = [pair for pair in findings if _must_apply(pair[0], rules) and _key(pair[0]) not in tried]
+        wanted = [pair for pair in findings if _must_apply(pair[0], rules, audited) and _key(pair[0]) not in tried]
         if not wanted or not rounds:
-            left = [one for one, _ in findings if one.mode == "deny" and (not rules or one.rule in rules)]
+            left = [one for one, _ in findings if one.shown and (not rules or one.rule in rules)]
             return Repaired(tuple(made), tuple(left))
         rounds -= 1
         chosen = _apart(wanted)
@@ -99,9 +106,9 @@ def _is_within(judged: Judged, result: Result) -> bool:
     return all(edit.path.parts[: len(parts)] == parts for edit in judged.finding.fix)
 
 
-def _must_apply(judged: Judged, rules: Collection[str]) -> bool:
+def _must_apply(judged: Judged, rules: Collection[str], audited: bool) -> bool:
     """Whether the finding has a fix that applies, of one of the rules (none named: of any)."""
-    return judged.applies and (not rules or judged.rule in rules)
+    return judged.applies and (audited or judged.shown) and (not rules or judged.rule in rules)
 
 
 def _finding_identity(result: Result, judged: Judged) -> tuple[str, str, str]:

@@ -88,7 +88,7 @@ def _case(
     engines: Sequence[Engine],
     contradictions: tuple[Contradiction, ...] = (),
 ) -> DiagnosedPod:
-    patch = patch_of(report, repair(shown, policy, facts).edits)
+    patch = patch_of(report, repair(shown, policy, facts, audited=False).edits)
     return DiagnosedPod(file, diagnosis, report if report.results else None, patch, tuple(engines), contradictions)
 
 
@@ -161,19 +161,33 @@ def text(one: DiagnosedPod, *, verbose: bool = False) -> str:
     """What people read: where the log contradicts the manifest, the cause, why, what helps and the line that says so.
     `verbose`: all of the evidence, the plan, the other findings and the changes."""
     found = one.diagnosis
-    out = _contradicted(one)
+    differs = _contradicted(one)
     if found.cause is None or found.plane is None:
-        return "\n".join([*out, *_without_cause(one)]) + "\n"
+        return "\n".join([*differs, *_without_cause(one)]) + "\n"
     plane = f"[{denial.PLANES[found.plane]}]"
     sure = "" if found.certainty == "certain" else " (likely: only a symptom was seen)"
-    out += [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
-    if one.rule:
-        out += _labelled("why", _rule(one))
-    out += _labelled("remedy", found.remedy or "")
-    out += _evidence(one.evidence if verbose else one.evidence[:1], found.remedy or "")
-    if found.then:
-        out += _labelled("also", "other causes in the log: " + ", ".join(found.then))
-    return "\n".join([*out, *(_pod(one) if verbose else _rest(one))]) + "\n"
+    head = [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
+    why = _labelled("why", _rule(one)) if one.rule else []
+    remedy = _labelled("remedy", found.remedy or "")
+    evidence = _evidence(one.evidence if verbose else one.evidence[:1], found.remedy or "")
+    also = _labelled("also", "other causes in the log: " + ", ".join(found.then)) if found.then else []
+    sections = [differs, head, why, remedy, evidence, also, _pod(one) if verbose else _rest(one)]
+    if not verbose:
+        _shorten(sections, (also, why, differs))
+    return "\n".join(line for section in sections for line in section) + "\n"
+
+
+MAX_LINES = 12
+"""Lines of a diagnosis without -v."""
+
+
+def _shorten(sections: Sequence[list[str]], spare: Sequence[list[str]]) -> None:
+    """Cuts `spare` sections, each to one line at least, until all are MAX_LINES long."""
+    for section in spare:
+        over = sum(map(len, sections)) - MAX_LINES
+        if over > 0 and len(section) > 1:
+            del section[max(1, len(section) - over) :]
+            section[-1] = section[-1].rstrip(" ,;") + " … (-v shows all)"
 
 
 def _contradicted(one: DiagnosedPod) -> list[str]:
@@ -198,6 +212,9 @@ def _rest(one: DiagnosedPod) -> list[str]:
 def _without_cause(one: DiagnosedPod) -> list[str]:
     """A Pod for which no known cause was found."""
     found, where = one.diagnosis, _where(one)
+    if not found.evidence and found.foreign:
+        said = f"{where}: no line of vLLM, an Event or a container's status. Fix: give the log of the container that "
+        return textwrap.wrap(f"{said}failed, as in kubectl logs --previous POD -c CONTAINER", denial.WIDTH)
     if not found.evidence:
         return [f"{where}: no failure seen"]
     said = "an error that podfit does not know" if found.line else "it ended, and nothing here says why"

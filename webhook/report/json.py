@@ -37,7 +37,8 @@ def result(file: str, report: Report, one: Result) -> dict[str, Any]:
     """One vLLM container."""
     findings = [finding(report, judged) for judged in one.findings if judged.mode != "ignore"]
     planned = plan.tree(one.engine, report.secrets)
-    changes = patch(report, one.edits) if not any(judged.withheld for judged in one.findings) else None
+    edits = [edit for judged in one.findings if _repaired(judged) for edit in judged.finding.fix]
+    changes = patch(report, edits) if not any(judged.withheld for judged in one.findings) else None
     return {
         "file": file,
         "object": subject.object_reference(report.object),
@@ -53,7 +54,7 @@ def result(file: str, report: Report, one: Result) -> dict[str, Any]:
 
 def finding(report: Report, judged: Judged) -> dict[str, Any]:
     """One finding; `fix` is a JSON Patch exactly where it is applied (here: by `podfit fix`)."""
-    fix = patch(report, judged.finding.fix) if judged.applies else None
+    fix = patch(report, judged.finding.fix) if _repaired(judged) else None
     return {
         "rule": judged.rule,
         "level": judged.level,
@@ -63,10 +64,15 @@ def finding(report: Report, judged: Judged) -> dict[str, Any]:
         "message": judged.finding.message,
         "details": list(judged.finding.details),
         "certainty": judged.finding.certainty,
-        "masked": judged.masked or judged.withheld or (judged.applies and fix is None),
+        "masked": judged.masked or judged.withheld or (_repaired(judged) and fix is None),
         "fix": fix,
         "suggestions": list(judged.finding.suggestions),
     }
+
+
+def _repaired(judged: Judged) -> bool:
+    """`podfit fix` repairs it without --audit."""
+    return judged.applies and judged.shown
 
 
 def patch(report: Report, edits: Iterable[Edit]) -> list[dict[str, Any]] | None:

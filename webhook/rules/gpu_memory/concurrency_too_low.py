@@ -27,7 +27,7 @@ class ConcurrencyTooLow(Rule):
     """
 
     plane = "gpu"
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     never_denies = "how many requests come at once is not in the manifest"
     needs = ("model", "gpu", "plan.gpu")

@@ -20,7 +20,7 @@ class ReadinessProbeMissing(Rule):
     """
 
     plane = "network"
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     mute_for = ("readiness-probe",)
     about = ("a workload",)

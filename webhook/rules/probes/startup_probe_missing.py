@@ -19,7 +19,7 @@ class StartupProbeMissing(Rule):
     """
 
     plane = "config"
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     mute_for = ("startup-probe",)
     about = ("no startup probe",)

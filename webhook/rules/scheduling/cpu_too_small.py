@@ -21,7 +21,7 @@ class CpuTooSmall(Rule):
     """
 
     plane = "host"
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     never_denies = "vLLM starts with fewer cores, if later"
     needs = ("plan.host",)

@@ -28,7 +28,7 @@ class ModelCacheMissing(Rule):
     """
 
     plane = "storage"
-    threatens = "uptime"
+    threatens = "practice"
     never_denies = "an image of somebody's own may hold the files"
     mute_for = ("model", "args")
 
