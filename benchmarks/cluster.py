@@ -27,20 +27,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
 from benchmarks.serving import free_port, load
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import ADMIN, HOST, Cluster, running
-from tests.e2e.process import kill, start
+from tests.e2e.process import kill, repeated, start
 from tests.e2e.release import REGISTRATION, installed, make_namespace
 from tests.reviews import deployment, doomed
 from webhook.server import certs
 
 JSONDict = dict[str, Any]
 REVIEWS = 100_000
+CHANGES = 100
+"""Restarts, rotations and reloads beside them, at least."""
+PROGRESS = 30.0
+"""Seconds between two lines that tell how far it is."""
 CALLERS = 4
 """Connections to the API server."""
 LEAVING = 1.0
@@ -173,11 +177,14 @@ class Creator:
         bad = number % 3 == 0
         body = json.dumps(doomed(pod) if bad else pod)
         path = f"/api/v1/namespaces/{self.namespace}/pods?dryRun=All"
-        self.connection.request(
-            "POST", path, body, {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
-        )
-        answer = self.connection.getresponse()
-        status, text = answer.status, answer.read().decode()
+        headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+        try:
+            self.connection.request("POST", path, body, headers)
+            answer = self.connection.getresponse()
+            status, text = answer.status, answer.read().decode()
+        except (OSError, http.client.HTTPException) as problem:
+            self.connection.close()  # the next request opens another
+            return LOST, f"no answer: {problem!r}"
         if (status, bad) == (201, False):
             return GOOD, ""
         if status == 403 and bad and "vLLM would not start" in text:
@@ -245,20 +252,34 @@ class Churned:
     seen: Counter[str] = field(default_factory=Counter)
     acts: Counter[str] = field(default_factory=Counter)
     told: list[str] = field(default_factory=list)
-    """Answers that were not as they should be."""
+    """Answers that were not as they should be, and changes that failed."""
     seconds: float = 0.0
+
+    @property
+    def changes(self) -> int:
+        """Restarts, reloads, rotations and kills."""
+        return sum(self.acts[act] for act in ("restart", "policy", "certificate", "kill"))
 
     @property
     def excused(self) -> int:
         """Reviews that were in flight when a worker was killed, at most."""
         return self.acts["kill"] * CALLERS
 
+    @property
+    def failed(self) -> int:
+        """Replicas that ended with another code than 0, and changes that could not be made."""
+        return self.acts["exit not 0"] + self.acts["a change failed"]
 
-def churn(cluster: Cluster, reviews: int, *, killing: bool) -> Churned:
-    """Creates that many Pods, or more until every change was made once, while everything about the replicas changes."""
+    def __str__(self) -> str:
+        return f"{self.seen.total()} Pods in {self.seconds:.0f} s: {dict(self.seen)}, beside {dict(self.acts)}"
+
+
+def churn(cluster: Cluster, reviews: int, changes: int, *, killing: bool) -> Churned:
+    """Creates that many Pods, or more until so many changes were made, while everything about the replicas changes."""
     found, lock = Churned(), threading.Lock()
     seen, acts, told = found.seen, found.acts, found.told
-    numbers, turned, done = count(), threading.Event(), threading.Event()
+    numbers, changed, done = count(), threading.Event(), threading.Event()
+    begun = time.monotonic()
     with replicas(cluster, "killed" if killing else "restarted") as (two, bundle):
 
         def create() -> None:
@@ -266,7 +287,7 @@ def churn(cluster: Cluster, reviews: int, *, killing: bool) -> Churned:
                 while True:
                     with lock:
                         number = next(numbers)
-                    if number >= reviews and turned.is_set():
+                    if number >= reviews and changed.is_set():
                         return
                     what, why = creator.create(number)
                     with lock:
@@ -276,40 +297,45 @@ def churn(cluster: Cluster, reviews: int, *, killing: bool) -> Churned:
 
         def change() -> None:
             try:
-                for turn in count():
-                    change_all(turn)
-                    turned.set()
-                    if done.is_set():
+                for act in cycle(("restart", "policy", "certificate", "restart", "kill" if killing else "policy")):
+                    make(act)
+                    if found.changes >= changes:
+                        changed.set()
+                    if done.wait(0.5):
                         return
+            except Exception as problem:  # a replica that does not start or stop, an API server that refuses a patch
+                acts["a change failed"] += 1
+                told.append(repr(problem))
             finally:
-                turned.set()
+                changed.set()
 
-        def change_all(turn: int) -> None:
-            for act in ("restart", "policy", "certificate", "restart", "kill" if killing else "policy"):
-                if done.is_set():
-                    return
-                if act == "restart":
-                    two.add()
-                    acts["exit 0" if two.retire() == 0 else "exit not 0"] += 1
-                elif act == "policy":
-                    two.write_policy(("audit", "warn")[turn % 2])
-                elif act == "certificate":
-                    rotate(two, bundle)
-                else:
-                    two.kill_worker()
-                acts[act] += 1
-                done.wait(0.5)
+        def make(act: str) -> None:
+            if act == "restart":
+                two.add()
+                acts["exit 0" if two.retire() == 0 else "exit not 0"] += 1
+            elif act == "policy":
+                two.write_policy(("audit", "warn")[acts["policy"] % 2])
+            elif act == "certificate":
+                rotate(two, bundle)
+            else:
+                two.kill_worker()
+            acts[act] += 1
+
+        def tell() -> None:
+            with lock:
+                found.seconds = time.monotonic() - begun
+                print(found, flush=True)
 
         begun = time.monotonic()
         changing = threading.Thread(target=change)
-        changing.start()
         callers = [threading.Thread(target=create) for _ in range(CALLERS)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-        done.set()
-        changing.join()
+        for thread in (changing, *callers):
+            thread.start()
+        with repeated(tell, PROGRESS):
+            for caller in callers:
+                caller.join()
+            done.set()
+            changing.join()
         found.seconds = time.monotonic() - begun
     return found
 
@@ -317,12 +343,13 @@ def churn(cluster: Cluster, reviews: int, *, killing: bool) -> Churned:
 def churned(reviews: int, *, killing: bool) -> int:
     """Prints what became of them; 1 where a goal was missed."""
     with running() as cluster:
-        found = churn(cluster, reviews, killing=killing)
-    print(f"{reviews} Pods created in {found.seconds:.0f} s beside {dict(found.acts)}; {load()}")
-    print(f"     {dict(found.seen)}", *found.told[:3], sep="\n     ")
+        found = churn(cluster, reviews, CHANGES, killing=killing)
+    print(f"{found}; {load()}", *found.told[:3], sep="\n     ")
     wrong, lost = found.seen[WRONG], found.seen[LOST]
-    good = wrong == 0 and lost <= found.excused
+    good = wrong == found.failed == 0 and lost <= found.excused and found.changes >= CHANGES
+    good = good and found.seen.total() >= reviews
     print("ok  " if good else "MISS", f"{wrong} wrong (goal 0), {lost} failed (goal <= {found.excused})")
+    print(f"     {found.changes} changes (goal >= {CHANGES}), {found.failed} of them failed (goal 0)")
     return not good
 
 
