@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lowest bench e2e node lint docs facts release lock clean
+.PHONY: help demo test lowest bench e2e node lint docs facts models release lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ lint: .venv  ## ruff, mypy --strict, and everything generated is fresh
 
 facts: .venv  ## build webhook/data from the reviewed tables in facts/
 	.venv/bin/python -m scripts.facts.build
+
+models: .venv  ## add models to facts/: IDS="org/name ID=FOLDER" or IDS=FILE
+	.venv/bin/python -m scripts.facts.add_models $(IDS)
 
 release: .venv  ## read a vLLM release from PyPI: VERSION=0.34.0, or newest; ARGS=--check compares with its extract
 	.venv/bin/python -m scripts.facts.release $(VERSION) $(ARGS)

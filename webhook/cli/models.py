@@ -87,18 +87,8 @@ def run_show(args: argparse.Namespace) -> int:
 
 def run_add(args: argparse.Namespace) -> int:
     """Writes the facts; what was counted is said on standard error."""
-    path = Path(args.model)
-    names = [given.key(name) for name in args.name]
-    if path.is_dir():
-        folder = path
-        names = names or [_name_of(path)]
-        found = read_folder(folder, str(path))
-    elif (folder_in_cache := _cached(args.model, args.revision)) is not None:
-        names = names or [args.model]
-        found = read_folder(folder_in_cache, f"Hugging Face cache: {args.model}")
-    else:
-        names = names or [args.model]
-        found = _from_hub(args.model, args.revision)
+    name, found = locate(args.model, args.revision)
+    names = [given.key(one) for one in args.name] or [name]
     config = given.one_file(found.config, found.counted, names, found.source)
     if args.into:
         _write(args.into, names[0], config)
@@ -106,6 +96,18 @@ def run_add(args: argparse.Namespace) -> int:
         _print_config_map(names, config, args.namespace)
     print(report.text(Fact(given_model(names[0], found), found.source, True)), end="", file=sys.stderr)
     return 0
+
+
+def locate(model: str, revision: str = "main") -> tuple[str, GivenModel]:
+    """The name and the facts of a model: a folder, an id in the local Hugging Face cache, or one of the hub. Raises
+    UnusableError."""
+    path = Path(model)
+    if path.is_dir():
+        return _name_of(path), read_folder(path, str(path))
+    folder = _cached(model, revision)
+    if folder is not None:
+        return model, read_folder(folder, f"Hugging Face cache: {model}")
+    return model, _from_hub(model, revision)
 
 
 def _write(into: Path, name: str, config: Mapping[str, Any]) -> None:

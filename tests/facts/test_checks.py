@@ -1,0 +1,161 @@
+"""The tables of facts/ are checked, and a planted wrong value is caught."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.facts import add_models, checks
+from scripts.facts.table import FACTS, entries, write_entries
+
+TODAY = datetime.now(UTC).date().isoformat()
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def test_nothing_in_the_tables_contradicts_the_rest() -> None:
+    assert checks.problems(TODAY) == []
+
+
+def planted(tmp_path: Path, table: str, key: str, name: str, changes: Mapping[str, Any]) -> list[str]:
+    """What is said of the tables with one entry changed; a changed config is merged."""
+    for path in FACTS.glob("*.jsonl"):
+        shutil.copy(path, tmp_path)
+    rows = entries(table, tmp_path)
+    row = next(row for row in rows if row[key] == name)
+    row.update({one: {**row[one], **value} if isinstance(value, dict) else value for one, value in changes.items()})
+    write_entries(table, rows, tmp_path)
+    return checks.problems(TODAY, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "name", "changes", "said"),
+    [
+        ("models", "id", LLAMA, {"parameters": 803026124}, "20.00 bytes for each parameter, expected 2"),
+        ("models", "id", LLAMA, {"weights_bytes": 32121044992}, "4.00 bytes for each parameter, expected 2"),
+        (
+            "models",
+            "id",
+            LLAMA,
+            {"config": {"num_attention_heads": 30}},
+            "expected a multiple of num_key_value_heads 8",
+        ),
+        (
+            "models",
+            "id",
+            LLAMA,
+            {"config": {"head_dim": 2048}},
+            "heads × head size 32 × 2048, expected about hidden_size",
+        ),
+        ("models", "id", LLAMA, {"config": {"num_hidden_layers": 16}}, "8,030,261,248 parameters, "),
+        ("models", "id", LLAMA, {"aliases": ["Qwen/Qwen3-8B"]}, "models: Qwen/Qwen3-8B: two entries have this name"),
+        ("models", "id", LLAMA, {"date": "2999-01"}, "date '2999-01', expected YYYY-MM or YYYY-MM-DD, not after"),
+        ("models", "id", LLAMA, {"source": []}, ": no source"),
+        ("checkpoints", "id", "Qwen/Qwen3-8B", {"weight_bytes": 8381470720}, "weight_bytes 8,381,470,720, expected"),
+        ("checkpoints", "id", "Qwen/Qwen3-8B", {"dtype_params": {"F7": 1}}, "dtype F7, expected one of BF16"),
+        ("corrections", "id", "01-ai/Yi-6B", {"id": "01-ai/Yi-600B"}, "corrections: 01-ai/Yi-600B: no such model"),
+        ("gpus", "name", "NVIDIA A10G", {"cuda_mib": 45016}, "cuda_mib 45,016, expected 0.85 to 1.01 of 24 GB"),
+        ("mig", "gpu", "NVIDIA A30", {"max": 7}, "7 × 5,836 MiB, expected at most the GPU's 24,064"),
+        ("instances", "type", "g5.xlarge", {"type": "g5.2xlarge"}, "instances: g5.2xlarge: two entries have this name"),
+    ],
+)
+def test_a_planted_wrong_value_is_caught(
+    tmp_path: Path, table: str, key: str, name: str, changes: dict[str, Any], said: str
+) -> None:
+    found = planted(tmp_path, table, key, name, changes)
+
+    assert any(said in line for line in found), found
+
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 1000,
+    "max_position_embeddings": 2048, "tie_word_embeddings": False, "torch_dtype": "bfloat16", "_name_or_path": "x",
+}  # fmt: skip
+PARAMETERS = 202_048
+"""2 × (64 × (64 + 32 + 32 + 64) + 3 × 64 × 128) + 2 × 1,000 × 64, and the norms' 320."""
+
+
+def checkpoint(folder: Path, config: Mapping[str, Any], elements: int) -> Path:
+    """A folder with a config.json and one safetensors file."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    tensor = {"dtype": "BF16", "shape": [elements], "data_offsets": [0, 2 * elements]}
+    header = json.dumps({"model.weight": tensor}).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    return folder
+
+
+@pytest.fixture(name="tables")
+def _tables(tmp_path: Path) -> Path:
+    tables = tmp_path / "facts"
+    tables.mkdir()
+    for name in ("models", "checkpoints"):
+        shutil.copy(FACTS / f"{name}.jsonl", tables)
+    return tables
+
+
+def test_a_model_is_read_from_its_files(tmp_path: Path, tables: Path) -> None:
+    folder = checkpoint(tmp_path / "tiny", CONFIG, PARAMETERS)
+    listed = tmp_path / "models.txt"
+    listed.write_text(f"# ours\nacme/tiny={folder}\n")
+
+    assert add_models.add([str(listed)], "2026-11-23", tables) == []
+
+    (row,) = [row for row in entries("models", tables) if row["id"] == "acme/tiny"]
+    assert row == {
+        "id": "acme/tiny",
+        "config": {key: value for key, value in CONFIG.items() if key != "_name_or_path"},
+        "parameters": PARAMETERS,
+        "weights_bytes": 2 * PARAMETERS,
+        "confidence": "file",
+        "trusted": True,
+        "source": ["config.json and safetensors of acme/tiny"],
+        "date": "2026-11-23",
+    }
+    (stored,) = [row for row in entries("checkpoints", tables) if row["id"] == "acme/tiny"]
+    assert stored["dtype_params"] == {"BF16": PARAMETERS}
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "elements", "said"),
+    [
+        ("acme/tiny", {**CONFIG, "num_hidden_layers": None}, PARAMETERS, "num_hidden_layers can't be read"),
+        ("acme/tiny", {**CONFIG, "model_type": None}, PARAMETERS, "model_type is missing"),
+        ("acme/tiny", CONFIG, 3 * PARAMETERS, "606,144 parameters, 67% off what its sizes give"),
+        ("acme/tiny", {**CONFIG, "torch_dtype": "float32"}, PARAMETERS, "2.00 bytes for each parameter, expected 4"),
+        ("tiny", CONFIG, PARAMETERS, "not an id such as acme/chat-9b. Fix: ID=FOLDER"),
+        (LLAMA, CONFIG, PARAMETERS, "an entry has this name"),
+    ],
+)
+def test_a_guess_or_a_contradiction_is_refused(
+    tmp_path: Path, tables: Path, name: str, config: dict[str, Any], elements: int, said: str
+) -> None:
+    folder = checkpoint(tmp_path / "one", config, elements)
+    before = (tables / "models.jsonl").read_text()
+
+    wrong = add_models.add([f"{name}={folder}"], TODAY, tables)
+
+    assert any(said in line for line in wrong), wrong
+    assert (tables / "models.jsonl").read_text() == before
+
+
+def test_weights_that_were_not_counted_are_not_guessed(tmp_path: Path, tables: Path) -> None:
+    folder = checkpoint(tmp_path / "one", CONFIG, PARAMETERS)
+    (folder / "model.safetensors").unlink()
+
+    assert add_models.add([f"acme/tiny={folder}"], TODAY, tables) == [
+        "acme/tiny: no safetensors files and no index: its bytes would be a guess"
+    ]
+
+
+def test_a_model_that_is_nowhere_is_refused(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    (wrong,) = add_models.add([f"acme/tiny={tmp_path}"], TODAY, tables)
+
+    assert "there is no config.json" in wrong
