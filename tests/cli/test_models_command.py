@@ -150,7 +150,7 @@ def test_an_id_is_read_from_the_hugging_face_cache(run: Run, tmp_path: Path) -> 
     code, out, _ = run("models", "add", "acme/ours")
 
     assert code == 0
-    assert yaml.safe_load(out)["metadata"]["annotations"] == {given.NAMES: "acme/ours"}
+    assert yaml.safe_load(out)["metadata"]["annotations"] == {given.MODEL_ANNOTATION: "acme/ours"}
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from webhook.kube.path import mapping
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """What the kubelet mounts into a Pod whose account's token is wanted (rest.InClusterConfig of client-go)."""
-CONNECT, READ = 5.0, 30.0
+CONNECT_TIMEOUT, READ_TIMEOUT = 5.0, 30.0
 """Seconds."""
 EARLY = 30.0
 """Seconds before credentials expire at which podfit signs in again."""
@@ -226,7 +226,7 @@ class Client:
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        read: float = READ,
+        read: float = READ_TIMEOUT,
         body: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
@@ -238,7 +238,7 @@ class Client:
                 query_params=list((query or {}).items()),
                 body=body,
                 serialize=False,
-                _request_timeout=(CONNECT, read),
+                _request_timeout=(CONNECT_TIMEOUT, read),
                 **(options or {}),
             )
             try:

@@ -256,7 +256,7 @@ class Engine:
         """Why nothing that is computed from the arguments and the model is certain, None where it is."""
         if why := self.unseen:
             return why
-        if why := doubt.of(self.args, self.model.value if self.model else None, self.command.env):
+        if why := doubt.reason_unplannable(self.args, self.model.value if self.model else None, self.command.env):
             return why
         if "vllm" in self.command.changes and self.release is not None:
             return f"whether the vLLM that runs is {self.release} is the script's matter"

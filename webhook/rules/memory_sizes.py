@@ -8,7 +8,7 @@ from webhook.kube.quantity import GI, MI, human, quantity, try_parse
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty
 from webhook.vllm.memory.estimate import Estimate
-from webhook.vllm.memory.host import KEPT, MODEL_FREE
+from webhook.vllm.memory.host import MODEL_FREE, TMPFS_WEIGHTS
 from webhook.vllm.memory.ledger import HostLedger
 
 SMALLEST_SIZE = MI
@@ -67,8 +67,8 @@ def parts(host: HostLedger) -> tuple[str, ...]:
 
 
 def advised_limit(engine: Engine) -> int | None:
-    """Bytes as people write them: the high estimate, and room for the checkpoint in the page cache while it is read
-    (once: on tmpfs it is in the ledger)."""
+    """Bytes, rounded as people write them: the larger of the high estimate, and the likely need with room for the
+    checkpoint in the page cache (on tmpfs it is in the ledger already)."""
     host = engine.plan.host
     if host is None:
         return None
@@ -78,7 +78,7 @@ def advised_limit(engine: Engine) -> int | None:
 def in_cache(engine: Engine) -> int:
     """Bytes of the checkpoint for which the advised limit has room in the page cache."""
     host = engine.plan.host
-    if host is None or KEPT in dict(host.lines) or engine.weights_doubtful:
+    if host is None or TMPFS_WEIGHTS in dict(host.lines) or engine.weights_doubtful:
         return 0
     return engine.plan.checkpoint or 0
 

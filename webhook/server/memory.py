@@ -28,7 +28,7 @@ OTHERS = 8
 """Threads beside those that judge and watch: for policies, certificates, deadlines, the access log, standard error, the
 call to itself, and two to spare, whose stacks (8 MiB at most) are all that the bound is beyond its share."""
 
-CONNECTIONS = 64
+CONNECTIONS_PER_STEP = 64
 """For so many at a time `room` is made."""
 CONNECTION = 384 << 10
 """Bytes of a connection: uvloop allocates 256 KiB to read TLS, most of them never touched (SSL_READ_MAX_SIZE)."""
@@ -72,5 +72,5 @@ def room(connections: int) -> None:
     size = sum(_bound)
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if size and size + connections * CONNECTION > soft:
-        size += (connections + CONNECTIONS) * CONNECTION
+        size += (connections + CONNECTIONS_PER_STEP) * CONNECTION
         resource.setrlimit(resource.RLIMIT_DATA, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))

@@ -16,10 +16,10 @@ from webhook.server.certs import Pair, renewal
 from webhook.server.certs.renewal import (
     BROKEN,
     MAX_CAS,
+    CertificateView,
     Clocks,
     NextStep,
     RenewalPolicy,
-    Replica,
     StoredCertificates,
     next_step,
     trusted,
@@ -34,7 +34,7 @@ MINUTE = 60.0
 
 def stored(now: datetime = NOW) -> StoredCertificates:
     """A Secret as the first replica writes it."""
-    made = next_step(Replica(), StoredCertificates(), {}, TERMS, Clocks(now, now, 0)).secret
+    made = next_step(CertificateView(), StoredCertificates(), {}, TERMS, Clocks(now, now, 0)).secret
     assert made is not None
     return made
 
@@ -53,13 +53,13 @@ def live(*bundle: bytes) -> dict[str, tuple[bytes, ...]]:
     return dict.fromkeys(CONFIGURATIONS, bundle)
 
 
-def serving(held: StoredCertificates, since: float = 0.0) -> Replica:
+def serving(held: StoredCertificates, since: float = 0.0) -> CertificateView:
     """A replica that has served this for long."""
-    return Replica(held.leaf, held.cas[0], dict.fromkeys(held.cas, since))
+    return CertificateView(held.leaf, held.cas[0], dict.fromkeys(held.cas, since))
 
 
 def look(
-    replica: Replica,
+    replica: CertificateView,
     held: StoredCertificates,
     bundles: renewal.Bundles | None,
     now: datetime = NOW,
@@ -72,7 +72,7 @@ def look(
 
 
 def test_the_first_replica_issues_both_then_announces_then_serves() -> None:
-    first = look(Replica(), StoredCertificates(), live())
+    first = look(CertificateView(), StoredCertificates(), live())
     assert first.secret is not None
     assert first.replica.leaf is None
     assert not first.bundles
@@ -92,7 +92,7 @@ def test_what_is_good_is_left_alone() -> None:
 
 
 def test_nothing_of_a_key_is_printed() -> None:
-    assert b"PRIVATE" not in repr((GOOD, look(Replica(), StoredCertificates(), live()))).encode()
+    assert b"PRIVATE" not in repr((GOOD, look(CertificateView(), StoredCertificates(), live()))).encode()
     for pair in (GOOD.ca, GOOD.leaf):
         assert pair is not None
         assert pair.certificate.decode().splitlines()[1] in repr(GOOD)
@@ -211,7 +211,7 @@ def test_who_has_nothing_serves_what_is_stored_while_a_successor_can_t_be() -> N
     at = certs.renew_at(OLD.cas[0]) + timedelta(seconds=1)
     fresh = replace(OLD, leaf=certs.issue_leaf(_ca(OLD), TERMS.hosts, at))
 
-    told = look(Replica(), fresh, live(), at)
+    told = look(CertificateView(), fresh, live(), at)
 
     assert told.secret is not None
     assert told.secret.leaf == fresh.leaf
@@ -222,7 +222,7 @@ def test_who_has_nothing_serves_what_is_stored_while_a_successor_can_t_be() -> N
 def test_who_serves_what_has_ended_takes_what_is_stored_while_a_successor_can_t_be() -> None:
     at = certs.renew_at(OLD.cas[0]) + timedelta(seconds=1)
     fresh = replace(OLD, leaf=certs.issue_leaf(_ca(OLD), TERMS.hosts, at))
-    ended = Replica(certs.issue_leaf(_ca(OLD), TERMS.hosts, at - 91 * DAY, 90 * DAY), OLD.cas[0])
+    ended = CertificateView(certs.issue_leaf(_ca(OLD), TERMS.hosts, at - 91 * DAY, 90 * DAY), OLD.cas[0])
 
     assert look(ended, fresh, live(*fresh.cas), at).replica.leaf == fresh.leaf
 
@@ -251,13 +251,13 @@ def test_an_api_server_that_keeps_to_its_clock_for_an_hour_is_believed_against_o
 
 @pytest.mark.parametrize("days", [-400, 400])
 def test_a_fresh_replica_whose_own_clock_is_wrong_serves_at_once(days: int) -> None:
-    assert look(Replica(), GOOD, live(CA), NOW, own=NOW + days * DAY).replica.leaf == GOOD.leaf
-    assert look(Replica(), StoredCertificates(), live(), NOW, own=NOW + days * DAY).secret is not None
+    assert look(CertificateView(), GOOD, live(CA), NOW, own=NOW + days * DAY).replica.leaf == GOOD.leaf
+    assert look(CertificateView(), StoredCertificates(), live(), NOW, own=NOW + days * DAY).secret is not None
 
 
 @pytest.mark.parametrize("held", [replace(GOOD, cas=(), ca=None), stored(NOW - 200 * DAY)], ids=["no CA", "ended"])
 def test_what_nobody_can_serve_by_any_clock_is_replaced_whatever_the_date(held: StoredCertificates) -> None:
-    told = look(Replica(), held, live(), NOW, own=NOW + 2 * DAY)
+    told = look(CertificateView(), held, live(), NOW, own=NOW + 2 * DAY)
 
     assert told.secret is not None
     assert told.secret.leaf != held.leaf
@@ -280,15 +280,18 @@ def test_a_ca_goes_when_no_leaf_of_it_can_be_left() -> None:
     assert look(serving(held), held, live(before, CA), at).bundles == {}
     leaf = certs.issue_leaf(_ca(GOOD), TERMS.hosts, at)
     later, at = replace(held, leaf=leaf), NOW + 91 * DAY
-    assert look(Replica(leaf, CA), later, live(before, CA, ANOTHER), at).bundles == live(CA, ANOTHER)
-    assert look(Replica(leaf, CA), later, live(before, CA), at).secret == replace(later, cas=(CA,))
+    assert look(CertificateView(leaf, CA), later, live(before, CA, ANOTHER), at).bundles == live(CA, ANOTHER)
+    assert look(CertificateView(leaf, CA), later, live(before, CA), at).secret == replace(later, cas=(CA,))
 
 
 def test_a_ca_of_which_somebody_serves_a_leaf_never_goes() -> None:
     before = certs.issue_ca(NOW - 60 * DAY, lifetime=365 * DAY)
     leaf = certs.issue_leaf(before, TERMS.hosts, NOW + 80 * DAY)
 
-    assert look(Replica(leaf, before.certificate), GOOD, live(before.certificate, CA), NOW + 91 * DAY).bundles == {}
+    assert (
+        look(CertificateView(leaf, before.certificate), GOOD, live(before.certificate, CA), NOW + 91 * DAY).bundles
+        == {}
+    )
 
 
 def test_a_secret_that_is_lost_all_the_time_leaves_a_bundle_of_bounded_size() -> None:
@@ -307,7 +310,7 @@ def test_a_secret_that_is_lost_all_the_time_leaves_a_bundle_of_bounded_size() ->
 
 
 def test_a_certificate_that_is_not_valid_yet_is_replaced_at_once() -> None:
-    early = look(Replica(), stored(NOW + DAY), live()).secret
+    early = look(CertificateView(), stored(NOW + DAY), live()).secret
 
     assert early is not None
     assert early.leaf is not None
@@ -346,7 +349,7 @@ class World(RuleBasedStateMachine):
         """By what each replica's clock is before the API server's."""
         self.past: list[tuple[float, str, tuple[bytes, ...]]] = []
         self.versions = {"secret": 0, **dict.fromkeys(CONFIGURATIONS, 0)}
-        self.replicas = [serving(GOOD), serving(GOOD), Replica(), Replica()]
+        self.replicas = [serving(GOOD), serving(GOOD), CertificateView(), CertificateView()]
         self.views: list[tuple[StoredCertificates, dict[str, tuple[bytes, ...]], dict[str, int]] | None] = [None] * 4
 
     @rule(number=st.integers(0, 3))
@@ -431,7 +434,7 @@ class World(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 3))
     def restart(self, number: int) -> None:
-        self.replicas[number], self.views[number] = Replica(), None
+        self.replicas[number], self.views[number] = CertificateView(), None
 
     @rule()
     def everybody_looks(self) -> None:
@@ -483,7 +486,7 @@ def test_replicas_that_race_from_an_empty_cluster_make_one_ca(order: tuple[int, 
     """Both have read the empty Secret before either writes."""
     world = World()
     world.held, world.live = StoredCertificates(), live()
-    world.replicas = [Replica()] * 4
+    world.replicas = [CertificateView()] * 4
     for number in (0, 1):
         world.read(number)
     for number in order:

@@ -390,3 +390,13 @@ def test_a_config_that_the_script_writes_itself() -> None:
 
     assert command is not None
     assert command.config == {"/tmp/c.yaml": "port: 9000\n"}
+
+
+@pytest.mark.parametrize(
+    ("quoted", "text"),
+    [(r"$'a\tb'", "a\tb"), (r"$'\101\x41'", "AA"), (r"$'\8'", "8"), (r"$'\0'", "\0"), (r"$'\²'", "²")],
+)
+def test_escapes_of_c(quoted: str, text: str) -> None:
+    command = script(f"vllm serve {quoted}")
+
+    assert argv(command) == [text]

@@ -57,7 +57,7 @@ def test_processes_of_one_container(release: str, given: Mapping[str, Any], coun
 def test_whatever_a_line_reads_of_the_arguments_keeps_the_ledger_from_being_remembered() -> None:
     texts = "".join(path.read_text() for path in Path(host.__file__).parent.glob("*.py"))
     of_the_kind = {"enforce_eager", "language_model_only"}
-    assert set(re.findall(r'\bgiven\.get\("(\w+)"', texts)) | {"quantization"} == host.SELDOM | of_the_kind
+    assert set(re.findall(r'\bgiven\.get\("(\w+)"', texts)) | {"quantization"} == host.RARE_ARGUMENTS | of_the_kind
     assert set(re.findall(r'\benv\.get\("(\w+)"', texts)) == host.VARIABLES
 
 

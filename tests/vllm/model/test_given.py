@@ -27,7 +27,7 @@ def config_map(data: object, **metadata: Any) -> dict[str, Any]:
 def test_a_labelled_config_map_teaches_the_model_that_its_annotation_names() -> None:
     obj = config_map(
         {given.CONFIG: json.dumps(CONFIG), given.INDEX: json.dumps(INDEX), "tokenizer_config.json": "{}"},
-        namespace="ml", annotations={given.NAMES: "acme/ours, /models/ours/"},
+        namespace="ml", annotations={given.MODEL_ANNOTATION: "acme/ours, /models/ours/"},
     )  # fmt: skip
     found, errors = given.of_config_map(obj)
 
@@ -142,7 +142,7 @@ WORDS = [
     "data",
     "name",
     given.LABEL,
-    given.NAMES,
+    given.MODEL_ANNOTATION,
     given.CONFIG,
     given.INDEX,
 ]

@@ -19,6 +19,7 @@ from prometheus_client.exposition import write_to_textfile
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from webhook.base.printable import clean
 from webhook.cli.support import edge
 from webhook.evaluation.scan import DECISION_ORDER, Scan, ScannedContainer
 from webhook.evaluation.scan.planned import PEAK, STEADY, USED
@@ -84,21 +85,22 @@ def _planned(scan: Scan) -> Iterator[Metric]:
     names: dict[str, list[str]] = {}
     for row in scan.rows:
         of = names.setdefault(row.object.uid, _workload(row))
+        container = clean(row.container)
         for plane, lines in row.planned.items():
             for line, span in lines.items():
-                likely.add_metric([*of, row.container, plane, line], span.likely)
+                likely.add_metric([*of, container, plane, line], span.likely)
                 if line in TOTALS:
-                    high.add_metric([*of, row.container, plane, line], span.high)
+                    high.add_metric([*of, container, plane, line], span.high)
         if row.tokens is not None:
-            tokens.add_metric([*of, row.container], row.tokens.likely)
+            tokens.add_metric([*of, container], row.tokens.likely)
     for (_, pod), uid in scan.pods.items():
         if uid in names:
-            pods.add_metric([*names[uid], pod], 1)
+            pods.add_metric([*names[uid], clean(pod)], 1)
     yield from (likely, high, tokens, pods)
 
 
 def _workload(row: ScannedContainer) -> list[str]:
-    return [row.object.namespace, row.object.name, row.object.kind.lower()]
+    return [clean(one) for one in (row.object.namespace, row.object.name, row.object.kind.lower())]
 
 
 def registry(planned: Planned) -> CollectorRegistry:

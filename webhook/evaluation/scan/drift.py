@@ -19,7 +19,7 @@ COMPARED_LINES: tuple[tuple[Plane, str, Unit], ...] = (
     ("host", STEADY, "bytes"),
 )  # fmt: skip
 """What can be measured of a container that serves."""
-SELDOM = frozenset(("activations", "cuda_graphs", "non_torch"))
+OPTIONAL_LOG_LINES = frozenset(("activations", "cuda_graphs", "non_torch"))
 """Lines that not every release prints: that they are not there is not worth a word."""
 SLACK = 6 * MI
 """Bytes that do not count: logs print hundredths of a GiB, DCGM MiB."""
@@ -99,7 +99,7 @@ def _drift_of_container(
         seen = [
             one for one in measured.get((row.object.uid, plane, line), ()) if one.container in (None, row.container)
         ]
-        if not seen and (planned is None or line in SELDOM):
+        if not seen and (planned is None or line in OPTIONAL_LOG_LINES):
             continue  # neither side knows anything
         worst = max(seen, key=lambda one: abs(one.value - planned.likely) if planned else one.value, default=None)
         why = "no plan: what is missing is in its findings" if planned is None else "not measured"

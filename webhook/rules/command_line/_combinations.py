@@ -30,17 +30,19 @@ def may_exceed_batch(given: Mapping[str, object]) -> bool:
     return not (type(seqs) is int and type(length) is int and 0 < seqs <= min(256, length))
 
 
-def _whole_prompt(it: Given) -> str | None:
-    held, length = it.settings, it.settings.max_model_len
-    if held.chunked or not held.v1 or not length or held.max_num_batched_tokens >= length:
+def _prompt_exceeds_batch(it: Given) -> str | None:
+    """A batch that is smaller than the longest prompt, where a prompt is not read in chunks."""
+    settings, length = it.settings, it.settings.max_model_len
+    if settings.chunked or not settings.v1 or not length or settings.max_num_batched_tokens >= length:
         return None
     if it.args.get("max_model_len") is not None and it.args.get("enable_chunked_prefill") is False:
         return None  # conflicting-flags has it in any release
-    why = "attends in both directions, so that" if held.whole_prompts else "without chunked prefill"
-    return (
-        f"--max-num-batched-tokens {held.max_num_batched_tokens:,} is smaller than the context length {length:,}, and "
-        + (f"{it.model.id} {why} a prompt must fit into one step" if held.whole_prompts else f"{why} a prompt must too")
+    smaller = (
+        f"--max-num-batched-tokens {settings.max_num_batched_tokens:,} is smaller than the context length {length:,}"
     )
+    if settings.whole_prompts:
+        return f"{smaller}, and {it.model.id} attends in both directions, so that a prompt must fit into one step"
+    return f"{smaller}, and without chunked prefill a prompt must fit into one step"
 
 
 def _lookahead(it: Given) -> str | None:
@@ -186,7 +188,7 @@ CHECKS = (
     Check("max_num_seqs", R(0, 8, 5), R(0, 11), _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True,
           variables=("VLLM_USE_V1",)),
     Check("max_num_seqs", R(0, 11), UNREAD, _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True),
-    Check("max_num_batched_tokens", R(0, 11), UNREAD, _whole_prompt, ("leave it out",), of_model=True),
+    Check("max_num_batched_tokens", R(0, 11), UNREAD, _prompt_exceeds_batch, ("leave it out",), of_model=True),
     Check("long_prefill_token_threshold", R(0, 27), UNREAD, _long_prompt, ("leave it out",), of_model=True),
     Check("max_long_partial_prefills", R(0, 8, 5), R(0, 11, 1), _long_partial_prefills, ("leave it out",)),
     # engine/arg_utils.py _check_feature_supported

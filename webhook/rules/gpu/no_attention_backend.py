@@ -13,7 +13,7 @@ from webhook.vllm.gpu.product import Gpu
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 
-READ = Release(0, 11, 1), Release(0, 33)
+RELEASES_READ = Release(0, 11, 1), Release(0, 33)
 """From the first to the last, vLLM asks each backend of a list whether it takes the GPU, the model and the KV cache's
 dtype, and ends where none does (platforms/cuda.py get_attn_backend_cls); what follows is what 29 of them answer."""
 MLA_MODEL_TYPES = frozenset({"deepseek_v2", "deepseek_v3", "kimi_k2"})
@@ -90,7 +90,11 @@ class NoAttentionBackend(Rule):
         """Certain in vLLM's own image, of a model whose config.json is known."""
         if engine.model is None or engine.gpu is None or engine.release is None:
             return
-        if not READ[0] <= engine.release <= READ[1] or engine.command.own_flags or _asks_for_others(engine):
+        if (
+            not RELEASES_READ[0] <= engine.release <= RELEASES_READ[1]
+            or engine.command.own_flags
+            or _asks_for_others(engine)
+        ):
             return
         gpus, model = engine.gpu.value.gpus, engine.model.value
         if (

@@ -32,7 +32,7 @@ class MaxModelLenUnset(Rule):
     above: int = parameter(32_768, "tokens; a model's own length up to this is not reported", ge=0)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain, where it is certain which length holds."""
+        """Reports a default context length above `above`; says nothing if another length may be set elsewhere."""
         if engine.model is None or "max_model_len" in (*engine.args.given, *engine.args.unresolved) or engine.args.open:
             return
         if is_default(engine.model) or spoilt(engine, "max_model_len"):

@@ -14,7 +14,7 @@ from webhook.vllm.model import Model, by_id
 from webhook.vllm.model.name import tells_quantisation
 from webhook.vllm.release import Release
 
-READ = Release(0, 6, 6), Release(0, 34)
+READ_FROM_UNTIL = Release(0, 6, 6), Release(0, 34)
 """From the first until before the second, `_verify_quantization`, `get_quant_config` and the methods' overrides were
 read (vLLM 0.6.6, 0.8.5, 0.10.2 … 0.33)."""
 CHECKPOINT_FORMAT = {
@@ -40,17 +40,17 @@ MXFP4_UNTIL = Release(0, 20)
 ASYMMETRIC = Release(0, 22)
 """Since then GPTQ is loaded by auto_gptq.py, whose TYPE_MAP has symmetric weights alone. Before, `gptq` loads others,
 and `gptq_marlin` does not take them (0.10.2 … 0.21 gptq_marlin.py is_gptq_marlin_compatible)."""
-END = READ[1]
+END = READ_FROM_UNTIL[1]
 NEED_A_FILE: Mapping[str, tuple[Release, Release]] = {
     "auto-round": (OTHERS_SINCE, Release(0, 15)),
     "auto_awq": (Release(0, 24), END),
     "auto_gptq": (ASYMMETRIC, END),
-    "awq": READ,
-    "awq_marlin": READ,
+    "awq": READ_FROM_UNTIL,
+    "awq_marlin": READ_FROM_UNTIL,
     "compressed-tensors": (OTHERS_SINCE, END),
     "fbgemm_fp8": (OTHERS_SINCE, END),
-    "gptq": READ,
-    "gptq_marlin": READ,
+    "gptq": READ_FROM_UNTIL,
+    "gptq_marlin": READ_FROM_UNTIL,
     "hqq": (OTHERS_SINCE, Release(0, 15)),
     "inc": (Release(0, 15), END),
     "modelopt": (OTHERS_SINCE, END),
@@ -118,7 +118,7 @@ class QuantizationMismatch(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain where the checkpoint's own config.json is known, in NVIDIA's backend."""
         given, model, release = engine.args.given.get("quantization"), engine.model, engine.release
-        if model is None or release is None or not READ[0] <= release < READ[1]:
+        if model is None or release is None or not READ_FROM_UNTIL[0] <= release < READ_FROM_UNTIL[1]:
             return
         if "quantization" in engine.args.unresolved:
             return

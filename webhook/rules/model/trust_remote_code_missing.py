@@ -11,7 +11,7 @@ from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
 from webhook.vllm.release import Release
 
-READ = Release(0, 8, 5), Release(0, 34)
+READ_FROM_UNTIL = Release(0, 8, 5), Release(0, 34)
 """From the first until before the second: transformers_utils/config.py get_config."""
 OF_VLLM = frozenset({
     "afmoe", "arctic", "bagel", "chatglm", "cohere2", "dbrx", "deepseek_vl_v2", "deepseek_v3", "deepseek_v32", "eagle",
@@ -47,7 +47,7 @@ class TrustRemoteCodeMissing(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain of the types that were looked up."""
         args, release = engine.args, engine.release
-        if engine.model is None or release is None or not READ[0] <= release < READ[1]:
+        if engine.model is None or release is None or not READ_FROM_UNTIL[0] <= release < READ_FROM_UNTIL[1]:
             return
         config = engine.model.value.config
         classes, kind = config.get("auto_map"), str(config.get("model_type"))

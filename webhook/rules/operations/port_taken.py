@@ -14,7 +14,7 @@ SHARED = Release(0, 7, 3), Release(0, 28)
 """From the first until before the second a server lets others listen on its port (SO_REUSEPORT; vLLM 0.7.3 to 0.27.1
 entrypoints/openai/api_server.py create_server_socket), before and after only its own API servers, where they are more
 than one (vLLM 0.33 entrypoints/cli/serve.py). Linux wants it of both, and of the same user."""
-READ = Release(0, 34)
+FIRST_UNREAD_RELEASE = Release(0, 34)
 """The first release that nobody has read."""
 EVERYWHERE = (None, "", "0.0.0.0", "::")  # noqa: S104
 
@@ -63,7 +63,7 @@ class PortTaken(Rule):
 
 def _alone(release: Release | None, args: EngineArgs) -> bool:
     """A server of that release lets nobody else listen on its port."""
-    if release is None or release >= READ:
+    if release is None or release >= FIRST_UNREAD_RELEASE:
         return False
     several = any((args.get(dest) or 1) != 1 for dest in ("api_server_count", "data_parallel_size"))
     unknown = not {"api_server_count", "data_parallel_size"}.isdisjoint(args.unresolved)

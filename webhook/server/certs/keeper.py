@@ -21,7 +21,7 @@ from typing import Any
 from webhook.cluster.access import Access, Client, StatusError
 from webhook.server import certs, registration
 from webhook.server.certs import renewal
-from webhook.server.certs.renewal import Clocks, RenewalPolicy, Replica, StoredCertificates
+from webhook.server.certs.renewal import CertificateView, Clocks, RenewalPolicy, StoredCertificates
 from webhook.server.certs.serving import Contexts
 
 LOOK = 10.0
@@ -106,7 +106,7 @@ class Keeper:
         self._terms = terms
         self._contexts = Contexts(client_ca)
         self._clock, self._today = clock, today
-        self._replica = Replica()
+        self._replica = CertificateView()
         # Until there is a certificate: probes and metrics are answered, and say why.
         self._pair = certs.issue_leaf(certs.issue_ca(datetime.now(UTC)), terms.hosts, datetime.now(UTC))
         self._contexts.of(self._pair)
@@ -214,7 +214,7 @@ class Keeper:
                 return None, error.date
             raise
 
-    def _adopt(self, replica: Replica) -> None:
+    def _adopt(self, replica: CertificateView) -> None:
         """Serves a new certificate from now on."""
         if replica.leaf is not None and replica.leaf != self._replica.leaf:
             self._pair = replica.leaf

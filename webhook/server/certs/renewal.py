@@ -46,7 +46,7 @@ MAX_CLOCK_DIFFERENCE = timedelta(hours=1)
 MAX_CAS = 16
 """So many of our own CAs a bundle holds at most, but for those that were followed by another just now."""
 PAUSES_TO_FOLLOW = 10
-"""In PAUSEs: after that everybody who reads the Secret serves a leaf of a later CA."""
+"""Times `RenewalPolicy.pause`: after that everybody who reads the Secret serves a leaf of a later CA."""
 
 BROKEN = b""
 """Stands in a bundle for what is no certificate: API servers refuse a caBundle for it."""
@@ -93,7 +93,7 @@ class Clocks:
 
 
 @dataclass(frozen=True)
-class Replica:
+class CertificateView:
     """What one replica remembers."""
 
     leaf: Pair | None = None
@@ -110,7 +110,7 @@ class Replica:
 class NextStep:
     """What a replica does next, the Secret first: a CA is announced nowhere before it is stored."""
 
-    replica: Replica
+    replica: CertificateView
     secret: StoredCertificates | None = None
     """To be stored, unless somebody else was faster; then nothing else is done before the next look."""
     bundles: Bundles = field(default_factory=dict)
@@ -120,7 +120,7 @@ class NextStep:
 
 
 def next_step(
-    replica: Replica, stored: StoredCertificates, bundles: Bundles | None, policy: RenewalPolicy, clocks: Clocks
+    replica: CertificateView, stored: StoredCertificates, bundles: Bundles | None, policy: RenewalPolicy, clocks: Clocks
 ) -> NextStep:
     """The next step; `bundles` None: a configuration can't be read, so that nothing changes that needs them."""
     replica = replace(
@@ -141,13 +141,13 @@ def next_step(
     return NextStep(replica, wanted if wanted != stored else None, changed, doubt)
 
 
-def trusted(replica: Replica, bundles: Bundles) -> bool:
+def trusted(replica: CertificateView, bundles: Bundles) -> bool:
     """Whether every live configuration holds the CA of what the replica serves."""
     return replica.issuer is not None and all(replica.issuer in bundle for bundle in bundles.values())
 
 
 def _distributed_since(
-    replica: Replica, stored: StoredCertificates, bundles: Bundles | None, clock: float
+    replica: CertificateView, stored: StoredCertificates, bundles: Bundles | None, clock: float
 ) -> Mapping[bytes, float]:
     """CA → since when every configuration holds it; starts again for a CA that one has lost."""
     if bundles is None:
@@ -156,14 +156,14 @@ def _distributed_since(
 
 
 def _steady_offset(before: tuple[float, float] | None, clocks: Clocks) -> tuple[float, float]:
-    """`Replica.steady_offset` after this look: a new one where the API server's clock has jumped."""
+    """`CertificateView.steady_offset` after this look: a new one where the API server's clock has jumped."""
     ahead = clocks.now.timestamp() - clocks.steady
     if before is not None and abs(ahead - before[0]) <= MAX_CLOCK_DIFFERENCE.total_seconds():
         return before
     return ahead, clocks.steady
 
 
-def _clock_doubt(replica: Replica, clocks: Clocks) -> str:
+def _clock_doubt(replica: CertificateView, clocks: Clocks) -> str:
     """Why the API server's date is not believed: this machine's differs, and the API server's changed lately."""
     _, since = replica.steady_offset or (0.0, clocks.steady)
     if (
@@ -174,14 +174,14 @@ def _clock_doubt(replica: Replica, clocks: Clocks) -> str:
     return f"the API server's clock says {clocks.now:%Y-%m-%d %H:%M} UTC, this machine's {clocks.own:%Y-%m-%d %H:%M}"
 
 
-def _is_distributed(replica: Replica, ca: bytes, policy: RenewalPolicy, clocks: Clocks) -> bool:
+def _is_distributed(replica: CertificateView, ca: bytes, policy: RenewalPolicy, clocks: Clocks) -> bool:
     return ca in replica.since and clocks.steady - replica.since[ca] >= policy.pause.total_seconds()
 
 
 def _wanted_secret(
-    replica: Replica, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks
+    replica: CertificateView, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks
 ) -> StoredCertificates:
-    """The Secret as it must be; equal to `held` where that is good."""
+    """The Secret as it must be; equal to what is stored where that is good."""
     now, ca, cas = clocks.now, stored.ca, _cas_to_keep(stored.cas, replica, stored, policy, clocks)
     if ca is None or certs.problem(ca, now) or certs.renew_at(ca.certificate) <= now:
         ca = certs.issue_ca(now, lifetime=policy.ca_lifetime)
@@ -210,8 +210,8 @@ def _must_replace_leaf(leaf: Pair, ca: Pair, policy: RenewalPolicy, now: datetim
 
 
 def _take_stored_leaf(
-    replica: Replica, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks, doubt: bool
-) -> Replica:
+    replica: CertificateView, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks, doubt: bool
+) -> CertificateView:
     """The replica, serving the Secret's leaf where it may; with the date in doubt, only in place of no valid leaf."""
     offered = _replica_of_stored(stored)
     if offered.issuer is None or offered.leaf == replica.leaf:
@@ -225,12 +225,12 @@ def _take_stored_leaf(
     return replace(replica, leaf=offered.leaf, issuer=offered.issuer) if may else replica
 
 
-def _replica_of_stored(stored: StoredCertificates) -> Replica:
+def _replica_of_stored(stored: StoredCertificates) -> CertificateView:
     """A replica that serves the leaf of the Secret."""
-    return Replica(stored.leaf, _issuer_of_leaf(stored))
+    return CertificateView(stored.leaf, _issuer_of_leaf(stored))
 
 
-def _serves_by_either_clock(replica: Replica, clocks: Clocks) -> bool:
+def _serves_by_either_clock(replica: CertificateView, clocks: Clocks) -> bool:
     """Whether the leaf that it serves is valid by one clock at least."""
     issuer = (replica.issuer,) if replica.issuer else ()
     return any(_can_serve(replica.leaf, issuer, at) for at in (clocks.now, clocks.own))
@@ -254,7 +254,7 @@ def _has_expired(certificate: bytes, now: datetime) -> bool:
 
 
 def _cas_to_keep(
-    cas: Iterable[bytes], replica: Replica, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks
+    cas: Iterable[bytes], replica: CertificateView, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks
 ) -> tuple[bytes, ...]:
     """Each CA once, without those that have ended and those that are spent."""
     used = {replica.issuer, _issuer_of_leaf(stored), stored.ca.certificate if stored.ca else None}
@@ -267,8 +267,8 @@ def _unused_cas(cas: Iterable[bytes], policy: RenewalPolicy, clocks: Clocks) -> 
     """Our own CAs of which no replica serves a leaf any more.
 
     The newest CA alone signs, so that the last leaf of one is older than the CA after it. A loss of the Secret makes
-    a CA each time: where it is lost all the time, the KEPT newest stay and those are given up that a replica could only
-    serve by a leaf which it took over so many losses ago.
+    a CA each time: where it is lost all the time, the MAX_CAS newest stay and those are given up that a replica could
+    only serve by a leaf which it took over so many losses ago.
     """
     ours = sorted((ca for ca in cas if certs.common_name(ca) == certs.CA_NAME), key=certs.issued_at, reverse=True)
     found = set[bytes]()

@@ -27,7 +27,7 @@ from webhook.server.certs.serving import Application, Serving
 from webhook.server.edge.peer import IDLE, Peer
 from webhook.server.log import Gunicorn
 
-CONNECTIONS = 1000  # open at once; at most three eighths of the files that the process may open (RLIMIT_NOFILE)
+MAX_CONNECTIONS = 1000  # open at once; at most three eighths of the files that the process may open (RLIMIT_NOFILE)
 BATCH = 64  # connections accepted before the open ones have their turn
 CLOSING = 2.0  # seconds for the peer to close TLS
 TICK = 0.1  # seconds between two checks of the deadlines
@@ -43,7 +43,7 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
     def run(self) -> None:
         """Called by gunicorn; returns after the last answer."""
         self.peers = OrderedDict[Peer, None]()  # ordered by the time of the last answer, or of the TCP connection
-        self.most = min(CONNECTIONS, getrlimit(RLIMIT_NOFILE)[0] * 3 // 8)
+        self.most = min(MAX_CONNECTIONS, getrlimit(RLIMIT_NOFILE)[0] * 3 // 8)
         self.state, self.leaving = ServerState(), False
         self.config = Config(
             self.wsgi, http=Peer, ws="none", lifespan="off", interface="asgi3", proxy_headers=False, access_log=False,

@@ -226,11 +226,12 @@ def _walk_keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
             yield from _walk_keys({key: one for key, one in given.items() if one is not None}, path)
 
 
-def _definition_in(spans: Sequence[Span], number: int) -> Mapping[str, Any] | None:
-    """What is known in that release; empty where only that it is there, None where it is not."""
-    for span in spans:
-        if span[0] <= number <= span[1]:
-            return span[2] if len(span) > 2 else {}
+def _definition_in(spans: Sequence[Span], release_number: int) -> Mapping[str, Any] | None:
+    """The definition of a setting in a release, by the release's place in the table: {} if the release has the setting
+    and its definition was not read, None if the release does not have it."""
+    for first, last, *definition in spans:
+        if first <= release_number <= last:
+            return definition[0] if definition else {}
     return None
 
 

@@ -39,8 +39,10 @@ _EDITS = re.compile(r"\bwrite|shutil")
 """In a program of Python's that the script itself holds."""
 
 
-def of(argv: Sequence[Value], stdin: str | None = None) -> Change | None:
-    """What one command of a script may change, with what it reads where that is plain; None for nothing."""
+def change_made_by(argv: Sequence[Value], stdin: str | None = None) -> Change | None:
+    """What one command of a script may change of the Python code that runs: vLLM itself ("vllm"), files of installed
+    packages ("code"), which packages are installed ("packages"), or nothing (None). A command that is not known may
+    install packages. `stdin`: what it reads, if that is known."""
     if entry.installs_vllm(argv):
         return "vllm"
     name, texts = text_of(argv[0]).rpartition("/")[2], [text_of(word) for word in argv[1:]]

@@ -409,7 +409,7 @@ class _Resolver(Reading):
                 child.state.errexit = _SHEBANG_E.match(text) is not None
                 self._run_child(child, text, sh, seen)
             else:
-                if (change := changes.of(argv, sh.stdin)) is not None:
+                if (change := changes.change_made_by(argv, sh.stdin)) is not None:
                     sh.changes.add(change)
                     if change == "vllm":
                         seen.installed = "" if sh.conditional else entry.release_installed(argv)

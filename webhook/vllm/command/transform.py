@@ -57,7 +57,7 @@ def ansi_c(text: str) -> str:
         if body[0] in "xuU":
             code = int(body[1:] or "110000", 16)
             return chr(code) if code < 0x110000 else match[0]
-        if body[0].isdigit():
+        if body[0] in "01234567":
             return chr(int(body, 8) & 0xFF)
         return _ESCAPES.get(body, body)
 

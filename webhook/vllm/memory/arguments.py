@@ -85,7 +85,7 @@ OTHER_KERNELS = (
 )
 """Variables that choose another kernel for the experts."""
 
-SELDOM = frozenset({
+RARE_ARGUMENTS = frozenset({
     "all2all_backend", "async_scheduling", "block_size", "cpu_offload_gb", "enable_lora", "enable_prefix_caching",
     "kv_cache_dtype_skip_layers", "kv_cache_memory", "kv_cache_memory_bytes", "kv_events_config", "kv_transfer_config",
     "limit_mm_per_prompt", "mamba_cache_dtype", "mamba_cache_mode", "mamba_ssm_cache_dtype", "mm_encoder_tp_mode",
@@ -130,7 +130,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> MemoryArgume
     text_only = bool(given.get("language_model_only"))
     dtype, kv_dtype = given.get("dtype"), given.get("kv_cache_dtype")
     backend, variable = given.get("attention_backend"), env.get("VLLM_ATTENTION_BACKEND")
-    usual = SELDOM.isdisjoint(given)
+    usual = RARE_ARGUMENTS.isdisjoint(given)
     return MemoryArguments(  # by position, which takes half as long: a search for what would fit asks some ten times
         args,
         model,
@@ -173,7 +173,7 @@ def _variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _seldom(given: Mapping[str, Any], model: Model) -> tuple[Any, ...]:
-    """What hangs on arguments of `SELDOM` alone: as `Settings` has it, from `block_size` on."""
+    """What hangs on arguments of `RARE_ARGUMENTS` alone: as `Settings` has it, from `block_size` on."""
     return (
         _positive_int(given.get("block_size")),
         int(_float(given.get("cpu_offload_gb")) * GI),

@@ -38,13 +38,18 @@ def _share(whole: Estimate, share: float) -> Estimate:
     return Estimate(floor, low, likely, high, f"{share:g} × {human(whole.likely)}", SOURCE)
 
 
-CHECKED = Release(0, 9, 1)
+FREE_MEMORY_CHECK_SINCE = Release(0, 9, 1)
 """From here free memory is compared with the budget at the start (v1/worker/gpu_worker.py)."""
 
 
 def checked(settings: Settings) -> bool:
     """Whether this engine refuses to start where less is free than the budget. Unified memory is counted otherwise."""
-    return settings.v1 and settings.release >= CHECKED and settings.vendor == "nvidia" and not settings.unified_memory
+    return (
+        settings.v1
+        and settings.release >= FREE_MEMORY_CHECK_SINCE
+        and settings.vendor == "nvidia"
+        and not settings.unified_memory
+    )
 
 
 ALONE = Estimate(int(0.15 * GI), int(0.3 * GI), GI // 2, GI)

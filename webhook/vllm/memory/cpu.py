@@ -27,7 +27,7 @@ UTILIZATION_SINCE = Release(0, 20)
 LIMITED_SINCE = Release(0, 24)
 """By here what is taken for the node's memory is the container's limit where that is less (utils/cpu_resource_utils.py;
 not yet in 0.20.2)."""
-KEPT = ("processes", "requests", "compilers", "weights in a memory volume", "caches")
+CPU_LINES = ("processes", "requests", "compilers", "weights in a memory volume", "caches")
 """Lines of the host ledger that hold on a processor, too."""
 
 
@@ -68,7 +68,7 @@ def ledger(
         note=f"over {ranks} ranks, in host memory" if ranks > 1 else "in host memory",
         source=SOURCE,
     )
-    lines = [(name, line) for name, line in hosted.lines if name in KEPT]
+    lines = [(name, line) for name, line in hosted.lines if name in CPU_LINES]
     lines += [("weights", loaded), ("KV cache", kv_cache(args, env, ranks, release))]
     steady = _sum([line for name, line in lines if name != "compilers"], "while serving")
     loading = _sum([line for name, line in lines if name not in ("KV cache", "requests")], "while loading")

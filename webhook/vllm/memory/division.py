@@ -14,7 +14,7 @@ from webhook.vllm.memory import parallel, quantisation
 from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 
-READ = (Release(0, 6, 6), Release(0, 33, 99))
+RELEASES_READ = (Release(0, 6, 6), Release(0, 33, 99))
 """The first and the last release whose check was read."""
 REFINED = Release(0, 29)
 """From here the scales of routed experts are refined where a slice ends within a block (weight_scale_refine)."""
@@ -41,7 +41,7 @@ def blocks(args: EngineArgs, model: Model) -> Blocks | None:
         model.scheme_guessed
         or config.get("quant_method") != "fp8"
         or release is None
-        or not READ[0] <= release <= READ[1]
+        or not RELEASES_READ[0] <= release <= RELEASES_READ[1]
     ):
         return None
     sides = config.get("weight_block_size")

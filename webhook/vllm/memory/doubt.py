@@ -44,8 +44,8 @@ def of_loader(args: EngineArgs) -> str | None:
     return None if form in FILLS else f"--load-format {form} may build the model otherwise"
 
 
-def of(args: EngineArgs, model: Model | None, env: Mapping[str, str]) -> str | None:
-    """The first reason, for people; None where there is none."""
+def reason_unplannable(args: EngineArgs, model: Model | None, env: Mapping[str, str]) -> str | None:
+    """Why the ledger may be too large for this engine, so that it denies nothing; None if nothing speaks against it."""
     if why := of_arguments(args):
         return why
     given = args.given

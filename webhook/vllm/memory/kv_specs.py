@@ -262,7 +262,8 @@ def of(model: Model, how: Stored) -> Specs | None:
     page = block * min(per_token.values()) if per_token else 0
     made = {kind: _attention(model, how, kind, block, size) for kind, size in per_token.items()}
     made |= {
-        kind: _state(model, how, kind, block if per_token else 0, max(size, page)) for kind, size in per_state.items()
+        kind: _state_spec(model, how, kind, block if per_token else 0, max(size, page))
+        for kind, size in per_state.items()
     }
     found = [(index, made[kind]) for index, kind in kinds if kind in made]
     found += [
@@ -349,16 +350,19 @@ def state_mode(model: Model, how: Stored) -> str:
     return "all" if every and not (how.speculative and first <= how.release < last) else "align"
 
 
-def _state(model: Model, how: Stored, kind: str, block: int, page: int) -> Spec:
-    """A state layer (layers/mamba/abstract.py get_kv_cache_spec, MambaSpec.max_memory_usage_bytes)."""
+def _state_spec(model: Model, how: Stored, kind: str, block: int, page: int) -> Spec:
+    """A state layer (layers/mamba/abstract.py get_kv_cache_spec, MambaSpec.max_memory_usage_bytes).
+
+    A request has one state, and one more for each speculative token. Prefix caching in mode "all" keeps a state for
+    each block, in mode "align" two states: the running one, and that of the last whole block.
+    """
     mode, drafted = state_mode(model, how), how.speculative.tokens if how.speculative else 0
-    if mode == "all":
-        kept = drafted if how.release >= since.SPECULATIVE_STATES else 0
-        return Spec(kind, block, page, 0, kept) if block else Spec(kind, 0, page, 0, 1 + kept, per_block=False)
-    kept = drafted if how.release >= since.MODES else 0
+    speculative = drafted if how.release >= (since.SPECULATIVE_STATES if mode == "all" else since.MODES) else 0
+    if mode == "all" and block:
+        return Spec(kind, block, page, 0, speculative)
     if mode == "align":
-        return Spec(kind, block, page, 0, 2 + kept + _checkpoints(model, how, kind), per_block=False)
-    return Spec(kind, 0, page, 0, 1 + kept, per_block=False)
+        return Spec(kind, block, page, 0, 2 + speculative + _checkpoints(model, how, kind), per_block=False)
+    return Spec(kind, 0, page, 0, 1 + speculative, per_block=False)
 
 
 def _checkpoints(model: Model, how: Stored, kind: str) -> int:

@@ -87,7 +87,7 @@ def size(args: EngineArgs, dest: str) -> int:
 
 
 PARTITION = "VLLM_PP_LAYER_PARTITION"
-SELDOM = frozenset({
+RARE_ARGUMENTS = frozenset({
     "pipeline_parallel_size", "data_parallel_size", "data_parallel_size_local", "prefill_context_parallel_size",
     "decode_context_parallel_size", "nnodes", "enable_expert_parallel", "api_server_count",
 })  # fmt: skip
@@ -96,7 +96,7 @@ SELDOM = frozenset({
 
 def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
     """The parallel sizes of a command line."""
-    if SELDOM.isdisjoint(args.given) and not (env and PARTITION in env):
+    if RARE_ARGUMENTS.isdisjoint(args.given) and not (env and PARTITION in env):
         return _of_tensors(size(args, "tensor_parallel_size"))
     dp = size(args, "data_parallel_size")
     local = args.given.get("data_parallel_size_local")

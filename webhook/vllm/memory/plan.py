@@ -141,7 +141,7 @@ def judge(
     if accelerator and accelerator.shared and shown.verdict == "fits":
         shown = _unsure(shown, lambda own: f"{own}; other processes may use the same GPU")
     if shown.verdict == "does-not-fit":
-        why = doubt.of(args, model, env or {})
+        why = doubt.reason_unplannable(args, model, env or {})
         if why is None and shown.cause == "request":
             why = doubt.of_default_length(args, model)
         if why is None and shown.cause == "loading":

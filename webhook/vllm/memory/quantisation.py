@@ -101,7 +101,7 @@ METHODS = frozenset({
 """Values of `--quantization` that change what is loaded; another one is as none."""
 
 
-UNSAID = ("modelopt", "compressed-tensors", "quark", "gguf", "torchao", "experts-int8", "hqq", "aqlm")
+METHODS_WITHOUT_DETAILS = ("modelopt", "compressed-tensors", "quark", "gguf", "torchao", "experts-int8", "hqq", "aqlm")
 """Methods of checkpoints whose bits are taken to be 8 where their config does not say; AQLM has 2."""
 
 
@@ -111,7 +111,7 @@ def is_known(model: Model, given: str | None) -> bool:
     found = scheme(model, given)
     if found is None:
         return not given and not model.quantization_config
-    return found.name not in (*UNSAID, *CONFIGURED)
+    return found.name not in (*METHODS_WITHOUT_DETAILS, *CONFIGURED)
 
 
 _NAMED = (
@@ -191,7 +191,7 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
             kept=kept,
             experts_only="EXPERTS" in hint,
         )
-    if method in UNSAID:
+    if method in METHODS_WITHOUT_DETAILS:
         return Scheme(method, 1.0, kept=kept)
     return None
 

@@ -14,7 +14,7 @@ from webhook.vllm.facts import Counted, Fact, Facts, GivenModel
 from webhook.vllm.model.catalogue import aliases_of, by_id, nearest, source
 from webhook.vllm.model.config import NESTED, from_config, language_model_config
 from webhook.vllm.model.copies import quantised_copies
-from webhook.vllm.model.given import NAMES, key
+from webhook.vllm.model.given import MODEL_ANNOTATION, key
 from webhook.vllm.model.length import derived_max_model_len, longest_max_model_len
 from webhook.vllm.model.name import last_part, model_of_name, shape, size_of, tells_quantisation
 from webhook.vllm.model.shape import Model
@@ -30,7 +30,7 @@ __all__ = [
     "source",
 ]  # fmt: skip
 
-ANNOTATION = NAMES
+ANNOTATION = MODEL_ANNOTATION
 """On a workload or its Pod: the id of a published model of the same shape."""
 
 MOUNTS = re.compile(

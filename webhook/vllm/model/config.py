@@ -30,7 +30,7 @@ MOE_INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "moe_ffn_
 DENSE_LAYERS = ("first_k_dense_replace", "num_dense_layers")
 NEXT_TOKEN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
 
-UNSAID = {"qwen3_next": 1}
+UNDECLARED_MTP_LAYERS = {"qwen3_next": 1}
 """Families whose checkpoints hold such layers unsaid (vLLM 0.33 models/qwen3_next_mtp.py)."""
 
 
@@ -89,7 +89,7 @@ def from_config(
         qk_nope_head_dim=integer(text.get("qk_nope_head_dim")),
         v_head_dim=integer(text.get("v_head_dim")),
         index_head_dim=integer(text.get("index_head_dim")),
-        num_nextn_predict_layers=first_integer(text, NEXT_TOKEN_LAYERS) or UNSAID.get(own_type or "", 0),
+        num_nextn_predict_layers=first_integer(text, NEXT_TOKEN_LAYERS) or UNDECLARED_MTP_LAYERS.get(own_type or "", 0),
         quantization_config=_quantization(config, given),
         vision_config=mapping(given.get("vision_config")),
         weights_bytes=weights_bytes,

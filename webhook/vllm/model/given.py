@@ -25,7 +25,7 @@ from webhook.vllm.model.read import integer, mapping
 
 LABEL = snapshot.MODEL_CONFIG
 """On a ConfigMap: it holds a model's config.json."""
-NAMES = "podfit.dev/model"
+MODEL_ANNOTATION = "podfit.dev/model"
 """An annotation on that ConfigMap: the ids and paths under which the model is served, separated by commas."""
 CONFIG, INDEX, OURS = "config.json", "model.safetensors.index.json", "podfit"
 QUANTIZATION_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
@@ -94,7 +94,7 @@ def is_read(path: str, *, beside_config: bool) -> bool:
 def of_config_map(obj: Mapping[str, Any]) -> tuple[dict[str, GivenModel], list[str]]:
     """The models of one ConfigMap object, none where it is not labelled `LABEL`; never raises.
 
-    Its config.json is the model that the annotation `NAMES` names; else the ConfigMap's own name.
+    Its config.json is the model that the annotation `MODEL_ANNOTATION` names; else the ConfigMap's own name.
     """
     metadata = mapping(obj.get("metadata")) or {}
     labels = metadata.get("labels")
@@ -103,7 +103,7 @@ def of_config_map(obj: Mapping[str, Any]) -> tuple[dict[str, GivenModel], list[s
     if str(labels[LABEL]).lower() == "false":
         return {}, []
     annotations = metadata.get("annotations")
-    named = annotations.get(NAMES) if isinstance(annotations, Mapping) else None
+    named = annotations.get(MODEL_ANNOTATION) if isinstance(annotations, Mapping) else None
     names = re.split(r"[,\s]+", named.strip()) if isinstance(named, str) and named.strip() else []
     called = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
     source = f"ConfigMap {called}"
@@ -210,7 +210,7 @@ def config_map(name: str, config: Mapping[str, Any], model_names: Iterable[str])
         "metadata": {
             "name": f"podfit-model-{word}",
             "labels": {LABEL: "true"},
-            "annotations": {NAMES: ",".join(called)},
+            "annotations": {MODEL_ANNOTATION: ",".join(called)},
         },
         "data": {CONFIG: json.dumps(config, indent=1, sort_keys=False) + "\n"},
     }

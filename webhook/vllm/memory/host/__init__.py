@@ -26,16 +26,16 @@ from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 from webhook.vllm.volumes import CheckpointSource
 
-__all__ = ["IMPORTED", "KEPT", "MODEL_FREE", "OFFLOAD", "SHARD", "Processes", "ledger", "processes"]
+__all__ = ["IMPORTED", "MODEL_FREE", "OFFLOAD", "SHARD", "TMPFS_WEIGHTS", "Processes", "ledger", "processes"]
 
-KEPT = "weights in a memory volume"
+TMPFS_WEIGHTS = "weights in a memory volume"
 MODEL_FREE = ("processes", "KV offload", "in /dev/shm")
 """Lines whose floor neither the model nor the GPU changes."""
 OFFLOAD = ("swap space", "CPU offload", "KV offload")
 """Lines that are there because an argument asks for them."""
 
 
-SELDOM = frozenset({
+RARE_ARGUMENTS = frozenset({
     "cpu_offload_gb", "data_parallel_multi_port_external_lb", "data_parallel_rank", "disable_frontend_multiprocessing",
     "distributed_executor_backend", "enable_shm_tensor_arena", "enable_sleep_mode", "headless", "kv_offloading_backend",
     "kv_offloading_size", "kv_transfer_config", "load_format", "mm_processor_cache_gb", "mm_processor_cache_type",
@@ -50,7 +50,7 @@ VARIABLES = frozenset({
 
 
 class HostSettings(NamedTuple):
-    """What decides the ledger where nothing of `SELDOM` and `VARIABLES` is said."""
+    """What decides the ledger where nothing of `RARE_ARGUMENTS` and `VARIABLES` is said."""
 
     release: Release
     known: bool
@@ -92,7 +92,7 @@ def ledger(
         checkpoint,
         files,
     )
-    if SELDOM.isdisjoint(args.given) and env.keys().isdisjoint(VARIABLES):
+    if RARE_ARGUMENTS.isdisjoint(args.given) and env.keys().isdisjoint(VARIABLES):
         return _usual(kind)
     return _ledger(kind, args, env, resolved)
 
@@ -120,7 +120,7 @@ def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], resolv
         "requests": requests(running, vision=kind.vision),
         "staged weights": staging.line(args, model, checkpoint, ranks, env),
         "compilers": compilers(release, eager=kind.eager),
-        KEPT: _kept(model, checkpoint, kind.files),
+        TMPFS_WEIGHTS: _kept(model, checkpoint, kind.files),
         "swap space": offload.swap_space(args, ranks, v1=v1),
         "CPU offload": offload.weights(args, ranks, per_rank, in_layers),
         "KV offload": kv_offload,
@@ -146,7 +146,7 @@ def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], resolv
         steady=steady,
         peak=peak,
         need=peak,
-        shm=shm.needed(args, cut, running, release, env, kv_in_shm),
+        shm=shm.needed_bytes(args, cut, running, release, env, kv_in_shm),
         processes=running.count,
         busy=running.busy,
         in_shm=lines["in /dev/shm"].likely + kv_in_shm,
@@ -156,7 +156,7 @@ def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], resolv
 
 
 WHILE_LOADING = (
-    "processes", "staged weights", "compilers", KEPT, "CPU offload", "in /dev/shm",
+    "processes", "staged weights", "compilers", TMPFS_WEIGHTS, "CPU offload", "in /dev/shm",
 )  # fmt: skip
 """What is there before the KV cache is: its offload, swap space and requests come after."""
 

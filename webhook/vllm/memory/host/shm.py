@@ -11,13 +11,13 @@ from webhook.vllm.memory.host.processes import Processes
 from webhook.vllm.memory.parallel import Parallel
 from webhook.vllm.release import Release
 
-CHECKED = Release(0, 27)
+SHM_CHECK_SINCE = Release(0, 27)
 """From here vLLM refuses a ring that /dev/shm can't hold (check_shm_free_space; seen in 0.27.1, not in 0.26)."""
 ARENA = 2 * GI
 """`--enable-shm-tensor-arena` (0.32): 8 × 256 MiB a queue."""
 
 
-def needed(
+def needed_bytes(
     args: EngineArgs, cut: Parallel, running: Processes, release: Release, env: Mapping[str, str], kv_in_shm: int
 ) -> Estimate:
     """What must be free. `floor` is what this release refuses to start without.
@@ -27,24 +27,24 @@ def needed(
     the second, with 256 MiB it starts (measured). What KV offload takes is filled at start, after the rings.
     """
     ranks = cut.world_size
-    several = ranks > 1 or (cut.dp > 1 and (running.workers > 0 or cut.dp_local > 1))
+    has_rings = ranks > 1 or (cut.dp > 1 and (running.workers > 0 or cut.dp_local > 1))
     backend = args.given.get("distributed_executor_backend")
-    beside = _cache(args) + (ARENA * running.engines if args.given.get("enable_shm_tensor_arena") else 0)
+    other = _cache(args) + (ARENA * running.engines if args.given.get("enable_shm_tensor_arena") else 0)
     known = args.release is not None
-    if not several:
-        need = kv_in_shm + beside
+    if not has_rings:
+        need = kv_in_shm + other
         return Estimate(kv_in_shm if known else 0, need, need, max(need, 64 * MI), "one process a GPU: no rings")
     chunk = env.get("VLLM_MQ_MAX_CHUNK_BYTES_MB", "")
     ring = 10 * (int(chunk) if chunk.isascii() and chunk.isdigit() and len(chunk) < 6 else 16) * MI
     rings = (
         max(ring, 240 * MI)
-        if release >= CHECKED and backend not in ("ray", "external_launcher", "uni") and known
+        if release >= SHM_CHECK_SINCE and backend not in ("ray", "external_launcher", "uni") and known
         else 0
     )
     gpus = ranks * cut.dp_local
-    wide = 8 * GI if cut.dp > 1 and cut.expert and gpus >= 8 else 0
-    likely = max(2 * GI, GI + gpus * GI // 2, wide) + kv_in_shm + beside
-    low = 256 * MI + kv_in_shm + beside
+    expert_parallel = 8 * GI if cut.dp > 1 and cut.expert and gpus >= 8 else 0
+    likely = max(2 * GI, GI + gpus * GI // 2, expert_parallel) + kv_in_shm + other
+    low = 256 * MI + kv_in_shm + other
     return Estimate(
         max(rings, kv_in_shm if known else 0),
         low,
