@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from webhook.cli.support import edge, fail_on, patches, rendered, user_cluster
+from webhook.cli.support import edge, fail_on, patches, rendered, rule_filter, user_cluster
 from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
 from webhook.evaluation.lint import lint
@@ -62,6 +63,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--fail-on-nothing", action="store_true", help="exit with code 1 if the input has no vLLM container"
     )
     parser.add_argument("--audit", action="store_true", help="note what is only audited, too (mode audit)")
+    rule_filter.add_arguments(parser)
+    parser.add_argument("--show-source", action="store_true", help="show the line of the file with each finding")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show source lines, and each accepted finding with its reason"
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="show only findings at or above --fail-on, and errors, as text"
+    )
+    parser.add_argument(
+        "--docs-url",
+        default=os.environ.get("PODFIT_DOCS_URL"),
+        metavar="URL",
+        help="where the rule pages are, with {rule} in place of the rule's name or before it, for links in text, SARIF "
+        "and GitLab; default: $PODFIT_DOCS_URL",
+    )
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="findings in it are accepted, new ones are not")
     parser.add_argument(
         "--write-baseline",
@@ -84,11 +100,12 @@ def run(args: argparse.Namespace) -> int:
     gone = 0
     if args.baseline is not None:
         found, gone = _with_baseline(found, args.baseline)
+        gone = 0 if args.rule or args.ignore else gone
     for output in wanted if args.format or args.write_baseline is None else ():
-        _write(output, found)
-    for note in found.notes:
+        _write(output, found, args)
+    for note in () if args.quiet else found.notes:
         edge.tell(f"note: {note}")
-    if gone:
+    if gone and not args.quiet:
         edge.tell(f"note: {args.baseline}: {denial.many(gone, 'finding')} no longer there; write it anew")
     if wanted[0].format != "github" or wanted[0].file is not None:
         for problem in found.problems:
@@ -107,6 +124,7 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
     names = [name for name in args.files if name not in live]
     printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
     inputs, told = edge.read(names, edge.facts(args), printed)
+    rules = rule_filter.chosen(args)
     problems = [FileProblem.of(None, None, message) for message in told]
     containers: list[CheckedContainer] = []
     notes: list[str] = []
@@ -115,6 +133,7 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
         problems += [FileProblem.of(error.file, error.line, error.message) for error in manifests.errors]
         for document in manifests.documents:
             report = lint(document.object, policy, source.facts, where="check", namespace=args.namespace)
+            report = rule_filter.narrowed(report, rules)
             problems += [
                 FileProblem.of(source.name, document.line, f"internal error in {error.rule}: {error.error}")
                 for error in report.errors
@@ -145,6 +164,7 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
         args.fail_on,
         unchecked,
         frozenset(name for name, _ in printed),
+        args.docs_url,
     )
 
 
@@ -206,12 +226,14 @@ def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
     return accepted
 
 
-def _write(output: Output, found: Checked) -> None:
+def _write(output: Output, found: Checked, args: argparse.Namespace) -> None:
     if output.format == "text":
         colours = output.file is None and edge.colours()
-        shown = text.check(found, text.coloured if colours else text.plain, edge.width())
-        last = "\n".join([text.tally(found), *text.next_command(found)])
-        rendered = f"{shown}\n{last}\n" if shown else f"{last}\n"
+        detail: text.Detail = "quiet" if args.quiet else "all" if args.verbose else "normal"
+        source = args.show_source or args.verbose
+        shown = text.check(found, text.coloured if colours else text.plain, edge.width(), detail, source=source)
+        last = "" if args.quiet else "\n".join([text.tally(found), *text.next_command(found)]) + "\n"
+        rendered = f"{shown}\n{last}" if shown and last else shown + last
     else:
         rendered = import_module(f"webhook.report.{output.format}").render(found)
     output.write(rendered)

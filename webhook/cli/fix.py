@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from webhook.cli.support import edge, patches
+from webhook.cli.support import edge, patches, rule_filter
 from webhook.evaluation import subject
 from webhook.evaluation.denial import LEVELS, many
 from webhook.evaluation.lint import lint
@@ -18,7 +18,6 @@ from webhook.kube.manifest import Document, encoding
 from webhook.kube.patch import Edit
 from webhook.report import checked
 from webhook.report.rewrite import diff, rewrite
-from webhook.rules import all_rules
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,7 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_gpu(parser)
     edge.add_models(parser)
     edge.add_policy(parser)
-    parser.add_argument("--rule", action="append", default=[], metavar="RULE", help="only what this rule finds")
+    rule_filter.add_arguments(parser)
     parser.add_argument("--audit", action="store_true", help="repair findings that are only audited, too (mode audit)")
     parser.add_argument("--write", action="store_true", help="change the files")
     parser.set_defaults(run=run)
@@ -53,8 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the diffs; 0 also where there is nothing to repair or something else is denied, 3 where a file can't be
     read or rewritten. Nothing is written before every file has been worked out."""
     policy, facts = edge.policy(args.policy), edge.facts(args)
-    if unknown := [rule for rule in args.rule if rule not in all_rules()]:
-        raise edge.UnusableError(f"--rule {unknown[0]}: there is no such rule; `podfit explain` lists them")
+    rules = rule_filter.chosen(args)
     changed: list[tuple[str, str]] = []
     code = 0
     outcomes: list[tuple[str, Repaired, str]] = []
@@ -70,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         if not source.manifests.documents:
             continue
         before = source.manifests.documents[0].text
-        repaired = _repaired(source, policy, args)
+        repaired = _repaired(source, policy, rules, audited=args.audit or bool(args.rule))
         try:
             after = rewrite(before, _edits(repaired))
         except ValueError as error:
@@ -106,14 +104,15 @@ def _from_here(name: str) -> str:
     return path.as_posix()
 
 
-def _repaired(source: edge.ManifestFile, policy: Policy, args: argparse.Namespace) -> list[tuple[Document, Repaired]]:
+def _repaired(
+    source: edge.ManifestFile, policy: Policy, rules: frozenset[str], *, audited: bool
+) -> list[tuple[Document, Repaired]]:
     """Each document with what its repair changes."""
 
     def of(one: Document) -> Repaired:
         report = lint(one.object, policy, source.facts, where="check") if "podfit:" in one.text else None
         accepted = checked.commented(one, report) if report is not None else ()
-        audited = args.audit or bool(args.rule)
-        return repair(one.object, policy, source.facts, rules=args.rule, audited=audited, accepted=accepted)
+        return repair(one.object, policy, source.facts, rules=rules, audited=audited, accepted=accepted)
 
     return [(one, of(one)) for one in source.manifests.documents]
 

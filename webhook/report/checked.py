@@ -149,6 +149,8 @@ class Checked:
     """Kustomize patches in the input, which are no whole objects."""
     printed: frozenset[str] = frozenset()
     """The names among `files` of what a program or an API server printed: no file that `podfit fix` can read."""
+    docs: str | None = None
+    """Where the rule pages are; None: nowhere that is known."""
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -163,6 +165,12 @@ class Checked:
     def count(self, level: Level) -> int:
         """How many open findings have this level."""
         return sum(item.judged.level == level for item in self.open)
+
+    def page(self, rule: str) -> str | None:
+        """The URL of a rule's page."""
+        if not self.docs:
+            return None
+        return self.docs.replace("{rule}", rule) if "{rule}" in self.docs else f"{self.docs.rstrip('/')}/{rule}"
 
     @property
     def repairable(self) -> tuple[Item, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 from webhook.base.printable import clean, one_line
 from webhook.base.secret import Secrets
@@ -28,13 +29,13 @@ from webhook.vllm.memory.ledger import IN_WORDS
 from webhook.vllm.model.name import NAME_BEGINS_WITH
 
 
-def summary(engine: Engine, secrets: Secrets) -> str:
-    """One line about a container: model, GPU, release, verdict; of the CPU backend, where its memory is; of a Ray
-    worker, what it joins with."""
-    return secrets.line(_summary(engine))
+def summary(engine: Engine, secrets: Secrets, *, why: bool = True) -> str:
+    """One line about a container: model, GPU, release, verdict and `why`; of the CPU backend, where its memory is; of a
+    Ray worker, what it joins with."""
+    return secrets.line(_summary(engine, why=why))
 
 
-def _summary(engine: Engine) -> str:
+def _summary(engine: Engine, *, why: bool) -> str:
     model = engine.model.value.id if engine.model else (engine.args.model or "no model named")
     begins = engine.model.source.partition(NAME_BEGINS_WITH)[2] if engine.model else ""
     model += f" (a guess: its name begins with {begins})" if begins else ""
@@ -46,7 +47,7 @@ def _summary(engine: Engine) -> str:
     many = f"{count} × " if count and engine.gpu else ""
     if engine.command.entry == "worker":
         return f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves"
-    return f"{model} on {many}{gpu}, {release}: GPU memory {verdict(engine)} ({engine.plan.why})"
+    return f"{model} on {many}{gpu}, {release}: GPU memory {verdict(engine)}{f' ({engine.plan.why})' if why else ''}"
 
 
 def verdict(engine: Engine) -> str:
@@ -93,13 +94,22 @@ def coloured(text: str, what: str) -> str:
     return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if text and what in _COLOURS else text
 
 
-def check(checked: Checked, paint: Paint = plain, width: int = WIDTH) -> str:
-    """What `podfit check` prints for people: each container's findings with their lines, a file after the other.
+Detail = Literal["quiet", "normal", "all"]
+"""Quiet: only what makes the run fail. All: accepted findings, too, each with its reason."""
+
+
+def check(
+    checked: Checked, paint: Paint = plain, width: int = WIDTH, detail: Detail = "normal", *, source: bool = False
+) -> str:
+    """What `podfit check` prints for people: each container's findings, a file after the other. `source`: each with
+    its line of the file.
 
     `width`: of the terminal, in characters; narrower than LEAST or wider than WIDTH is not written.
     """
     width = max(MIN_REMEDY_WIDTH, min(width, WIDTH))
-    return "\n".join(_container(one, paint, width) for one in checked.containers)
+    quiet = detail == "quiet"
+    shown = [one for one in checked.containers if not quiet or any(map(checked.fails, one.items))]
+    return "\n".join(_container(one, checked, paint, width, detail, source=source) for one in shown)
 
 
 def tally(checked: Checked) -> str:
@@ -129,21 +139,29 @@ def _importance(item: Item) -> tuple[int, tuple[bool, int, int]]:
     return list(LEVELS).index(item.judged.level), weight(item.judged)
 
 
-def _container(one: CheckedContainer, paint: Paint, width: int) -> str:
+def _container(
+    one: CheckedContainer, checked: Checked, paint: Paint, width: int, detail: Detail, *, source: bool
+) -> str:
     """The section of one container: its state, summary and findings."""
-    found = sorted((item for item in one.items if not item.accepted), key=_importance)
+    quiet = detail == "quiet"
+    found = [item for item in one.items if not item.accepted and (checked.fails(item) or not quiet)]
+    found.sort(key=_importance)
     worst = found[0].judged.level if found else None
     painted = paint(LEVELS[worst] if worst else "no findings", worst or "clean")
     name = clean(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
     head = f"{paint(clean(one.file), 'file')}: {name}"
-    lines = [f"{head}: {painted}", *wrapped(summary(one.result.engine, one.report.secrets), "  ", width=width)]
+    told = any(item.judged.plane == "gpu" and item.judged.level == "denied" for item in found)
+    about = summary(one.result.engine, one.report.secrets, why=not told)
+    lines = [f"{head}: {painted}", *wrapped(about, "  ", width=width)]
     for level in LEVELS:
-        told, more = few_of_each(item for item in found if item.judged.level == level)
-        shown = [_shown(item, paint, width) for item in told]
+        few, more = few_of_each(item for item in found if item.judged.level == level)
+        shown = [_shown(item, checked.page(item.judged.rule), paint, width, source=source) for item in few]
         shown += [f"{paint(LEVELS[level], level)}  {paint(rule, 'rule')}  {left}" for rule, left in more.items()]
         lines += ["", *("\n\n".join(shown).split("\n") if shown else [])]
     accepted = [
-        f"  accepted {item.judged.rule}: {one_line(_why(item.accepted))}" for item in one.items if item.accepted
+        f"  accepted {item.judged.rule}: {one_line(_why(item.accepted))}"
+        for item in one.items
+        if item.accepted and not quiet and (detail == "all" or item.accepted.by != "baseline")
     ]
     lines += ["", *accepted]
     return "\n".join(line for index, line in enumerate(lines) if line or lines[index - 1]).rstrip() + "\n"
@@ -169,15 +187,17 @@ def _why(accepted: Accepted | None) -> str:
     return f"{accepted.by}: {accepted.reason}" if accepted else ""
 
 
-def _shown(item: Item, paint: Paint, width: int) -> str:
-    """One finding with its snippet, colored."""
+def _shown(item: Item, page: str | None, paint: Paint, width: int, *, source: bool) -> str:
+    """One finding with its place or its snippet, colored."""
     words, rule = LEVELS[item.judged.level], item.judged.rule
     head, _, rest = block(item.judged, f"{words}  ", width).partition("\n")
     head = head.replace(f"{words}  {rule}", f"{paint(words, item.judged.level)}  {paint(rule, 'rule')}", 1)
-    lines = [head, *_snippet(item, paint, width), *(rest.split("\n") if rest else [])]
+    at = [f"  at {paint(f'{clean(item.file)}:{item.mark.line}:{item.mark.column}', 'place')}"]
+    lines = [head, *((source and _snippet(item, paint, width)) or at), *(rest.split("\n") if rest else [])]
     why = item.judged.why_softened
     if why and item.judged.mode == "warn" and not why.endswith(", not certain"):
         lines += wrapped(f"not denied: {why}", "  ", width=width)
+    lines += [f"  see {one_line(page)}"] if page else []
     return "\n".join(lines)
 
 
