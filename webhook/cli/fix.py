@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from webhook.cli.support import edge, patches, rule_filter
+from webhook.cli.support import edge, patches, project, rule_filter
 from webhook.evaluation import subject
 from webhook.evaluation.denial import LEVELS, many
 from webhook.evaluation.lint import lint
@@ -45,18 +45,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     rule_filter.add_arguments(parser)
     parser.add_argument("--audit", action="store_true", help="repair findings that are only audited, too (mode audit)")
     parser.add_argument("--write", action="store_true", help="change the files")
+    project.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the diffs; 0 also where there is nothing to repair or something else is denied, 3 where a file can't be
     read or rewritten. Nothing is written before every file has been worked out."""
+    if config := project.apply(args):
+        edge.tell(f"note: project file {config}")
     policy, facts = edge.policy(args.policy), edge.facts(args)
     rules = rule_filter.chosen(args)
     changed: list[tuple[str, str]] = []
     code = 0
     outcomes: list[tuple[str, Repaired, str]] = []
-    inputs, problems = edge.read(args.files, facts)
+    inputs, problems = edge.read(args.files, facts, excluded=args.exclude)
     for problem_ in problems:
         edge.tell(f"error: {problem_}")
         code = 3

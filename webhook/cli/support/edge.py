@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -278,7 +278,10 @@ def read_workload(name: str) -> JSON:
 
 
 def read(
-    names: Sequence[str], known: Facts, made: Sequence[tuple[str, bytes]] = ()
+    names: Sequence[str],
+    known: Facts,
+    made: Sequence[tuple[str, bytes]] = (),
+    excluded: Callable[[str], bool] | None = None,
 ) -> tuple[list[ManifestFile], list[str]]:
     """Every file of `names` (folders replaced by the manifests in them) and of `made` (name, contents), and what can't
     be read of labelled ConfigMaps.
@@ -286,7 +289,10 @@ def read(
     All are read before the first is judged: a claim, an autoscaler or a model may stand in another file, and a node in
     another folder.
     """
-    whole = [(name, read_manifests(name, met=met)) for name, met in _files(names)]
+    files = [
+        (name, met) for name, met in _files(names) if not (met and (_is_project(name) or (excluded and excluded(name))))
+    ]
+    whole = [(name, read_manifests(name, met=met)) for name, met in files]
     folders = kustomized.Kustomizations()
     found = [(name, kustomized.without_patches(name, one, folders)) for name, one in whole]
     found += [(name, manifest.read(data, name)) for name, data in made]
@@ -317,6 +323,11 @@ def read(
         notes = tuple(manifest.Note("input", None, one) for one in beyond.contradictions)
         sources[0] = replace(first, manifests=replace(first.manifests, notes=(*first.manifests.notes, *notes)))
     return sources, errors
+
+
+def _is_project(name: str) -> bool:
+    """The project file, which holds no objects."""
+    return Path(name).name == "podfit.yaml" and not _OURS.search(encoding.decode(Path(name).read_bytes(), "replace"))
 
 
 def _folder(name: str) -> str:

@@ -1,0 +1,93 @@
+"""`podfit.yaml`: found, applied, named, and never checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from webhook.cli import main
+from webhook.cli.support.project_model import Project
+
+ROOT = Path(__file__).parents[3]
+BAD = (ROOT / "examples" / "llama-8b-on-a-t4.yaml").read_text()
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a project file, two manifests, and the working directory in a folder of it."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "deploy" / "old").mkdir(parents=True)
+    for name in ("deploy/new.yaml", "deploy/old/old.yaml"):
+        (tmp_path / name).write_text(BAD)
+    (tmp_path / "podfit.yaml").write_text("exclude: [deploy/old]\nfailOn: advice\n")
+    monkeypatch.chdir(tmp_path / "deploy")
+    return tmp_path
+
+
+def test_the_file_above_is_named_and_applied(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "."]) == 1
+
+    out, err = capsys.readouterr()
+    assert "1 file, 1 vLLM container" in out
+    assert f"note: project file {folder / 'podfit.yaml'}\n" in err
+
+
+@pytest.mark.parametrize(("options", "files"), [(["--no-config"], 2), ([], 1)])
+def test_no_config_reads_none(folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], files: int) -> None:
+    main(["check", *options, "--format", "json", str(folder)])
+
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows["results"]) == files
+    assert not rows["errors"]
+
+
+def test_an_option_replaces_its_field(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--ignore", "gpu-memory-exceeded", "new.yaml"]
+
+    assert main(["check", *options]) == 1
+    assert main(["check", "--fail-on", "denied", *options]) == 0
+
+
+def test_outside_the_repository_no_file_is_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "deploy" / ".git").mkdir()
+
+    main(["check", "."])
+
+    assert "project file" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("exclud: [a]\n", "exclud: Extra inputs are not permitted"),
+        ("gpu: 3\n", "gpu: Input should be a valid string"),
+        ("failOn: never\n", "failOn: Input should be 'denied', 'likely' or 'advice'"),
+        ("formats: [xml]\n", "formats: 'xml' is no format"),
+    ],
+)
+def test_a_mistake_has_file_field_and_reason(
+    folder: Path, capsys: pytest.CaptureFixture[str], text: str, told: str
+) -> None:
+    path = folder / "deploy" / "mine.yaml"
+    path.write_text(text)
+
+    assert main(["check", "--config", "mine.yaml", "new.yaml"]) == 2
+    assert f"mine.yaml: {told}" in capsys.readouterr().err
+
+
+def test_a_policy_of_that_name_is_no_project_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "podfit.yaml").write_text("rules: {}\n")
+
+    main(["check", "new.yaml"])
+
+    assert "project file" not in capsys.readouterr().err
+
+
+def test_the_schema_is_that_of_the_model() -> None:
+    schema = json.loads((ROOT / "docs" / "schemas" / "project.json").read_text())
+
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema == {"$schema": "https://json-schema.org/draft/2020-12/schema", **Project.model_json_schema()}

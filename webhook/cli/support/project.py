@@ -1,0 +1,112 @@
+"""The project file `podfit.yaml`: a repository's own defaults for the options of commands that read manifests."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webhook.cli.support import edge
+from webhook.kube import manifest
+
+if TYPE_CHECKING:
+    from webhook.cli.support.project_model import Project
+
+NAME = "podfit.yaml"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--config FILE` and `--no-config`."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help=f"the project file; default: {NAME} here or above, up to the repository's root or the home directory",
+    )
+    group.add_argument("--no-config", action="store_true", help="read no project file")
+
+
+def apply(args: argparse.Namespace) -> Path | None:
+    """Fills options that are not given from the project file, and returns its path; None if there is none.
+
+    Paths in it are relative to its folder. Raises UnusableError with file, field and reason.
+    """
+    args.exclude = None
+    path = None if args.no_config else args.config or _found(Path.cwd())
+    if path is None:
+        return None
+    project = _read(path)
+    folder = path.parent
+    args.policy = args.policy or [str(folder / name) for name in project.policies]
+    args.gpu = args.gpu or project.gpu
+    args.models = args.models or (folder / project.models if project.models else None)
+    if "fail_on" in args:
+        args.baseline = args.baseline or (folder / project.baseline if project.baseline else None)
+        args.format = args.format or _formats(args, project, path)
+        args.fail_on = args.fail_on or project.fail_on
+        args.docs_url = args.docs_url or project.docs_url
+    args.exclude = _exclude(folder, project.exclude)
+    return path
+
+
+def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[object] | None:
+    try:
+        return [args.formats(one) for one in project.formats] or None
+    except argparse.ArgumentTypeError as error:
+        raise edge.UnusableError(f"{path}: formats: {error}") from error
+
+
+def _found(start: Path) -> Path | None:
+    """The nearest project file; outside a repository and the home directory only the working directory counts."""
+    above = list(_upwards(start))
+    for folder in above:
+        path = folder / NAME
+        if path.is_file() and not _is_object(path):
+            return path
+    return None
+
+
+def _upwards(start: Path) -> Iterator[Path]:
+    home = Path.home()
+    folders = [start, *start.parents]
+    last = next((one for one in folders if (one / ".git").exists() or one == home), start)
+    yield from folders[: folders.index(last) + 1]
+
+
+def _is_object(path: Path) -> bool:
+    """A Kubernetes object or a policy of that name, which is no project file."""
+    documents = manifest.read(path.read_bytes(), str(path)).documents
+    return any(key in one.object for one in documents for key in ("apiVersion", "kind", "rules"))
+
+
+def _read(path: Path) -> Project:
+    from pydantic import ValidationError  # only a project file needs it, and a start would wait for it
+
+    from webhook.cli.support.project_model import Project
+
+    read = manifest.read(edge.read_text(path).encode(), str(path))
+    if read.errors:
+        raise edge.UnusableError([str(error) for error in read.errors])
+    if len(read.documents) > 1:
+        raise edge.UnusableError(f"{path}: expected one document, found {len(read.documents)}")
+    try:
+        return Project.model_validate(dict(read.documents[0].object) if read.documents else {})
+    except ValidationError as error:
+        problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()]
+        raise edge.UnusableError([f"{path}: {field}: {reason}" for field, reason in problems]) from error
+
+
+def _exclude(folder: Path, patterns: list[str]) -> Callable[[str], bool]:
+    """Whether a found file is excluded: by its path below the project's folder, else below the working directory."""
+    roots = (folder.resolve(), Path.cwd())
+
+    def excluded(name: str) -> bool:
+        path = Path(name).resolve()
+        root = next((one for one in roots if path.is_relative_to(one)), None)
+        place = (path.relative_to(root) if root else path).as_posix()
+        return any(fnmatch(place, one) or fnmatch(place, f"{one.rstrip('/')}/*") for one in patterns)
+
+    return excluded
