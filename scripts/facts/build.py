@@ -5,28 +5,33 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from scripts.facts import architectures, flags, gpus, models, settings
 from scripts.facts.table import DATA, FACTS, ROOT, Extract, by_row, entries, extracts
 
 
-def tables(folder: Path = FACTS) -> dict[str, str]:
-    """The name of each file of webhook/data → its text."""
+def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
+    """(name, text) of each file of webhook/data, in an order in which each may be written before the next is built:
+    what a model's sizes prove is computed with the packaged defaults of its type."""
     read = extracts(folder)
-    built = {
-        "architectures.json": architectures.text(architectures.build(read)),
-        "flags.json": flags.text(flags.build(read)),
-        "gpus.json": by_row(gpus.gpus(folder)),
-        "instances.json": by_row(gpus.instances(folder)),
-        "model_defaults.json": by_row(models.defaults(folder)),
-        "models.json": by_row(models.models(folder)),
-        "releases.json": images(folder),
-        "settings.json": settings.text(settings.build(read)),
+    built = {}
+    builders: dict[str, Callable[[], str]] = {
+        "architectures.json": lambda: architectures.text(architectures.build(read)),
+        "flags.json": lambda: flags.text(flags.build(read)),
+        "gpus.json": lambda: by_row(gpus.gpus(folder)),
+        "instances.json": lambda: by_row(gpus.instances(folder)),
+        "model_defaults.json": lambda: by_row(models.defaults(folder)),
+        "releases.json": lambda: images(folder),
+        "settings.json": lambda: settings.text(settings.build(read)),
+        "models.json": lambda: by_row(models.models(folder)),
     }
+    for name, build in builders.items():
+        built[name] = build()
+        yield name, built[name]
     last = next(extract for extract in reversed(read.values()) if "options" in extract)
-    return {**built, "facts.json": version(built, newest(folder), last)}
+    yield "facts.json", version(built, newest(folder), last)
 
 
 def images(folder: Path = FACTS) -> str:
@@ -57,20 +62,18 @@ def version(built: Mapping[str, str], generated: str, last: Extract) -> str:
 def main(argv: list[str]) -> int:
     """Writes what is stale, or names it."""
     check = argv == ["--check"]
-    stale = [
-        path
-        for name, text in tables().items()
-        if not (path := DATA / name).exists() or path.read_text(encoding="utf-8") != text
-    ]
-    for path in stale:
+    stale = False
+    for name, text in tables():
+        path = DATA / name
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale = True
         print(f"{'stale' if check else 'wrote'} {path.relative_to(ROOT)}")
-    if not check:
-        built = tables()
-        for path in stale:
-            path.write_text(built[path.name], encoding="utf-8")
-    elif stale:
+        if not check:
+            path.write_text(text, encoding="utf-8")
+    if check and stale:
         print("run `make facts`")
-    return int(check and bool(stale))
+    return int(check and stale)
 
 
 if __name__ == "__main__":

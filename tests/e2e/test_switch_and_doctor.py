@@ -46,6 +46,8 @@ def shown(podfit: Podfit, text: str) -> str:
     text = re.sub(rf"^.{{6}}(?:{'|'.join(ELSEWHERE)}) .*\n(?: +→ .*\n)?", "", text, flags=re.MULTILINE)
     text = re.sub(r"^\d+ ok, \d+ warnings?", "N ok, N warnings", text, flags=re.MULTILINE)
     text = text.replace(podfit.name, "podfit").replace(str(podfit.port), "PORT")
+    text = re.sub(r"facts [0-9a-f]{12}: .*", "facts N", text)
+    text = re.sub(r' \(context "podfit", user "\w+", /.*?\)', "", text)
     text = re.sub(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ| \d\d:\d\d UTC)?", "DATE", text)
     return re.sub(r"v1\.\d+\.\S+|of \d+ calls", "N", text)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,13 +45,28 @@ def test_a_table_that_is_not_there_is_an_error() -> None:
 
 
 def test_the_packaged_tables_are_what_the_sources_give() -> None:
-    for name, text in build.tables().items():
+    tables = dict(build.tables())
+
+    for name, text in tables.items():
         assert (DATA / name).read_text(encoding="utf-8") == text, f"{name}: run `make facts`"
-    assert {path.name for path in DATA.glob("*.json")} == build.tables().keys()
+    assert {path.name for path in DATA.glob("*.json")} == tables.keys()
+
+
+def test_the_tables_are_built_where_none_are(tmp_path: Path) -> None:
+    """From facts/ alone: not from what an earlier build left."""
+    root = Path(build.__file__).parent.parent.parent
+    for name in ("facts", "scripts", "webhook"):
+        shutil.copytree(root / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "data"))
+    (tmp_path / "webhook" / "data").mkdir()
+
+    subprocess.run([sys.executable, "-m", "scripts.facts.build"], cwd=tmp_path, check=True, capture_output=True)
+
+    built = {path.name: path.read_bytes() for path in (tmp_path / "webhook" / "data").iterdir()}
+    assert built == {path.name: path.read_bytes() for path in DATA.glob("*.json")}
 
 
 def test_the_version_is_that_of_every_packaged_table() -> None:
-    tables = build.tables()
+    tables = dict(build.tables())
     said = tables.pop("facts.json")
 
     last = {"release": "0.33.0", "date": "2026-11-02"}
