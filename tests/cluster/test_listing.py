@@ -8,6 +8,7 @@ import pytest
 
 from tests.evaluation.scan.cluster import Api, workload
 from webhook.cluster.access import StatusError, UnreachableError
+from webhook.cluster.kubeconfig import AccessError
 from webhook.cluster.listing import MAX_TRIES, group_resource, pages, served
 
 PATH = "/apis/apps/v1/deployments"
@@ -116,6 +117,21 @@ def test_served_names_what_can_be_listed_in_the_version_that_has_it() -> None:
     assert found["serving.kserve.io", "ServingRuntime"].group_version == "serving.kserve.io/v1alpha1"
     assert group_resource(found["apps", "Deployment"]) == "deployments.apps"
     assert not silent
+
+
+def test_credentials_that_can_not_be_renewed_end_it() -> None:
+    """A sign-in program that hangs would be waited for once per version."""
+    api, asked = Api(), list[str]()
+
+    def fault(path: str, _: Mapping[str, str]) -> None:
+        asked.append(path)
+        if path != "/apis":
+            raise AccessError("no credentials")
+
+    api.fault = fault
+    with pytest.raises(AccessError, match="no credentials"):
+        served(api, {"apps", "batch"})
+    assert len([path for path in asked if path != "/apis"]) == 1
 
 
 def test_a_group_whose_server_is_down_stops_no_other() -> None:

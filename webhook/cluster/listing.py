@@ -60,7 +60,7 @@ def served(client: Client, wanted: Collection[str]) -> tuple[dict[Key, Resource]
             try:
                 for one in kinds(client, version):
                     found.setdefault((group, one.kind), one)
-            except (StatusError, OSError, ValueError) as error:
+            except (StatusError, UnreachableError, ValueError) as error:  # an AccessError ends it
                 silent[version] = error
     return found, silent
 
