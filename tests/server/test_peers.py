@@ -28,7 +28,7 @@ MOST = 24
 @pytest.fixture(name="server", scope="module")
 def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with room for few connections, which still waits for them as long as usual."""
-    patch = f"worker.CONNECTIONS = {MOST}"
+    patch = f"worker.MAX_CONNECTIONS = {MOST}"
     with serving(tmp_path_factory.mktemp("peers"), "--drain", "0", patch=patch) as server:
         yield server
 
@@ -110,7 +110,7 @@ def test_headers_without_an_end_are_not_read_on(piece: bytes, server: Server) ->
 )
 def test_what_chunks_carry_beside_the_body_is_not_read_on(piece: bytes, tmp_path: Path) -> None:
     with (
-        serving(tmp_path, "--drain", "0", patch="peer.PATIENCE = 300") as server,
+        serving(tmp_path, "--drain", "0", patch="peer.PEER_TIMEOUT = 300") as server,
         hostile.tls(server.port) as connection,
     ):
         connection.sendall(hostile.HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + piece)
@@ -185,7 +185,7 @@ def test_the_limit_is_below_half_of_the_open_files(tmp_path: Path) -> None:
 @pytest.fixture(name="hasty", scope="module")
 def _hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that waits half a second for peers."""
-    with serving(tmp_path_factory.mktemp("hasty"), "--drain", "0", patch="peer.PATIENCE = 0.5") as server:
+    with serving(tmp_path_factory.mktemp("hasty"), "--drain", "0", patch="peer.PEER_TIMEOUT = 0.5") as server:
         yield server
 
 

@@ -89,7 +89,8 @@ def serving(folder: Path, *options: str, stdout: TextIO | int | None = None, pat
     certs.write(folder, ["localhost", "127.0.0.1"])
     imports = "import sys, pathlib\nfrom webhook.cli import main\nfrom webhook.server import memory, reviews\n"
     imports += "from webhook.server.edge import peer, worker"
-    code = f"{imports}\n{patch}\nsys.exit(main())"
+    known = re.sub(r"^(\w+\.\w+) = ", r"\1; \1 = ", patch, flags=re.MULTILINE)  # fails for a name that is not there
+    code = f"{imports}\n{known}\nsys.exit(main())"
     command = [sys.executable, "-c", code, "serve", "--bind", "127.0.0.1:0", *options]
     command += ["--cert", str(folder / "tls.crt"), "--key", str(folder / "tls.key")]
     with subprocess.Popen(command, stdout=stdout or subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
@@ -446,7 +447,7 @@ print(*sorted(set(sys.modules) - loaded))
 
 def test_a_peer_that_stalls_is_given_up(tmp_path: Path) -> None:
     """A handshake or a request that never ends is closed, and what was asked meanwhile is answered."""
-    with serving(tmp_path, patch="peer.PATIENCE = 0.5") as server, ExitStack() as stack:
+    with serving(tmp_path, patch="peer.PEER_TIMEOUT = 0.5") as server, ExitStack() as stack:
         one_byte = stack.enter_context(socket.create_connection(("localhost", server.port), timeout=DEADLINE))
         one_byte.sendall(b"\x16")
         half = stack.enter_context(closing(server.connect()))
@@ -459,7 +460,7 @@ def test_a_peer_that_stalls_is_given_up(tmp_path: Path) -> None:
 
 
 def test_who_stalls_in_a_second_request_is_given_up_too(tmp_path: Path) -> None:
-    with serving(tmp_path, patch="peer.PATIENCE = 0.5") as server, closing(server.connect()) as half:
+    with serving(tmp_path, patch="peer.PEER_TIMEOUT = 0.5") as server, closing(server.connect()) as half:
         half.connect()
         half.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nPOST /valid")
         told = b""
