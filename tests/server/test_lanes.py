@@ -78,13 +78,15 @@ Post = Callable[[bytes], Awaitable[tuple[int, Any]]]
 def run(app: Lanes, test: Callable[[Post], Awaitable[None]]) -> None:
     """Calls it in an event loop, with what posts a body."""
 
-    async def post(body: bytes, whole: bool = True) -> tuple[int, Any]:
+    async def post(body: bytes, arrives: int | None = None) -> tuple[int, Any]:
+        """`arrives`: so many bytes, and no end."""
         sent: list[Scope] = []
+        parts = [body] if arrives is None else [body[:arrives]]
 
         async def receive() -> Scope:
-            if not whole:
+            if not parts:
                 await asyncio.Event().wait()
-            return {"type": "http.request", "body": body, "more_body": False}
+            return {"type": "http.request", "body": parts.pop(), "more_body": arrives is not None}
 
         async def send(message: Scope) -> None:
             sent.append(message)
@@ -180,10 +182,24 @@ def test_a_judgement_that_hangs_in_the_event_loop_is_made_in_a_thread(
     assert threads == [True, False]
 
 
+def test_bodies_that_do_not_come_take_no_room_from_small_reviews(app: Lanes) -> None:
+    async def test(post: Any) -> None:
+        waiting = [asyncio.ensure_future(post(padded(256 << 10), arrives=1)) for _ in range(200)]
+        await asyncio.sleep(0)
+        try:
+            assert (await post(padded(128 << 10)))[0] == 200
+        finally:
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    run(app, test)
+
+
 @pytest.mark.parametrize(("size", "budget"), [(1 << 20, 64 << 20), (128 << 10, 32 << 20)], ids=["large", "small"])
 def test_each_lane_has_a_budget_and_the_usual_review_needs_none(size: int, budget: int, app: Lanes) -> None:
     async def test(post: Any) -> None:
-        waiting = [asyncio.ensure_future(post(padded(size), whole=False)) for _ in range(budget // size)]
+        waiting = [asyncio.ensure_future(post(padded(size), arrives=size - 1)) for _ in range(budget // size)]
         await asyncio.sleep(0)
         try:
             assert await post(padded(size)) == (

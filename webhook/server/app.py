@@ -1,4 +1,4 @@
-"""The server's routes: an ASGI application for what the API server asks (`server.edge.lanes`), and Flask behind it for
+"""The server's routes: an ASGI application for what the API server asks (`server.lanes`), and Flask behind it for
 what people, kubelets and Prometheus ask.
 
 | path                                              | HTTP     | body                                              |

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from webhook.evaluation.review import Webhook
@@ -42,15 +43,23 @@ class Lanes:
         return await send({"type": "http.response.body", "body": answer})
 
     async def _answer(self, webhook: Webhook, scope: Scope, receive: Receive) -> bytes:
-        """The answer: at once from memory, or by a thread of its lane; raises Refused if the lane is full."""
+        """The answer: at once from memory, or by a thread of its lane; raises HttpRefusal if the lane is full. Room is
+        taken for a large body before it comes, so that some arrive whole, and for others as they come: a peer that
+        sends nothing takes none."""
         length = declared(scope["method"], dict(scope["headers"]))
-        large, taken = length > LARGE, length if length > SMALL else 0
-        if taken > self._free[large]:
-            raise HttpRefusal(503, f"more than {BUDGET[large] >> 20} MiB of such reviews at once")
-        self._free[large] -= taken
+        large = length > LARGE
+        taken = self._take(large, length if large else 0)
         try:
             arrived, query = scope.get(ARRIVED) or time.monotonic(), scope["query_string"].decode("latin-1")
-            asked = webhook, await _body(receive), query, arrived
+            parts, size = list[bytes](), 0
+            async for part in _parts(receive):
+                parts.append(part)
+                size += len(part)
+                if size > MAX_BODY:
+                    raise HttpRefusal.too_large()
+                if size > SMALL and not large:
+                    taken += self._take(large, size - taken)
+            asked = webhook, b"".join(parts), query, arrived
             if not large and (answer := self._reviews.at_once(*asked)) is not None:
                 return answer
             loop = asyncio.get_running_loop()
@@ -58,14 +67,19 @@ class Lanes:
         finally:
             self._free[large] += taken
 
+    def _take(self, large: bool, size: int) -> int:
+        """Takes room for so many bytes of a lane; raises HttpRefusal if it has none."""
+        if size > self._free[large]:
+            raise HttpRefusal(503, f"more than {BUDGET[large] >> 20} MiB of such reviews at once")
+        self._free[large] -= size
+        return size
 
-async def _body(receive: Receive) -> bytes:
-    parts, size, more = [], 0, True
+
+async def _parts(receive: Receive) -> AsyncIterator[bytes]:
+    """The body as it comes; raises EOFError if the peer goes."""
+    more = True
     while more:
         if (message := await receive())["type"] == "http.disconnect":
             raise EOFError
-        parts.append(message.get("body", b""))
-        size, more = size + len(parts[-1]), message.get("more_body", False)
-        if size > MAX_BODY:
-            raise HttpRefusal.too_large()
-    return b"".join(parts)
+        yield message.get("body", b"")
+        more = message.get("more_body", False)

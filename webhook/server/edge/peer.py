@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 PEER_TIMEOUT = 10.0  # seconds for each of: a TLS handshake, a request's headers, its body, reading an answer
 IDLE = 120.0  # seconds between requests; the API server closes first, after 90 (client-go, IdleConnTimeout)
 AGE = 300.0  # seconds, ± 20 %, until a connection closes with its next answer: its client then finds new replicas
-MAX_HEADER_BYTES = (
-    16 << 10
-)  # bytes of a request's line and headers, of trailers, or between two pieces of a chunked body
+MAX_HEADER_BYTES = 16 << 10  # of a request's line and headers, of trailers, or between pieces of a chunked body
 PIPELINED = 100  # requests sent before the answer to an earlier one; no client of a webhook sends any
 
 
@@ -84,6 +82,8 @@ class Peer(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self.timeout_keep_alive_task:  # which uvicorn leaves to hold a reset connection's memory
+            self.timeout_keep_alive_task.cancel()
         self.worker.peers.pop(self, None)
 
     def data_received(self, data: bytes) -> None:

@@ -56,15 +56,17 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
     async def serve(self, listener: socket.socket) -> None:
         """Serves until the signal to stop, and then until no connection is left: each answer closes its connection, and
         `drain` seconds later those without a pending request are closed."""
-        end = math.inf
-        asyncio.get_running_loop().add_reader(listener, self.accept, listener)
+        end, loop = math.inf, asyncio.get_running_loop()
+        loop.add_reader(listener, self.accept, listener)
         while self.alive or self.peers:
             self.notify()
             now = time.monotonic()
             self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             for peer in list(self.peers):
-                if now > peer.until or (now > end and not peer.busy):
+                if now > peer.until or (now > end + (0 if peer.used else 1) and not peer.busy):
                     peer.give_up()
+            if now > end:  # after a reload, the new worker accepts
+                loop.remove_reader(listener)
             await asyncio.sleep(TICK)
             self.alive = self.alive and self.ppid == os.getppid()
             if not self.alive and not self.leaving:
@@ -97,9 +99,10 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
             memory.room(len(self.peers))
             tls = self.app.serving.context()
             await loop.connect_accepted_socket(lambda: peer, accepted, ssl=tls, ssl_shutdown_timeout=CLOSING)
+        except ConnectionError:  # the peer is gone
+            pass
         except OSError as error:
-            if isinstance(error, ssl.SSLError):  # else the peer is gone
-                log.warning("no TLS with %s: %s", address, error.reason)
+            log.warning("no TLS with %s: %s", address, error.reason if isinstance(error, ssl.SSLError) else error)
 
     def established(self, peer: Peer, accepted: socket.socket, _: asyncio.Task[None]) -> None:
         """After the handshake, and also if its task was canceled before it began."""
