@@ -95,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
             path = Path(name)
             path.write_text(after, encoding=encoding.codec_of(path.read_bytes()), newline="")
     if not code or outcomes:
+        sys.stdout.flush()  # the diff comes before what is said of it
         _tell_rest(outcomes, args, bool(changed))
     return code
 
