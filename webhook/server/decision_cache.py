@@ -23,8 +23,9 @@ from webhook.evaluation.review import Decision, Request, Webhook
 from webhook.kube.workload import JSON
 from webhook.vllm.facts import Facts
 
-CACHE_BYTES = 4 << 20
-"""Bytes of answers that are kept, about 2,000 of them."""
+CACHE_BYTES = 16 << 20
+"""Bytes of decisions that are kept: about 12,000, both webhooks' for 5,000 workloads. A GitOps controller applies them
+all again every few minutes, in the same order; a cache that is a little too small for such a round keeps none of it."""
 _ENTRY = 1024
 """Bytes that a kept decision takes beside its answer's text, about (sys.getsizeof of its parts)."""
 _CAUSE = 256
