@@ -45,6 +45,7 @@ ATTACKS: dict[str, partial[Any]] = {
     "odd chunks": partial(hostile.odd_chunks, number=24),
     "pipelined": partial(hostile.pipelined, number=20, body=BODY),
     "resets": partial(hostile.resets, number=200, body=BODY),
+    "full bodies": partial(hostile.full_bodies, number=1000),
     "large bodies": partial(hostile.large_bodies, number=40),
 }
 

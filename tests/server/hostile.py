@@ -92,6 +92,14 @@ def slow_bodies(port: int, number: int) -> Iterator[socket.socket]:
     yield from _begun(port, number - number // 2, HEAD + b"Content-Length: 32000\r\n\r\n" + b" " * 30_000)
 
 
+def full_bodies(port: int, number: int) -> Iterator[socket.socket]:
+    """Bodies without their last bytes, of all sizes: as much as the server takes of each, from every connection."""
+    many, few = HEAD + b"Content-Length: 32000\r\n\r\n" + b" " * 31_000, number // 8
+    yield from _begun(port, few, HEAD + b"Content-Length: 262000\r\n\r\n" + b" " * 261_000)
+    yield from large_bodies(port, 8)
+    yield from _begun(port, number - few - 8, many)
+
+
 def large_bodies(port: int, number: int) -> Iterator[socket.socket]:
     """Bodies of 8 MiB without their last byte."""
     return _begun(port, number, HEAD + b"Content-Length: %d\r\n\r\n" % (8 << 20) + b" " * ((8 << 20) - 1))

@@ -182,6 +182,16 @@ def test_the_limit_is_below_half_of_the_open_files(tmp_path: Path) -> None:
         assert len(os.listdir(f"/proc/{server.worker()}/fd")) < limit / 2  # noqa: PTH208 - some vanish meanwhile
 
 
+def test_without_open_files_connections_make_room_for_new_ones(tmp_path: Path) -> None:
+    """The limit of connections is above what the process may open, as if the whole machine had no files left."""
+    patch = "worker.getrlimit = lambda _: (4096, 4096)\n"
+    patch += "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))"
+    with serving(tmp_path, "--drain", "0", patch=patch) as server, ExitStack() as stack:
+        for one in hostile.idle(server.port, 200):
+            stack.enter_context(one)
+        assert server.review("/validate", admission_review(GOOD_POD))["allowed"]
+
+
 @pytest.fixture(name="hasty", scope="module")
 def _hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that waits half a second for peers."""
@@ -238,7 +248,7 @@ def test_idle_connections_are_kept_longer_than_the_api_server_keeps_them() -> No
 
 
 def test_after_sigterm_connections_are_used_on_and_closed_with_their_next_answer(tmp_path: Path) -> None:
-    with serving(tmp_path) as server, closing(Client(server).connection) as idle_:
+    with serving(tmp_path) as server, closing(Client(server).connection) as idle_, hostile.tls(server.port) as early:
         kept = Client(server)
         with closing(kept.connection):
             kept.review("before")
@@ -251,6 +261,10 @@ def test_after_sigterm_connections_are_used_on_and_closed_with_their_next_answer
                 answer = connection.getresponse()
                 assert json.loads(answer.read())["response"]["allowed"] is True
                 assert (answer.status, answer.headers["Connection"]) == (200, "close")
+            early.sendall(hostile.HEAD + b"Content-Length: %d\r\n\r\n" % (MAX_BODY + 1))
+            answered = early.recv(1 << 16).lower()  # before its body came
+            assert answered.startswith(b"http/1.1 413 ")
+            assert b"\r\nconnection: close\r\n" in answered
         assert server.process.wait(DEADLINE) == 0
 
 

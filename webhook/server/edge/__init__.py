@@ -1,4 +1,1 @@
-"""HTTP and TLS: gunicorn manages the process (`worker`), uvicorn parses the requests of each connection (`peer`).
-
-Only public names of the libraries are used or overridden. The ASGI application is `webhook.server.lanes`.
-"""
+"""HTTP and TLS: gunicorn manages the process (`worker`), uvicorn parses each connection (`peer`); public names only."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from typing import TYPE_CHECKING, Any
@@ -56,11 +57,12 @@ class Peer(HttpToolsProtocol):
         self.ages = time.monotonic() + AGE * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
         self.used = False  # a request was answered
         self.head = 0  # bytes since a request began, its headers ended, or a piece of its body came
+        self.reads = math.inf  # the deadline for reading an answer
         self.wait(PEER_TIMEOUT)
 
     def wait(self, seconds: float) -> None:
-        """Sets the deadline for what the peer must do next."""
-        self.until = time.monotonic() + seconds
+        """Sets the deadline for what the peer must send next."""
+        self.sends = time.monotonic() + seconds
 
     def give_up(self) -> None:
         """Closes the connection at once."""
@@ -105,6 +107,8 @@ class Peer(HttpToolsProtocol):
         more = {ARRIVED: time.monotonic(), CERTIFICATE: self.transport.get_extra_info("peercert")}
         self.scope.update(more)  # type: ignore[typeddict-item]  # ASGI allows other keys
         super().on_headers_complete()
+        if self.worker.leaving or time.monotonic() > self.ages:
+            self.cycle.default_headers = [*self.cycle.default_headers, (b"connection", b"close")]
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
@@ -113,8 +117,6 @@ class Peer(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self.cycle.more_body = False  # uvicorn leaves it True if the answer came first
-        if self.worker.leaving or time.monotonic() > self.ages:
-            self.cycle.default_headers = [*self.cycle.default_headers, (b"connection", b"close")]
         self.head = 0
         self.wait(2 * IDLE)  # as long as uvicorn's own timer, and the answer
 
@@ -127,8 +129,8 @@ class Peer(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.wait(PEER_TIMEOUT)
+        self.reads = time.monotonic() + PEER_TIMEOUT
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self.wait(IDLE)
+        self.reads = math.inf

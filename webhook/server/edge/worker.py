@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
     """gunicorn's worker process: one event loop with all connections."""
 
-    alive: bool
-
     def run(self) -> None:
         """Called by gunicorn; returns after the last answer."""
         self.peers = OrderedDict[Peer, None]()  # ordered by the time of the last answer, or of the TCP connection
@@ -57,19 +55,19 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
         """Serves until the signal to stop, and then until no connection is left: each answer closes its connection, and
         `drain` seconds later those without a pending request are closed."""
         end, loop = math.inf, asyncio.get_running_loop()
-        loop.add_reader(listener, self.accept, listener)
-        while self.alive or self.peers:
+        while not self.leaving or self.peers:
             self.notify()
             now = time.monotonic()
             self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             for peer in list(self.peers):
-                if now > peer.until or (now > end + (0 if peer.used else 1) and not peer.busy):
+                if now > min(peer.sends, peer.reads) or (now > end + (0 if peer.used else 1) and not peer.busy):
                     peer.give_up()
-            if now > end:  # after a reload, the new worker accepts
+            if now <= end:
+                loop.add_reader(listener, self.accept, listener)
+            else:  # after a reload, the new worker accepts
                 loop.remove_reader(listener)
             await asyncio.sleep(TICK)
-            self.alive = self.alive and self.ppid == os.getppid()
-            if not self.alive and not self.leaving:
+            if not (self.leaving or (self.alive and self.ppid == os.getppid())):
                 self.leaving, end = True, now + self.app.drain
                 self.app.leave()
 
@@ -87,8 +85,9 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
                     self.evict()
         except (BlockingIOError, ConnectionError):
             pass
-        except OSError as error:  # no more open files
-            log.error("a connection can't be accepted", exc_info=error)
+        except OSError as error:  # no more open files: nothing is accepted until the next check
+            log.error("a connection can't be accepted: %s", error)
+            asyncio.get_running_loop().remove_reader(listener)
             self.evict()
 
     async def establish(self, peer: Peer, accepted: socket.socket, address: str) -> None:
