@@ -63,7 +63,8 @@ def _command(one: argparse.ArgumentParser, name: str, title: str) -> Command:
 
 def _is_told(action: argparse.Action) -> bool:
     hidden = isinstance(action, argparse._SubParsersAction | argparse._HelpAction) or action.help == argparse.SUPPRESS
-    return not hidden
+    everywhere = action.dest == "color"  # of every command: the index says it
+    return not (hidden or everywhere)
 
 
 def _usage(one: argparse.ArgumentParser, name: str) -> str:
@@ -151,6 +152,10 @@ def index() -> str:
         "Exit codes, the same for every format: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 unreadable",
         "input or an internal error. `man docs/podfit.1` has all of it; `podfit completion SHELL` prints what",
         "bash, zsh or fish complete; `kubectl podfit …` is the same program.",
+        "",
+        "Every command takes `--color auto|always|never`. With auto, the default, text on a terminal is colored;",
+        "`NO_COLOR` turns colors off, `FORCE_COLOR` on. Lines on standard error begin with `error:`, `warning:` or",
+        "`note:`.",
     ]
     return "\n".join(out) + "\n"
 
@@ -186,7 +191,10 @@ def manual() -> str:
         ".SH ENVIRONMENT",
         ".TP",
         ".B NO_COLOR",
-        "no colours on a terminal.",
+        "no colors, as --color never.",
+        ".TP",
+        ".B FORCE_COLOR",
+        "colors also where there is no terminal, as --color always.",
         ".TP",
         ".B PODFIT_DEBUG",
         "an internal error is shown with its traceback.",

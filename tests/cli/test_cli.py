@@ -488,7 +488,7 @@ def test_an_error_of_ours_is_exit_3_with_one_line(run: Run, monkeypatch: pytest.
 
     code, _, err = run("check", BAD)
 
-    assert (code, err) == (3, "podfit: internal error: ZeroDivisionError: a bug (PODFIT_DEBUG=1 shows where)\n")
+    assert (code, err) == (3, "error: internal error: ZeroDivisionError: a bug (PODFIT_DEBUG=1 shows where)\n")
 
     monkeypatch.setenv("PODFIT_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
@@ -516,7 +516,7 @@ def test_a_cluster_that_is_away_is_exit_3_with_one_line(
     code, _, err = run("policy", "diff", "default", "default", "--cluster")
 
     assert code == 3
-    assert err.startswith("podfit: the cluster can't be read: ")
+    assert err.startswith("error: the cluster can't be read: ")
     assert err.count("\n") == 1
 
 

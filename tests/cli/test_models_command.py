@@ -88,7 +88,7 @@ def test_an_unknown_name_is_exit_3_with_what_it_may_mean(run: Run) -> None:
     code, out, err = run("models", "show", "Qwen/Qwen3-8")
 
     assert (code, out) == (3, "")
-    assert err.startswith("podfit: no model 'Qwen/Qwen3-8' is known; did you mean Qwen/Qwen3-")
+    assert err.startswith("error: no model 'Qwen/Qwen3-8' is known; did you mean Qwen/Qwen3-")
     assert "`podfit models add` teaches one" in run("models", "show", "acme/entirely-new")[2]
 
 
@@ -165,7 +165,7 @@ def test_what_is_not_here_is_one_clear_line(run: Run, name: str, code: int, said
     with_code, out, err = run("models", "add", name)
 
     assert (with_code, out) == (code, "")
-    assert err.startswith(f"podfit: {said}")
+    assert err.startswith(f"error: {said}")
     assert len(err.splitlines()) == 1
 
 
@@ -216,4 +216,25 @@ def test_a_hub_that_does_not_answer_is_one_line(run: Run, monkeypatch: pytest.Mo
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=refuse))
 
-    assert run("models", "add", "acme/ours") == (3, "", "podfit: acme/ours: We couldn't connect to the hub\n")
+    assert run("models", "add", "acme/ours") == (3, "", "error: acme/ours: We couldn't connect to the hub\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["QWEN3", "coder-30b", "fp8"], ["Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8"]),
+        (["qwen3-coder-next", "unsloth"], ["Qwen/Qwen3-Coder-Next", "unsloth/Qwen3-Coder-Next-FP8"]),  # an alias
+    ],
+)
+def test_search_finds_models_whose_names_have_all_words(run: Run, words: list[str], found: list[str]) -> None:
+    code, out, _ = run("models", "search", *words, "--format", "json")
+
+    assert code == 0
+    assert json.loads(out) == found
+
+
+def test_search_tells_of_nothing_found(run: Run) -> None:
+    assert run("models", "search", "Qwen/Qwen3-8BB") == (
+        1, "", "note: no known model has Qwen/Qwen3-8BB in its name. Did you mean Qwen/Qwen3-8B or "
+        "Qwen/Qwen3-4B or Qwen/Qwen3-8B-Base?\n",
+    )  # fmt: skip

@@ -400,7 +400,7 @@ def test_a_pod_that_is_not_there_is_told_in_the_servers_words(
     assert main(["diagnose", "vllm-9", str(tmp_path / "crash.log")]) == 3
 
     said = capsys.readouterr()
-    assert said.err == 'podfit: pod/vllm-9: 404: pods "vllm-9" not found\n'
+    assert said.err == 'error: pod/vllm-9: 404: pods "vllm-9" not found\n'
     assert "shm-too-small" in said.out, "the others go on"
 
 

@@ -172,7 +172,7 @@ def test_a_program_that_fails_is_one_line_of_every_command(
 
     assert done.returncode == 3
     assert done.stderr == (
-        f'podfit: the cluster can\'t be reached: context "podfit", user "{ADMIN}", {path}: sign-in program "./plugin": '
+        f'error: the cluster can\'t be reached: context "podfit", user "{ADMIN}", {path}: sign-in program "./plugin": '
         "exit code 1: no session. Fix: sign in with it once by hand\n"
     )
 
@@ -201,5 +201,5 @@ def test_kinds_are_found_as_kubectl_finds_them(user: User, folder: Path) -> None
     done = podfit(folder, config, "diagnose", "deploy/llama-8b")
     assert done.returncode == 0, done.stderr
     assert podfit(folder, config, "check", "nonsense/llama-8b").stderr == (
-        "podfit: nonsense/llama-8b: no such file or folder here; in the cluster: this cluster has no kind 'nonsense'\n"
+        "error: nonsense/llama-8b: no such file or folder here; in the cluster: this cluster has no kind 'nonsense'\n"
     )

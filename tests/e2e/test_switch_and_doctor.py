@@ -104,7 +104,7 @@ def test_who_has_no_right_is_told_so_and_nothing_changes(podfit: Podfit) -> None
 def test_a_name_that_is_not_there_is_told(podfit: Podfit) -> None:
     said = podfit_(podfit.cluster, "on", "--name", "nobody", exits=3)
 
-    assert said == "podfit: there is no webhook configuration named nobody in this cluster\n"
+    assert said == "error: there is no webhook configuration named nobody in this cluster\n"
 
 
 def test_the_doctor_of_a_cluster_without_podfit_says_so(podfit: Podfit) -> None:

@@ -104,7 +104,7 @@ def test_rules_are_chosen_and_ignored(check: Check) -> None:
     assert {row["rule"] for row in only} == {"removed-flag"}
     assert {row["rule"] for row in rest} == rules - {"removed-flag"}
     code, _, err = check("--rule", "removed-flg", "pod.yaml")
-    assert (code, err) == (2, "podfit: --rule removed-flg: there is no such rule; did you mean removed-flag?\n")
+    assert (code, err) == (2, "error: --rule removed-flg: there is no such rule; did you mean removed-flag?\n")
 
 
 @pytest.mark.parametrize("given", ["https://docs.example/rules/", "https://docs.example/rules/{rule}"])
@@ -249,7 +249,7 @@ def test_a_file_that_nobody_named_and_that_is_no_manifest_is_skipped(check: Chec
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--policy", "strict"], "--policy strict: no such file or directory; it is policies/strict.yaml in"),
+        (["--policy", "strikt"], "error: --policy strikt: no such file or directory. Did you mean strict?\n"),
         (["--policy", "ours.yaml"], "--policy ours.yaml: no such file or directory\n"),
         (["--baseline", "b.json"], "--baseline b.json: no such file or directory\n"),
     ],
@@ -280,7 +280,7 @@ def test_a_programs_words_are_told_without_its_loggers(
     code, _, err = check("-k", "base")
 
     assert code == 3
-    assert err.removeprefix("podfit: kustomize build base: ").removeprefix("Error: ") == 'no "x" in it\n'
+    assert err.removeprefix("error: kustomize build base: ").removeprefix("Error: ") == 'no "x" in it\n'
 
 
 def test_a_pattern_goes_into_folders(check: Check, tmp_path: Path) -> None:
@@ -581,11 +581,11 @@ def test_what_the_cluster_says_is_told(check: Check, api_server: Server) -> None
     api_server.answers["/api/v1/namespaces/chat/pods/x"] = (404, {}, {"message": 'pods "x" not found'})
 
     assert check("pod/x")[::2] == (
-        3, 'podfit: pod/x: no such file or folder here; in the cluster: 404: pods "x" not found\n'
+        3, 'error: pod/x: no such file or folder here; in the cluster: 404: pods "x" not found\n'
     )  # fmt: skip
     assert check("nonsense/x")[::2] == (
         3,
-        "podfit: nonsense/x: no such file or folder here; in the cluster: this cluster has no kind 'nonsense'\n",
+        "error: nonsense/x: no such file or folder here; in the cluster: this cluster has no kind 'nonsense'\n",
     )
 
 
@@ -686,7 +686,7 @@ def test_lines_that_fit_are_what_textwrap_makes_of_them(words: str, first: str, 
 
 
 def test_check_is_as_wide_as_the_terminal(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.cli.support.edge.width", lambda: 72)
+    monkeypatch.setattr("webhook.cli.support.terminal.width", lambda: 72)
     prose = [line for line in check("pod.yaml")[1].splitlines() if "│" not in line and "[" not in line]
 
     assert max(map(len, prose)) <= 72

@@ -594,18 +594,16 @@ def test_what_can_not_be_served_is_told_in_one_line_with_an_exit_code(
         (line,) = capsys.readouterr().err.splitlines()
         return line
 
-    assert told(3, folder=tmp_path / "none") == f"podfit: {tmp_path / 'none' / 'tls.crt'}: no such file or directory"
-    assert told(2, "--policy", str(policy)).startswith(
-        f"podfit: {policy}:6: spec.rules.nonsense: 'nonsense' is no rule"
-    )
+    assert told(3, folder=tmp_path / "none") == f"error: {tmp_path / 'none' / 'tls.crt'}: no such file or directory"
+    assert told(2, "--policy", str(policy)).startswith(f"error: {policy}:6: spec.rules.nonsense: 'nonsense' is no rule")
     assert (
         told(3, "--policy", str(tmp_path / "none.yaml"))
-        == f"podfit: --policy {tmp_path / 'none.yaml'}: no such file or directory"
+        == f"error: --policy {tmp_path / 'none.yaml'}: no such file or directory"
     )
-    assert told(2, "--bind", "8443") == "podfit: --bind 8443: expected HOST:PORT, such as 127.0.0.1:8443"
+    assert told(2, "--bind", "8443") == "error: --bind 8443: expected HOST:PORT, such as 127.0.0.1:8443"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert told(3, "--bind", bind) == f"podfit: --bind {bind}: address already in use"
+        assert told(3, "--bind", bind) == f"error: --bind {bind}: address already in use"
     (tmp_path / "tls.key").write_bytes((tmp_path / "ca.key").read_bytes())
     assert "the private key is not the certificate's" in told(3)
 

@@ -16,8 +16,9 @@ from importlib import import_module
 from pathlib import Path
 
 from webhook import __version__
-from webhook.base.secret import Secrets
+from webhook.cli.support import terminal
 from webhook.cli.support.edge import UnusableError, tell
+from webhook.cli.support.parser import Parser
 
 COMMANDS = (
     "check",
@@ -42,10 +43,10 @@ COMMANDS = (
 )
 
 
-def parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+def parser(commands: Sequence[str] = COMMANDS) -> Parser:
     """The command line with these commands: a run imports only the one it needs, so that `podfit check` starts fast."""
     called = Path(sys.argv[0]).name
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="kubectl podfit" if called.startswith("kubectl-podfit") else "podfit",
         description="Will this vLLM pod start, and will it stay up? Asked before it costs anybody a GPU hour.",
         epilog="examples:\n"
@@ -70,13 +71,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, unknown = top.parse_known_args(argv)
     if unknown:
         hint = import_module("webhook.cli.plan").BEFORE if args.command == "plan" and len(args.argv) > 1 else ""
-        top.error(f"unrecognized arguments: {Secrets.of(unknown).line(' '.join(unknown))}{f'; {hint}' if hint else ''}")
+        args.parser.unknown(unknown, f"; {hint}" if hint else "")
+    color = terminal.CHOICE.set(getattr(args, "color", "auto"))
     try:
         code: int = args.run(args)
         sys.stdout.flush()
     except UnusableError as error:
         for line in error.lines:
-            tell(f"podfit: {line}")
+            tell(f"error: {line}")
         return error.code
     except BrokenPipeError:  # `podfit check … | head`: what was found was not told whole
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -86,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # Python would exit with 1, which means "denied"
         if os.environ.get("PODFIT_DEBUG"):
             raise
-        tell(f"podfit: internal error: {type(error).__name__}: {error} (PODFIT_DEBUG=1 shows where)")
+        tell(f"error: internal error: {type(error).__name__}: {error} (PODFIT_DEBUG=1 shows where)")
         return 3
+    finally:
+        terminal.CHOICE.reset(color)
     return code

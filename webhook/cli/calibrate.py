@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.support import edge, user_cluster
+from webhook.cli.support import edge, policies, user_cluster
 from webhook.diagnose import calibrate
 from webhook.diagnose.calibrate import Start, StartComparison
 from webhook.evaluation.lint import lint
@@ -60,7 +60,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
-    edge.add_policy(parser)
+    policies.add_argument(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the comparison; 0 also where the plan was off: a measurement is an answer. 3 where nothing can be read."""
     if args.write and not args.write.name.endswith(measured.ENDING):
         raise edge.UnusableError(f"--write {args.write}: the file's name must end in {measured.ENDING}")
-    policy, facts = edge.policy(args.policy), edge.facts(args)
+    policy, facts = policies.load(args.policy), edge.facts(args)
     facts = replace(facts, given_measured=())  # else the plan would repeat what was measured before
     manifest = edge.read_workload(args.manifest) if args.manifest else None
     found: list[StartComparison] = []
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
             found += _compared(name, args, manifest, policy, facts)
         except edge.UnusableError as error:
             for line in error.lines:
-                edge.tell(f"podfit: {line}")
+                edge.tell(f"error: {line}")
             code = max(code, error.code)
     if args.output == "json":
         print(json.dumps(calibration.tree(found), indent=1))

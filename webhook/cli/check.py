@@ -10,7 +10,17 @@ from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from webhook.cli.support import edge, fail_on, patches, project, rendered, rule_filter, user_cluster
+from webhook.cli.support import (
+    edge,
+    fail_on,
+    patches,
+    policies,
+    project,
+    rendered,
+    rule_filter,
+    terminal,
+    user_cluster,
+)
 from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
 from webhook.evaluation.lint import lint
@@ -50,7 +60,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
-    edge.add_policy(parser)
+    policies.add_argument(parser)
     FORMATS.add_argument(parser)
     parser.add_argument(
         "--fail-on",
@@ -97,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     wanted = FORMATS.chosen(args, "sarif")
     if not (args.files or args.helm or args.kustomize):
         raise edge.UnusableError("check needs a FILE, a DIR, a GLOB or -, or --helm CHART, or -k DIR")
-    found = _checked(args, edge.policy(args.policy))
+    found = _checked(args, policies.load(args.policy))
     gone = 0
     if args.baseline is not None:
         found, gone = _with_baseline(found, args.baseline)
@@ -231,10 +241,10 @@ def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
 
 def _write(output: Output, found: Checked, args: argparse.Namespace) -> None:
     if output.format == "text":
-        colours = output.file is None and edge.colours()
+        colours = output.file is None and terminal.colors()
         detail: text.Detail = "quiet" if args.quiet else "all" if args.verbose else "normal"
         source = args.show_source or args.verbose
-        shown = text.check(found, text.coloured if colours else text.plain, edge.width(), detail, source=source)
+        shown = text.check(found, text.coloured if colours else text.plain, terminal.width(), detail, source=source)
         last = "" if args.quiet else "\n".join([text.tally(found), *text.next_command(found)]) + "\n"
         rendered = f"{shown}\n{last}" if shown and last else shown + last
     else:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webhook.cli.support import edge, user_cluster
+from webhook.cli.support import edge, policies, user_cluster
 from webhook.diagnose import Diagnosis, diagnose, events, of_pod
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
-    edge.add_policy(parser)
+    policies.add_argument(parser)
     edge.add_show_secrets(parser)
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="show all of the evidence, the plan, other findings and changes"
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints what was found; 0 also where a cause was: a diagnosis is an answer. 3 where something can't be read."""
     from webhook.report import diagnosis
 
-    policy, facts = edge.policy(args.policy), edge.facts(args)
+    policy, facts = policies.load(args.policy), edge.facts(args)
     pod = edge.read_workload(args.manifest) if args.manifest else None
     cases, code = [], 0
     for name in args.inputs:
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             found = list(_diagnoses(name, args))
         except edge.UnusableError as error:
             for line in error.lines:
-                edge.tell(f"podfit: {line}")
+                edge.tell(f"error: {line}")
             code = max(code, error.code)
             continue
         cases += [diagnosis.case(name, one, pod, policy, facts) for one in found]

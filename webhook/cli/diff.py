@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from webhook.cli.support import edge
+from webhook.cli.support import edge, policies
 from webhook.evaluation.compare import compare
 from webhook.evaluation.lint import Report, lint
 from webhook.evaluation.policy import Policy
@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("new", metavar="NEW", help="the same, as it would be")
     edge.add_gpu(parser)
     edge.add_models(parser)
-    edge.add_policy(parser)
+    policies.add_argument(parser)
     edge.add_show_secrets(parser)
     parser.add_argument("--format", choices=tuple(comparison.FORMATS), default="text", help="default: text")
     parser.set_defaults(run=run)
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints what changes; 1 where something is newly denied, 3 where a side can't be read."""
     if args.old == args.new == "-":
         raise edge.UnusableError("only one of OLD and NEW can be standard input")
-    policy = edge.policy(args.policy)
+    policy = policies.load(args.policy)
     (old, wrong), (new, also) = (_reports(name, args, policy) for name in (args.old, args.new))
     for problem in (*wrong, *also):
         edge.tell(f"error: {problem}")

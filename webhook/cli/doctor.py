@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from webhook import __version__
 from webhook.base.printable import one_line
 from webhook.cli import off
-from webhook.cli.support import user_cluster
+from webhook.cli.support import terminal, user_cluster
 from webhook.cli.support.edge import UnusableError
 from webhook.server import registration
 
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             _progress("")
     lines = doctor.examine(seen, __version__)
     code = 1 if any(line.state == "fail" for line in lines) else 3 if seen.nothing else 0
-    print(_json(lines, code == 0) if args.format == "json" else _text(lines, sys.stdout.isatty()), end="")
+    print(_json(lines, code == 0) if args.format == "json" else _text(lines, terminal.colors()), end="")
     return code
 
 

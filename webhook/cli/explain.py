@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import indent
 
 from webhook.base.near import nearest
-from webhook.cli.support import edge, user_cluster
+from webhook.cli.support import edge, policies, terminal, user_cluster
 from webhook.cli.support.edge import UnusableError
 from webhook.report import rule_page
 from webhook.rules import all_rules
@@ -43,7 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
-    edge.add_policy(parser)
+    policies.add_argument(parser)
     edge.add_show_secrets(parser)
     parser.add_argument(
         "--on", metavar="FILE", help="with --policy: for the objects in this file, as the policies select them"
@@ -81,7 +81,7 @@ def _manifest(args: argparse.Namespace) -> int:
     from webhook.evaluation.lint import lint
     from webhook.report import explained
 
-    policy = edge.policy(args.policy)
+    policy = policies.load(args.policy)
     live = [args.rule] if user_cluster.names_object(args.rule) else []
     sources, problems = edge.read([] if live else [args.rule], edge.facts(args), user_cluster.manifests(args, live))
     problems += [str(error) for source in sources for error in source.manifests.errors]
@@ -100,7 +100,7 @@ def _manifest(args: argparse.Namespace) -> int:
         raise UnusableError(f"{args.rule}: no container in it runs vLLM")
     module = import_module(f"webhook.report.explained.{args.format}")
     if args.format == "text":
-        print("\n".join(module.render(one, edge.width(), ascii_only=not _draws()) for one in shown), end="")
+        print("\n".join(module.render(one, terminal.width(), ascii_only=not _draws()) for one in shown), end="")
     else:
         print(module.render(shown), end="")
     return 3 if problems else 0
@@ -126,7 +126,7 @@ def _decided(args: argparse.Namespace) -> int:
     from webhook.evaluation.policy import Subject
     from webhook.report import decided
 
-    policy = edge.policy(args.policy)
+    policy = policies.load(args.policy)
     rules = [_rule(args.rule)] if args.rule else list(all_rules().values())
     if not args.on:
         print(decided.text(policy, rules, None, every=bool(args.rule)))

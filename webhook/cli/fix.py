@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from webhook.cli.support import edge, patches, project, rule_filter
+from webhook.cli.support import edge, patches, policies, project, rule_filter
 from webhook.evaluation import subject
 from webhook.evaluation.denial import LEVELS, many
 from webhook.evaluation.lint import lint
@@ -41,7 +41,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     edge.add_gpu(parser)
     edge.add_models(parser)
-    edge.add_policy(parser)
+    policies.add_argument(parser)
     rule_filter.add_arguments(parser)
     parser.add_argument("--audit", action="store_true", help="repair findings that are only audited, too (mode audit)")
     parser.add_argument("--write", action="store_true", help="change the files")
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     read or rewritten. Nothing is written before every file has been worked out."""
     if config := project.apply(args):
         edge.tell(f"note: project file {config}")
-    policy, facts = edge.policy(args.policy), edge.facts(args)
+    policy, facts = policies.load(args.policy), edge.facts(args)
     rules = rule_filter.chosen(args)
     changed: list[tuple[str, str]] = []
     code = 0

@@ -15,7 +15,7 @@ from webhook.cli.support import edge
 from webhook.cli.support.edge import UnusableError
 from webhook.report import model as report
 from webhook.vllm.facts import Counted, Fact, GivenModel
-from webhook.vllm.model import given, given_model, nearest, recognise
+from webhook.vllm.model import given, given_model, nearest, recognise, search
 
 LARGEST_HEADER = 100_000_000
 """Bytes; the safetensors library refuses longer ones."""
@@ -27,9 +27,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "models",
-        help="what is known of a model; teach a new one",
-        description="Shows and adds facts about models.",
+        help="find models and what is known of them; teach a new one",
+        description="Finds, shows and adds models.",
         epilog=edge.examples(
+            "podfit models search qwen3 coder",
             "podfit models show Qwen/Qwen3-8B",
             "podfit models add /checkpoints/chat-9b --name acme/chat-9b --namespace podfit-system | kubectl apply -f -",
         ),
@@ -43,6 +44,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_models(show)
     show.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     show.set_defaults(run=run_show)
+    search = actions.add_parser(
+        "search",
+        help="find known models by words in their ids",
+        description="Lists known models whose ids, or other names, have all of the words, in any case.",
+        epilog=edge.examples("podfit models search qwen3 coder"),
+        formatter_class=edge.Examples,
+    )
+    search.add_argument("words", nargs="+", metavar="WORD")
+    edge.add_models(search)
+    search.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    search.set_defaults(run=run_search)
     add = actions.add_parser(
         "add",
         help="write the facts of a model: a ConfigMap, or a file for --models",
@@ -74,7 +86,7 @@ def run_show(args: argparse.Namespace) -> int:
         if fact is None:
             near = nearest(name)
             hint = f"; did you mean {' or '.join(near)}?" if near else "; `podfit models add` teaches one"
-            edge.tell(f"podfit: no model {name!r} is known{hint}")
+            edge.tell(f"error: no model {name!r} is known{hint}")
             code = 3
         elif args.format == "json":
             trees.append(report.tree(fact))
@@ -83,6 +95,28 @@ def run_show(args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps(trees, indent=1))
     return code
+
+
+def run_search(args: argparse.Namespace) -> int:
+    """Prints the id of each model found, with its size; 1 where there is none."""
+    given_ids = [name for name in edge.facts(args).models if name != "*"]
+    found = search(args.words, given_ids)
+    if args.format == "json":
+        print(json.dumps([one.id for one in found], indent=1))
+        return int(not found)
+    width = max((len(one.id) for one in found), default=0)
+    for one in found:
+        also = f"  also {', '.join(one.others)}" if one.others else ""
+        print(f"{one.id:<{width}}  {_size(one.parameters):>7}{also}".rstrip())
+    if not found:
+        near = nearest(" ".join(args.words)) or [one for word in args.words for one in nearest(word)]
+        hint = f". Did you mean {' or '.join(near)}?" if near else ""
+        edge.tell(f"note: no known model has {' and '.join(args.words)} in its name{hint}")
+    return int(not found)
+
+
+def _size(parameters: int | None) -> str:
+    return f"{parameters / 1e9:.1f} B" if parameters else ""
 
 
 def run_add(args: argparse.Namespace) -> int:

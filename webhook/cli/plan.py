@@ -12,7 +12,7 @@ from pathlib import Path
 from webhook import generate
 from webhook.base.printable import clean
 from webhook.base.secret import Secrets
-from webhook.cli.support import batch, command_line, edge, plot
+from webhook.cli.support import batch, command_line, edge, plot, policies
 from webhook.cli.support.command_line import is_spoken_of, judged_as
 from webhook.evaluation import denial
 from webhook.evaluation.lint import Report
@@ -75,7 +75,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("-n", "--namespace", metavar="NAME", help="of the manifests that -o writes")
     edge.add_gpu(parser)
     edge.add_models(parser)
-    edge.add_policy(parser)
+    policies.add_argument(parser)
     parser.add_argument(
         "--vllm-version",
         action="append",
@@ -110,7 +110,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Prints the plan; always 0 where the input could be read: a verdict is an answer, not a failure."""
     if args.batch is not None:
-        return batch.run(args.batch, edge.policy(args.policy), edge.facts(args))
+        return batch.run(args.batch, policies.load(args.policy), edge.facts(args))
     if args.output in ("table", "json"):
         args.format, args.output = ("text" if args.output == "table" else "json"), None
     argv: list[str] = args.argv
@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
     if len(versions) > 2:
         raise edge.UnusableError("--vllm-version: two releases can be compared, not more")
     args.vllm_version = versions[-1]
-    _tell_of_newer(filter(None, versions), edge.policy(args.policy))
+    _tell_of_newer(filter(None, versions), policies.load(args.policy))
     facts = edge.facts(args)
     if args.kv_cache_memory is not None:
         facts = replace(facts, kv_cache_memory=args.kv_cache_memory)
@@ -155,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
         raise edge.UnusableError("--format markdown shows a comparison: give --vllm-version twice")
     if len(versions) == 2:
         return _side_by_side(argv, versions, facts, args)
-    report = judged_as(argv, args.vllm_version, facts, edge.policy(args.policy), args.namespace)
+    report = judged_as(argv, args.vllm_version, facts, policies.load(args.policy), args.namespace)
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         shown = Secrets.of(argv).masked(" ".join(argv[:4]))
@@ -219,7 +219,7 @@ def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argp
     from webhook.evaluation.compare import compare
     from webhook.report import comparison
 
-    policy = edge.policy(args.policy)
+    policy = policies.load(args.policy)
     old, new = (judged_as(argv, version, facts, policy) for version in versions)
     if not (old.results and new.results):
         raise edge.UnusableError(f"{' '.join(argv[:4])} …: not a command that starts vLLM")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook.base.printable import one_line
-from webhook.cli.support import edge
+from webhook.cli.support import edge, policies
 from webhook.cli.support.edge import UnusableError
 from webhook.evaluation.denial import many
 from webhook.evaluation.policy import Policy, PolicyError, load
@@ -31,9 +31,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "policy",
-        help="check, test and compare policies",
-        description="Works on policy files (docs/policies.md).",
+        help="show, check, test and compare policies",
+        description="Shows, checks, tests and compares policies (docs/policies.md).",
         epilog=edge.examples(
+            "podfit policy show strict > ours.yaml",
             "podfit policy lint policies/",
             "podfit policy test tests/",
             "podfit policy diff default ours.yaml --on deploy/",
@@ -41,15 +42,24 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=edge.Examples,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
+    show = actions.add_parser(
+        "show",
+        help="print a policy that podfit ships, or list them",
+        description="Prints a policy that podfit ships as YAML, to be copied and changed; without NAME, lists them.",
+    )
+    show.add_argument("name", nargs="?", metavar="NAME", help=", ".join(policies.SHIPPED))
+    show.set_defaults(run=run_show)
     lint = actions.add_parser("lint", help="report what is wrong in policy files as FILE:LINE: path: message")
-    lint.add_argument("files", nargs="+", metavar="FILE|DIR")
+    lint.add_argument("files", nargs="+", metavar="FILE|DIR|NAME")
     lint.set_defaults(run=run)
     test = actions.add_parser("test", help="run cases: objects, and what policies are expected to make of them")
     test.add_argument("files", nargs="+", metavar="FILE|DIR", help="files of kind PolicyTest")
-    edge.add_policy(test)
+    policies.add_argument(test)
     test.set_defaults(run=run_test)
     diff = actions.add_parser("diff", help="what another policy would change, before it does")
-    diff.add_argument("old", metavar="OLD", help="a policy file, a folder of them, or `default`")
+    diff.add_argument(
+        "old", metavar="OLD", help="a policy file, a folder of them, or a name, such as strict; `default` is no policy"
+    )
     diff.add_argument("new", metavar="NEW")
     on = diff.add_mutually_exclusive_group(required=True)
     on.add_argument("--on", nargs="+", metavar="FILE|DIR|-", help="manifests, or AdmissionReviews")
@@ -57,6 +67,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     on.add_argument("--cluster", action="store_true", help="the workloads of the cluster of the current kubeconfig")
     diff.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     diff.set_defaults(run=run_diff)
+
+
+# ── show ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Prints the policy's text, or a line for each shipped policy with the first line of its comment."""
+    if args.name is not None:
+        if args.name not in policies.SHIPPED:
+            policies.unknown(args.name, "")
+        print(policies.shipped_text(args.name), end="")
+        return 0
+    width = max(map(len, policies.SHIPPED))
+    for name in policies.SHIPPED:
+        print(f"{name:<{width}}  {policies.title(name)}")
+    return 0
 
 
 # ── lint ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -69,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     error and change no exit code.
     """
     code = 0
-    texts = [(name, edge.read_text(Path(name))) for name in edge.policies(args.files)]
+    texts = policies.texts(args.files)
     for one in texts:
         try:
             load([one])
@@ -128,7 +154,7 @@ def run_test(args: argparse.Namespace) -> int:
                 said = cases.shape_of(document, name)
             except PolicyError as error:
                 raise UnusableError(error.problems) from error
-            policy = edge.policy([*(str(folder / one) for one in said.policies), *args.policy])
+            policy = policies.load([*(policies.relative_to(folder, one) for one in said.policies), *args.policy])
             for outcome in cases.run(said, document, policy, Facts(), partial(_object, folder)):
                 count += 1
                 failed += bool(outcome.wrong)
@@ -156,7 +182,7 @@ def run_diff(args: argparse.Namespace) -> int:
     """1 where something is newly denied, else 0."""
     from webhook.evaluation.rehearsal import changes
 
-    old, new = (edge.policy([] if name == "default" else [name], "") for name in (args.old, args.new))
+    old, new = (policies.load([] if name == "default" else [name], "") for name in (args.old, args.new))
     count, found = 0, list["RuleChange"]()
     for _, of_one in changes.changes(_asked(args), old, new):
         count += 1

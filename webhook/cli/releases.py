@@ -9,7 +9,7 @@ from pathlib import Path
 from pkgutil import get_data
 from typing import Any
 
-from webhook.cli.support import edge
+from webhook.cli.support import edge, policies
 from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath
 from webhook.report import rewrite
@@ -28,20 +28,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     listed = actions.add_parser("list", help="the releases that are known, oldest first")
-    edge.add_policy(listed)
+    policies.add_argument(listed)
     listed.set_defaults(run=run_list)
     script = actions.add_parser("script", help="print a Python script that reads the parser out, inside vLLM's image")
     script.set_defaults(run=run_script)
     add = actions.add_parser("add", help="write what the script printed as spec.releases of a policy")
     add.add_argument("file", metavar="FILE", help="what the script printed; - is standard input")
     add.add_argument("--into", type=Path, metavar="POLICY", help="change this policy file instead of printing one")
-    edge.add_policy(add)
+    policies.add_argument(add)
     add.set_defaults(run=run_add)
 
 
 def run_list(args: argparse.Namespace) -> int:
     """One line a release."""
-    table = edge.policy(args.policy).releases.table
+    table = policies.load(args.policy).releases.table
     for one in table.releases:
         print(f"{one!s:12} {len(table.rows(one))} options")
     return 0
@@ -56,7 +56,7 @@ def run_script(args: argparse.Namespace) -> int:
 def run_add(args: argparse.Namespace) -> int:
     """The release as a policy says it: by what it has not in common with the newest one before it."""
     version, options = _read(args.file)
-    table = edge.policy(args.policy).releases.table
+    table = policies.load(args.policy).releases.table
     like = taught.newest_before(table, version)
     gone, changed = taught.options_difference(taught.rows(options), table.rows(like))
     said: dict[str, Any] = {"like": str(like)}

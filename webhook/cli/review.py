@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from webhook.cli.support import edge
+from webhook.cli.support import edge, policies
 from webhook.evaluation import review
 
 
@@ -24,13 +24,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--mutate", action="store_true", help="as the mutating webhook (default: the validating one)")
     edge.add_gpu(parser)
     edge.add_models(parser)
-    edge.add_policy(parser)
+    policies.add_argument(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the answer; 1 where it denies, 3 where the file is no AdmissionReview."""
-    policy, facts = edge.policy(args.policy), edge.facts(args)
+    policy, facts = policies.load(args.policy), edge.facts(args)
     try:
         body = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
     except OSError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook.base.secret import FORMS
-from webhook.cli.support import edge, fail_on, user_cluster
+from webhook.cli.support import edge, fail_on, policies, terminal, user_cluster
 from webhook.cli.support.edge import UnusableError
 from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
@@ -57,15 +57,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--kinds", type=_kinds, metavar="KIND,…", help="only these, as in Deployment,InferenceService.serving.kserve.io"
     )
-    edge.add_policy(parser)
+    policies.add_argument(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     parser.add_argument(
         "--what-if",
         action="append",
         default=[],
-        metavar="RULE=MODE|FILE",
-        help="tell which workloads would be refused if a rule had this mode (deny), or with a policy file added",
+        metavar="RULE=MODE|FILE|NAME",
+        help="tell which workloads would be refused if a rule had this mode (deny), or with a policy added",
     )
     FORMATS.add_argument(parser)
     parser.add_argument(
@@ -317,13 +317,13 @@ class Progress:
 def _policy(files: list[str], objects: Mapping[str, Mapping[str, Any]] | None) -> Policy:
     """As the server has it: the files, then the cluster's Policy objects, each one's last good state."""
     if not files and not objects:
-        return edge.policy(files)
+        return policies.load(files)
     from webhook.evaluation.policy import PolicyError
     from webhook.server.live import Live
 
-    edge.policy(files)  # says what is wrong, as other commands do
+    policies.load(files)  # says what is wrong, as other commands do
     try:
-        return Live([Path(name) for name in edge.policies(files)], lambda: objects).policy
+        return Live([policies.path(name) for name in files], lambda: objects).policy
     except PolicyError as error:
         raise UnusableError(error.problems) from error
 
@@ -340,8 +340,8 @@ def _other(said: list[str], policy: Policy) -> Policy:
                 edge.tell(f"note: --what-if {one}: {rule} is asked in check and scan alone; nothing is refused for it")
             name = f"what-if-{rule}"
             texts.append((f"--what-if {one}", _DOCUMENT.format(name=name, rule=rule, mode=mode)))
-        elif Path(one).exists():
-            texts += [(name, edge.read_text(Path(name))) for name in edge.policies([one])]
+        elif policies.path(one).exists():
+            texts += policies.texts([one])
         elif sign and rule in all_rules():
             raise UnusableError(f"--what-if {one}: {mode!r} is no mode: {', '.join(MODES)}")
         else:
@@ -375,6 +375,6 @@ def _write(output: Output, found: Scan, drift: list[Drift] | None, args: argpars
     elif output.format == "policyreport":
         rendered = policy_report.render(found, edge.now())
     else:
-        paint = text.coloured if output.file is None and edge.colours() else text.plain
+        paint = text.coloured if output.file is None and terminal.colors() else text.plain
         rendered = shown.text(found, args.limit, paint) if drift is None else drifted.text(drift, args.limit, paint)
     output.write(rendered)

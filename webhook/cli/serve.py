@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook import __version__
-from webhook.cli.support import certificate, edge
+from webhook.cli.support import certificate, edge, policies
 from webhook.cli.support.edge import UnusableError
 from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
 
@@ -55,7 +55,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="HOST:PORT",
         help=f"default: {BIND}; :PORT is every interface, port 0 any free one",
     )
-    edge.add_policy(parser)
+    policies.add_argument(parser)
     edge.add_models(parser)
     parser.add_argument(
         "--threads",
@@ -109,7 +109,7 @@ def _seconds(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
-    policy, facts = edge.policy(args.policy), edge.facts(args)
+    policy, facts = policies.load(args.policy), edge.facts(args)
     from webhook.server.accesslog import AccessLog
     from webhook.server.lines import Lines
 
@@ -156,7 +156,7 @@ def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
     """The policies of the files and, where Policy objects are watched, of the cluster."""
     from webhook.server.live import Live
 
-    paths = [Path(name) for name in files]
+    paths = [policies.path(name) for name in files]
     if cluster is None or POLICIES not in cluster.watched:
         return Live(paths)
     from webhook.server.acceptance import Acceptance

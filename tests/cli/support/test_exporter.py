@@ -194,4 +194,4 @@ def test_a_file_that_cannot_be_written_is_exit_3(command: Run, tmp_path: Path) -
     code, _, err = command(Api(workload("Deployment", "a")), "--metrics", str(tmp_path / "no" / "x.prom"))
 
     assert code == 3
-    assert err.startswith("podfit: --metrics ")
+    assert err.startswith("error: --metrics ")

@@ -101,7 +101,7 @@ def test_a_broken_case_is_told_as_a_broken_policy_is(
     assert main(["policy", "test", cases(tmp_path, said)]) == 2
 
     told = capsys.readouterr().err
-    assert told.startswith(f"podfit: {tmp_path}/cases.yaml:")
+    assert told.startswith(f"error: {tmp_path}/cases.yaml:")
     assert problem in told
 
 
@@ -155,7 +155,7 @@ def test_a_log_without_objects_is_told_and_one_with_some_is_noted(tmp_path: Path
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == (
-        "podfit: --on-audit-log: level Request is needed, RequestResponse for patches: none of 2 events holds its "
+        "error: --on-audit-log: level Request is needed, RequestResponse for patches: none of 2 events holds its "
         "object\n"
     )
 

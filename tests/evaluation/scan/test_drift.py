@@ -241,10 +241,10 @@ def test_a_prometheus_that_is_away_is_exit_3(command: Run) -> None:
     code, out, err = command(Api(), "--drift", "--prometheus", "http://127.0.0.1:1")
 
     assert (code, out) == (3, "")
-    assert err == "podfit: --prometheus http://127.0.0.1:1: connection refused\n"
+    assert err == "error: --prometheus http://127.0.0.1:1: connection refused\n"
 
 
 def test_prometheus_without_drift_is_a_mistake(command: Run) -> None:
     code, _, err = command(Api(), "--prometheus", "http://127.0.0.1:1")
 
-    assert (code, err) == (2, "podfit: --prometheus belongs to --drift\n")
+    assert (code, err) == (2, "error: --prometheus belongs to --drift\n")

@@ -351,7 +351,7 @@ def test_nothing_readable_is_exit_3_with_what_to_type_next(command: Run) -> None
                                          "cronjobs", "replicationcontrollers"]))  # fmt: skip
 
     assert (code, out) == (3, "")
-    assert err.startswith("podfit: nothing could be read: 403: pods is forbidden")
+    assert err.startswith("error: nothing could be read: 403: pods is forbidden")
     assert "podfit scan -n NAMESPACE" in err
 
 
@@ -359,7 +359,7 @@ def test_a_namespace_that_does_not_exist_is_exit_3(command: Run) -> None:
     empty = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "empty"}}
 
     assert command(Api(*CLUSTER, empty), "-n", "nosuch") == (
-        3, "", "podfit: namespace 'nosuch' does not exist in this cluster\n",
+        3, "", "error: namespace 'nosuch' does not exist in this cluster\n",
     )  # fmt: skip
     assert command(Api(*CLUSTER, empty), "-n", "empty")[0] == 0
     assert command(Api(*CLUSTER, refuse=["namespaces"]), "-n", "nosuch")[0] == 0

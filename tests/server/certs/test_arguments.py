@@ -54,7 +54,7 @@ def test_it_says_in_one_line_why_it_can_t_serve(
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
 
     assert main(["serve", "--bind", "127.0.0.1:0", *words]) == code
-    assert capsys.readouterr().err.startswith(f"podfit: {said}")
+    assert capsys.readouterr().err.startswith(f"error: {said}")
 
 
 @pytest.mark.parametrize("text", ["0d", "9", "d", "-1d", "9w", "1.5h", "9999999d", ""])

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from webhook.base.secret import FORMS
 from webhook.cli.support import patches as kustomized
-from webhook.evaluation.policy import Policy, PolicyError, builtin, is_schema, load
 from webhook.kube import companions, manifest, workload
 from webhook.kube.companions import Companions
 from webhook.kube.everywhere import Everywhere, PlacedObject
@@ -68,17 +65,6 @@ def add_show_secrets(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_policy(parser: argparse.ArgumentParser) -> None:
-    """`--policy FILE`, several times."""
-    parser.add_argument(
-        "--policy",
-        action="append",
-        default=[],
-        metavar="FILE|DIR",
-        help="a policy file, such as policies/strict.yaml, or a folder of them; several apply in their order",
-    )
-
-
 def add_gpu(parser: argparse.ArgumentParser) -> None:
     """`--gpu NAME[:COUNT]`."""
     parser.add_argument(
@@ -87,41 +73,6 @@ def add_gpu(parser: argparse.ArgumentParser) -> None:
         help="the GPU where the manifest names none: a label (NVIDIA-A100-SXM4-80GB), what nvidia-smi prints "
         '("Tesla T4") or short (l4, h100, mi300x)',
     )
-
-
-def policy(files: Sequence[str], option: str = "--policy ") -> Policy:
-    """The policies in `files` over the default; raises UnusableError with each problem's file, line and path.
-
-    `option`: what stands before them on the command line."""
-    if not files:
-        return builtin()
-    for name in files:
-        if not Path(name).exists():
-            raise UnusableError(f"{option}{name}: no such file or directory{_shipped(name)}", 3)
-    try:
-        return load([(name, read_text(Path(name))) for name in policies(files)]).at(now())
-    except PolicyError as error:
-        raise UnusableError(error.problems) from error
-
-
-SHIPPED_POLICIES = ("default", "observe", "strict")
-"""Files of `policies/` in podfit's repository."""
-
-
-def _shipped(name: str) -> str:
-    """Where a policy is that somebody calls by its name alone."""
-    return f"; it is policies/{name}.yaml in podfit's repository" if name in SHIPPED_POLICIES else ""
-
-
-def policies(names: Iterable[str]) -> Iterator[str]:
-    """The files, and those in the folders; a schema that lies beside the policies of a folder is none."""
-    for name in names:
-        path = Path(name)
-        if path.is_dir():
-            found = (one for one in sorted(path.iterdir()) if one.suffix in MANIFEST_SUFFIXES and one.name[0] != ".")
-            yield from (str(one) for one in found if not is_schema(read_text(one)))
-        else:
-            yield name
 
 
 def now() -> datetime:
@@ -146,23 +97,6 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"not {error.encoding.upper()} at byte {error.start}"
     return (error.strerror or type(error).__name__).lower()
-
-
-def colours() -> bool:
-    """Colours are for terminals that show them, and for nobody who said no (no-color.org)."""
-    with suppress(ValueError):
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return False
-
-
-def width() -> int:
-    """Characters in a line of the terminal; 100 where there is none."""
-    with suppress(ValueError):
-        if sys.stdout.isatty():
-            from shutil import get_terminal_size  # only a terminal wants it, and a start waits for it
-
-            return get_terminal_size((100, 24)).columns
-    return 100
 
 
 def accelerator(text: str | None) -> Accelerator | None:

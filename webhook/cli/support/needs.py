@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from webhook import generate
-from webhook.cli.support import edge
+from webhook.cli.support import edge, policies
 from webhook.cli.support.command_line import judged_as
 from webhook.evaluation.lint import Result, lint
 from webhook.evaluation.policy import Policy
@@ -26,13 +26,13 @@ from webhook.vllm.gpu import Accelerator
 from webhook.vllm.memory import kv_specs, needs
 from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.memory.needs import Offer, Stock
-from webhook.vllm.model import Model, longest_max_model_len
+from webhook.vllm.model import Model, longest_max_model_len, nearest
 from webhook.vllm.model.name import last_part
 
 
 def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     """Prints the ways to serve them, best first, or the best one as a manifest; 0 also where there is none."""
-    policy = edge.policy(args.policy)
+    policy = policies.load(args.policy)
     version = args.vllm_version or str(NEWEST)
     facts, having, notes = _having(args, facts)
     given = [
@@ -44,9 +44,10 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     judged = _judged(model, given, version, facts, policy)
     base = judged.engine
     if base.model is None:
+        near = nearest(model)
+        hint = f". Did you mean {' or '.join(near)}?" if near else ""
         raise edge.UnusableError(
-            f"model {model!r} is not known: --model-config FILE gives its config.json; "
-            f"`podfit models show {model}` says what is known"
+            f"unknown model {model!r}{hint or '.'} For a model of your own, --model-config FILE gives its config.json"
         )
     _refuse_unknown(judged)
     model, told = _at_the_hub(model, base.model)

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webhook.cli.support import edge
+from webhook.cli.support import edge, policies
 from webhook.kube import manifest
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def apply(args: argparse.Namespace) -> Path | None:
         return None
     project = _read(path)
     folder = path.parent
-    args.policy = args.policy or [str(folder / name) for name in project.policies]
+    args.policy = args.policy or [policies.relative_to(folder, name) for name in project.policies]
     args.gpu = args.gpu or project.gpu
     args.models = args.models or (folder / project.models if project.models else None)
     if "fail_on" in args:

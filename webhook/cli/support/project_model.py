@@ -12,7 +12,7 @@ class Project(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    policies: list[str] = Field(default=[], description="Policy files or folders, as --policy")
+    policies: list[str] = Field(default=[], description="Policy files, folders or names, as --policy")
     gpu: str | None = Field(default=None, description="NAME[:COUNT] for manifests that name no GPU, as --gpu")
     models: str | None = Field(default=None, description="A folder of models, as --models")
     baseline: str | None = Field(default=None, description="A baseline file, as --baseline")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from webhook.kube.workload.kserve import hub_name
 from webhook.vllm.args.values import InvalidValueError, from_json
 from webhook.vllm.facts import Counted, Fact, Facts, GivenModel
-from webhook.vllm.model.catalogue import aliases_of, by_id, nearest, source
+from webhook.vllm.model.catalogue import aliases_of, by_id, nearest, search, source
 from webhook.vllm.model.config import NESTED, from_config, language_model_config
 from webhook.vllm.model.copies import quantised_copies
 from webhook.vllm.model.given import MODEL_ANNOTATION, key
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ANNOTATION", "Model", "aliases_of", "annotated", "by_id", "derived_max_model_len", "find", "from_config",
     "given_model", "is_default", "longest_max_model_len", "model_of_name", "nearest", "quantised_copies", "recognise",
-    "source",
+    "search", "source",
 ]  # fmt: skip
 
 ANNOTATION = MODEL_ANNOTATION

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -172,6 +172,37 @@ def nearest(name: str) -> list[str]:
         tails = {one.rpartition("/")[2]: one for one in ids()}
         close = [tails[one] for one in near.nearest(wanted, tails, 3, 0.75)]
     return [ids()[one] for one in close]
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """One model that a search found."""
+
+    id: str
+    parameters: int | None = None
+    others: tuple[str, ...] = ()
+    """Other ids of it that have the words."""
+
+
+def search(words: Sequence[str], given: Iterable[str] = ()) -> list[FoundModel]:
+    """The catalog's models and the `given` ids that have all words, in any case, in one of their ids; by id."""
+    wanted = [word.lower() for word in words]
+
+    def has_all(name: str) -> bool:
+        return all(word in name for word in wanted)
+
+    others: dict[str, list[str]] = {}
+    for alias, row in aliases().items():
+        if has_all(alias):
+            others.setdefault(row, []).append(alias)
+    found = [
+        FoundModel(name, row_of(name).get("parameters"), tuple(others.get(name, ())))
+        for key, name in ids().items()
+        if has_all(key) or name in others
+    ]
+    found += [FoundModel(line[0]) for key, line in relatives().items() if has_all(key)]
+    found += [FoundModel(name) for name in given if has_all(name.lower())]
+    return sorted(found, key=lambda one: one.id.lower())
 
 
 def aliases_of(name: str) -> list[str]:
