@@ -114,8 +114,7 @@ def run(args: argparse.Namespace) -> int:
         gone = 0 if args.rule or args.ignore else gone
     for output in wanted if args.format or args.write_baseline is None else ():
         _write(output, found, args)
-    if config and not args.quiet:
-        edge.tell(f"note: project file {config}")
+    project.announce(None if args.quiet else config)
     for note in () if args.quiet else found.notes:
         edge.tell(f"note: {note}")
     if gone and not args.quiet:

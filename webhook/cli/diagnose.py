@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webhook.cli.support import edge, policies, user_cluster
+from webhook.cli.support import edge, policies, project, user_cluster
 from webhook.diagnose import Diagnosis, diagnose, events, of_pod
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_models(parser)
     policies.add_argument(parser)
     edge.add_show_secrets(parser)
+    project.add_arguments(parser)
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="show all of the evidence, the plan, other findings and changes"
     )
@@ -65,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints what was found; 0 also where a cause was: a diagnosis is an answer. 3 where something can't be read."""
     from webhook.report import diagnosis
 
+    project.announce(project.apply(args))
     policy, facts = policies.load(args.policy), edge.facts(args)
     pod = edge.read_workload(args.manifest) if args.manifest else None
     cases, code = [], 0

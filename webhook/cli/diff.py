@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from webhook.cli.support import edge, policies
+from webhook.cli.support import edge, policies, project
 from webhook.evaluation.compare import compare
 from webhook.evaluation.lint import Report, lint
 from webhook.evaluation.policy import Policy
@@ -33,6 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_models(parser)
     policies.add_argument(parser)
     edge.add_show_secrets(parser)
+    project.add_arguments(parser)
     parser.add_argument("--format", choices=tuple(comparison.FORMATS), default="text", help="default: text")
     parser.set_defaults(run=run)
 
@@ -41,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints what changes; 1 where something is newly denied, 3 where a side can't be read."""
     if args.old == args.new == "-":
         raise edge.UnusableError("only one of OLD and NEW can be standard input")
+    project.announce(project.apply(args))
     policy = policies.load(args.policy)
     (old, wrong), (new, also) = (_reports(name, args, policy) for name in (args.old, args.new))
     for problem in (*wrong, *also):
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _reports(name: str, args: argparse.Namespace, policy: Policy) -> tuple[list[Report], list[str]]:
     """Every object of one side, judged with what stands beside it on that side."""
-    sources, problems = edge.read([name], edge.facts(args))
+    sources, problems = edge.read([name], edge.facts(args), excluded=args.exclude)
     problems += [str(error) for source in sources for error in source.manifests.errors]
     reports = [
         lint(document.object, policy, source.facts, where="check")

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import indent
 
 from webhook.base.near import nearest
-from webhook.cli.support import edge, policies, terminal, user_cluster
+from webhook.cli.support import edge, policies, project, terminal, user_cluster
 from webhook.cli.support.edge import UnusableError
 from webhook.report import rule_page
 from webhook.rules import all_rules
@@ -45,6 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_models(parser)
     policies.add_argument(parser)
     edge.add_show_secrets(parser)
+    project.add_arguments(parser)
     parser.add_argument(
         "--on", metavar="FILE", help="with --policy: for the objects in this file, as the policies select them"
     )
@@ -81,9 +82,11 @@ def _manifest(args: argparse.Namespace) -> int:
     from webhook.evaluation.lint import lint
     from webhook.report import explained
 
+    project.announce(project.apply(args))
     policy = policies.load(args.policy)
     live = [args.rule] if user_cluster.names_object(args.rule) else []
-    sources, problems = edge.read([] if live else [args.rule], edge.facts(args), user_cluster.manifests(args, live))
+    made = user_cluster.manifests(args, live)
+    sources, problems = edge.read([] if live else [args.rule], edge.facts(args), made, args.exclude)
     problems += [str(error) for source in sources for error in source.manifests.errors]
     reports = [
         lint(document.object, policy, source.facts, where="check", namespace=args.namespace)

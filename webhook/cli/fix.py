@@ -52,8 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Prints the diffs; 0 also where there is nothing to repair or something else is denied, 3 where a file can't be
     read or rewritten. Nothing is written before every file has been worked out."""
-    if config := project.apply(args):
-        edge.tell(f"note: project file {config}")
+    project.announce(project.apply(args))
     policy, facts = policies.load(args.policy), edge.facts(args)
     rules = rule_filter.chosen(args)
     changed: list[tuple[str, str]] = []

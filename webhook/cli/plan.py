@@ -12,7 +12,7 @@ from pathlib import Path
 from webhook import generate
 from webhook.base.printable import clean
 from webhook.base.secret import Secrets
-from webhook.cli.support import batch, command_line, edge, plot, policies
+from webhook.cli.support import batch, command_line, edge, plot, policies, project
 from webhook.cli.support.command_line import is_spoken_of, judged_as
 from webhook.evaluation import denial
 from webhook.evaluation.lint import Report
@@ -102,6 +102,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--plot", metavar="FILE.svg|png", help="draw the sweep (needs the extra podfit[plot])")
     edge.add_show_secrets(parser)
+    project.add_arguments(parser)
     parser.add_argument("--batch", metavar="FILE|-", help="JSON lines in, JSON lines out (see docs/plan.md)")
     parser.add_argument("argv", nargs="*", metavar="MODEL | -- vllm serve …", help="a model's id; or a command line")
     parser.set_defaults(run=run)
@@ -119,6 +120,8 @@ def run(args: argparse.Namespace) -> int:
             "plan needs a model, such as: podfit plan Qwen/Qwen3-8B --users 20; or a command line after `--`, such as: "
             "podfit plan --gpu l4 -- vllm serve MODEL"
         )
+    for_model = len(argv) == 1 and not argv[0].startswith("-") and " " not in argv[0]
+    project.announce(project.apply(args, gpu=not for_model))  # which GPUs MODEL needs is the question
     versions = args.vllm_version or [None]
     for version in versions:
         if version is not None and release.parse(version) is None:
@@ -132,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
         facts = replace(facts, kv_cache_memory=args.kv_cache_memory)
     if args.model_config:
         facts = replace(facts, models={"*": _model_config(Path(args.model_config))})
-    if len(argv) == 1 and not argv[0].startswith("-") and " " not in argv[0]:
+    if for_model:
         from webhook.cli.support import needs
 
         if len(versions) == 2:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook.base.secret import FORMS
-from webhook.cli.support import edge, fail_on, policies, terminal, user_cluster
+from webhook.cli.support import edge, fail_on, policies, project, terminal, user_cluster
 from webhook.cli.support.edge import UnusableError
 from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
@@ -102,6 +102,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="write a PolicyReport (wgpolicyk8s.io, openreports.io: what the cluster has) for each workload",
     )
+    project.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -156,6 +157,7 @@ def run(args: argparse.Namespace) -> int:
     """Scans and prints: 0 nothing denied, 1 something is, 3 something could not be judged; --drift: 0 or 3."""
     if (args.prometheus or args.prometheus_token) and not args.drift:
         raise UnusableError("--prometheus belongs to --drift")
+    project.announce(project.apply(args, gpu=False))
     if args.serve is not None:
         return _serve(args)
     wanted, drift = FORMATS.chosen(args, "html"), None

@@ -12,6 +12,7 @@ from webhook.cli import main
 from webhook.cli.support.project_model import Project
 
 ROOT = Path(__file__).parents[3]
+GOOD = (ROOT / "examples" / "good.yaml").read_text()
 BAD = (ROOT / "examples" / "llama-8b-on-a-t4.yaml").read_text()
 
 
@@ -91,3 +92,57 @@ def test_the_schema_is_that_of_the_model() -> None:
 
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema == {"$schema": "https://json-schema.org/draft/2020-12/schema", **Project.model_json_schema()}
+
+
+@pytest.fixture(name="team")
+def _team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose file has a policy, which denies what is advice, and a GPU."""
+    (tmp_path / ".git").mkdir()
+    unpinned = GOOD.replace("vllm-openai:v0.27.1", "vllm-openai:latest")
+    (tmp_path / "pod.yaml").write_text(unpinned)
+    (tmp_path / "pinned.yaml").write_text(GOOD)
+    (tmp_path / "log.txt").write_text((ROOT / "tests" / "diagnose" / "no-gpu.txt").read_text())
+    (tmp_path / "podfit.yaml").write_text("policies: [strict]\ngpu: l4\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (["check", "pod.yaml"], "denied  unpinned-image"),
+        (["explain", "pod.yaml"], "denied  unpinned-image"),
+        (["diff", "pinned.yaml", "pod.yaml"], "unpinned-image"),
+        (["diagnose", "log.txt", "--manifest", "pod.yaml", "-v"], "denied  unpinned-image"),
+        (["plan", "--", "vllm", "serve", "Qwen/Qwen3-8B"], "NVIDIA L4"),
+    ],
+)
+def test_other_commands_read_it_too(
+    team: Path, capsys: pytest.CaptureFixture[str], argv: list[str], shown: str
+) -> None:
+    command, *rest = argv
+    main(argv)
+    out, err = capsys.readouterr()
+    main([command, "--no-config", *rest])
+    without = capsys.readouterr()
+
+    assert shown in out
+    assert f"note: project file {team / 'podfit.yaml'}\n" in err
+    assert "denied  unpinned-image" not in without.out
+    assert "project file" not in without.err
+
+
+def test_its_gpu_does_not_answer_which_gpus_a_model_needs(team: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert team.exists()
+    main(["plan", "Qwen/Qwen3-8B", "--users", "4"])
+    out = capsys.readouterr().out
+
+    assert "H100" in out or "A100" in out
+
+
+def test_config_names_a_folder_that_may_have_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--config", "..", "."]) == 1
+    assert "note: project file ../podfit.yaml" in capsys.readouterr().err
+    assert main(["check", "--config", "old", "."]) == 1
+    assert "project file" not in capsys.readouterr().err
+    assert folder.exists()

@@ -1,4 +1,4 @@
-"""The project file `podfit.yaml`: a repository's own defaults for the options of commands that read manifests."""
+"""The project file `podfit.yaml`: a repository's own defaults for the options of commands that evaluate."""
 
 from __future__ import annotations
 
@@ -23,33 +23,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--config",
         type=Path,
-        metavar="FILE",
-        help=f"the project file; default: {NAME} here or above, up to the repository's root or the home directory",
+        metavar="FILE|DIR",
+        help=f"the project file, or the folder of {NAME}; default: {NAME} here or above, up to the repository's "
+        "root or the home directory",
     )
     group.add_argument("--no-config", action="store_true", help="read no project file")
 
 
-def apply(args: argparse.Namespace) -> Path | None:
+def apply(args: argparse.Namespace, *, gpu: bool = True) -> Path | None:
     """Fills options that are not given from the project file, and returns its path; None if there is none.
 
-    Paths in it are relative to its folder. Raises UnusableError with file, field and reason.
+    Paths in it are relative to its folder. `gpu`: also the GPU. Raises UnusableError with file, field and reason.
     """
     args.exclude = None
-    path = None if args.no_config else args.config or _found(Path.cwd())
+    path = None if args.no_config else _chosen(args.config) if args.config else _found(Path.cwd())
     if path is None:
         return None
     project = _read(path)
     folder = path.parent
     args.policy = args.policy or [policies.relative_to(folder, name) for name in project.policies]
-    args.gpu = args.gpu or project.gpu
+    args.gpu = args.gpu or (project.gpu if gpu else None)
     args.models = args.models or (folder / project.models if project.models else None)
-    if "fail_on" in args:
+    if "baseline" in args:
         args.baseline = args.baseline or (folder / project.baseline if project.baseline else None)
         args.format = args.format or _formats(args, project, path)
         args.fail_on = args.fail_on or project.fail_on
         args.docs_url = args.docs_url or project.docs_url
     args.exclude = _exclude(folder, project.exclude)
     return path
+
+
+def announce(path: Path | None) -> None:
+    """Names the file on standard error."""
+    if path is not None:
+        edge.tell(f"note: project file {path}")
 
 
 def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[object] | None:
@@ -59,14 +66,19 @@ def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[obj
         raise edge.UnusableError(f"{path}: formats: {error}") from error
 
 
+def _chosen(given: Path) -> Path | None:
+    """The file of `--config`; of a folder its project file, None if it has none."""
+    return _in(given) if given.is_dir() else given
+
+
+def _in(folder: Path) -> Path | None:
+    path = folder / NAME
+    return path if path.is_file() and not _is_object(path) else None
+
+
 def _found(start: Path) -> Path | None:
     """The nearest project file; outside a repository and the home directory only the working directory counts."""
-    above = list(_upwards(start))
-    for folder in above:
-        path = folder / NAME
-        if path.is_file() and not _is_object(path):
-            return path
-    return None
+    return next((path for folder in _upwards(start) if (path := _in(folder)) is not None), None)
 
 
 def _upwards(start: Path) -> Iterator[Path]:

@@ -1,0 +1,110 @@
+"""The GitHub Action's step: its shell, run in a clone of a real repository with a pull request."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+DENIED = (ROOT / "examples" / "llama-8b-on-a-t4.yaml").read_text()
+ADVICE = (ROOT / "examples" / "good.yaml").read_text().replace("vllm-openai:v0.27.1", "vllm-openai:latest")
+EXCLUDE_ALL = "exclude: ['*']\n"
+POLICY = (ROOT / "policies" / "observe.yaml").read_text()
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=ci", "-c", "user.email=ci@example.com")
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+def commit(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=change")
+
+
+class Runner:
+    """A checkout of the branch `change`, as actions/checkout makes it, and the Action's step in it."""
+
+    def __init__(self, folder: Path, base: dict[str, str], change: dict[str, str]) -> None:
+        origin = folder / "origin"
+        origin.mkdir()
+        git(origin, "init", "--quiet", "--initial-branch=main")
+        commit(origin, base)
+        git(origin, "checkout", "--quiet", "-b", "change")
+        commit(origin, change)
+        git(folder, "clone", "--quiet", "--depth=1", "--branch=change", origin.as_uri(), "checkout")
+        self.checkout, self.temporary = folder / "checkout", folder / "temporary"
+        (self.temporary / "podfit" / "bin").mkdir(parents=True)
+        program = self.temporary / "podfit" / "bin" / "podfit"
+        program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m webhook.cli "$@"\n')
+        program.chmod(0o755)
+
+    def run(self, base_ref: str = "main", **inputs: str) -> subprocess.CompletedProcess[str]:
+        steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+        (step,) = (one for one in steps if one.get("name") == "podfit check")
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.temporary),
+            "RUNNER_TEMP": str(self.temporary),
+            "GITHUB_BASE_REF": base_ref,
+            "GITHUB_STEP_SUMMARY": str(self.temporary / "summary.md"),
+            **{name: inputs.get(name.lower(), "") for name in step["env"]},
+            "FILES": inputs.get("files", "."),
+        }
+        words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]  # as a runner calls it
+        return subprocess.run(words, cwd=self.checkout, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "code"),
+    [
+        ({}, {}, 1),
+        ({}, {"podfit.yaml": EXCLUDE_ALL}, 1),
+        ({"podfit.yaml": "gpu: t4\n"}, {"podfit.yaml": EXCLUDE_ALL}, 1),
+        ({"podfit.yaml": "exclude: [deploy/*]\n"}, {}, 0),
+        ({"podfit.yaml": "policies: [ours.yaml]\n", "ours.yaml": POLICY}, {"ours.yaml": "no: policy\n"}, 0),
+        ({"podfit.yaml": POLICY}, {}, 1),  # a policy of that name is no project file
+        ({"podfit.yaml": "gpu: t4\n"}, {"podfit.yaml": "not: known\n"}, 1),
+    ],
+)
+def test_a_pull_request_is_checked_with_the_project_file_of_its_base(
+    tmp_path: Path, base: dict[str, str], change: dict[str, str], code: int
+) -> None:
+    runner = Runner(tmp_path, {"README.md": "a\n", **base}, {"deploy/pod.yaml": DENIED, **change})
+
+    done = runner.run()
+
+    assert done.returncode == code, done.stderr
+    assert ("::error file=deploy/pod.yaml" in done.stdout) is (code == 1)
+
+
+def test_a_push_is_checked_with_its_own_project_file(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, {"README.md": "a\n"}, {"deploy/pod.yaml": DENIED, "podfit.yaml": "exclude: [deploy/*]\n"})
+
+    assert runner.run(base_ref="").returncode == 0
+
+
+def test_a_base_that_cannot_be_read_is_told_and_no_file_is_used(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, {"README.md": "a\n"}, {"deploy/pod.yaml": DENIED, "podfit.yaml": EXCLUDE_ALL})
+
+    done = runner.run(base_ref="gone")
+
+    assert done.returncode == 1
+    assert "::warning::podfit: the base branch can't be read; podfit.yaml is not used" in done.stdout
+
+
+def test_the_step_may_run_twice_in_a_job_with_other_inputs(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, {"podfit.yaml": "gpu: l4\n"}, {"deploy/pod.yaml": ADVICE})
+
+    assert runner.run().returncode == 0
+    assert runner.run(args="--policy strict", sarif="podfit.sarif").returncode == 1
+    assert (runner.checkout / "podfit.sarif").exists()
+    assert "unpinned-image" in (runner.temporary / "summary.md").read_text()
