@@ -18,6 +18,11 @@ import yaml
 from webhook.cli import main
 
 ROOT = Path(__file__).parents[2]
+AWAY = (
+    "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}],\n"
+    'clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], users: [{name: u, user: {token: x}}]}\n'
+)
+"""A kubeconfig whose API server does not answer."""
 GOOD, BAD = "examples/good.yaml", "examples/llama-8b-on-a-t4.yaml"
 Run = Callable[..., tuple[int, str, str]]
 
@@ -503,14 +508,36 @@ def test_output_that_nobody_reads_to_its_end_is_not_exit_0() -> None:
     assert subprocess.run(podfit, stdout=write, stderr=subprocess.DEVNULL, cwd=ROOT, check=False).returncode == 141
 
 
+@pytest.mark.parametrize(
+    "module", ["webhook.base.secret", "webhook.cli.support.edge", "webhook.cli.scan", "kubernetes"]
+)
+def test_ctrl_c_while_a_command_starts_prints_no_traceback(module: str, tmp_path: Path) -> None:
+    """The signal comes when this module is to be imported."""
+    (tmp_path / "config").write_text(AWAY)
+    script = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a shell's background job ignores
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from webhook.cli import main\n"
+        "sys.exit(main(['scan']))\n"
+    )
+    env = {**os.environ, "KUBECONFIG": str(tmp_path / "config")}
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_a_cluster_that_is_away_is_exit_3_with_one_line(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "config"
-    config.write_text(
-        "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}],\n"
-        'clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], users: [{name: u, user: {token: x}}]}\n'
-    )
+    config.write_text(AWAY)
     monkeypatch.setenv("KUBECONFIG", str(config))
 
     code, _, err = run("policy", "diff", "default", "default", "--cluster")

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -122,6 +123,35 @@ def test_no_answer_is_one_line_that_names_the_server(server: Server, client: Cli
     who = f'context "here", user "u", {server.folder / "config"}'
     assert str(refused.value) == f"https://127.0.0.1:{port} ({who}): connection refused"
     assert str(silent.value) == f"{server.url} ({who}): no answer in time"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz",
+    ],
+)
+def test_an_answer_that_breaks_is_told_without_names_of_classes(server: Server, sent: bytes) -> None:
+    def answer() -> None:
+        near, _ = listener.accept()
+        with near:
+            near.recv(1 << 16)
+            near.sendall(sent)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread = Thread(target=answer)
+        thread.start()
+        with (
+            closing(Client(from_kubeconfig(server.kubeconfig(server=url)))) as client,
+            pytest.raises(UnreachableError) as error,
+        ):
+            client.get("/a", {})
+        thread.join()
+
+    assert str(error.value).endswith("/config): the connection ended before the whole answer")
 
 
 def test_a_servers_certificate_of_another_ca_is_no_server_of_ours(server: Server, tmp_path: Path) -> None:

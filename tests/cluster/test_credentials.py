@@ -214,20 +214,24 @@ def test_a_server_that_need_not_be_verified_is_used_without_a_word(server: Serve
 
 
 def test_who_acts_as_somebody_else_is_asked_for_as_that_one(server: Server) -> None:
-    extra = {"scopes": ["s"], "example.com/id": ["i"]}
-    user = {"token": "t", "as": "Zoë", "as-uid": "7", "as-groups": ["g"], "as-user-extra": extra}
+    extra = {"scopes": ["s", "t"], "example.com/id": ["i"]}
+    user = {"token": "t", "as": "Zoë", "as-uid": "7", "as-groups": ["g", "h"], "as-user-extra": extra}
 
     (asked,) = ask(server, server.kubeconfig(user))
 
-    named = {name: value for name, value in asked.headers.items() if name.startswith("Impersonate-")}
-    assert named == {
-        "Impersonate-User": "Zoë".encode().decode("latin-1"),
-        "Impersonate-Uid": "7",
-        "Impersonate-Group": "g",
-        "Impersonate-Extra-scopes": "s",
-        "Impersonate-Extra-example.com%2Fid": "i",
-    }
-    assert "Impersonate-Group is not one text" in told(server.kubeconfig({**user, "as-groups": ["g", "h"]}))
+    assert [(name, value) for name, value in asked.headers.items() if name.startswith("Impersonate-")] == [
+        ("Impersonate-User", "Zoë".encode().decode("latin-1")),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "g"),
+        ("Impersonate-Group", "h"),
+        ("Impersonate-Extra-example.com%2Fid", "i"),
+        ("Impersonate-Extra-scopes", "s"),
+        ("Impersonate-Extra-scopes", "t"),
+    ]
+    for groups in ("g", ["g", 1]):
+        assert told(server.kubeconfig({**user, "as-groups": groups})).endswith(
+            "Impersonate-Group is not a list of texts"
+        )
 
 
 @pytest.mark.parametrize(
@@ -336,6 +340,15 @@ def test_the_environments_proxy(server: Server, monkeypatch: pytest.MonkeyPatch,
     assert [target for target, _ in near.asked] == [f"{HOST}:6443"], "this machine is reached without it"
 
 
+def test_all_proxy_is_not_for_kubectl_and_not_for_podfit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with proxy(server.port) as near:
+        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{near.port}")
+        with pytest.raises(OSError, match=f"https://{HOST}:6443 "):
+            ask(server, server.kubeconfig({"token": "t"}, server=f"https://{HOST}:6443"))
+
+    assert near.asked == []
+
+
 def test_a_socks_proxy_resolves_the_name(server: Server) -> None:
     with proxy(server.port, socks=True) as near:
         url = f"socks5://127.0.0.1:{near.port}"
@@ -344,8 +357,9 @@ def test_a_socks_proxy_resolves_the_name(server: Server) -> None:
     assert near.asked == [(f"{HOST}:6443", None)]
 
 
-def test_a_proxy_that_is_away_is_told_without_its_password(server: Server) -> None:
-    path = server.kubeconfig(server=f"https://{HOST}:6443", proxy_url="http://ann:pw@127.0.0.1:1")
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+def test_a_proxy_that_is_away_is_told_without_its_password(server: Server, scheme: str) -> None:
+    path = server.kubeconfig(server=f"https://{HOST}:6443", proxy_url=f"{scheme}://ann:pw@127.0.0.1:1")
 
     with pytest.raises(OSError, match=r"\): the proxy: connection refused$") as error:
         ask(server, path)
@@ -549,6 +563,61 @@ def test_an_id_token_that_has_ended_is_renewed_and_both_new_ones_are_kept(server
     assert sorted(one.name for one in path.parent.glob(".podfit*")) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_kubeconfig_that_root_renews_stays_its_owners(server: Server) -> None:
+    server.answers["/.well-known/openid-configuration"] = {"token_endpoint": f"{server.url}/token"}
+    server.answers["/token"] = {"id_token": jwt(NOW + timedelta(hours=1))}
+    path = server.kubeconfig(oidc(server, jwt(NOW - timedelta(hours=1))))
+    path.chmod(0o640)
+    os.chown(path, 1234, 5678)
+
+    ask(server, path)
+
+    renewed = path.stat()
+    assert (renewed.st_uid, renewed.st_gid, renewed.st_mode & 0o777) == (1234, 5678, 0o640)
+    assert yaml.safe_load(path.read_text())["users"][0]["user"]["auth-provider"]["config"]["refresh-token"] == "old"
+
+
+@pytest.mark.parametrize(("secret", "named"), [("", ""), ("p w", "&client_secret=p+w")])
+def test_a_provider_that_refuses_basic_authentication_gets_the_client_in_the_form(
+    server: Server, secret: str, named: str
+) -> None:
+    """As client-go: some refuse it to clients without a secret."""
+    new = jwt(NOW + timedelta(hours=1))
+    server.answers["/.well-known/openid-configuration"] = {"token_endpoint": f"{server.url}/token"}
+    server.answers["/token"] = [(401, {}, {"error": "invalid_client"}), {"id_token": new}]
+    user = oidc(server, jwt(NOW - timedelta(hours=1)), **({"client-secret": secret} if secret else {}))
+
+    assert ask(server, server.kubeconfig(user))[0].token == f"Bearer {new}"
+
+    first, second = (one for one in server.asked if one.path == "/token")
+    basic = base64.b64encode(f"kubectl:{secret.replace(' ', '+')}".encode()).decode()
+    assert (first.token, second.token) == (f"Basic {basic}", None)
+    assert first.body == b"grant_type=refresh_token&refresh_token=old"
+    assert second.body.decode() == f"grant_type=refresh_token&refresh_token=old&client_id=kubectl{named}"
+
+
+def test_a_provider_behind_the_environments_proxy(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    issuer = f"https://{HOST}:8443"
+    server.answers["/.well-known/openid-configuration"] = {"token_endpoint": f"{issuer}/token"}
+    server.answers["/token"] = {"id_token": jwt(NOW + timedelta(hours=1))}
+    user = oidc(server, jwt(NOW - timedelta(hours=1)), **{"idp-issuer-url": issuer})
+    with proxy(server.port) as near:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{near.port}")
+        ask(server, server.kubeconfig(user))
+
+    assert {target for target, _ in near.asked} == {f"{HOST}:8443"}
+
+
+def test_a_provider_that_refuses_is_quoted(server: Server) -> None:
+    server.answers["/.well-known/openid-configuration"] = {"token_endpoint": f"{server.url}/token"}
+    server.answers["/token"] = (400, {}, {"error": "invalid_grant", "error_description": "Token is not active"})
+
+    said = told(server.kubeconfig(oidc(server, jwt(NOW - timedelta(hours=1)))))
+
+    assert f"{server.url}/token: HTTP 400, invalid_grant: Token is not active. Fix: sign in again" in said
+
+
 def test_a_provider_is_verified_by_the_systems_cas_unless_the_kubeconfig_names_one(server: Server) -> None:
     user = oidc(server, jwt(NOW - timedelta(hours=1)))
     del user["auth-provider"]["config"]["idp-certificate-authority"]
@@ -560,7 +629,10 @@ def test_a_provider_is_verified_by_the_systems_cas_unless_the_kubeconfig_names_o
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"refresh-token": ""}, "Expected key refresh-token"), ({"id-token": "a=b"}, "the id-token is not a JWT")],
+    [
+        ({"refresh-token": ""}, "the id-token has ended, and without refresh-token there is no new one"),
+        ({"id-token": "a=b"}, "the id-token is not a JWT"),
+    ],
 )
 def test_tokens_that_can_t_be_used_are_told(server: Server, change: dict[str, str], said: str) -> None:
     server.answers["/.well-known/openid-configuration"] = {"token_endpoint": f"{server.url}/token"}
@@ -578,4 +650,4 @@ def test_a_provider_that_hangs_is_given_up(server: Server) -> None:
         issuer = f"https://127.0.0.1:{silent.getsockname()[1]}"
         path = server.kubeconfig(oidc(server, jwt(NOW - timedelta(hours=1)), **{"idp-issuer-url": issuer}))
 
-        assert told(path, patience=0.5).endswith(f"{issuer}: no answer within 0.5 s")
+        assert f"{issuer}/.well-known/openid-configuration: no answer in time. Fix: " in told(path, patience=0.5)

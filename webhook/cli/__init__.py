@@ -8,17 +8,13 @@ or an internal error, 141 where nobody read the output to its end.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-from collections.abc import Sequence
-from importlib import import_module
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from webhook import __version__
-from webhook.cli.support import terminal
-from webhook.cli.support.edge import UnusableError, tell
-from webhook.cli.support.parser import Parser
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from webhook.cli.support.parser import Parser
 
 COMMANDS = (
     "check",
@@ -45,6 +41,13 @@ COMMANDS = (
 
 def parser(commands: Sequence[str] = COMMANDS) -> Parser:
     """The command line with these commands: a run imports only the one it needs, so that `podfit check` starts fast."""
+    import argparse
+    from importlib import import_module
+    from pathlib import Path
+
+    from webhook import __version__
+    from webhook.cli.support.parser import Parser
+
     called = Path(sys.argv[0]).name
     top = Parser(
         prog="kubectl podfit" if called.startswith("kubectl-podfit") else "podfit",
@@ -65,8 +68,21 @@ def parser(commands: Sequence[str] = COMMANDS) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command. Ctrl-C ends it without a traceback, also while modules are imported: this one imports none."""
+    try:
+        return _main(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(argv: Sequence[str]) -> int:
     """Runs one command; what a user can mend is one line on standard error, never a traceback."""
-    argv = sys.argv[1:] if argv is None else argv
+    import os
+    from importlib import import_module
+
+    from webhook.cli.support import terminal
+    from webhook.cli.support.edge import UnusableError, tell
+
     top = parser(argv[:1] if argv[:1] and argv[0] in COMMANDS else () if argv == ["--version"] else COMMANDS)
     args, unknown = top.parse_known_args(argv)
     if unknown:
@@ -83,8 +99,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `podfit check … | head`: what was found was not told whole
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13  # as a shell says it of SIGPIPE
-    except KeyboardInterrupt:
-        return 130
     except Exception as error:  # Python would exit with 1, which means "denied"
         if os.environ.get("PODFIT_DEBUG"):
             raise

@@ -303,6 +303,7 @@ def _handshake(host: str, port: int, cas: frozenset[bytes]) -> Served:
     import socket
     import ssl
 
+    from webhook.cluster.configuration import in_words
     from webhook.server.doctor import Served
 
     where, problem, certificate = f"{host}:{port}", "", b""
@@ -321,5 +322,5 @@ def _handshake(host: str, port: int, cas: frozenset[bytes]) -> Served:
         except ssl.SSLCertVerificationError as error:
             problem = f"the caBundle does not verify its certificate: {error.verify_message}"
         except OSError as error:
-            return Served(where, b"", f"no TLS handshake: {error.strerror or error}")
+            return Served(where, b"", f"no TLS handshake: {in_words(error)}")
     return Served(where, certificate, problem)

@@ -232,7 +232,7 @@ def _metrics(path: Path, found: Scan, seconds: float) -> None:
     try:
         exporter.to_file(path, found, seconds)
     except OSError as error:
-        raise UnusableError(f"--metrics {path}: {error.strerror or error}", 3) from error
+        raise UnusableError(f"--metrics {path}: {(error.strerror or 'not writable').lower()}", 3) from error
 
 
 def _serve(args: argparse.Namespace) -> int:

@@ -89,7 +89,8 @@ class Access:
     token_file: Path | None = None
     """Read at every request: the kubelet renews a Pod's token every hour. The client would read it once a minute (a
     kubeconfig's `tokenFile` only once), and send a line break with it."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Sequence[tuple[str, str]] = ()
+    """Sent with each request; a name may be there several times."""
     ends: float | None = None
     """Unix time at which the credentials expire; None if that is not known."""
     again: Callable[[], Access] | None = None
@@ -160,8 +161,7 @@ class Client:
         access.configuration.retries = urllib3.Retry(False)  # callers decide what to try again, and when
         self._api = ApiClient(access.configuration)
         self._api.user_agent = f"podfit/{__version__}"
-        for name, value in access.headers.items():
-            self._api.set_default_header(name, value)
+        self._api.rest_client.request = partial(_with_headers, self._api.rest_client.request, access.headers)
         # The client itself makes TLS contexts only from files, at each connection.
         self._api.rest_client.pool_manager.connection_pool_kw["ssl_context"] = access.tls
         # Without its discovery, which trusts a file of a known name in /tmp and takes a group that is down for empty.
@@ -305,6 +305,20 @@ class Client:
     def close(self) -> None:
         """Ends its connections."""
         self._api.close()
+
+
+def _with_headers(
+    request: Callable[..., Any],
+    more: Sequence[tuple[str, str]],
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Any:
+    """The client's `request` with headers of which one name may have several values; its own are a dict."""
+    several = urllib3.HTTPHeaderDict(headers)
+    several.extend(more)
+    return request(method, url, headers=several, **options)
 
 
 def _date(header: str | None) -> datetime:

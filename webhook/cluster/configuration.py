@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
+from urllib.request import getproxies_environment
 
 import urllib3
 from kubernetes.client import Configuration
@@ -24,9 +25,9 @@ from urllib3.exceptions import (
     ProtocolError,
     ProxyError,
     ReadTimeoutError,
+    SSLError,
 )
 
-from webhook.cluster import signin
 from webhook.cluster.kubeconfig import AccessError, Context
 from webhook.kube.path import mapping
 
@@ -42,14 +43,24 @@ def load(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, ssl.
     try:
         with _uninterrupted(), TemporaryDirectory(prefix="podfit-") as folder:  # mode 0700
             load_kube_config_from_dict(
-                signin.one_context(context.cluster, user), client_configuration=configuration, temp_file_path=folder
+                _one_context(context.cluster, user), client_configuration=configuration, temp_file_path=folder
             )
             configuration.refresh_api_key_hook = None  # it would only ever set the same token
             made = tls(configuration)
-        _set_proxy(configuration, context.cluster.get("proxy-url"))
+        set_proxy(configuration, context.cluster.get("proxy-url"))
     except Exception as error:  # the loader raises many types
         raise AccessError(f"{context}: {in_words(error)}") from error
     return configuration, made
+
+
+def _one_context(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
+    """A kubeconfig of one context, for the client's loader."""
+    return {
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": dict(cluster)}],
+        "users": [{"name": "it", "user": dict(user)}],
+    }
 
 
 @contextmanager
@@ -70,7 +81,7 @@ def tls(configuration: Configuration) -> ssl.SSLContext:
     ca, certificate, key = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
     configuration.ssl_ca_cert = configuration.cert_file = configuration.key_file = None
     try:
-        context = ssl.create_default_context(cafile=ca)
+        context = ssl.create_default_context(cafile=ca, cadata=configuration.ca_cert_data)
     except OSError as error:
         raise ValueError(f"certificate-authority: {in_words(error)}") from error
     # Python 3.13 wants key identifiers that the CAs of many clusters lack; kubectl does not.
@@ -85,12 +96,15 @@ def tls(configuration: Configuration) -> ssl.SSLContext:
     return context
 
 
-def _set_proxy(configuration: Configuration, own: str | None) -> None:
-    """Proxies as kubectl has them: a cluster's own whatever NO_PROXY says; the environment's never to this machine
-    (Go's net/http); without a scheme http; names are resolved by a SOCKS proxy; a password in the URL is sent.
+def set_proxy(configuration: Configuration, own: str | None = None) -> None:
+    """Proxies as kubectl has them: a cluster's own whatever NO_PROXY says; the environment's never to this machine, and
+    not by ALL_PROXY (Go's net/http); without a scheme http; names are resolved by a SOCKS proxy; a password in the URL
+    is sent.
 
     Raises ValueError for what is no URL of a proxy, without showing it: it may hold a password."""
     configuration.no_proxy = None if own else f"{configuration.no_proxy or ''},localhost,127.0.0.0/8,::1"
+    if not own:
+        configuration.proxy = getproxies_environment().get(urlsplit(configuration.host).scheme)
     if not configuration.proxy:
         return
     proxy = configuration.proxy if "://" in configuration.proxy else f"http://{configuration.proxy}"
@@ -108,29 +122,44 @@ def _set_proxy(configuration: Configuration, own: str | None) -> None:
         configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=password)
 
 
-def impersonated(context: Context) -> dict[str, str]:
-    """The headers of a user that acts as another one, one value each; raises AccessError. The client ignores `as`."""
+def impersonated(context: Context) -> list[tuple[str, str]]:
+    """The headers of a user that acts as another one; raises AccessError. The client ignores `as`."""
     user = context.user
-    values = {"Impersonate-User": [user.get("as")], "Impersonate-Uid": [user.get("as-uid")]}
-    values["Impersonate-Group"] = user.get("as-groups") or [None]
-    extras = mapping(user.get("as-user-extra")).items()
-    values |= {f"Impersonate-Extra-{quote(str(key), safe=_HEADER)}": extra for key, extra in extras}
-    for name, given in values.items():
-        if not isinstance(given, list) or len(given) != 1 or not isinstance(given[0], str | None):
-            raise AccessError(f"{context}: {name} is not one text, and more can't be sent. Fix: name one")
-        if not (given[0] or "").isprintable():
+    headers: dict[str, object] = {
+        "Impersonate-User": [user.get("as") or ""],
+        "Impersonate-Uid": [user.get("as-uid") or ""],
+        "Impersonate-Group": user.get("as-groups") or [],
+    }
+    for key, extra in mapping(user.get("as-user-extra")).items():
+        headers[f"Impersonate-Extra-{quote(str(key), safe=_HEADER)}"] = extra or []
+    for name, values in headers.items():
+        if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+            raise AccessError(f"{context}: {name} is not a list of texts")
+        if not all(one.isprintable() for one in values):
             raise AccessError(f"{context}: {name} has a character that no header may have")
-    return {name: given[0].encode().decode("latin-1") for name, given in values.items() if given[0]}
+    return [
+        (name, one.encode().decode("latin-1"))
+        for name, values in headers.items()
+        if isinstance(values, list)
+        for one in values
+        if one
+    ]
 
 
-def in_words(error: Exception) -> str:
-    """One line of an exception, without urllib3's names of classes and repeated addresses."""
+def in_words(error: BaseException) -> str:
+    """One line of an exception, without Python's and urllib3's names of classes, numbers and repeated addresses."""
     if isinstance(error, MaxRetryError) and error.reason is not None:
         return in_words(error.reason)
     if isinstance(error, ProxyError):
         return f"the proxy: {in_words(error.original_error)}"
-    if isinstance(error, NewConnectionError | ProtocolError) and isinstance(error.__cause__, OSError):
-        return in_words(error.__cause__)
+    if isinstance(cause := getattr(error, "socket_err", None), OSError):  # PySocks
+        return f"the proxy: {in_words(cause)}"
+    if isinstance(error, NewConnectionError) and isinstance(error.__context__, OSError):
+        return in_words(error.__context__)
+    if isinstance(error, ProtocolError | SSLError) and isinstance(cause := error.args[-1], OSError) and cause.strerror:
+        return in_words(cause)
+    if isinstance(error, ProtocolError):
+        return "the connection ended before the whole answer"
     if isinstance(error, TimeoutError | ConnectTimeoutError | ReadTimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLError):

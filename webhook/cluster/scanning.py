@@ -9,7 +9,7 @@ from typing import Any
 
 from kubernetes.dynamic import Resource
 
-from webhook.cluster.access import Client, StatusError
+from webhook.cluster.access import Client, StatusError, UnreachableError
 from webhook.cluster.listing import Key, get, group_resource, pages, served, with_kind
 from webhook.evaluation import rehearsal, scan
 from webhook.evaluation.lint import lint
@@ -105,8 +105,10 @@ class Scanner:
         try:
             for page in pages(self._client, kind.path(kind.versions[0])):
                 found |= {key(one)[1]: kind.keep(one) for one in page}
-        except StatusError as error:
-            if error.code != 404:
+        except (StatusError, UnreachableError) as error:
+            if not isinstance(error, StatusError):
+                self._note_unread("policies.podfit.dev", error)
+            elif error.code != 404:
                 self._found.not_read["policies.podfit.dev"] = str(error)
             return None
         return found
@@ -138,13 +140,16 @@ class Scanner:
                 self._tell(f"{group_resource(resource)}: {count:,}; {len(self._found.rows):,} vLLM containers so far")
                 yield from (with_kind(resource, one) for one in page)
             self._found.kinds_read.add((resource.group, resource.kind))
-        except StatusError as error:
+        except (StatusError, UnreachableError) as error:
             self._found.kinds_missed.add((resource.group, resource.kind))
             self._note_unread(group_resource(resource), error)
         self._found.looked_at += count
 
     def _note_unread(self, title: str, error: Exception, what: str = "the list ended early") -> None:
-        """Records what could not be read: denied by the API server, or ended early."""
+        """Records what could not be read: denied by the API server, or ended early. Raises UnreachableError if the API
+        server answers nothing any more: each further list would wait, too."""
+        if isinstance(error, UnreachableError):
+            self._client.whole("/version")
         if isinstance(error, StatusError) and error.code in (401, 403, 404, 405):
             self._found.not_read[title] = str(error)
         else:
@@ -167,7 +172,7 @@ class Scanner:
             try:
                 for page in pages(self._client, resource.path(namespace=inside or None), query):
                     kept |= {key(one): kind.keep({"kind": kind.kind, **one}) for one in page}
-            except StatusError as error:
+            except (StatusError, UnreachableError) as error:
                 self._note_unread(group_resource(resource), error)
                 continue
             objects[kind.name] = kept
@@ -193,7 +198,7 @@ class Scanner:
                     for one in page:
                         kept = _reduced(resource, one)
                         found.setdefault(str(kept["metadata"].get("namespace") or ""), []).append(kept)
-            except StatusError as error:
+            except (StatusError, UnreachableError) as error:
                 self._note_unread(group_resource(resource), error)
                 whole = False
         made: dict[str, Companions] = {}
@@ -222,11 +227,12 @@ class Scanner:
     def _config_map(self, resource: Resource, namespace: str, name: str) -> JSON | None:
         try:
             return {"apiVersion": "v1", "kind": "ConfigMap", **get(self._client, resource.path(name, namespace), {})}
-        except StatusError as error:
-            if error.code in (401, 403):
+        except (StatusError, UnreachableError) as error:
+            code = error.code if isinstance(error, StatusError) else 0
+            if code in (401, 403):
                 self._maps_refused = True
                 self._found.not_read["configmaps (by name)"] = str(error)
-            elif error.code != 404:
+            elif code != 404:
                 self._note_unread(f"configmaps: {namespace}/{name}", error, "could not be read")
             return None
 

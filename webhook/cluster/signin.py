@@ -3,7 +3,8 @@
 Programs are run here because the client's ExecProvider (read in 37.0.2, `config/exec_provider.py`) waits for ever,
 hands over standard input (which may be the manifest of `podfit check -`), runs in the cluster's folder instead of ours,
 raises AttributeError if a plugin fails in a terminal, and its caller logs each error and goes on as system:anonymous.
-OpenID Connect is the client's, with a limit of time, verified TLS, and what it renews written back.
+OpenID Connect is sent here, as client-go did, because the client's loader waits for ever, does not verify a provider
+without a CA of its own, and identifies itself by Basic authentication alone, which providers refuse to public clients.
 """
 
 from __future__ import annotations
@@ -16,19 +17,24 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote_plus
 
 import certifi
+import urllib3
 import yaml
 from kubernetes.client import Configuration
-from kubernetes.config import load_kube_config_from_dict
+from kubernetes.client.rest import RESTClientObject
+from urllib3.exceptions import HTTPError
 
+from webhook.cluster import configuration
+from webhook.cluster.configuration import in_words
 from webhook.cluster.kubeconfig import AccessError, Context
 from webhook.kube.path import mapping
 
@@ -45,8 +51,10 @@ _CLUSTER = (
 _PEM = {"clientCertificateData": "client-certificate-data", "clientKeyData": "client-key-data"}
 """Fields of an ExecCredential that are fields of a kubeconfig's user, there in base64."""
 
-_ENDED = "e30.eyJleHAiOjB9.e30"
-"""A JWT without a signature whose `exp` is 0."""
+_EARLY = 10.0
+"""Seconds before an id-token ends at which it is renewed (client-go, plugin/pkg/client/auth/oidc)."""
+_LONGEST = 200
+"""Characters of a provider's reason."""
 Credentials = dict[str, Any]
 """Fields of a kubeconfig's user that are valid without signing in."""
 
@@ -185,43 +193,98 @@ def _credential(answer: object, version: object) -> tuple[Credentials, float | N
 
 
 def _by_provider(context: Context, provider: Mapping[str, Any], patience: float) -> Credentials:
-    """The id-token, renewed by the client's loader if it ends within five minutes."""
+    """The id-token, renewed if it ends (https://kubernetes.io/docs/reference/access-authn-authz/authentication/
+    #option-1-oidc-authenticator)."""
     name = provider.get("name")
     if name != "oidc":
         raise AccessError(
             f'{context}: auth-provider "{name}" is not supported (Kubernetes removed it in 1.26). Fix: use its '
             "exec plugin"
         )
-    # client-go takes the system's CAs where the loader would not verify at all, and knows public clients.
-    config = {"client-secret": "", **mapping(provider.get("config"))}
-    if not any(key in config for key in ("idp-certificate-authority", "idp-certificate-authority-data")):
-        config["idp-certificate-authority"] = ssl.get_default_verify_paths().cafile or certifi.where()
-    if config.get("refresh-token"):  # client-go asks for an id-token with it; the loader wants one that has ended
-        config.setdefault("id-token", _ENDED)
-    before = deepcopy(config)
-    user = {"auth-provider": {"name": "oidc", "config": config}}
-    configuration = Configuration()
-    failed: list[BaseException] = []
+    config = {key: value for key, value in mapping(provider.get("config")).items() if isinstance(value, str) and value}
+    try:
+        if not (token := config.get("id-token", "")) or _end(token) < time.time() + _EARLY:
+            renewed = _renewed(config, patience)
+            _keep(context, renewed)
+            token = renewed["id-token"]
+    except (OSError, ValueError) as error:
+        again = "Fix: sign in again, with the program that wrote the tokens"
+        raise AccessError(f"{context}: OpenID Connect: {in_words(error)}. {again}") from error
+    return {"token": token}
 
-    def load() -> None:
-        try:
-            load_kube_config_from_dict(one_context({"server": "http://-"}, user), client_configuration=configuration)
-        except BaseException as error:  # raised by the thread that waits
-            failed.append(error)
 
-    thread = threading.Thread(target=load, name="sign-in", daemon=True)  # the loader has no time limit
-    thread.start()
-    thread.join(patience)
-    again = "Fix: sign in again, with the program that wrote the tokens"
-    if thread.is_alive():
-        raise AccessError(f"{context}: {config.get('idp-issuer-url')}: no answer within {patience:g} s")
-    if failed or "BearerToken" not in configuration.api_key:
-        why = " ".join(str(failed[0]).split()) if failed else "the id-token is not a JWT"
-        raise AccessError(f"{context}: OpenID Connect: {why}. {again}") from (failed[0] if failed else None)
-    renewed = {key: value for key, value in config.items() if value != before[key]}
-    if renewed:
-        _keep(context, renewed)
-    return {"token": configuration.api_key["BearerToken"].removeprefix("Bearer ")}
+def _end(token: str) -> float:
+    """Until when a JWT is valid (Unix time); raises ValueError."""
+    try:
+        _, claims, _ = token.split(".")
+        return float(mapping(json.loads(base64.urlsafe_b64decode(f"{claims}=="))).get("exp", "inf"))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError("the id-token is not a JWT") from error
+
+
+def _renewed(config: Mapping[str, str], patience: float) -> dict[str, str]:
+    """New tokens for the refresh-token; raises OSError or ValueError."""
+    for key in ("refresh-token", "client-id", "idp-issuer-url"):
+        if key not in config:
+            raise ValueError(f"the id-token has ended, and without {key} there is no new one")
+    tls = _provider_tls(config)
+    found = _ask(f"{config['idp-issuer-url'].rstrip('/')}/.well-known/openid-configuration", tls, patience)
+    endpoint = found.get("token_endpoint")
+    if not isinstance(endpoint, str):
+        raise ValueError("the provider names no token_endpoint")
+    identity, secret = config["client-id"], config.get("client-secret", "")
+    form = {"grant_type": "refresh_token", "refresh_token": config["refresh-token"]}
+    basic = urllib3.make_headers(basic_auth=f"{quote_plus(identity)}:{quote_plus(secret)}")
+    try:
+        answer = _ask(endpoint, tls, patience, form, basic)
+    except ValueError:  # as client-go: a provider may want them in the form, above all of a client without a secret
+        named = {"client_id": identity, "client_secret": secret}
+        answer = _ask(endpoint, tls, patience, form | {key: value for key, value in named.items() if value})
+    if not isinstance(answer.get("id_token"), str):
+        raise ValueError("the provider's answer has no id_token")
+    refresh = answer.get("refresh_token")
+    return {"id-token": answer["id_token"]} | ({"refresh-token": refresh} if isinstance(refresh, str) else {})
+
+
+def _provider_tls(config: Mapping[str, str]) -> ssl.SSLContext:
+    """A provider is verified by the CA that the kubeconfig names, otherwise by the system's."""
+    made, data = Configuration(), config.get("idp-certificate-authority-data")
+    made.ca_cert_data = base64.b64decode(data).decode() if data else None
+    made.ssl_ca_cert = config.get("idp-certificate-authority") or ssl.get_default_verify_paths().cafile
+    made.ssl_ca_cert = None if data else made.ssl_ca_cert or certifi.where()
+    return configuration.tls(made)
+
+
+def _ask(
+    url: str,
+    tls: ssl.SSLContext,
+    patience: float,
+    form: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Mapping[str, Any]:
+    """A provider's JSON; raises OSError if it is away, ValueError for an answer that is an error."""
+    made = Configuration(host=url)
+    configuration.set_proxy(made)
+    pool = RESTClientObject(made).pool_manager
+    pool.connection_pool_kw["ssl_context"] = tls
+    tries = urllib3.Retry(connect=0, read=0, other=0, redirect=3)
+    try:
+        answer = pool.request(
+            "POST" if form else "GET", url, fields=form, headers=headers, timeout=patience, retries=tries,
+            **({"encode_multipart": False} if form else {}),
+        )  # fmt: skip
+    except HTTPError as error:
+        raise OSError(f"{url}: {in_words(error)}") from error
+    finally:
+        pool.clear()
+    try:
+        said = mapping(json.loads(answer.data))
+    except (ValueError, RecursionError):
+        said = {}
+    if answer.status != 200 or not said:
+        why = ": ".join(str(said[key])[:_LONGEST] for key in ("error", "error_description") if key in said)
+        raise ValueError(f"{url}: HTTP {answer.status}{why and f', {why}'}")
+    return said
 
 
 def _keep(context: Context, renewed: Mapping[str, Any]) -> None:
@@ -234,17 +297,10 @@ def _keep(context: Context, renewed: Mapping[str, Any]) -> None:
         with TemporaryDirectory(dir=file.parent, prefix=".podfit-") as folder:  # mode 0700
             new = Path(folder) / file.name
             new.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-            new.chmod(file.stat().st_mode & 0o777)
+            was = file.stat()
+            with suppress(PermissionError, AttributeError):  # only root gives files away; Windows has no owners
+                os.chown(new, was.st_uid, was.st_gid)
+            new.chmod(was.st_mode & 0o777)
             new.replace(file)
     except OSError as error:
-        print(f"note: {context}: the renewed tokens can't be written: {error.strerror}", file=sys.stderr)
-
-
-def one_context(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
-    """A kubeconfig of one context, for the client's loader."""
-    return {
-        "current-context": "it",
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-        "clusters": [{"name": "it", "cluster": dict(cluster)}],
-        "users": [{"name": "it", "user": dict(user)}],
-    }
+        print(f"note: {context}: the renewed tokens can't be written: {in_words(error)}", file=sys.stderr)

@@ -16,7 +16,7 @@ from tests.evaluation.scan.cluster import DOOMED, Api, meta, pod, workload
 from webhook.cli import main
 from webhook.cli.support import edge, user_cluster
 from webhook.cluster import listing
-from webhook.cluster.access import StatusError
+from webhook.cluster.access import StatusError, UnreachableError
 from webhook.cluster.scanning import Scanner, WorkloadSelection
 from webhook.evaluation import scan
 from webhook.evaluation.policy import Policy, builtin, load
@@ -228,6 +228,50 @@ def test_a_list_that_ends_early_is_an_error_and_the_others_go_on() -> None:
 
     assert [str(row.object) for row in result.rows] == ["Pod chat/bare"]
     assert result.errors == ["deployments.apps: the list ended early: 400: odd"]
+
+
+@pytest.mark.parametrize("broken", ["deployments", "nodes", "services", "policies"])
+def test_a_list_that_breaks_is_an_error_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    monkeypatch.setattr(listing, "LONGEST", 0.0)
+    api = Api(workload("Deployment", "llama"), pod("bare"))
+
+    def fault(path: str, _: Mapping[str, str]) -> None:
+        if path.endswith(f"/{broken}"):
+            raise UnreachableError("https://api: the connection ended before the whole answer")
+
+    api.fault = fault
+    result = scanned(api)
+
+    left = ["Pod chat/bare"] if broken == "deployments" else ["Deployment chat/llama", "Pod chat/bare"]
+    assert [str(row.object) for row in result.rows] == left
+    (error,) = result.errors
+    assert error.startswith(broken)
+    assert error.endswith(": the list ended early: https://api: the connection ended before the whole answer")
+    assert result.cut_short
+
+
+def test_a_server_that_is_gone_in_the_middle_ends_the_scan_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each further list would wait for it, too."""
+    monkeypatch.setattr(listing, "LONGEST", 0.0)
+    gone: list[str] = []
+
+    class Going(Api):
+        def whole(self, path: str, query: Mapping[str, str] | None = None) -> JSONDict:
+            if gone:
+                raise UnreachableError("https://api: connection refused")
+            return super().whole(path, query)
+
+    def fault(path: str, _: Mapping[str, str]) -> None:
+        if gone or path.endswith("/services"):
+            gone.append(path)
+            raise UnreachableError("https://api: connection refused")
+
+    api = Going(workload("Deployment", "llama"))
+    api.fault = fault
+    with pytest.raises(UnreachableError, match="connection refused"):
+        scanned(api)
+
+    assert len(gone) == listing.MAX_TRIES
 
 
 def test_a_group_that_does_not_say_what_it_has_is_an_error_and_its_kinds_are_missed() -> None:
