@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from scripts.docs import EXAMPLES, beside
 from tests.e2e.controlplane import Cluster
 from tests.e2e.process import until
+from webhook.cli import main
 from webhook.evaluation.policy import builtin
 from webhook.evaluation.repair import repair
-from webhook.kube import manifest
+from webhook.kube import manifest, quantity
 from webhook.kube.manifest.parameters import Filled
 from webhook.kube.patch import apply, json_patch
 
@@ -85,3 +89,102 @@ def test_a_request_that_differs_from_its_limit_is_refused_as_the_rule_says(serve
     (document,) = manifest.read(path.read_bytes(), path.name).documents
 
     assert "must be equal to nvidia.com/gpu limit of 1" in answer(server, document.object)
+
+
+BASE = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: vllm}
+spec:
+  selector: {matchLabels: {app: vllm}}
+  template:
+    metadata: {labels: {app: vllm}}
+    spec:
+      containers:
+        - name: vllm
+          image: vllm/vllm-openai:v0.27.1
+          args: [Qwen/Qwen3-8B, --tensor-parallel-size, "2"]
+          resources: {limits: {nvidia.com/gpu: "2", memory: 4Gi}}
+          livenessProbe:
+            httpGet: {path: /health, port: 8000}
+"""
+OVERLAY = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: vllm}
+spec:
+  template:
+    spec:
+      containers:
+        - name: vllm
+          resources: {limits: {memory: 25Gi}}
+          startupProbe:
+            httpGet: {path: /health, port: 8000}
+            periodSeconds: 10
+            failureThreshold: 2000
+"""
+
+
+def test_what_fix_writes_builds_as_before_and_no_number_of_the_author_gets_smaller(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every example as a file; a base whose overlay grants more than the estimate, and some examples, as
+    `kubectl kustomize` builds them."""
+    examples = tmp_path / "examples"
+    base, overlay = tmp_path / "base", tmp_path / "overlay"
+    for folder in (base, overlay):
+        folder.mkdir()
+    (base / "vllm.yaml").write_text(BASE)
+    (base / "kustomization.yaml").write_text("resources: [vllm.yaml]\n")
+    (overlay / "more.yaml").write_text(OVERLAY)
+    (overlay / "kustomization.yaml").write_text("resources: [../base]\npatches: [{path: more.yaml}]\n")
+    built = [overlay]
+    for number, path in enumerate(sorted(EXAMPLES.glob("*/bad*.yaml"))):
+        folder = examples / str(number)
+        folder.mkdir(parents=True)
+        (folder / "bad.yaml").write_bytes(path.read_bytes())
+        if number % 10 == 0:
+            (folder / "kustomization.yaml").write_text("resources: [bad.yaml]\n")
+            built.append(folder)
+    before = {folder: build(cluster.kubectl, folder) for folder in built}
+    manifests = {path: path.read_text() for path in sorted(tmp_path.rglob("*.yaml"))}
+
+    main(["fix", "--write", "--audit", str(tmp_path)])
+
+    changed = {path: text for path, text in manifests.items() if path.read_text() != text}
+    assert len(changed) > 30, capsys.readouterr().out
+    assert overlay / "more.yaml" not in changed
+    assert base / "vllm.yaml" in changed
+    assert {path: less for path, text in changed.items() if (less := smaller(text, path.read_text()))} == {}
+    after = {folder: build(cluster.kubectl, folder) for folder in built}
+    assert {folder: less for folder in built if (less := smaller(before[folder], after[folder]))} == {}
+    assert "25Gi" in after[overlay]
+
+
+def build(kubectl: str, folder: Path) -> str:
+    """The manifests that `kubectl kustomize` builds, "" if it cannot."""
+    return subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False).stdout
+
+
+def smaller(before: str, after: str) -> list[str]:
+    """Numbers and quantities of the first manifests that are smaller in the second; some repairs remove a probe."""
+    found = []
+    now = dict(numbers(list(yaml.load_all(after, Loader=yaml.CSafeLoader))))
+    for place, value in numbers(list(yaml.load_all(before, Loader=yaml.CSafeLoader))):
+        if now.get(place, value) < value:
+            found.append(f"{place}: {value} -> {now[place]}")
+    return found
+
+
+def numbers(value: Any, place: str = "") -> Iterator[tuple[str, float]]:
+    """Every number and quantity with its place; items of lists by their name, if they have one."""
+    match value:
+        case dict():
+            for key, one in value.items():
+                yield from numbers(one, f"{place}.{key}")
+        case list():
+            for index, one in enumerate(value):
+                yield from numbers(one, f"{place}[{one.get('name', index) if isinstance(one, dict) else index}]")
+        case int() | float() | str() if not isinstance(value, bool):
+            with suppress(ValueError):
+                yield place, float(quantity.parse(str(value)))
