@@ -978,6 +978,15 @@ def test_runtimes_of_ome_have_a_runner_for_each_part() -> None:
         ),
         ("{apiVersion: inference.llmaz.io/v1, spec: {config: {backendName: vllm}}}", "spec.config.backendName"),
         ("{apiVersion: ray.io/v1, kind: RayService, spec: {serveConfigV2: 'run: vllm serve m'}}", "spec.serveConfigV2"),
+        (
+            "{apiVersion: ray.io/v1, kind: RayService, spec: {serveConfigV2: 'runtime_env: {pip: [vllm]}'}}",
+            "spec.serveConfigV2",
+        ),
+        (
+            "{apiVersion: ray.io/v1, kind: RayJob, spec: {runtimeEnvYAML: 'pip: [\"vllm==0.9.1\"]'}}",
+            "spec.runtimeEnvYAML",
+        ),
+        ("{apiVersion: ray.io/v1, kind: RayService, spec: {serveConfigV2: 'runtime_env: {pip: [not-vllm]}'}}", None),
         ("{apiVersion: kubeai.org/v1, kind: Model, spec: {engine: VLLM, url: 'hf://org/m'}}", "spec.engine"),
         ("{apiVersion: x.io/v1, kind: Tasks, spec: {pip: ['vllm==0.9.1']}}", "spec.pip[0]"),
         ("{apiVersion: x.io/v1, kind: Tasks, spec: {engine: VLLM}}", "spec.engine"),

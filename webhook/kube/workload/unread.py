@@ -53,9 +53,12 @@ def _with_vllm(obj: JSON) -> FieldPath | None:
 
 
 _IMAGE = re.compile(
-    r"(?:^|[/\s])vllm-openai\b|(?:^|/)vllm/vllm-|^vllm(?:\[\w+\])?[=<>~!]=?[\d.]+|\bvllm serve\b|vllm\.entrypoints"
+    r"(?:^|[/\s])vllm-openai\b|(?:^|/)vllm/vllm-|(?<![\w.-])vllm(?:\[\w+\])?[=<>~!]=?[\d.]+|\bvllm serve\b|"
+    r"vllm\.entrypoints"
 )
 """An image, a package or a command of vLLM's."""
+_INSTALLED = re.compile(r"(?<![\w./-])vllm(?![\w./:-])")
+"""The package in a `runtime_env` of Ray (`serveConfigV2`): `pip: [vllm]`."""
 _ENGINE = re.compile(r"engine|backend|backendName|backendRuntimeName|runtime|type", re.IGNORECASE)
 """Keys that name an engine: `engine: VLLM`, `backendType: vLLM`, `backendRuntimeName: vllm`."""
 _ABOUT = ("monitoring.", "gateway.", "networking.", "cert-manager.", "rbac.", "admissionregistration.", "podfit.dev")
@@ -76,7 +79,7 @@ def mention(obj: JSON) -> FieldPath | None:
         if isinstance(value, str):
             key = path.parts[-1]
             engine = isinstance(key, str) and value.lower() == "vllm" and _ENGINE.fullmatch(key)
-            if engine or (len(value) <= _LONGEST and "vllm" in value and _IMAGE.search(value)):
+            if engine or (len(value) <= _LONGEST and "vllm" in value and _names(value)):
                 return path
         elif len(path.parts) < _DEEPEST:
             if is_object(value):
@@ -84,6 +87,12 @@ def mention(obj: JSON) -> FieldPath | None:
             elif isinstance(value, list):
                 queue += [(path / index, one) for index, one in enumerate(value)]
     return None
+
+
+def _names(text: str) -> bool:
+    """Whether an image, a package or a command of vLLM's is in a text."""
+    environment = text.find("runtime_env")
+    return bool(_IMAGE.search(text) or (environment >= 0 and _INSTALLED.search(text, environment)))
 
 
 def _is_vllm(container: object) -> bool:
