@@ -122,3 +122,15 @@ def test_the_lines_of_the_access_log() -> None:
     assert len(lines) == 2
     for line in lines:
         validate(line, "access-log")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_an_explanation(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(path), "--format", "json"]) == 0
+    validate(json.loads(capsys.readouterr().out), "explain")
+
+
+@pytest.mark.parametrize("argv", [[], ["shm-missing"]])
+def test_rules(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *argv, "--format", "json"]) == 0
+    validate(json.loads(capsys.readouterr().out), "rules")

@@ -15,7 +15,7 @@ from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin
 from webhook.kube.manifest import read
 from webhook.report import explained
-from webhook.report.explained import Explained, html, svg, text
+from webhook.report.explained import Explained, html, json, markdown, svg, text
 from webhook.vllm.facts import Facts
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -73,14 +73,14 @@ def test_graphs_outside_the_budget_come_out_of_what_it_leaves() -> None:
 
 
 def test_a_formula_of_another_release_is_told_as_such(explain: Explain) -> None:
-    assert "formula read in vLLM 0.33 v1/worker/gpu_worker.py" in explain(str(OFFLOADED))
+    assert "formula read in vLLM 0.33 v1/worker/gpu_worker.py" in explain(str(OFFLOADED), "-v")
 
 
 def test_several_changes_are_told_as_alternatives() -> None:
     one = shown(LONG.read_text())
     several = next(judged.finding for judged in one.findings if len(judged.finding.suggestions) > 1)
 
-    out = text.render(one, 160)
+    out = text.render(one, 160, verbose=True)
     assert f"    any one of these fits:\n    - {several.suggestions[0]}\n    - {several.suggestions[1]}\n" in out
     assert f"any one of these fits:<ul><li><code>{several.suggestions[0]}</code></li>" in html.render([one])
 
@@ -100,7 +100,7 @@ def test_an_error_of_podfit_is_not_told_as_no_vllm(
 
 
 def test_the_terminal_shows_what_does_not_fit_and_what_would(explain: Explain) -> None:
-    out = explain(str(LONG))
+    out = explain(str(LONG), "-v")
 
     assert out.startswith('Deployment chat/llama-8b-long, container "vllm"\n')
     assert "\nDENIED: vLLM would not start (kv-cache-too-small)\nGPU memory does not fit: 20.3 GiB budget − 15" in out
@@ -114,8 +114,22 @@ def test_the_terminal_shows_what_does_not_fit_and_what_would(explain: Explain) -
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.name))
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_no_line_is_wider_than_the_terminal(path: Path, width: int) -> None:
-    for line in text.render(shown(path.read_text()), width).split("\n"):
+    one = shown(path.read_text())
+    for line in (text.render(one, width) + text.render(one, width, verbose=True)).split("\n"):
         assert len(line) <= width, line
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.name))
+def test_without_v_it_is_one_screen(path: Path) -> None:
+    assert len(text.render(shown(path.read_text())).splitlines()) <= 40
+
+
+@pytest.mark.parametrize("argv", [[str(LONG)], ["shm-missing"], []])
+def test_markdown_is_of_a_manifest_and_of_rules(argv: list[str], explain: Explain) -> None:
+    out = explain(*argv, "--format", "markdown")
+
+    assert out.startswith("#")
+    assert "| --- |" in out
 
 
 def test_plain_terminals_get_ascii() -> None:
@@ -181,11 +195,18 @@ def test_hostile_names_stay_text_and_keys_are_stars() -> None:
     source = source.replace("args: [", f"args: [--api-key, {key}, ", 1)
     one = shown(source)
 
-    for out in (html.render([one]), svg.render([one]), text.render(one)):
+    for out in (
+        html.render([one]),
+        svg.render([one]),
+        text.render(one),
+        text.render(one, verbose=True),
+        json.render([one]),
+        markdown.render([one]),
+    ):
         assert "\x1b" not in out
         assert key not in out
     assert "<script>" not in html.render([one]) + svg.render([one])
-    assert "--api-key" in text.render(one)
+    assert "--api-key" in text.render(one, verbose=True)
 
 
 @pytest.mark.parametrize(

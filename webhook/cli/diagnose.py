@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webhook.cli.support import edge, policies, project, user_cluster
+from webhook.cli.support import edge, policies, project, terminal, user_cluster
 from webhook.diagnose import Diagnosis, diagnose, events, of_pod
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was found; 0 also where a cause was: a diagnosis is an answer. 3 where something can't be read."""
-    from webhook.report import diagnosis
+    from webhook.report import diagnosis, text
 
     project.announce(project.apply(args))
     policy, facts = policies.load(args.policy), edge.facts(args)
@@ -82,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps({"results": [diagnosis.tree(one) for one in cases]}, indent=1, default=str))
     else:
-        print("\n".join(diagnosis.text(one, verbose=args.verbose) for one in cases), end="")
+        width = text.readable(terminal.width())
+        shown = (diagnosis.text(one, verbose=args.verbose, width=width) for one in cases)
+        terminal.show("\n".join(shown), text.highlighted)
     return code
 
 

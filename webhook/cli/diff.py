@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from webhook.cli.support import edge, policies, project
+from webhook.cli.support import edge, policies, project, terminal
 from webhook.evaluation.compare import compare
 from webhook.evaluation.lint import Report, lint
 from webhook.evaluation.policy import Policy
-from webhook.report import comparison
+from webhook.report import comparison, text
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if (wrong and not old) or (also and not new):
         return 3  # a side that can't be read is not one where everything is gone
     changes = compare(old, new)
-    print(comparison.FORMATS[args.format](changes), end="")
+    terminal.show(comparison.FORMATS[args.format](changes), text.highlighted if args.format == "text" else None)
     if wrong or also:
         return 3
     return int(any(one.newly_denied for one in changes))

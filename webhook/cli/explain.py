@@ -4,20 +4,24 @@ rule's documentation, and with `--policy` which line of a policy decided."""
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from textwrap import indent
 
 from webhook.base.near import nearest
 from webhook.cli.support import edge, policies, project, terminal, user_cluster
 from webhook.cli.support.edge import UnusableError
-from webhook.report import rule_page
+from webhook.report import rule_page, text
 from webhook.rules import all_rules
 from webhook.rules.rule import Rule
 from webhook.vllm.facts import Facts
 
-FORMATS = ("text", "html", "svg")
+FORMATS = ("text", "json", "markdown", "html", "svg")
 """Of a manifest; each is a module of webhook.report.explained."""
+RULE_FORMATS = ("text", "json", "markdown")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,13 +42,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--format",
         choices=FORMATS,
         default="text",
-        help="of a manifest: html is one page that needs nothing else, svg the waterfalls alone; default: text",
+        help="html is one page that needs nothing else, svg the waterfalls alone, both of a manifest; default: text",
     )
     user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
     policies.add_argument(parser)
     edge.add_show_secrets(parser)
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show intervals, the arithmetic, and where every number came from"
+    )
     project.add_arguments(parser)
     parser.add_argument(
         "--on", metavar="FILE", help="with --policy: for the objects in this file, as the policies select them"
@@ -57,17 +64,25 @@ def run(args: argparse.Namespace) -> int:
     rules = all_rules()
     if args.rule is not None and args.rule not in rules and _is_manifest(args.rule):
         return _manifest(args)
-    if args.format != "text":
+    if args.format not in RULE_FORMATS or (args.format != "text" and (args.policy or args.on)):
         raise UnusableError(f"--format {args.format} is for a manifest: a FILE, KIND/NAME or -")
     if args.policy or args.on:
         return _decided(args)
+    if args.format != "text":
+        chosen = list(rules.values()) if args.rule is None else [_rule(args.rule)]
+        print(_as_json(chosen) if args.format == "json" else "\n".join(rule_page.markdown(one, []) for one in chosen))
+        return 0
     if args.rule is None:
         width = max(map(len, rules))
         for rule_id, rule in rules.items():
-            print(f"{rule_id:<{width}}  {rule.mode:<6} {rule.title()}")
+            terminal.show(f"{rule_id:<{width}}  {rule.mode:<6} {rule.title()}\n")
         return 0
-    print(rule_page.text(_rule(args.rule)))
+    terminal.show(rule_page.text(_rule(args.rule)) + "\n")
     return 0
+
+
+def _as_json(rules: Sequence[type[Rule]]) -> str:
+    return json.dumps([rule_page.tree(one) for one in rules], indent=1)
 
 
 def _is_manifest(name: str) -> bool:
@@ -103,7 +118,8 @@ def _manifest(args: argparse.Namespace) -> int:
         raise UnusableError(f"{args.rule}: no container in it runs vLLM")
     module = import_module(f"webhook.report.explained.{args.format}")
     if args.format == "text":
-        print("\n".join(module.render(one, terminal.width(), ascii_only=not _draws()) for one in shown), end="")
+        draw = partial(module.render, width=terminal.width(), ascii_only=not _draws(), verbose=args.verbose)
+        terminal.show("\n".join(draw(one) for one in shown), text.highlighted)
     else:
         print(module.render(shown), end="")
     return 3 if problems else 0

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from webhook.cli.support import edge, patches, policies, project, rule_filter
+from webhook.cli.support import edge, patches, policies, project, rule_filter, terminal
 from webhook.evaluation import subject
 from webhook.evaluation.denial import LEVELS, many
 from webhook.evaluation.lint import lint
@@ -16,7 +16,7 @@ from webhook.evaluation.policy import Policy
 from webhook.evaluation.repair import Repaired, repair
 from webhook.kube.manifest import Document, encoding
 from webhook.kube.patch import Edit
-from webhook.report import checked
+from webhook.report import checked, text
 from webhook.report.rewrite import diff, rewrite
 
 
@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
         if name == "-":
             sys.stdout.write(after)
         elif after != before:
-            sys.stdout.write(diff(before, after, _from_here(name)))
+            shown = diff(before, after, _from_here(name))
+            sys.stdout.write(text.highlighted_diff(shown) if terminal.colors() else shown)
             changed.append((name, after))
     for note in patches.unchecked((one.name, one.patches) for one in inputs)[1]:
         edge.tell(f"note: {note}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from webhook import generate
 from webhook.base.printable import clean
 from webhook.base.secret import Secrets
-from webhook.cli.support import batch, command_line, edge, plot, policies, project
+from webhook.cli.support import batch, command_line, edge, plot, policies, project, terminal
 from webhook.cli.support.command_line import is_spoken_of, judged_as
 from webhook.evaluation import denial
 from webhook.evaluation.lint import Report
@@ -20,6 +20,7 @@ from webhook.evaluation.policy import Policy
 from webhook.kube import quantity
 from webhook.report import plan as as_plan
 from webhook.report import sweep as as_sweep
+from webhook.report import text
 from webhook.rules.engine import Engine
 from webhook.vllm import release
 from webhook.vllm.facts import Facts, GivenModel
@@ -182,15 +183,16 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(tree, indent=1, default=str))
         return 0
     refused = (judged.finding.message for judged in result.findings if judged.mode == "deny" and is_spoken_of(judged))
-    print(as_plan.table(engine, report.secrets, next(refused, None)), end="")
+    terminal.show(as_plan.table(engine, report.secrets, next(refused, None)), text.highlighted)
     if args.fit:
         fit = as_plan.fit(engine.plan.verdict, changes, unknown=_missing_inputs(engine))
-        print("\n" + clean(report.secrets.masked(fit)), end="")
+        terminal.show("\n" + clean(report.secrets.masked(fit)))
     if rows:
-        print("\n" + as_sweep.table(rows), end="")
+        terminal.show("\n" + as_sweep.table(rows))
     for judged in result.findings:
         if is_spoken_of(judged):
-            print("\n" + denial.block(judged, f"{denial.LEVELS[judged.level]}  "))
+            shown = denial.block(judged, f"{denial.LEVELS[judged.level]}  ", text.readable(terminal.width()))
+            terminal.show(f"\n{shown}\n", text.highlighted)
     return 0
 
 
@@ -227,7 +229,7 @@ def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argp
     if not (old.results and new.results):
         raise edge.UnusableError(f"{' '.join(argv[:4])} …: not a command that starts vLLM")
     changes = compare([_speaking(old)], [_speaking(new)])
-    print(comparison.FORMATS[args.format](changes), end="")
+    terminal.show(comparison.FORMATS[args.format](changes), text.highlighted if args.format == "text" else None)
     return int(any(one.newly_denied for one in changes))
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook.base.printable import one_line
-from webhook.cli.support import edge, policies
+from webhook.cli.support import edge, policies, terminal
 from webhook.cli.support.edge import UnusableError
 from webhook.evaluation.denial import many
 from webhook.evaluation.policy import Policy, PolicyError, load
+from webhook.report import text
 from webhook.rules import all_rules
 
 if TYPE_CHECKING:
@@ -191,21 +192,22 @@ def run_diff(args: argparse.Namespace) -> int:
         print(json.dumps({"objects": count, "changes": [asdict(one) for one in found]}, indent=1))
     else:
         for what in changes.ORDER:
-            _print(what, [one for one in found if one.what == what])
+            terminal.show(_listed(what, [one for one in found if one.what == what]), text.highlighted)
         changed = len({(one.where, one.object) for one in found})
         print(f"{count} objects: {changed} would be judged otherwise")
     return int(any(one.what == "newly denied" for one in found))
 
 
-def _print(what: str, found: list[RuleChange]) -> None:
+def _listed(what: str, found: list[RuleChange]) -> str:
+    """The changes of one kind; empty if there are none."""
     if not found:
-        return
-    print(f"{what}: {len(found)}")
+        return ""
+    out = [f"{what}: {len(found)}"]
     for one in found:
         modes = f"{one.before} → {one.after}, " if one.before else ""
-        print(f"  {one_line(one.object)} ({one.where}): {one.rule}")
-        print(f"    {modes}{one_line(one.message)}")
-    print()
+        out.append(f"  {one_line(one.object)} ({one.where}): {one.rule}")
+        out.append(f"    {modes}{one_line(one.message)}")
+    return "\n".join(out) + "\n\n"
 
 
 def _asked(args: argparse.Namespace) -> Iterator[tuple[str, RehearsedObject, Facts]]:

@@ -376,7 +376,12 @@ def _write(output: Output, found: Scan, drift: list[Drift] | None, args: argpars
         rendered = scan_page.render(found, edge.now(), table)
     elif output.format == "policyreport":
         rendered = policy_report.render(found, edge.now())
+    elif drift is not None:
+        painted = output.file is None and terminal.colors()
+        rendered = drifted.text(drift, args.limit, text.coloured if painted else text.plain)
+    elif output.file is None:
+        terminal.show(shown.text(found, args.limit), text.highlighted)
+        return
     else:
-        paint = text.coloured if output.file is None and terminal.colors() else text.plain
-        rendered = shown.text(found, args.limit, paint) if drift is None else drifted.text(drift, args.limit, paint)
+        rendered = shown.text(found, args.limit)
     output.write(rendered)

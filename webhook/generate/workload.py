@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from webhook.base import duration
 from webhook.kube import workload
 from webhook.kube.companions import Companions
 from webhook.kube.quantity import GI, human, quantity, round_up_gi
@@ -302,7 +303,8 @@ def _comment_lines(read: Engine, made: list[Object]) -> Iterator[str]:
         yield f"host memory: about {human(needed.likely)}, up to {human(needed.high)}; the limit holds page cache too"
     if plan.startup:
         yield (
-            f"start-up: about {plan.startup.likely:.0f} s, up to {plan.startup.high:.0f} s; the startup probe waits "
+            f"start-up: about {duration.human(plan.startup.likely)}, up to "
+            f"{duration.human(plan.startup.high)}; the startup probe waits "
             "twice as long"
         )
     if any(one["kind"] == "PersistentVolumeClaim" and one["spec"]["accessModes"] == ["ReadWriteMany"] for one in made):

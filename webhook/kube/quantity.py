@@ -93,6 +93,11 @@ def human(size: float) -> str:
     return f"{size:.0f} B"
 
 
+def left(size: float) -> str:
+    """What is left: "3.8 GiB", or "short by 851 MiB" where it is less than nothing."""
+    return human(size) if size >= 0 else f"short by {human(-size)}"
+
+
 def quantity(size: int) -> str:
     """Bytes as the shortest exact quantity: 68719476736 → "64Gi"."""
     for suffix, width in (("Ti", TI), ("Gi", GI), ("Mi", MI), ("Ki", KI)):

@@ -11,7 +11,7 @@ from webhook.evaluation import subject
 from webhook.evaluation.compare import ContainerComparison, Difference, EstimateChange, Side
 from webhook.evaluation.denial import LEVELS, PLANES, many
 from webhook.evaluation.lint import Judged, Level
-from webhook.kube.quantity import human
+from webhook.kube.quantity import human, left
 from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import IN_WORDS, Verdict
 
@@ -215,10 +215,10 @@ def _counts(one: EstimateChange) -> bool:
 def _row(one: EstimateChange) -> str:
     name = LINE_NAMES.get(one.name, one.name)
     before, after = one.before, one.after
-    floors = " → ".join(dict.fromkeys(human(line.floor) if line else ABSENT for line in (before, after)))
+    floors = " → ".join(dict.fromkeys(left(line.floor) if line else ABSENT for line in (before, after)))
     floors += " (at most)" if one.name == "kv_cache" else ""  # what is left has a certain maximum
     return (
-        f"  {name:<20}{human(before.likely) if before else ABSENT:>11} →{human(after.likely) if after else ABSENT:>11}"
+        f"  {name:<20}{left(before.likely) if before else ABSENT:>11} →{left(after.likely) if after else ABSENT:>11}"
         f"{_delta(one):>13}   {floors}"
     )
 
@@ -266,7 +266,7 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
             out.append(_tabled(_spelt(one.name), *map(_value, _shown(change, one))))
         for amount in (*change.gpu, *change.host):
             if _counts(amount) and amount.before != amount.after:
-                sides = (human(line.likely) if line else ABSENT for line in (amount.before, amount.after))
+                sides = (left(line.likely) if line else ABSENT for line in (amount.before, amount.after))
                 out.append(_tabled(LINE_NAMES.get(amount.name, amount.name), *sides))
         found = [f"- {SIGNS[one.level]} new, {LEVELS[one.level]}: {_said(one)}" for one in change.appeared]
         found += [f"- 🟢 gone: {_said(one)}" for one in change.gone]

@@ -157,23 +157,25 @@ def _where(one: DiagnosedPod) -> str:
     return clean(f"{one.file}:{one.diagnosis.line}" if one.diagnosis.line else one.file)
 
 
-def text(one: DiagnosedPod, *, verbose: bool = False) -> str:
+def text(one: DiagnosedPod, *, verbose: bool = False, width: int = denial.WIDTH) -> str:
     """What people read: where the log contradicts the manifest, the cause, why, what helps and the line that says so.
-    `verbose`: all of the evidence, the plan, the other findings and the changes."""
+    `verbose`: all of the evidence, the plan, the other findings and the changes. `width`: of a line, in characters."""
     found = one.diagnosis
-    differs = _contradicted(one)
+    differs = _contradicted(one, width)
     if found.cause is None or found.plane is None:
-        return "\n".join([*differs, *_without_cause(one)]) + "\n"
+        return "\n".join([*differs, *_without_cause(one, width)]) + "\n"
     plane = f"[{denial.PLANES[found.plane]}]"
     sure = "" if found.certainty == "certain" else " (likely: only a symptom was seen)"
     head = [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
-    why = _labelled("why", _rule(one)) if one.rule else []
-    remedy = _labelled("remedy", found.remedy or "")
-    evidence = _evidence(one.evidence if verbose else one.evidence[:1], found.remedy or "")
-    also = _labelled("also", "other causes in the log: " + ", ".join(found.then)) if found.then else []
-    sections = [differs, head, why, remedy, evidence, also, _pod(one) if verbose else _rest(one)]
+    why = _labelled("why", _rule(one), width) if one.rule else []
+    remedy = _labelled("remedy", found.remedy or "", width)
+    also = _labelled("also", "other causes in the log: " + ", ".join(found.then), width) if found.then else []
+    sections = [differs, head, why, remedy, also, _pod(one, width) if verbose else _rest(one, width)]
     if not verbose:
-        _shorten(sections, (also, why, differs))
+        _shorten(sections, (also, why, differs), MAX_LINES - MIN_EVIDENCE)
+    room = max(MIN_EVIDENCE, MAX_LINES - sum(map(len, sections)))
+    evidence = _evidence(one.evidence, width) if verbose else _first(one.evidence, found.remedy or "", room, width)
+    sections.insert(4, evidence)
     return "\n".join(line for section in sections for line in section) + "\n"
 
 
@@ -181,24 +183,28 @@ MAX_LINES = 12
 """Lines of a diagnosis without -v."""
 
 
-def _shorten(sections: Sequence[list[str]], spare: Sequence[list[str]]) -> None:
-    """Cuts `spare` sections, each to one line at least, until all are MAX_LINES long."""
+MIN_EVIDENCE = 2
+"""Of them, lines of the evidence."""
+
+
+def _shorten(sections: Sequence[list[str]], spare: Sequence[list[str]], most: int) -> None:
+    """Cuts `spare` sections, each to one line at least, until all are at most `most` lines long."""
     for section in spare:
-        over = sum(map(len, sections)) - MAX_LINES
+        over = sum(map(len, sections)) - most
         if over > 0 and len(section) > 1:
             del section[max(1, len(section) - over) :]
             section[-1] = section[-1].rstrip(" ,;") + " … (-v shows all)"
 
 
-def _contradicted(one: DiagnosedPod) -> list[str]:
+def _contradicted(one: DiagnosedPod, width: int) -> list[str]:
     if not one.contradictions:
         return []
     named = "; ".join(one_line(one.secrets.line(str(item))) for item in one.contradictions)
     said = f"warning: {one.file} is not the log of this manifest: {named}. The plan uses the values of the log."
-    return textwrap.wrap(clean(said), denial.WIDTH, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(clean(said), width, break_long_words=False, break_on_hyphens=False)
 
 
-def _rest(one: DiagnosedPod) -> list[str]:
+def _rest(one: DiagnosedPod, width: int) -> list[str]:
     """What is there to see besides."""
     if one.report is None:
         return []
@@ -206,19 +212,19 @@ def _rest(one: DiagnosedPod) -> list[str]:
     counts = [f"{others} other finding{'s' * (others != 1)}"] if others else []
     if one.patch:
         counts.append(f"{len(one.patch)} change{'s' * (len(one.patch) != 1)} that `podfit fix` makes")
-    return _labelled("more", f"-v shows the plan{''.join(f', {one}' for one in counts)}")
+    return _labelled("more", f"-v shows the plan{''.join(f', {one}' for one in counts)}", width)
 
 
-def _without_cause(one: DiagnosedPod) -> list[str]:
+def _without_cause(one: DiagnosedPod, width: int) -> list[str]:
     """A Pod for which no known cause was found."""
     found, where = one.diagnosis, _where(one)
     if not found.evidence and found.foreign:
         said = f"{where}: no line of vLLM, an Event or a container's status. Fix: give the log of the container that "
-        return textwrap.wrap(f"{said}failed, as in kubectl logs --previous POD -c CONTAINER", denial.WIDTH)
+        return textwrap.wrap(f"{said}failed, as in kubectl logs --previous POD -c CONTAINER", width)
     if not found.evidence:
         return [f"{where}: no failure seen"]
     said = "an error that podfit does not know" if found.line else "it ended, and nothing here says why"
-    out = [f"{where}: {said}", *_evidence(one.evidence)]
+    out = [f"{where}: {said}", *_evidence(one.evidence, width)]
     if any("137" in line for line in found.evidence):
         out += _labelled(
             "remedy",
@@ -226,26 +232,35 @@ def _without_cause(one: DiagnosedPod) -> list[str]:
                 "137 is SIGKILL: the kubelet's, after a probe failed, as well as the kernel's. See the Pod's "
                 "Events (kubectl describe pod) and its last log (kubectl logs --previous)."
             ),
+            width,
         )
     return out
 
 
-def _evidence(lines: Sequence[str], remedy: str = "") -> list[str]:
-    """The lines, each as far as two lines of a terminal, or as its last number that the remedy uses."""
-    numbers = re.findall(r"\d{2,}", remedy)
-    out = []
-    for index, line in enumerate(lines):
-        shown = one_line(line)
-        ends = max(2 * denial.WIDTH - 1, *(shown.rfind(number) + len(number) for number in numbers), 0)
-        shown = shown if len(shown) <= ends + 1 else shown[:ends] + "…"
-        out += _labelled("evidence" if index == 0 else "", shown)
-    return out
+def _evidence(lines: Sequence[str], width: int) -> list[str]:
+    """All lines, whole."""
+    return [
+        row for index, line in enumerate(lines) for row in _labelled("" if index else "evidence", one_line(line), width)
+    ]
 
 
-def _labelled(label: str, words: str) -> list[str]:
+def _first(lines: Sequence[str], remedy: str, room: int, width: int) -> list[str]:
+    """The first line in `room` lines of a terminal; of a longer one its beginning, and its last number that the remedy
+    uses."""
+    whole = one_line(lines[0]) if lines else ""
+    shown, length = _labelled("evidence", whole, width), room * (width - 12)
+    while len(shown) > room:
+        length -= 10
+        end = max((whole.rfind(number) + len(number) for number in re.findall(r"\d{2,}", remedy)), default=0)
+        cut = f"{whole[:length]}…" if end <= length else f"{whole[: length // 2]} … {whole[end - length // 2 : end]}…"
+        shown = _labelled("evidence", cut, width)
+    return shown
+
+
+def _labelled(label: str, words: str, width: int) -> list[str]:
     """Text in the column after its label."""
     return textwrap.wrap(
-        words, denial.WIDTH, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12,
+        words, width, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12,
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
@@ -262,7 +277,7 @@ def _rule(one: DiagnosedPod) -> str:
     return f"{one.rule} reports this in a manifest (podfit explain {one.rule})"
 
 
-def _pod(one: DiagnosedPod) -> list[str]:
+def _pod(one: DiagnosedPod, width: int) -> list[str]:
     if one.report is None:
         return []
     out = []
@@ -274,7 +289,7 @@ def _pod(one: DiagnosedPod) -> list[str]:
     for result in one.report.results:
         for judged in result.findings:
             if judged.mode in ("deny", "warn"):
-                out += ["", textwrap.indent(denial.block(judged, f"{denial.LEVELS[judged.level]}  "), "  ")]
+                out += ["", textwrap.indent(denial.block(judged, f"{denial.LEVELS[judged.level]}  ", width - 2), "  ")]
     if one.patch:
         out += ["", "what `podfit fix` would change:", *(f"  {line}" for line in _changes(one))]
     return out

@@ -15,7 +15,7 @@ def render(checked: Checked) -> str:
     """What is wrong first; what is clean in one line."""
     out = ["## podfit", "", tally(checked), ""]
     for problem in checked.problems:
-        out += [f"- **unreadable** {_words(str(problem))}"]
+        out += [f"- **unreadable** {escaped(str(problem))}"]
     if checked.problems:
         out.append("")
     for container in checked.containers:
@@ -24,7 +24,7 @@ def render(checked: Checked) -> str:
     accepted = [item for item in checked.items if item.accepted is not None]
     if accepted:
         out += [f"<details><summary>{len(accepted)} accepted</summary>", ""]
-        out += [f"- `{item.judged.rule}` {_place(item)}: {_words(_why(item))}" for item in accepted]
+        out += [f"- `{item.judged.rule}` {_place(item)}: {escaped(_why(item))}" for item in accepted]
         out += ["", "</details>", ""]
     return "\n".join(out)
 
@@ -40,8 +40,8 @@ def _container(container: CheckedContainer) -> list[str]:
     first = container.items[0]
     engine = container.result.engine
     template = f", template `{subject.shown(engine.workload.template)}`" if engine.workload.template else ""
-    out = [f"### {_words(first.object)}{template}, container `{subject.shown(engine.container.name)}`: {state}", ""]
-    out += [_words(summary(engine, container.report.secrets)), ""]
+    out = [f"### {escaped(first.object)}{template}, container `{subject.shown(engine.container.name)}`: {state}", ""]
+    out += [escaped(summary(engine, container.report.secrets)), ""]
     out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
     told, more = few_of_each(item for item in container.items if item.accepted is None)
     out += [_row(item) for item in told]
@@ -53,8 +53,8 @@ def _row(item: Item) -> str:
     finding = item.judged.finding
     mark = LEVELS[item.judged.level]
     mark = f"**{mark}**" if item.judged.level == "denied" else mark
-    helps = "<br>".join(_words(text) for text in finding.suggestions)
-    said = "<br>".join(_words(text) for text in (finding.message, *finding.details))
+    helps = "<br>".join(escaped(text) for text in finding.suggestions)
+    said = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
     return f"| {mark} | `{item.judged.rule}`<br>{PLANES[item.judged.plane]} | {_place(item)} | {said} | {helps} |"
 
 
@@ -62,6 +62,6 @@ def _place(item: Item) -> str:
     return f"`{clean(item.file)}:{item.mark.line}`<br>`{one_line(item.judged.path)}`"
 
 
-def _words(text: str) -> str:
-    """Text that Markdown takes for text, in a table too."""
+def escaped(text: str) -> str:
+    """Return the text as Markdown takes it for text, in a table too."""
     return re.sub(r"([\\`*_{}<>|#~\[\]])", r"\\\1", one_line(text))

@@ -9,6 +9,7 @@ from typing import Any
 
 from webhook.kube.quantity import human
 from webhook.rules.engine import Engine
+from webhook.vllm.gpu import by_name, short
 from webhook.vllm.memory.needs import Offer
 from webhook.vllm.model import Model
 
@@ -66,8 +67,12 @@ def _row(way: Way) -> dict[str, Any]:
     }
 
 
+FARTHEST = 4
+"""Times the least GPU memory; offers with more are left out of the table."""
+
+
 def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Sequence[int]) -> str:
-    """For people, the best first."""
+    """For people: what keeps the model's output, then what changes it, each with the least GPU memory first."""
     size = f" ({asked.model.parameters / 1e9:.1f} B parameters)" if asked.model.parameters else ""
     requests = f"{asked.users} requests at once" if asked.users > 1 else "one request"
     out = [f"{asked.model.id}{size}: {requests} of {asked.context:,} tokens, vLLM {asked.version}", ""]
@@ -76,14 +81,23 @@ def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Se
         out += [f"nothing holds them: tried {_and(sizes)} of {', '.join(looked)}"]
         out += [f"next: podfit plan {asked.model.id} --context {shorter} --users {asked.users}; or --gpu NAME"]
         return "\n".join(out) + "\n"
-    rows = [("", "GPUs", "GPU memory", "KV cache", "holds", "what changes")]
-    rows += [_cells(number, one) for number, one in enumerate(ways, 1)]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    for row in rows:
-        cells = [f"{row[0]:>{widths[0]}}", f"{row[1]:<{widths[1]}}", *(f"{row[i]:>{widths[i]}}" for i in (2, 3, 4))]
-        out.append("  ".join([*cells, row[5]]).rstrip())
-    out += ["", "Least GPU memory first: podfit knows no prices. Each row is what the low end of the estimate holds."]
-    best = next((one for one in ways if one.refused is None), None)
+    least = min(one.offer.memory for one in ways)
+    shown = [one for one in ways if one.offer.memory <= FARTHEST * least]
+    groups = {
+        "same output": [one for one in shown if not one.offer.changes],
+        "changed output": [one for one in shown if one.offer.changes],
+    }
+    rows = {title: [_cells(one) for one in group] for title, group in groups.items() if group}
+    cells = [HEADING, *(row for group in rows.values() for row in group)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(HEADING))]
+    one_replica = sum(widths[:4]) + 2 * 3
+    out += [f"{'':18}{'per replica':<{one_replica}}    in total"]
+    for title, group in rows.items():
+        out += [_line(title, HEADING, widths), *(_line("", row, widths) for row in group), ""]
+    if left_out := len(ways) - len(shown):
+        out += [f"{left_out} more need over {FARTHEST} times the least GPU memory; --format json has all"]
+    out += ["Least GPU memory first: podfit knows no prices. Each row is what the low end of the estimate holds."]
+    best = next((one for one in shown if one.refused is None), None)
     if best is not None:
         out += ["", f"the first: vllm serve {shlex.join(best.words)}"]
         if best.offer.changes:
@@ -92,28 +106,39 @@ def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Se
     return "\n".join(out) + "\n"
 
 
+HEADING = ("GPUs", "GPU memory", "KV cache", "holds", "GPUs", "GPU memory", "holds", "what changes")
+"""Of one replica, then of all."""
+
+
+def _line(title: str, row: Sequence[str], widths: Sequence[int]) -> str:
+    """A row below the heading of its group."""
+    numbers = [f"{cell:>{width}}" for cell, width in zip(row[1:7], widths[1:7], strict=True)]
+    cells = [f"{row[0]:<{widths[0]}}", *numbers[:3]]
+    return f"{title:<18}{'  '.join(cells)}    {'  '.join([*numbers[3:], row[7]])}".rstrip()
+
+
 def _and(sizes: Sequence[int]) -> str:
     *first, last = map(str, sizes)
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _cells(number: int, way: Way) -> tuple[str, str, str, str, str, str]:
-    """The cells of one offer: number, GPUs, memory, KV cache, users, notes."""
+def _cells(way: Way) -> tuple[str, ...]:
+    """The cells of one offer, as in HEADING."""
     offer = way.offer
-    many = f"{offer.replicas} replicas of " if offer.replicas > 1 else ""
     tokens = f"{offer.ledger.kv_cache_tokens[0]:,} tokens" if offer.ledger.kv_cache_tokens else "none"
     said = [f"--{dest.replace('_', '-')} {value}" for dest, value in offer.changes.items() if dest != "model"]
     said += [f"{offer.changes['model']}"] if "model" in offer.changes else []
-    notes = [f"{' '.join(said)} (changes the model's output)"] if said else []
-    if not offer.there:
-        notes.append(f"the cluster has {offer.stock.gpus}")
-    if way.refused:
-        notes.append(f"refused: {way.refused}")
+    notes = [" ".join(said)] if said else []
+    notes += [f"the cluster has {offer.stock.gpus}"] if not offer.there else []
+    notes += [f"refused: {way.refused}"] if way.refused else []
+    names = dict.fromkeys(short(one.name) for one in by_name(offer.stock.product)) or {offer.stock.product: None}
     return (
-        str(number),
-        f"{many}{offer.gpus} × {offer.stock.product}",
-        human(offer.memory),
+        f"{offer.gpus} × {' or '.join(names)}",
+        human(offer.memory / offer.replicas),
         tokens,
+        f"{offer.held // offer.replicas:,}",
+        str(offer.gpus * offer.replicas),
+        human(offer.memory),
         f"{offer.held:,}",
         "; ".join(notes),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from webhook.base import duration
 from webhook.base.printable import clean, shortened
 from webhook.base.secret import Secrets
 from webhook.kube.quantity import human
@@ -122,8 +123,8 @@ def table(engine: Engine, secrets: Secrets, refusal: str | None = None) -> str:
         out += ["", *_host_table(planned.host)]
     if planned.startup:
         seconds = planned.startup
-        parts = ", ".join(f"{name} {value:.0f} s" for name, value in seconds.parts)
-        out += ["", f"start-up: {seconds.low:.0f} … {seconds.likely:.0f} … {seconds.high:.0f} s  ({parts})"]
+        parts = ", ".join(f"{name} {duration.human(value)}" for name, value in seconds.parts)
+        out += ["", f"start-up: {duration.estimate(seconds.likely, seconds.low, seconds.high)}: {parts}"]
     return "\n".join(shortened(clean(secrets.masked(line))).rstrip() for line in out) + "\n"
 
 
@@ -173,7 +174,13 @@ LEDGER_HEADING = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic"
 
 
 def _row(name: str, line: Estimate, sign: str = " ") -> str:
-    interval = "exact" if line.low == line.high else f"{human(line.low)} … {human(line.high)}"
+    """A line of the ledger; a negative amount is a deficit."""
+    if line.likely < 0:
+        name = f"{name} short by"
+        interval = f"{human(-line.high)} … {human(-line.low)}" if line.high <= 0 else f"0 B … {human(-line.low)}"
+        return f"{sign} {name:<20} {human(-line.likely):>10}  {interval:<23}  {line.note}"
+    low = f"short by {human(-line.low)}" if line.low < 0 else human(line.low)
+    interval = "exact" if line.low == line.high else f"{low} … {human(line.high)}"
     return f"{sign} {name:<20}{human(line.likely):>11}  {interval:<23}  {line.note}"
 
 

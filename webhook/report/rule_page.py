@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields
+from typing import Any
 
 from webhook.evaluation.denial import PLANES
 from webhook.rules.rule import Rule
@@ -48,6 +49,23 @@ def text(rule: type[Rule]) -> str:
         out.append(f"  fix      {_FIX[rule.fix]}")
     out += ["", body(rule), "", "in a policy:", "", policy_snippet(rule)]
     return "\n".join(out)
+
+
+def tree(rule: type[Rule]) -> dict[str, Any]:
+    """The same as plain JSON values (docs/schemas/rules.json)."""
+    return {
+        "rule": rule.id(),
+        "title": rule.title(),
+        "plane": rule.plane,
+        "threatens": rule.threatens,
+        "mode": rule.mode,
+        "never_denies": rule.never_denies or None,
+        "fix": rule.fix if has_fix(rule) else None,
+        "parameters": [
+            {"name": name, "default": default, "meaning": meaning} for name, default, meaning in parameters(rule)
+        ],
+        "text": body(rule),
+    }
 
 
 def has_fix(rule: type[Rule]) -> bool:

@@ -10,7 +10,6 @@ from webhook.base.printable import clean, one_line
 from webhook.evaluation.denial import LEVELS, PLANES, THREATS, many
 from webhook.evaluation.scan import NewDenial, Ref, Scan, ScannedContainer, ScannedFinding
 from webhook.evaluation.scan.planned import Planned, Span
-from webhook.report.text import Paint, plain
 
 
 def _head(scan: Scan) -> dict[str, Any]:
@@ -103,12 +102,12 @@ def _broken(one: NewDenial) -> dict[str, Any]:
 # ── For people ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def text(scan: Scan, limit: int = 10, paint: Paint = plain) -> str:
+def text(scan: Scan, limit: int = 10) -> str:
     """The summary, then each rule with its workloads, at most `limit` of one (0: all)."""
-    blocks = [[scan_headline(scan)], _namespaces(scan), _summary(scan, paint)]
-    blocks += list(_grouped(scan, limit, paint))
+    blocks = [[scan_headline(scan)], _namespaces(scan), _summary(scan)]
+    blocks += list(_grouped(scan, limit))
     if scan.what_if is not None:
-        blocks.append(list(_what_if(scan.what_if, limit, paint)))
+        blocks.append(list(_what_if(scan.what_if, limit)))
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
 
@@ -136,7 +135,7 @@ def _namespaces(scan: Scan) -> list[str]:
     return [head, *shown, *([f"… and {len(rows) - 20} more namespaces"] if len(rows) > 20 else [])]
 
 
-def _summary(scan: Scan, paint: Paint) -> list[str]:
+def _summary(scan: Scan) -> list[str]:
     """The last lines of the report: counts, and what could not be read."""
     found = scan.levels()
     if not found:
@@ -147,19 +146,18 @@ def _summary(scan: Scan, paint: Paint) -> list[str]:
     for level, rule, rows in found:
         workloads = many(len({row.object for row, _ in rows}), "workload")
         lead = THREATS[rows[0][1].threatens] if level == "denied" else f"[{PLANES[rows[0][1].plane]}]"
-        words = paint(f"{LEVELS[level]:<{longest}}", level)
-        lines.append(f"{words}  {paint(f'{rule:<{width}}', 'rule')}  {workloads:>14}  {lead}")
+        lines.append(f"{LEVELS[level]:<{longest}}  {rule:<{width}}  {workloads:>14}  {lead}")
     return lines
 
 
-def _grouped(scan: Scan, limit: int, paint: Paint) -> Iterator[list[str]]:
+def _grouped(scan: Scan, limit: int) -> Iterator[list[str]]:
     """Findings with the same rule and message as one group, with the workloads that have them."""
     for level, rule, rows in scan.levels():
         plane = PLANES[rows[0][1].plane]
         shown = rows[:limit] if limit else rows
-        lines = [f"{paint(LEVELS[level], level)}  {paint(rule, 'rule')}  [{plane}]"]
+        lines = [f"{LEVELS[level]}  {rule}  [{plane}]"]
         for row, found in shown:
-            lines.append(f"  {paint(_name(row), 'place')}: {one_line(found.message)}")
+            lines.append(f"  {_name(row)}: {one_line(found.message)}")
             if level == "denied" and found.suggestions:
                 lines.append(f"    {_suggestions_label(found)}: {one_line(' · '.join(found.suggestions[:3]))}")
         yield [*lines, *_more(len(rows) - len(shown))]
@@ -176,7 +174,7 @@ def _name(row: ScannedContainer) -> str:
     return clean(f'{row.object}, container "{row.container}"')
 
 
-def _what_if(broken: list[NewDenial], limit: int, paint: Paint) -> Iterator[str]:
+def _what_if(broken: list[NewDenial], limit: int) -> Iterator[str]:
     """What another policy would newly deny, at most `limit` workloads."""
     names = list(dict.fromkeys(one.object for one in broken))
     if not broken:
@@ -185,7 +183,7 @@ def _what_if(broken: list[NewDenial], limit: int, paint: Paint) -> Iterator[str]
     yield f"what if: {many(len(names), 'more workload')} would be refused if applied again:"
     shown = broken[:limit] if limit else broken
     for one in shown:
-        yield f"  {paint(clean(str(one.object)), 'place')}: {paint(one.rule, 'rule')}: {one_line(one.message)}"
+        yield f"  {clean(str(one.object))}: {one.rule}: {one_line(one.message)}"
     yield from _more(len(broken) - len(shown))
 
 

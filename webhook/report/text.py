@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -94,6 +95,39 @@ def coloured(text: str, what: str) -> str:
     return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if text and what in _COLOURS else text
 
 
+_HIGHLIGHTS = re.compile(
+    r"^(?P<indent>\s*)(?:(?P<level>denied|likely to fail|advice)(?P<gap> {2,})(?P<rule>[a-z][a-z0-9-]+)"
+    r"|(?P<bad>DENIED|DOES NOT FIT|WILL NOT START|newly denied)\b|(?P<good>FITS)\b|(?P<unsure>UNSURE|warning(?=:))"
+    r"|(?P<label>cause|why|remedy|evidence|also|more)(?= {4,}\S))",
+    re.MULTILINE,
+)
+_GROUPS = {"bad": "denied", "good": "clean", "unsure": "likely", "label": "place"}
+
+
+def highlighted(text: str) -> str:
+    """Text of any command with its verdicts, levels and rules in color."""
+    levels = {words: level for level, words in LEVELS.items()}
+
+    def painted(found: re.Match[str]) -> str:
+        if words := found["level"]:
+            shown = f"{coloured(words, levels[words])}{found['gap']}{coloured(found['rule'], 'rule')}"
+        else:
+            group = found.lastgroup or "label"
+            shown = coloured(found[group], _GROUPS[group])
+        return found["indent"] + shown
+
+    return _HIGHLIGHTS.sub(painted, text)
+
+
+_DIFF = (("+++", "rule"), ("---", "rule"), ("@@", "place"), ("+", "clean"), ("-", "mark"))
+
+
+def highlighted_diff(text: str) -> str:
+    """A unified diff in color."""
+    paints = ((line, next((what for sign, what in _DIFF if line.startswith(sign)), "")) for line in text.split("\n"))
+    return "\n".join(coloured(line, what) if what else line for line, what in paints)
+
+
 Detail = Literal["quiet", "normal", "all"]
 """Quiet: only what makes the run fail. All: accepted findings, too, each with its reason."""
 
@@ -106,10 +140,15 @@ def check(
 
     `width`: of the terminal, in characters; narrower than LEAST or wider than WIDTH is not written.
     """
-    width = max(MIN_REMEDY_WIDTH, min(width, WIDTH))
+    width = readable(width)
     quiet = detail == "quiet"
     shown = [one for one in checked.containers if not quiet or any(map(checked.fails, one.items))]
     return "\n".join(_container(one, checked, paint, width, detail, source=source) for one in shown)
+
+
+def readable(width: int) -> int:
+    """Characters of a line of text on a terminal of this width: not too few, and not more than eyes follow."""
+    return max(MIN_REMEDY_WIDTH, min(width, WIDTH))
 
 
 def tally(checked: Checked) -> str:

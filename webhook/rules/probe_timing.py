@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from webhook.base import duration
 from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath, is_object
 from webhook.kube.workload import Workload
@@ -65,7 +66,9 @@ def consequence(engine: Engine, name: str) -> tuple[str, ...]:
     seconds = window(found)
     if name == "livenessProbe" and probe(engine, "startupProbe"):
         since, seconds = "after each startup probe's success", tolerance(found)
-    return (f"a probe that never succeeds: the kubelet restarts the container {seconds} s {since}, for ever",)
+    return (
+        f"a probe that never succeeds: the kubelet restarts the container {duration.exact(seconds)} {since}, for ever",
+    )
 
 
 def probe(engine: Engine, name: str) -> Mapping[str, Any] | None:
@@ -274,11 +277,11 @@ def in_words(engine: Engine) -> tuple[str, ...]:
 
 
 def estimate(engine: Engine) -> str:
-    """ "vLLM answers after about 95 s (60 … 310 s)"."""
+    """ "vLLM answers after about 8 min (2–44 min)"."""
     startup = engine.plan.startup
     if startup is None:
         return ""
-    return f"vLLM answers after about {startup.likely:.0f} s ({startup.low:.0f} … {startup.high:.0f} s)"
+    return f"vLLM answers after about {duration.estimate(startup.likely, startup.low, startup.high)}"
 
 
 def phases(engine: Engine) -> tuple[str, ...]:
@@ -287,5 +290,5 @@ def phases(engine: Engine) -> tuple[str, ...]:
     startup, doubt = engine.plan.startup, engine.weights_doubtful
     if startup is None:
         return ()
-    parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in startup.parts)
+    parts = ", ".join(f"{name} {duration.human(seconds)}" for name, seconds in startup.parts)
     return (parts, f"how large the weights are is {doubt}") if doubt else (parts,)

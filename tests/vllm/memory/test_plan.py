@@ -552,7 +552,7 @@ def test_the_printed_parts_sum_to_the_printed_rest(
     told = subtraction(ledger)
     sizes = [(float(number) * UNITS[unit], UNITS[unit]) for number, unit in AMOUNT.findall(told)]
     (budget, _), *parts, (rest, _) = sizes
-    rest = -rest if "are missing" in told else rest
+    rest = -rest if "short by" in told else rest
     rounding = sum(0.05 * unit for _, unit in sizes)
     assert abs(budget - sum(size for size, _ in parts) - rest) <= rounding + 1
     assert ("CUDA graphs" in told) == (ledger.graphs_charged and not eager)

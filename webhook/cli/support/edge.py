@@ -12,6 +12,7 @@ from pathlib import Path
 
 from webhook.base.secret import FORMS
 from webhook.cli.support import patches as kustomized
+from webhook.cli.support import terminal
 from webhook.kube import companions, manifest, workload
 from webhook.kube.companions import Companions
 from webhook.kube.everywhere import Everywhere, PlacedObject
@@ -53,7 +54,7 @@ def examples(*lines: str) -> str:
 
 def tell(line: str) -> None:
     """Print a line on standard error, without secrets and control characters, and of bounded length."""
-    print(FORMS.line(line), file=sys.stderr, flush=True)
+    print(terminal.message(FORMS.line(line)), file=sys.stderr, flush=True)
 
 
 def add_show_secrets(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from webhook import generate
-from webhook.cli.support import edge, policies
+from webhook.cli.support import edge, policies, terminal
 from webhook.cli.support.command_line import judged_as
 from webhook.evaluation.lint import Result, lint
 from webhook.evaluation.policy import Policy
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
         print(json.dumps(as_needs.tree(asked, ways), indent=1, default=str))
     else:
         sizes = (facts.gpu.count,) if facts.gpu and facts.gpu.count else needs.GPU_COUNTS
-        print(as_needs.table(asked, ways, looked=[one.product for one in having], sizes=sizes), end="")
+        terminal.show(as_needs.table(asked, ways, looked=[one.product for one in having], sizes=sizes))
     return 0
 
 

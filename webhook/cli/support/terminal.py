@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import TextIO
@@ -11,8 +12,8 @@ from typing import TextIO
 CHOICES = ("auto", "always", "never")
 CHOICE: ContextVar[str] = ContextVar("--color", default="auto")
 """`--color` of the command that runs."""
-WIDTH = 100
-"""Characters in a line where there is no terminal."""
+WIDTH, LEAST = 100, 40
+"""Characters in a line where there is no terminal, and the fewest."""
 
 
 def colors(stream: TextIO | None = None) -> bool:
@@ -33,10 +34,47 @@ def is_terminal(stream: TextIO | None = None) -> bool:
     return False
 
 
-def width() -> int:
-    """Characters in a line of the terminal; WIDTH where there is none."""
-    if not is_terminal():
-        return WIDTH
-    from shutil import get_terminal_size  # only a terminal needs it, and a start would wait for it
+def show(rendered: str, paint: Callable[[str], str] | None = None) -> None:
+    """Prints text: on a terminal without longer lines than it has, and painted if it is colored."""
+    shown = wrapped(rendered, width()) if is_terminal() else rendered
+    print(paint(shown) if paint and colors() else shown, end="", flush=True)
 
-    return get_terminal_size((WIDTH, 24)).columns
+
+def wrapped(rendered: str, columns: int) -> str:
+    """The text with longer lines broken between words; the rest of a line is indented by four more."""
+    return "\n".join(part for line in rendered.split("\n") for part in _broken(line, max(LEAST, columns)))
+
+
+def _broken(line: str, columns: int) -> Iterator[str]:
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    while len(line) > columns:
+        end = line.rfind(" ", len(indent) + 1, columns + 1)
+        if end < 0:
+            break
+        yield line[:end].rstrip()
+        line = indent + line[end:].lstrip()
+    yield line
+
+
+_PREFIXES = {"error:": "1;31", "warning:": "1;33", "note:": "36"}
+
+
+def message(line: str) -> str:
+    """A line for standard error: with a colored prefix, and on a terminal broken between words."""
+    if is_terminal(sys.stderr):
+        line = wrapped(line, width(sys.stderr))
+    prefix = line.partition(" ")[0]
+    if prefix not in _PREFIXES or not colors(sys.stderr):
+        return line
+    return f"\x1b[{_PREFIXES[prefix]}m{prefix}\x1b[0m{line.removeprefix(prefix)}"
+
+
+def width(stream: TextIO | None = None) -> int:
+    """Characters in a line of the terminal; WIDTH where there is none. `stream`: standard output if None."""
+    if not is_terminal(stream):
+        return WIDTH
+    if (said := os.environ.get("COLUMNS", "")).isdigit() and int(said):
+        return int(said)
+    with suppress(OSError, ValueError):
+        return os.get_terminal_size((stream or sys.stdout).fileno()).columns or WIDTH
+    return WIDTH

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from webhook.base import duration
 from webhook.base.secret import Secrets
 from webhook.evaluation import subject
 from webhook.evaluation.compare import settings_of
@@ -91,6 +92,8 @@ class Explained:
     changes: tuple[str, ...]
     """What would fit, each by itself, best first."""
     findings: tuple[Judged, ...]
+    report: Report
+    """What it explains."""
 
 
 def explain(report: Report, result: Result) -> Explained:
@@ -118,6 +121,7 @@ def explain(report: Report, result: Result) -> Explained:
         ),
         changes=tuple(map(report.secrets.line, found.alternatives)) if plan.verdict != "fits" else (),
         findings=findings,
+        report=report,
     )
 
 
@@ -142,7 +146,7 @@ def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
     if left >= 0:
         yield Bar("KV cache", "left", max(0, budget - left), left, ledger.kv_cache, ledger.left)
     else:
-        yield Bar("missing", "missing", budget, -left, None, "nothing is left for the KV cache")
+        yield Bar("short by", "missing", budget, -left, None, "nothing is left for the KV cache")
     needed = ledger.kv_cache_bytes_per_request
     if needed and ledger.max_model_len:
         note = f"one request of {ledger.max_model_len:,} tokens"
@@ -189,8 +193,8 @@ def _results(engine: Engine) -> Iterator[tuple[str, str]]:
     if host is not None:
         yield "/dev/shm", f"{human(host.shm.likely)} needed"
     if startup is not None:
-        parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in startup.parts)
-        yield "start-up", f"{startup.likely:.0f} s ({startup.low:.0f} … {startup.high:.0f} s): {parts}"
+        parts = ", ".join(f"{name} {duration.human(seconds)}" for name, seconds in startup.parts)
+        yield "start-up", f"{duration.estimate(startup.likely, startup.low, startup.high)}: {parts}"
 
 
 def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:

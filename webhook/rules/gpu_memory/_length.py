@@ -64,4 +64,4 @@ def not_given(engine: Engine) -> str:
     """That no length is given; where one is written beside a script, or in another command of it, that it is lost."""
     if engine.command.shell and _WRITTEN.search(engine.raw_command):
         return "--max-model-len stands in the command, but does not reach this vLLM"
-    return "--max-model-len is not given"
+    return "--max-model-len is not set"

@@ -46,15 +46,15 @@ class GpuMemoryExceeded(Rule):
             return
         weights, budget = ledger.weights.likely, ledger.budget.likely
         rest = budget - weights - ledger.kv_cache.likely
-        short = human(-ledger.kv_cache.likely)
-        missing = f"{short} {'is' if short.startswith('1 ') else 'are'} missing"
+        note = ledger.weights.note
         certain = engine.plan.verdict == "does-not-fit" and ledger.kv_cache.floor <= 0
         yield Finding(
             path=engine.command.path,
-            message=f"{missing} on each GPU before any KV cache: weights {human(weights)} and {human(rest)} of "
+            message=f"short by {human(-ledger.kv_cache.likely)} on each GPU before any KV cache: "
+            f"weights {human(weights)} and {human(rest)} of "
             f"activations and runtime, of {human(budget)} that vLLM may use ({name})",
             details=(
-                f"weights: {ledger.weights.note or human(weights)}",
+                *((f"weights: {note}",) if note not in ("", human(weights)) else ()),
                 f"budget: {ledger.budget.note}",
             ),
             certainty="certain" if certain else "likely",

@@ -49,12 +49,14 @@ class KvCacheTooSmall(Rule):
         fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
         certain = engine.plan.verdict == "does-not-fit" and engine.plan.cause != "loading"
         longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
+        short = f" (short by {human(needed - there)})" if needed > there >= 0 else ""
         yield Finding(
             path=engine.argument("kv_cache_memory_bytes" if fixed else "max_model_len"),
             message=f"one request of {ledger.max_model_len:,} tokens needs {human(needed)} of KV cache, "
-            + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left),
+            + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left)
+            + short,
             details=lines(
-                "" if given else f"{not_given(engine)}: the model's own {ledger.max_model_len:,} tokens hold",
+                "" if given else f"{not_given(engine)}; the model's default of {ledger.max_model_len:,} tokens applies",
                 f"the estimated maximum model length is {longest:,}" if longest else "",
                 "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
             ),

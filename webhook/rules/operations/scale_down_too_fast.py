@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from webhook.base import duration
 from webhook.kube.companions import describe
 from webhook.kube.path import FieldPath
 from webhook.rules.engine import Engine
@@ -42,9 +43,11 @@ class ScaleDownTooFast(Rule):
                     wanted = max(600, math.ceil(startup.high / 60) * 60)
                     yield Finding(
                         path=FieldPath(("spec", "replicas")),
-                        message=f"{describe(one)} removes replicas after {seconds} s, a start takes about "
-                        f"{startup.likely:.0f} s",
-                        details=(f"{place}: {seconds} s; a start takes {startup.low:.0f} … {startup.high:.0f} s",),
+                        message=f"{describe(one)} removes replicas after {duration.exact(seconds)}, a start takes "
+                        f"about {duration.human(startup.likely)}",
+                        details=(
+                            f"{place}: {seconds} s; a start takes {duration.interval(startup.low, startup.high)}",
+                        ),
                         certainty="likely",
                         suggestions=(f"{place}: {wanted}, and policies that remove one Pod in 300 s",),
                     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook.base import duration
 from webhook.kube.patch import Edit
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
@@ -40,7 +41,7 @@ class ShellSwallowsSigterm(Rule):
         yield Finding(
             path=command.script_path or command.path,
             message="a shell stays in front of vLLM and passes no SIGTERM on: "
-            f"it is killed after {seconds} s, mid-request",
+            f"it is killed after {duration.exact(seconds)}, mid-request",
             certainty="possible" if command.unforked else "likely",
             advice=command.unforked,
             suggestions=(f"end the script with `exec {_program(engine)} …`, without a pipe or &",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook.base import duration
 from webhook.kube.path import FieldPath
 from webhook.rules.engine import Engine
 from webhook.rules.operations import _scaling
@@ -29,7 +30,7 @@ class SingleReplica(Rule):
             return
         by = _scaling.autoscalers(engine)
         startup = engine.plan.startup
-        gone = f", for about {startup.likely:.0f} s" if startup else ""
+        gone = f", for about {duration.human(startup.likely)}" if startup else ""
         yield Finding(
             path=FieldPath(("spec", "replicas")),
             message=f"one replica{' at least' if by else ''}: nobody answers while it starts anew{gone}",

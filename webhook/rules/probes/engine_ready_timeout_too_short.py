@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from webhook.base import duration
 from webhook.kube.patch import Edit
 from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
@@ -53,7 +54,8 @@ class EngineReadyTimeoutTooShort(Rule):
         settable = release >= SETTABLE
         yield Finding(
             path=engine.argument("api_server_count"),
-            message=f"{servers} API servers wait {limit} s for the engine; {probe_timing.estimate(engine)}",
+            message=f"{servers} API servers wait {duration.exact(limit)} for the engine; "
+            f"{probe_timing.estimate(engine)}",
             details=probe_timing.phases(engine),
             certainty="likely" if limit < startup.likely else "possible",
             advice=limit >= startup.likely,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from webhook.base import duration
 from webhook.kube.patch import Edit
 from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
@@ -42,7 +43,7 @@ class InitialDelayInsteadOfStartupProbe(Rule):
         added = probe_timing.startup_probe_fix(engine) if own else ()
         yield Finding(
             path=engine.at("livenessProbe", "initialDelaySeconds"),
-            message=f"the liveness probe begins after {delay} s, in place of a startup probe"
+            message=f"the liveness probe begins after {duration.exact(delay)}, in place of a startup probe"
             + (f"; {probe_timing.estimate(engine)}" if startup else ""),
             suggestions=tuple(
                 f"{one}, and no initialDelaySeconds"

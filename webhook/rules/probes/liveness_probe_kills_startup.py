@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook.base import duration
 from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty, Finding, Rule
@@ -43,7 +44,8 @@ class LivenessProbeKillsStartup(Rule):
         )
         yield Finding(
             path=engine.at("livenessProbe"),
-            message=f"the liveness probe kills the container after {window} s; {probe_timing.estimate(engine)}",
+            message=f"the liveness probe kills the container after {duration.exact(window)}; "
+            f"{probe_timing.estimate(engine)}",
             details=probe_timing.phases(engine),
             certainty=certainty,
             suggestions=probe_timing.advice(engine),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from webhook.base import duration
 from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath
 from webhook.rules import probe_timing
@@ -50,7 +51,7 @@ class ProgressDeadlineTooShort(Rule):
         by_default = " (the default)" if given is None else ""
         yield Finding(
             path=at,
-            message=f"the rollout fails after {deadline} s{by_default}; {probe_timing.estimate(engine)}",
+            message=f"the rollout fails after {duration.exact(deadline)}{by_default}; {probe_timing.estimate(engine)}",
             details=probe_timing.phases(engine),
             certainty="likely" if deadline < startup.likely else "possible",
             advice=deadline >= startup.likely,

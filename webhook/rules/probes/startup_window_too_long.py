@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from webhook.base import duration
 from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule, parameter
@@ -39,7 +40,7 @@ class StartupWindowTooLong(Rule):
             return
         yield Finding(
             path=engine.at("startupProbe", "failureThreshold"),
-            message=f"the startup probe waits {window} s; {probe_timing.estimate(engine)}",
+            message=f"the startup probe waits {duration.exact(window)}; {probe_timing.estimate(engine)}",
             certainty="possible",
             suggestions=probe_timing.in_words(engine),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook.base import duration
 from webhook.rules import probe_timing
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
@@ -30,8 +31,8 @@ class StartupWindowTooShort(Rule):
         hopeless = window < startup.floor
         yield Finding(
             path=engine.at("startupProbe", "failureThreshold"),
-            message=f"the startup probe gives up after {window} s; {probe_timing.estimate(engine)}",
-            details=(f"even from a warm cache the start takes {startup.floor:.0f} s",)
+            message=f"the startup probe gives up after {duration.exact(window)}; {probe_timing.estimate(engine)}",
+            details=(f"even from a warm cache the start takes {duration.human(startup.floor)}",)
             if hopeless
             else probe_timing.phases(engine),
             certainty="certain" if hopeless else "likely",

@@ -10,7 +10,7 @@ from webhook.kube.workload import Container, Workload
 from webhook.vllm.facts import Fact, Facts
 from webhook.vllm.gpu import advice, labels, maker
 from webhook.vllm.gpu.labels import NamedProducts
-from webhook.vllm.gpu.name import by_name, nearest
+from webhook.vllm.gpu.name import by_name, nearest, short
 from webhook.vllm.gpu.node_pools import product_of_pools
 from webhook.vllm.gpu.nodes import NodeGpus, Placement, find_placement
 from webhook.vllm.gpu.product import Accelerator, Gpu, all_products
@@ -48,6 +48,7 @@ __all__ = [
     "on_nodes",
     "parse",
     "requested_resource",
+    "short",
 ]  # fmt: skip
 
 

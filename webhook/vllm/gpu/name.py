@@ -63,6 +63,12 @@ def nearest(text: str) -> tuple[str, ...]:
     return tuple(near.nearest(_normalize(text), [name for name in short if name], 3))
 
 
+def short(name: str) -> str:
+    """A product's name of the table without maker and form: "A100 80GB" of "NVIDIA A100 80GB SXM4"."""
+    words = [word for word in name.split() if not NOISE.fullmatch(word.lower()) and not FORMS.fullmatch(word.lower())]
+    return " ".join(words) or name
+
+
 def _normalize(text: str) -> str:
     """The name in lower case, its words separated by one dash."""
     return re.sub(r"[\s_-]+", "-", text.lower()).strip("-")

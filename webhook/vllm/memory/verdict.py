@@ -266,5 +266,5 @@ def subtraction(ledger: GpuLedger) -> str:
     left = ledger.kv_cache.likely
     if more := ledger.budget.likely - sum([line.likely for line, _ in parts]) - left:  # a log's lines are rounded
         told += f" {'−' if more > 0 else '+'} {human(abs(more))} otherwise measured"
-    rest = f"{human(left)} of KV cache" if left > 0 else f"nothing, {human(-left)} are missing"
+    rest = f"{human(left)} of KV cache" if left > 0 else f"nothing (short by {human(-left)})"
     return f"{human(ledger.budget.likely)} budget{told} leave {rest}"
