@@ -158,8 +158,8 @@ NOT_FOR_A_CHECK = {
     "jsonpatch", "kubernetes", "matplotlib", "prometheus_client", "pydantic", "requests", "shtab", "tree_sitter",
     "urllib3", "uvicorn", "uvloop",
     # parts of Python that cost milliseconds
-    "difflib", "email", "hashlib", "http", "importlib.resources", "logging", "multiprocessing", "socket", "ssl",
-    "subprocess", "tempfile", "threading", "unittest",
+    "difflib", "email", "hashlib", "http", "importlib.resources", "logging", "multiprocessing", "shutil", "socket",
+    "ssl", "subprocess", "tempfile", "threading", "unittest",
     # packages and modules of other commands
     "webhook.cluster", "webhook.diagnose", "webhook.generate", "webhook.server", "webhook.evaluation.compare",
     "webhook.evaluation.policy.shape", "webhook.evaluation.rehearsal", "webhook.evaluation.repair",

@@ -88,7 +88,13 @@ Images = tuple[tuple[str, Release], ...]
 def release_of_image(image: str, images: Images) -> Release | None:
     """The release that somebody says the image holds, by its name without a digest."""
     name = image.strip().partition("@")[0]
-    return next((release for pattern, release in images if fnmatchcase(name, pattern)), None)
+    return next((release for pattern, release in images if _matches(name, pattern)), None)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """`fnmatchcase`, which compiles an expression per pattern, only if the text between wildcards is in the name."""
+    literal = () if "[" in pattern else pattern.replace("?", "*").split("*")
+    return all(part in name for part in literal) and fnmatchcase(name, pattern)
 
 
 def in_registry(image: str, repositories: Sequence[str]) -> Release | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from webhook.base.near import nearest
@@ -21,6 +22,10 @@ class Parser(argparse.ArgumentParser):
     The namespace has the parser of the command, or of its action, as `parser`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # argparse makes a formatter per argument, and one without a width imports shutil and three compressors.
+        chosen = kwargs.get("formatter_class", argparse.HelpFormatter)
+        width = terminal.width() if terminal.is_terminal() else terminal.HELP_WIDTH
+        kwargs["formatter_class"] = partial(chosen, width=width - 2)
         super().__init__(*args, **kwargs)
         self.set_defaults(parser=self)  # of the command that runs, or of its action
         self.add_argument(

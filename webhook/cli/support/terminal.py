@@ -14,6 +14,8 @@ CHOICE: ContextVar[str] = ContextVar("--color", default="auto")
 """`--color` of the command that runs."""
 WIDTH, LEAST = 100, 40
 """Characters in a line where there is no terminal, and the fewest."""
+HELP_WIDTH = 80
+"""The same for `--help`: argparse's."""
 
 
 def colors(stream: TextIO | None = None) -> bool:
