@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lowest bench e2e node lint docs facts models release lock clean
+.PHONY: help demo test lowest bench oracle e2e node lint docs facts models release lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every o
 	.venv/bin/python -m benchmarks.cluster
 	.venv/bin/python -m benchmarks.hostile
 	.venv/bin/python -m benchmarks.hostile_cel
+
+oracle: .venv  ## vLLM's own code as the judge of podfit's plans; ARGS="--releases 0.33.0 --cases 100 --seed 2" (docs/oracle.md)
+	.venv/bin/python -m oracle $(ARGS)
 
 lock:  ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements.lock pyproject.toml
