@@ -514,3 +514,48 @@ def test_a_diagnosis_is_short(cause: str | None, text: str, tmp_path: Path, caps
 
 def _flat(text: str) -> str:
     return " ".join(text.split())
+
+
+SERVED = """\
+(APIServer pid=1) INFO 09-30 18:29:05 [api_server.py:1839] vLLM API server version 0.11.0
+(APIServer pid=1) INFO 09-30 18:29:05 [utils.py:233] non-default args: {'model_tag': '/mnt/models', 'port': 8080, \
+'model': '/mnt/models', 'max_model_len': 32768, 'served_model_name': ['llama'], 'gpu_memory_utilization': 0.5}
+(EngineCore_DP0 pid=121) INFO 09-30 18:29:30 [gpu_worker.py:298] Available KV cache memory: 3.50 GiB
+(EngineCore_DP0 pid=121) ERROR 09-30 18:29:33 [core.py:718] ValueError: To serve at least one request with the \
+models's max seq len (32768), (4.00 GiB KV cache is needed, which is larger than the available KV cache memory (3.50 \
+GiB). Based on the available memory, the estimated maximum model length is 28672.
+"""
+LIMITS = "resources: {limits: {nvidia.com/gpu: 1, memory: 32Gi}}"
+A100 = "nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}"
+URI = "hf://meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        f"predictor: {{{A100}, model: {{modelFormat: {{name: vLLM}}, storageUri: '{URI}', args: [LENGTH], {LIMITS}}}}}",
+        f"model: {{uri: '{URI}', name: llama}}, template: {{{A100}, containers: [{{name: main, "
+        f"env: [{{name: VLLM_ADDITIONAL_ARGS, value: LENGTH}}], {LIMITS}}}]}}",
+    ],
+    ids=["InferenceService", "LLMInferenceService"],
+)
+@pytest.mark.parametrize(("length", "contradicts"), [(8192, True), (32768, False)])
+def test_arguments_of_a_kserve_manifest_are_held_against_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spec: str, length: int, contradicts: bool
+) -> None:
+    kind, version = ("InferenceService", "v1beta1") if "predictor" in spec else ("LLMInferenceService", "v1alpha1")
+    head = f"apiVersion: serving.kserve.io/{version}\nkind: {kind}\nmetadata: {{name: llama}}\n"
+    words = f"--max-model-len={length} --gpu-memory-utilization=0.5".split()
+    given_words = ", ".join(words) if "args" in spec else " ".join(words)
+    (tmp_path / "llm.yaml").write_text(f"{head}spec: {{{spec.replace('LENGTH', given_words)}}}\n")
+    (tmp_path / "log.txt").write_text(SERVED)
+
+    main(["diagnose", str(tmp_path / "log.txt"), "--manifest", str(tmp_path / "llm.yaml"), "--format", "json"])
+    (found,) = json.loads(capsys.readouterr().out)["results"]
+
+    expected = [{"name": "--max-model-len", "log": "32768", "manifest": "8192"}]
+    assert found["contradictions"] == (expected if contradicts else [])
+    (plan,) = found["plans"]
+    assert plan["engine"]["arguments"]["max_model_len"] == 32768
+    assert plan["model"]["id"] == "meta-llama/Llama-3.1-8B-Instruct"
+    assert plan["verdict"] == "does-not-fit"

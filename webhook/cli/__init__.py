@@ -24,6 +24,7 @@ COMMANDS = (
     "explain",
     "scan",
     "diagnose",
+    "report",
     "calibrate",
     "review",
     "models",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from webhook.diagnose import calibrate
@@ -16,6 +16,13 @@ from webhook.vllm import measured
 SAME_SHARE = 0.05
 """Memory that PyTorch reports of two cards of one product differs by less (ECC, firmware, display); that of two
 products by more (`webhook/data/gpus.json`)."""
+
+
+ADDITIONAL = "VLLM_ADDITIONAL_ARGS"
+"""The variable whose words KServe's presets for LLMInferenceService append to the command."""
+SET_BY_OPERATORS = frozenset(("model", "served_model_name", "host", "port"))
+"""Arguments that KServe's runtimes set, whatever the manifest says (KServe
+config/runtimes/kserve-huggingfaceserver.yaml: `--model_dir=/mnt/models --model_name={{.Name}}`, port 8080)."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +66,15 @@ def _gib(size: int) -> str:
 
 
 def _arguments(start: Start, engine: Engine) -> Iterator[Contradiction]:
-    """Arguments with other values. Only plain values are compared: a log prints others as Python sees them."""
-    if start.given is None or engine.args.open:
+    """Arguments with other values. Only plain values are compared: a log prints others as Python sees them. Where
+    others may add arguments (KServe's ServingRuntime), only those count that the manifest gives itself."""
+    if start.given is None:
         return
     defaults = engine.args.defaults
     ran, _ = measured.own_arguments(start.given, defaults, {})
     said, _ = measured.own_arguments(engine.args.given, defaults, {})
-    for dest in sorted(ran.keys() | said.keys()):
+    dests = ran.keys() & said.keys() if engine.args.open else ran.keys() | said.keys()
+    for dest in sorted(dests - (SET_BY_OPERATORS if engine.args.open else frozenset())):
         one, other = ran.get(dest, defaults.get(dest)), said.get(dest, defaults.get(dest))
         known = dest in defaults and dest not in engine.args.unresolved
         plain = all(value is None or isinstance(value, str | int | float) for value in (one, other))
@@ -80,9 +89,17 @@ def _shown(value: object) -> str:
 def as_logged(obj: JSON, engine: Engine, start: Start) -> JSON:
     """The manifest with the arguments and the release of the log, where the log lists them."""
     edits = []
-    argv = calibrate.argv(start)
+    own, argv = engine.container.path, calibrate.argv(start)  # of a predictor, `at("command")` is its storageUri
     if argv is not None and any(_arguments(start, engine)):
-        edits += [Edit(engine.at("command"), argv), Edit(engine.at("args"), op="remove")]
+        if engine.model is not None and not _is_hub_id(str(start.model)):
+            argv[2] = engine.model.value.id  # what an operator put at the path that the log names
+        edits += [Edit(own / "command", argv), Edit(own / "args", op="remove")]
+        env = engine.container.spec.get("env")
+        edits += [
+            Edit(own.join("env", place, "value"), "")
+            for place, one in enumerate(env if isinstance(env, list) else ())
+            if isinstance(one, Mapping) and one.get("name") == ADDITIONAL
+        ]
     if start.release and start.release != engine.release:
         edits.append(Edit(engine.at("image"), f"vllm/vllm-openai:v{start.release}"))
     changed: JSON = edited(obj, [edits])[0] if edits and not engine.container.synthetic else obj

@@ -183,8 +183,8 @@ MAX_LINES = 12
 """Lines of a diagnosis without -v."""
 
 
-MIN_EVIDENCE = 2
-"""Of them, lines of the evidence."""
+MIN_EVIDENCE = 3
+"""Of them, lines of the evidence, if the remedy leaves room."""
 
 
 def _shorten(sections: Sequence[list[str]], spare: Sequence[list[str]], most: int) -> None:
@@ -244,15 +244,22 @@ def _evidence(lines: Sequence[str], width: int) -> list[str]:
     ]
 
 
+_PREFIX = re.compile(r"^(?:\([\w ]+=?[\w= ]*\) )?(?:ERROR|CRITICAL|WARNING|INFO) \d\d-\d\d [\d:]+ \[[\w./]+:\d+\] ")
+"""What vLLM's logger puts before a message: process, level, time and place."""
+
+
 def _first(lines: Sequence[str], remedy: str, room: int, width: int) -> list[str]:
-    """The first line in `room` lines of a terminal; of a longer one its beginning, and its last number that the remedy
-    uses."""
-    whole = one_line(lines[0]) if lines else ""
+    """The first line's message in `room` lines of a terminal; of a longer one its beginning, and its last number that
+    the remedy uses."""
+    whole = _PREFIX.sub("", one_line(lines[0])) if lines else ""
     shown, length = _labelled("evidence", whole, width), room * (width - 12)
+    end = max((whole.rfind(number) + len(number) for number in re.findall(r"\d{2,}", remedy)), default=0)
     while len(shown) > room:
         length -= 10
-        end = max((whole.rfind(number) + len(number) for number in re.findall(r"\d{2,}", remedy)), default=0)
-        cut = f"{whole[:length]}…" if end <= length else f"{whole[: length // 2]} … {whole[end - length // 2 : end]}…"
+        cut = f"{whole[:length]}…"
+        if end > length:
+            tail = whole[end - length // 2 : end].partition(" ")[2]
+            cut = f"{whole[: length // 2].rpartition(' ')[0]} … {tail}…"
         shown = _labelled("evidence", cut, width)
     return shown
 

@@ -15,6 +15,7 @@ _FIX = {
     "certain": "by the webhook where it is certain, and by `podfit fix`",
     "manual": "by `podfit fix`; by the webhook where a policy says `fix: true`",
 }
+WRONG = "Is a finding wrong? `podfit report FILE > report.json` writes what a bug report needs, without secrets."
 _THREAT_IN_WORDS = {"start": "vLLM does not start", "uptime": "vLLM does not stay up", "practice": "a practice"}
 
 
@@ -47,7 +48,7 @@ def text(rule: type[Rule]) -> str:
         out.append(f"  denies   never, also where a policy says so: {rule.never_denies}")
     if has_fix(rule):
         out.append(f"  fix      {_FIX[rule.fix]}")
-    out += ["", body(rule), "", "in a policy:", "", policy_snippet(rule)]
+    out += ["", body(rule), "", "in a policy:", "", policy_snippet(rule), "", WRONG]
     return "\n".join(out)
 
 
@@ -107,6 +108,7 @@ def markdown(rule: type[Rule], examples: list[tuple[str, str, str]]) -> str:
         ),
         f"```yaml\n{policy_snippet(rule)}\n```",
     ]
+    out += ["", WRONG]
     for name, manifest, printed in examples:
         out += ["", f"## Example: {name}", "", f"```yaml\n{manifest.strip()}\n```"]
         if printed:

@@ -31,6 +31,12 @@ def _head(scan: Scan) -> dict[str, Any]:
                 for mode, rule, found in scan.rules()
             ],
         },
+        "ready": None
+        if scan.ready_and_denied is None
+        else {
+            "workloads": len(scan.ready),
+            "denied": [ref(one) for one in scan.ready_and_denied],
+        },
         "what_if": None if scan.what_if is None else [_broken(one) for one in scan.what_if],
         "not_read": [{"kind": kind, "message": why} for kind, why in scan.not_read.items()],
         "errors": [{"message": message} for message in scan.errors],
@@ -104,7 +110,7 @@ def _broken(one: NewDenial) -> dict[str, Any]:
 
 def text(scan: Scan, limit: int = 10) -> str:
     """The summary, then each rule with its workloads, at most `limit` of one (0: all)."""
-    blocks = [[scan_headline(scan)], _namespaces(scan), _summary(scan)]
+    blocks = [[scan_headline(scan), *_ready(scan)], _namespaces(scan), _summary(scan)]
     blocks += list(_grouped(scan, limit))
     if scan.what_if is not None:
         blocks.append(list(_what_if(scan.what_if, limit)))
@@ -119,6 +125,15 @@ def scan_headline(scan: Scan) -> str:
     return f"{head}: {scan.workloads('denied')} denied, {scan.workloads('warned')} with warnings, " + (
         f"{scan.workloads('clean')} clean"
     )
+
+
+def _ready(scan: Scan) -> list[str]:
+    """How many of the workloads that run and are ready would be denied."""
+    denied = scan.ready_and_denied
+    if denied is None or not scan.ready:
+        return []
+    named = f": {', '.join(clean(str(one)) for one in denied[:3])}{' …' if len(denied) > 3 else ''}" if denied else ""
+    return [f"{many(len(scan.ready), 'workload')} running and ready, of which {len(denied)} would be denied{named}"]
 
 
 def _namespaces(scan: Scan) -> list[str]:

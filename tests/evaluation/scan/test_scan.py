@@ -472,3 +472,51 @@ def test_a_long_list_is_cut_and_says_so() -> None:
 
 def test_a_ref_reads_as_people_write_it() -> None:
     assert str(Ref.of({"kind": "ClusterServingRuntime", "metadata": {"name": "x"}})) == "ClusterServingRuntime x"
+
+
+# ── What works ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ready(name: str, owner: JSONDict | None = None, *, image: str | None = None, state: str = "True") -> JSONDict:
+    """A running Pod."""
+    made = pod(name, owner=owner)
+    made["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": state}]}
+    if image:
+        made["spec"]["containers"][0]["image"] = image
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "counted"),
+    [
+        ({}, 1),
+        ({"state": "False"}, 0),
+        ({"image": "vllm/vllm-openai:v0.9.0"}, 0),  # of a revision before
+    ],
+)
+def test_a_workload_that_runs_and_would_be_denied_is_counted(made: dict[str, str], counted: int) -> None:
+    top = workload("Deployment", "llama", args=DOOMED)
+    middle = workload("ReplicaSet", "llama-1", owner=top, args=DOOMED)
+    running = ready("llama-1-0", middle, **made)
+    running["spec"]["containers"][0]["args"] = DOOMED
+    result = scanned(Api(top, middle, running))
+
+    assert len(result.ready) == counted
+    assert [str(one) for one in result.ready_and_denied or ()] == ["Deployment chat/llama"] * counted
+    line = "1 workload running and ready, of which 1 would be denied: Deployment chat/llama\n"
+    assert (line in shown.text(result)) is bool(counted)
+
+
+def test_a_workload_that_runs_and_is_allowed_is_no_false_denial() -> None:
+    result = scanned(Api(ready("bare")))
+
+    assert len(result.ready) == 1
+    assert result.ready_and_denied == []
+
+
+def test_without_the_pods_nothing_is_said_of_what_runs() -> None:
+    api = Api(workload("Deployment", "llama"), ready("bare"))
+    result = scanned(api, WorkloadSelection(kinds=frozenset({("apps", "Deployment")})))
+
+    assert result.ready_and_denied is None
+    assert "running and ready" not in shown.text(result)

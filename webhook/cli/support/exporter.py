@@ -67,6 +67,16 @@ def _counts(scan: Scan) -> Iterator[Metric]:
     for mode, rule, rows in scan.rules():
         rules.add_metric([rule, mode], len(rows))
     yield from (states, rules)
+    denied = scan.ready_and_denied
+    if denied is not None:
+        ready = GaugeMetricFamily(
+            "podfit_scan_ready_workloads",
+            "Running, ready vLLM workloads by what the policy in force would decide: denied ones are false denials",
+            labels=["decision"],
+        )
+        ready.add_metric(["denied"], len(denied))
+        ready.add_metric(["allowed"], len(scan.ready) - len(denied))
+        yield ready
 
 
 def _planned(scan: Scan) -> Iterator[Metric]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from webhook.base.secret import Secrets
 from webhook.evaluation.denial import LEVELS
@@ -176,6 +176,8 @@ class Scan:
     """Whose verdicts these are, for people."""
     pods: dict[tuple[str, str], str] = field(default_factory=dict)
     """Namespace and name of each Pod that is up → the uid of the workload that it comes of."""
+    ready: set[str] = field(default_factory=set)
+    """The uids of workloads with a running, ready Pod whose vLLM has the workload's present image and command."""
     cut_short: bool = False
     """The API server failed in the midst of it: what is here is less than another reading would find."""
     kinds_read: set[Key] = field(default_factory=set)
@@ -186,6 +188,14 @@ class Scan:
     def workloads(self, state: State | None = None) -> int:
         """How many there are; one with a denied container is denied, and so on."""
         return sum(state in (None, one) for one in self.states.values())
+
+    @property
+    def ready_and_denied(self) -> list[Ref] | None:
+        """Workloads that run and are ready, and that the policy in force would deny: its false denials, as far as what
+        runs shows them. None where not all Pods were seen."""
+        if ("", "Pod") not in self.kinds_read:
+            return None
+        return [ref for ref, state in self.states.items() if state == "denied" and ref.uid in self.ready]
 
     @property
     def states(self) -> dict[Ref, State]:
@@ -286,6 +296,21 @@ def has_ended(obj: JSON) -> bool:
     if obj.get("kind") == "Pod":
         return status.get("phase") in ("Succeeded", "Failed")
     return obj.get("kind") == "Job" and bool(status.get("completionTime"))
+
+
+def is_ready(pod: JSON) -> bool:
+    """A Pod that runs and serves."""
+    status = mapping(pod.get("status"))
+    conditions = status.get("conditions")
+    return status.get("phase") == "Running" and any(
+        mapping(one).get("type") == "Ready" and mapping(one).get("status") == "True"
+        for one in (conditions if isinstance(conditions, list) else ())
+    )
+
+
+def starts(containers: Iterable[Any]) -> set[int]:
+    """How containers start: image, command and arguments, each as one number of this process."""
+    return {hash(repr([mapping(one).get(field) for field in ("image", "command", "args")])) for one in containers}
 
 
 def rows(report: Report) -> list[ScannedContainer]:
