@@ -18,6 +18,8 @@ RUN pip --python /opt/podfit/bin/python install --no-compile --require-hashes --
 COPY requirements-build.lock .
 RUN pip install --require-hashes --only-binary=:all: -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
+COPY docs/podfit.1 docs/
+COPY examples examples
 COPY webhook webhook
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /opt/podfit/bin/python install --no-compile --no-deps /wheels/*.whl \

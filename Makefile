@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lowest bench oracle e2e node lint docs facts models release lock clean
+.PHONY: help demo test lowest bench oracle e2e node lint docs facts models release package lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
@@ -27,7 +27,7 @@ lowest:  ## the server's tests with the lowest version of every dependency that 
 	$(PYTHON) -m venv .lowest
 	.lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.lowest/bin/uv pip install --quiet --python .lowest/bin/python --resolution lowest-direct --all-extras -r pyproject.toml
-	.lowest/bin/uv pip install --quiet --python .lowest/bin/python hypothesis jsonschema pytest pytest-xdist setuptools
+	.lowest/bin/uv pip install --quiet --python .lowest/bin/python hatchling hypothesis jsonschema pytest pytest-xdist
 	.lowest/bin/python -m pytest -q -n 2 tests/server
 
 e2e: .venv  ## against a real API server; ARGS="-k diff" for some, ARGS=--update to accept the output
@@ -81,11 +81,18 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every o
 oracle: .venv  ## vLLM's own code as the judge of podfit's plans; ARGS="--releases 0.33.0 --cases 100 --seed 2" (docs/oracle.md)
 	.venv/bin/python -m oracle $(ARGS)
 
+package:  ## build wheel and sdist twice into dist/, check them, and install the wheel; PYTHONS="python3.11 python3.13"
+	rm -rf .package
+	$(PYTHON) -m venv .package
+	.package/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-package.lock
+	.package/bin/python -m scripts.package $(PYTHONS)
+
 lock:  ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements.lock pyproject.toml
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-dev.lock --group dev pyproject.toml
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-build.lock --group build
+	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-package.lock --group package
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-plot.lock --extra plot pyproject.toml
 
 clean:  ## remove what the other targets made
-	rm -rf .venv .lowest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache certs/*.pem certs/*.crt certs/*.key
+	rm -rf .venv .lowest .package build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache certs/*.pem certs/*.crt certs/*.key

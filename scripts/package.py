@@ -1,0 +1,95 @@
+"""Build podfit's sdist and wheel, twice, and try the wheel in an empty environment.
+
+.package/bin/python -m scripts.package [PYTHON…]   (`make package`, which installs `build` and `twine` in .package)
+
+PYTHON: interpreters to install the wheel with; by default the one that runs this. The archives are in dist/.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = Path("share", "podfit", "examples")
+"""In an environment, what the wheel installs there."""
+EXPECTED = (
+    (("--version",), 0, "podfit {version}\n"),
+    (("check", str(EXAMPLES / "good.yaml")), 0, "0 denied"),
+    (("check", str(EXAMPLES / "llama-70b-with-32gi.yaml")), 1, "1 denied"),
+    (("policy", "show", "strict"), 0, "kind: Policy"),
+    (("plan", "Qwen/Qwen3-8B", "--gpu", "l4"), 0, "Qwen/Qwen3-8B"),
+)
+"""Arguments of podfit, its exit code, and a part of its output."""
+
+
+def main(pythons: Sequence[str]) -> int:
+    """Prints what was built; 1 if an archive differs between two builds or something in it does not work."""
+    version = subprocess.run(
+        [sys.executable, "-m", "hatchling", "version"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    first = built(dist)
+    with TemporaryDirectory() as folder:
+        second = built(Path(folder))
+    print("\n".join(f"{digest}  dist/{name}" for name, digest in first.items()))
+    if first != second:
+        print(f"error: two builds differ: {sorted(set(first.items()) ^ set(second.items()))}", file=sys.stderr)
+        return 1
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir()], check=True)
+    (wheel,) = dist.glob("*.whl")
+    problems = [problem for python in pythons or (sys.executable,) for problem in tried(python, wheel, version)]
+    print("".join(f"error: {problem}\n" for problem in problems), end="", file=sys.stderr)
+    return bool(problems)
+
+
+def built(folder: Path) -> Mapping[str, str]:
+    """Builds the sdist, and the wheel from it; the SHA-256 of each file."""
+    log = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
+    env = os.environ | ({"SOURCE_DATE_EPOCH": log.stdout.strip()} if log.returncode == 0 else {})
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
+    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def tried(python: str, wheel: Path, version: str) -> list[str]:
+    """Installs the wheel with the pinned dependencies in an environment of its own; what does not work there."""
+    problems = []
+    with TemporaryDirectory() as folder:
+        print(f"installing {wheel.name} with {python}", flush=True)
+        subprocess.run([python, "-m", "venv", folder], check=True)
+        pip = [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--require-hashes", "-r", ROOT / "requirements.lock"], check=True)
+        subprocess.run([*pip, "--no-deps", wheel], check=True)
+        for args, code, part in EXPECTED:
+            done = subprocess.run(
+                [f"{folder}/bin/podfit", *args], cwd=folder, capture_output=True, text=True, check=False
+            )
+            if done.returncode != code or part.format(version=version) not in done.stdout:
+                said = (done.stdout + done.stderr)[-500:]
+                problems.append(
+                    f"{python}: podfit {' '.join(args)} ended with {done.returncode}, expected {code}: {said}"
+                )
+        expected = {EXAMPLES / path.name for path in (ROOT / "examples").glob("*.yaml")} | {
+            Path("share/man/man1/podfit.1")
+        }
+        problems += [f"{python}: {path} is missing" for path in sorted(expected) if not Path(folder, path).is_file()]
+        typed = (
+            f"{folder}/bin/python",
+            "-c",
+            "import webhook, pathlib; pathlib.Path(webhook.__path__[0], 'py.typed').stat()",
+        )
+        if subprocess.run(typed, cwd=folder, check=False).returncode:
+            problems.append(f"{python}: webhook/py.typed is missing")
+    return problems
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
