@@ -54,7 +54,7 @@ def built(folder: Path) -> Mapping[str, str]:
     """Builds the sdist, and the wheel from it; the SHA-256 of each file."""
     log = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
     env = os.environ | ({"SOURCE_DATE_EPOCH": log.stdout.strip()} if log.returncode == 0 else {})
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 

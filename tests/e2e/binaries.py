@@ -51,10 +51,11 @@ def _version(module: str, folder: Path) -> str:
 
 
 TOOLS = {
+    "actionlint": Module(HERE / "actionlint", {"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}),
     "helm": Module(HERE / "helm", {"helm": "helm.sh/helm/v3/cmd/helm"}),
     "promtool": Module(HERE / "promtool", {"promtool": "github.com/prometheus/prometheus/cmd/promtool"}),
 }
-"""Programs that other tests want, too: the chart's and the alerts'."""
+"""Programs that other tests want, too: those of the workflows, the chart and the alerts."""
 
 
 def _kubernetes(name: str, packages: Mapping[str, str]) -> Module:
