@@ -21,7 +21,7 @@ def render(checked: Checked) -> str:
     for container in checked.containers:
         if any(item.accepted is None for item in container.items):
             out += _container(container)
-    accepted = [item for item in checked.items if item.accepted is not None]
+    accepted = [item for item in checked.items if item.accepted is not None and item.accepted.by != "baseline"]
     if accepted:
         out += [f"<details><summary>{len(accepted)} accepted</summary>", ""]
         out += [f"- `{item.judged.rule}` {_place(item)}: {escaped(_why(item))}" for item in accepted]

@@ -101,6 +101,8 @@ _HIGHLIGHTS = re.compile(
     r"|(?P<label>cause|why|remedy|evidence|also|more)(?= {4,}\S))",
     re.MULTILINE,
 )
+DENIED_NOW = "DENIED NOW"
+"""What a comparison says of a container that was allowed before."""
 _GROUPS = {"bad": "denied", "good": "clean", "unsure": "likely", "label": "place"}
 
 
@@ -116,7 +118,8 @@ def highlighted(text: str) -> str:
             shown = coloured(found[group], _GROUPS[group])
         return found["indent"] + shown
 
-    return _HIGHLIGHTS.sub(painted, text)
+    shown = _HIGHLIGHTS.sub(painted, text)
+    return shown.replace(DENIED_NOW, coloured(DENIED_NOW, "denied"))
 
 
 _DIFF = (("+++", "rule"), ("---", "rule"), ("@@", "place"), ("+", "clean"), ("-", "mark"))

@@ -80,3 +80,53 @@ def test_when_text_is_colored(
 def test_color_is_taken_before_and_after_the_command(capsys: Capture, argv: list[str]) -> None:
     assert main([*argv, "examples/good.yaml"]) == 0
     assert "\x1b[" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("error: one two three four", ["error: one two", "    three four"]),
+        ("  a b c d e f g h i j k", ["  a b c d e f g", "      h i j k"]),
+        ("  name   12 GiB   3 GiB   of all", ["  name   12 GiB   3 GiB   of all"]),
+        ("averyveryverylongwordofmanyletters", ["averyveryverylongwordofmanyletters"]),
+        ("short", ["short"]),
+    ],
+)
+def test_a_line_is_broken_between_words_and_a_row_of_a_table_is_not(
+    monkeypatch: pytest.MonkeyPatch, line: str, shown: list[str]
+) -> None:
+    monkeypatch.setattr(terminal, "LEAST", 10)
+
+    assert terminal.wrapped(line, 15) == "\n".join(shown)
+
+
+def test_standard_error_is_colored_by_its_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = terminal.CHOICE.set("always")
+    try:
+        assert terminal.message("error: x") == "\x1b[1;31merror:\x1b[0m x"
+        assert terminal.message("pod.yaml: x") == "pod.yaml: x"
+    finally:
+        terminal.CHOICE.reset(before)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["check", "examples/llama-8b-on-a-t4.yaml"],
+        ["fix", "examples/qwen-7b-killed-by-its-probe.yaml"],
+        ["explain", "examples/llama-8b-on-a-t4.yaml"],
+        ["diff", "examples/good.yaml", "examples/llama-8b-on-a-t4.yaml"],
+        ["diagnose", "tests/diagnose/no-gpu.txt"],
+        ["plan", "--gpu", "l4", "--", "vllm", "serve", "Qwen/Qwen3-14B"],
+        ["policy", "diff", "default", "strict", "--on", "examples/llama-8b-on-a-t4.yaml"],
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_each_command_is_colored_and_says_the_same_without(capsys: Capture, argv: list[str]) -> None:
+    main([*argv[:1], "--color", "always", *argv[1:]])
+    colored = capsys.readouterr().out
+    main([*argv[:1], "--color", "never", *argv[1:]])
+    plain = capsys.readouterr().out
+
+    assert "\x1b[" in colored
+    assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -42,12 +43,21 @@ def show(rendered: str, paint: Callable[[str], str] | None = None) -> None:
     print(paint(shown) if paint and colors() else shown, end="", flush=True)
 
 
+_ROW = re.compile(r"\S {2,}\S.* {2,}\S")
+"""Two gaps between words: a row of a table."""
+
+
 def wrapped(rendered: str, columns: int) -> str:
-    """The text with longer lines broken between words; the rest of a line is indented by four more."""
+    """The text with longer lines broken between words; the rest of a line is indented by four more.
+
+    Rows of a table stay whole: broken, they can't be read."""
     return "\n".join(part for line in rendered.split("\n") for part in _broken(line, max(LEAST, columns)))
 
 
 def _broken(line: str, columns: int) -> Iterator[str]:
+    if _ROW.search(line):
+        yield line
+        return
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     while len(line) > columns:
         end = line.rfind(" ", len(indent) + 1, columns + 1)
