@@ -44,8 +44,8 @@ lint: .venv  ## ruff, mypy --strict, and everything generated is fresh
 	.venv/bin/python -m scripts.facts.build --check
 	.venv/bin/python -m scripts.docs --check
 
-facts: .venv  ## build webhook/data from the reviewed tables in facts/
-	.venv/bin/python -m scripts.facts.build
+facts: .venv  ## build webhook/data from the reviewed tables in facts/; SET=DIR [NAME=…] also writes a set for `podfit --facts`
+	.venv/bin/python -m scripts.facts.build $(if $(SET),--set $(SET)) $(if $(NAME),--name $(NAME))
 
 models: .venv  ## add models to facts/: IDS="org/name ID=FOLDER" or IDS=FILE
 	.venv/bin/python -m scripts.facts.add_models $(IDS)

@@ -57,7 +57,7 @@ def _gpu(spec: dict[str, Any]) -> object:
     return found and found.value
 
 
-ASKED: dict[str, tuple[Callable[[str], object], _lru_cache_wrapper[Any], str]] = {
+ASKED: dict[str, tuple[Callable[[str], object], Any, str]] = {
     "a product's name": (by_name, name._known_name, "NVIDIA-L4"),
     "what a Pod selects of nodes": (gpu_of, labels._known_selector, "NVIDIA-L4"),
     "what a Pod demands of its node": (gpu_demanded, labels._known_terms, "NVIDIA-L4"),

@@ -1,7 +1,10 @@
-"""`make facts`: builds webhook/data/*.json from facts/; `--check` names the stale ones."""
+"""`make facts`: builds webhook/data/*.json from facts/; `--check` names the stale ones.
+
+`--set DIR [--name NAME]` copies them with a digest file into a folder that `podfit --facts` takes."""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import sys
@@ -10,6 +13,7 @@ from pathlib import Path
 
 from scripts.facts import architectures, flags, gpus, models, settings
 from scripts.facts.table import DATA, FACTS, ROOT, Extract, by_row, entries, extracts
+from webhook.base import facts_set
 
 
 def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
@@ -59,21 +63,42 @@ def version(built: Mapping[str, str], generated: str, last: Extract) -> str:
     return json.dumps(said) + "\n"
 
 
+def write_set(folder: Path, name: str | None = None) -> str:
+    """Copies webhook/data into a folder, its digest file last; returns the set's name. Raises FactsError for a name
+    that is not one."""
+    tables = {table: (DATA / f"{table}.json").read_bytes() for table in facts_set.NAMES}
+    digests = facts_set.digests(tables, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    for table, content in tables.items():
+        (folder / f"{table}.json").write_bytes(content)
+    (folder / facts_set.DIGESTS).write_text(digests, encoding="utf-8")
+    return str(json.loads(digests)["name"])
+
+
 def main(argv: list[str]) -> int:
     """Writes what is stale, or names it."""
-    check = argv == ["--check"]
+    parser = argparse.ArgumentParser(prog="scripts.facts.build", description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--set", type=Path)
+    parser.add_argument("--name")
+    args = parser.parse_args(argv)
     stale = False
     for name, text in tables():
         path = DATA / name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         stale = True
-        print(f"{'stale' if check else 'wrote'} {path.relative_to(ROOT)}")
-        if not check:
+        print(f"{'stale' if args.check else 'wrote'} {path.relative_to(ROOT)}")
+        if not args.check:
             path.write_text(text, encoding="utf-8")
-    if check and stale:
+    if args.check and stale:
         print("run `make facts`")
-    return int(check and stale)
+    if args.set is not None and not args.check:
+        try:
+            print(f"wrote {args.set}: {write_set(args.set, args.name)}")
+        except facts_set.FactsError as error:
+            parser.error(str(error))
+    return int(args.check and stale)
 
 
 if __name__ == "__main__":

@@ -137,6 +137,7 @@ VARIANTS: dict[str, JSONDict] = {
         "watch": dict.fromkeys((kind.name for kind in WATCHED_KINDS), False),
     },
     "models on a volume": {"modelsVolume": {"configMap": {"name": "our-models"}}},
+    "facts in an image": {"facts": {"image": "registry.example.com/podfit-facts@sha256:" + "0" * 64}},
     "all that is optional": {
         "port": 10250,
         "service": {"port": 8443},

@@ -96,9 +96,11 @@ def serving(folder: Path, *options: str, stdout: TextIO | int | None = None, pat
     with subprocess.Popen(command, stdout=stdout or subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         try:
-            first = process.stderr.readline()  # written once the port is open
-            serves = re.search(r"serving on https://127\.0\.0\.1:(\d+)", first)
-            assert serves, first + process.stderr.read()
+            said, serves = "", None
+            while serves is None and (line := process.stderr.readline()):  # written once the port is open
+                said += line
+                serves = re.search(r"serving on https://127\.0\.0\.1:(\d+)", line)
+            assert serves, said
             server = Server(process, int(serves[1]), folder)
             until(lambda: server.request("GET", "/readyz")[0] == 200)
             yield server

@@ -82,7 +82,7 @@ def _main(argv: Sequence[str]) -> int:
     from importlib import import_module
 
     from webhook.cli.support import terminal
-    from webhook.cli.support.edge import UnusableError, tell
+    from webhook.cli.support.edge import UnusableError, tell, use_facts
 
     top = parser(argv[:1] if argv[:1] and argv[0] in COMMANDS else () if argv == ["--version"] else COMMANDS)
     args, unknown = top.parse_known_args(argv)
@@ -91,6 +91,8 @@ def _main(argv: Sequence[str]) -> int:
         args.parser.unknown(unknown, f"; {hint}" if hint else "")
     color = terminal.CHOICE.set(getattr(args, "color", "auto"))
     try:
+        if (folder := getattr(args, "facts", None)) is not None and args.command != "serve":
+            use_facts(folder)
         code: int = args.run(args)
         sys.stdout.flush()
     except UnusableError as error:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from webhook.server.certs.serving import Application, Serving
     from webhook.server.lines import Lines
     from webhook.server.live import Live
+    from webhook.server.live_facts import LiveFacts
     from webhook.server.readiness import Readiness, SelfCall
     from webhook.vllm.facts import Facts
 
@@ -112,21 +113,23 @@ def run(args: argparse.Namespace) -> int:
     policy, facts = policies.load(args.policy), edge.facts(args)
     from webhook.server.accesslog import AccessLog
     from webhook.server.lines import Lines
+    from webhook.server.live_facts import LiveFacts
 
     access = _access(args.kubeconfig)
     serving = certificate.serving(args, access)
     cluster = _cluster(args.watch, access)
     live = _live(args.policy, cluster)
+    warm(policy, facts)
+    known = LiveFacts(facts, args.facts, lambda newer: warm(policy, newer))
     ready, answers = _readiness(live, serving, cluster)
     # Without a buffer: its lock, held by a thread that waits for whoever reads, would keep the process from its end.
     lines = AccessLog(None if args.no_access_log or sys.stdout is None else FileIO(1, "w", closefd=False))
     said = Lines(FileIO(os.devnull if sys.stderr is None else 2, "w", closefd=sys.stderr is None), "log")
-    app = application(live, facts, serving, ready, lines, said, cluster, args.threads)
+    app = application(live, known, serving, ready, lines, said, cluster, args.threads)
     if args.client_ca:
         from webhook.server.certs.serving import KnownClients
 
         app = KnownClients(app)
-    warm(policy, facts)
     listener = listen(args.bind)
     address = listener.getsockname()[:2]
 
@@ -139,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
         gc.collect()
         gc.freeze()  # tables and rules live as long as the process: looking through them took 40 ms each time
         live.start()
+        known.start()
         if cluster is not None:
             cluster.start()
         serving.start()
@@ -203,7 +207,7 @@ def _readiness(live: Live, serving: Serving, cluster: Cluster | None) -> tuple[R
 
 def application(
     live: Live,
-    facts: Facts,
+    facts: LiveFacts,
     serving: Serving,
     ready: Readiness,
     access: AccessLog,
@@ -216,7 +220,7 @@ def application(
     from webhook.server.app import create_app
     from webhook.server.metrics import Metrics
 
-    metrics = Metrics(__version__, live.policy.version, facts.version)
+    metrics = Metrics(__version__, live.policy.version, facts.facts.version)
     metrics.watch_certificate(serving.not_after)
     metrics.watch_policy(live)
     metrics.watch_facts(facts)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, Literal, NoReturn
 
+from webhook.base.data import using
 from webhook.base.frozen import frozen
 from webhook.base.printable import one_line, shortened
 from webhook.base.secret import FORMS, Secrets
@@ -160,7 +161,8 @@ def decide(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> 
             return _of_policy(request) if webhook == "validate" else Decision(request, "skipped")
         if _is_allowed_at_once(webhook, request, policy, facts):
             return Decision(request, "skipped")
-        return (_validate if webhook == "validate" else _mutate)(request, policy, facts)
+        with using(facts.tables):
+            return (_validate if webhook == "validate" else _mutate)(request, policy, facts)
     except Exception as error:
         return failed(request, error)
 
@@ -182,7 +184,9 @@ def allowed_without_time(request: Request, why: str) -> Decision:
 
 
 def _versions(policy: Policy, facts: Facts) -> dict[str, str]:
-    return {"policy-version": policy.version, "facts-version": facts.version}
+    """The audit annotations on what decided; `facts-set` names facts that are not the packaged ones."""
+    versions = {"policy-version": policy.version, "facts-version": facts.version}
+    return versions if facts.tables.name is None else {**versions, "facts-set": facts.tables.name}
 
 
 def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:

@@ -23,13 +23,13 @@ from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.exceptions import HTTPException
 
-from webhook.base import data
 from webhook.base.printable import one_line
 from webhook.evaluation.policy import Policy
 from webhook.server.accesslog import AccessLog
 from webhook.server.certs.serving import Application
 from webhook.server.lanes import Lanes
 from webhook.server.live import Live
+from webhook.server.live_facts import LiveFacts
 from webhook.server.metrics import Metrics
 from webhook.server.readiness import Readiness
 from webhook.server.reviews import Reviews
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 def create_app(
     policy: Policy | Live,
-    facts: Facts,
+    facts: Facts | LiveFacts,
     metrics: Metrics,
     ready: Readiness | None = None,
     cluster: Cluster | None = None,
@@ -63,9 +63,10 @@ def create_app(
     app = Flask("podfit", static_folder=None)
 
     def holding() -> tuple[Policy, Facts]:
+        base = facts.facts if isinstance(facts, LiveFacts) else facts
         return (
             policy.policy if isinstance(policy, Live) else policy,
-            cluster.facts(facts) if cluster is not None else facts,
+            cluster.facts(base) if cluster is not None else base,
         )
 
     if access is not None:
@@ -83,7 +84,7 @@ def create_app(
             *(ready.problems() if ready else ()),
             *(policy.report() if isinstance(policy, Live) else ()),
             *(cluster.report() if cluster else ()),
-            data.age(),
+            *(facts.report() if isinstance(facts, LiveFacts) else [facts.tables.age()]),
         ]
         lines = ["ok", *told]
         text = "".join(f"{one_line(line)}\n" for line in lines)

@@ -17,8 +17,8 @@ from webhook.kube.workload.table import WORKLOAD_KINDS
 from webhook.server.accesslog import AccessLog
 from webhook.server.lines import Lines
 from webhook.server.live import Live
+from webhook.server.live_facts import LiveFacts
 from webhook.server.readiness import Readiness
-from webhook.vllm.facts import Facts
 
 if TYPE_CHECKING:
     from webhook.cluster import Status
@@ -140,6 +140,7 @@ class Metrics:
         self._versions = (version, policy, facts)
         self._info.labels(*self._versions).set(1)
         self._live: Live | None = None
+        self._live_facts: LiveFacts | None = None
 
     def watch_certificate(self, not_after: Callable[[], float]) -> None:
         """Exports the end of the serving certificate (seconds since the epoch), read anew at each scrape."""
@@ -154,14 +155,25 @@ class Metrics:
         """Exports what is known of the cluster, read anew at each scrape."""
         self._registry.register(_Cluster(status))
 
-    def watch_facts(self, facts: Facts) -> None:
-        """Exports how old the packaged tables are."""
-        collected = datetime.combine(facts.collected, datetime.min.time(), UTC)
-        Gauge(
-            "podfit_facts_collected_timestamp_seconds",
-            "When what is packaged of models, accelerators and vLLM's releases was collected, to the month",
-            registry=self._registry,
-        ).set(collected.timestamp())
+    def watch_facts(self, live: LiveFacts) -> None:
+        """Exports how old the tables in use are, and whether a newer set can't be used; read anew at each scrape."""
+
+        def collected() -> float:
+            return datetime.combine(live.facts.collected, datetime.min.time(), UTC).timestamp()
+
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "podfit_facts_collected_timestamp_seconds": (
+                "When the facts on models, accelerators and vLLM's releases were collected, to the month",
+                collected,
+            ),
+            "podfit_facts_up_to_date": (
+                "1: the newest state of the folder of --facts is in use; 0: it is broken, and the last good set is",
+                lambda: live.problem is None,
+            ),
+        }
+        for name, (help_, value) in gauges.items():
+            Gauge(name, help_, registry=self._registry).set_function(value)
+        self._live_facts = live
 
     def watch_readiness(self, ready: Readiness) -> None:
         """Exports how many requirements of a ready server are not met, computed at each scrape."""
@@ -237,8 +249,11 @@ class Metrics:
 
     def text(self) -> bytes:
         """The exposition format."""
-        if self._live is not None and self._versions[1] != self._live.policy.version:
+        version, policy, facts = self._versions
+        policy = policy if self._live is None else self._live.policy.version
+        facts = facts if self._live_facts is None else self._live_facts.facts.version
+        if self._versions != (version, policy, facts):
             self._info.remove(*self._versions)
-            self._versions = (self._versions[0], self._live.policy.version, self._versions[2])
+            self._versions = (version, policy, facts)
             self._info.labels(*self._versions).set(1)
         return generate_latest(self._registry)

@@ -33,7 +33,7 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from webhook.base import data
+from webhook.base.data import Tables, current
 from webhook.base.frozen import frozen
 from webhook.kube import snapshot
 from webhook.kube.companions import Companions
@@ -105,7 +105,7 @@ class Assumed:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known besides the object itself. The packaged tables are always there."""
+    """What is known besides the object itself: the tables, and what was given."""
 
     gpu: Accelerator | None = None
     """The accelerator given on the command line (`--gpu NAME[:COUNT]`): used where the Pod names none."""
@@ -129,6 +129,8 @@ class Facts:
     """What the policy for the object says to assume; `lint` puts it here."""
     show_secrets: bool = False
     """Do not mask secrets in texts (`--show-secrets`)."""
+    tables: Tables = field(default_factory=current, repr=False)
+    """The tables of models, GPUs and releases: the packaged ones, or a newer set."""
 
     @cached_property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
@@ -153,15 +155,14 @@ class Facts:
 
     @property
     def collected(self) -> date:
-        """The first day of the month in which the packaged tables were collected."""
-        return date.fromisoformat(f"{data.load('facts')['generated']}-01")
+        """The first day of the month in which the tables were collected."""
+        return date.fromisoformat(f"{self.tables.load('facts')['generated']}-01")
 
     @cached_property
     def version(self) -> str:
-        """A short hash of the packaged tables and of what was given: two equal versions decide alike."""
+        """A short hash of the tables and of what was given: two equal versions decide alike."""
         import hashlib  # here: `podfit check` asks for no version
 
-        packaged = str(data.load("facts")["version"])
         beside = self.companions.objects
         given = [
             self.gpu,
@@ -173,7 +174,7 @@ class Facts:
             beside,
             self.given_measured,
         ]
-        parts = [packaged]
+        parts = [self.tables.version]
         if any(given):
             text = json.dumps(given, sort_keys=True, default=repr)
             parts.append(hashlib.sha256(text.encode()).hexdigest()[:8])

@@ -6,10 +6,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
-from webhook.base.data import load
+from webhook.base.data import load, remembered
 
 
 class Release(NamedTuple):
@@ -118,12 +118,12 @@ LONGEST = 512
 """Characters of an image; with its registry, tag and digest none has more."""
 
 
-@lru_cache(256)  # a cluster has a few images
+@remembered(256)  # a cluster has a few images
 def _from_image(image: str) -> Release | None:
     return release_of_image(image, _vendors()) or _from_tag(image)
 
 
-@cache
+@remembered()
 def _vendors() -> Images:
     rows = ((row["image"], parse(row["release"])) for row in load("releases")["images"])
     return tuple((pattern, release) for pattern, release in rows if release is not None)
@@ -150,7 +150,7 @@ def _from_tag(image: str) -> Release | None:
     return release
 
 
-@cache
+@remembered()
 def known_releases() -> tuple[Release, ...]:
     """The releases whose parser is in the table (`data/flags.json`), oldest first."""
     releases = (parse(name) for name in load("flags")["releases"])

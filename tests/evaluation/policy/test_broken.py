@@ -74,6 +74,7 @@ spec:
   mutate:
     workloads: true
   trustMutation: true
+  trustFacts: true
   releases:
     images:
       ml-vllm*: 0.27.1

@@ -130,7 +130,7 @@ MISTAKES = {
     "an unknown field": (
         "spec:\n  rule: {}\n",
         "p.yaml:5: spec.rule: unknown field; did you mean 'rules'? (allowed: order, shadow, match, rules, assume, "
-        "exceptions, allowIgnore, enforce, mutate, trustMutation, releases, kinds)",
+        "exceptions, allowIgnore, enforce, mutate, trustMutation, trustFacts, releases, kinds)",
     ),
     "a kind that nothing judges": (
         "spec:\n  match: {kinds: [Deploymnet]}\n",

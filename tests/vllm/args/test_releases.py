@@ -86,8 +86,8 @@ def test_a_taught_release_has_its_own_defaults() -> None:
         builtin(), "0.34.0", None, [], {"port": {"flags": ["--port"], "type": "int", "default": 9}}
     )
     command = Command("serve", (Word("m", FieldPath()),), FieldPath())
-    assert parse(command, Release(0, 34), Releases((), table)).get("port") == 9
-    assert parse(command, Release(0, 33), Releases((), table)).get("port") == 8000
+    assert parse(command, Release(0, 34), Releases((), lambda: table)).get("port") == 9
+    assert parse(command, Release(0, 33), Releases((), lambda: table)).get("port") == 8000
     assert parse(command, Release(0, 34)).get("port") == 8000
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from webhook.base import data
 from webhook.base.secret import FORMS
 from webhook.cli.support import patches as kustomized
 from webhook.cli.support import terminal
@@ -270,7 +271,7 @@ def _folder(name: str) -> str:
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """`--models DIR`."""
+    """`--models DIR`, and `--facts DIR`."""
     parser.add_argument(
         "--models",
         type=Path,
@@ -278,6 +279,28 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         help="models that the catalogue does not know: DIR/ORG--NAME.json or DIR/ORG/NAME/config.json, with the "
         "safetensors index beside it (docs/models.md)",
     )
+    add_facts(parser)
+
+
+def add_facts(parser: argparse.ArgumentParser) -> None:
+    """`--facts DIR`."""
+    parser.add_argument(
+        "--facts",
+        type=Path,
+        metavar="DIR",
+        help="newer facts than the packaged ones: a set that `make facts SET=DIR` wrote (docs/facts.md)",
+    )
+
+
+def use_facts(folder: Path) -> None:
+    """Judge by the set in a folder from here on; raises UnusableError with the file and the reason."""
+    from webhook.base.facts_set import FactsError
+    from webhook.server import live_facts
+
+    try:
+        data.use(live_facts.read(folder))
+    except FactsError as error:
+        raise UnusableError(f"--facts {error}", 3) from error
 
 
 def models(folder: Path) -> dict[str, GivenModel]:

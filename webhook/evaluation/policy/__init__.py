@@ -165,6 +165,7 @@ def of_layers(layers: Iterable[Layer]) -> Policy:
 
 def _with_known_releases(releases: Releases, layer: Layer) -> Releases:
     """What is known of releases, with what a policy says on top."""
+    lessons = list(releases.make_table.lessons) if isinstance(releases.make_table, taught.TaughtTable) else []
     table = releases.table
     for one in layer.known:
         path = FieldPath(("spec", "releases", "known", one.name))
@@ -174,7 +175,9 @@ def _with_known_releases(releases: Releases, layer: Layer) -> Releases:
             named = (path.join("removed", index) for index, word in enumerate(one.removed) if repr(word) in str(error))
             path = next(named, path / "like" if repr(one.like) in str(error) else path)
             raise PolicyError([f"{layer.place(*path.parts)}: {path}: {error}"]) from None
-    return Releases((*layer.images, *releases.images), table)
+        lessons.append((one.name, one.like, one.removed, one.options))
+    images = (*layer.images, *releases.images)
+    return Releases(images, taught.TaughtTable(lessons)) if lessons else Releases(images)
 
 
 def load(texts: Iterable[tuple[str, str]]) -> Policy:

@@ -196,6 +196,11 @@ class SpecShape(Strict):
         default=None,
         description="Do not deny a workload whose Pods the mutating webhook would repair. Default: false.",
     )
+    trust_facts: bool | None = Field(
+        default=None,
+        description="Deny and patch also where only a set of facts given with --facts says so. Default: false, it "
+        "informs.",
+    )
     releases: ReleasesShape = Field(
         default_factory=ReleasesShape, description="What is known of vLLM's releases beyond the package's table."
     )

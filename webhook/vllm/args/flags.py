@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import json
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
-from webhook.base.data import load
+from webhook.base.data import load, remembered
 from webhook.base.frozen import frozen
 from webhook.vllm.release import Images, Release, known_releases, neighbours
 
@@ -293,7 +293,7 @@ def _build_table(known: Mapping[Release, Mapping[str, Row]], underscores: Releas
     return Table(releases, definitions, spans, underscores)
 
 
-@cache
+@remembered()
 def builtin() -> Table:
     """The table of the package."""
     data = load("flags")
@@ -311,4 +311,10 @@ class Releases:
 
     images: Images = ()
     """Which release an image holds, where its tag does not say."""
-    table: Table = field(default_factory=builtin)
+    make_table: Callable[[], Table] = builtin
+    """Makes the table from the set of facts in use."""
+
+    @property
+    def table(self) -> Table:
+        """The options of every release that is known."""
+        return self.make_table()

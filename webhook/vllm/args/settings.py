@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import Any
 
-from webhook.base.data import load
+from webhook.base.data import load, remembered
 from webhook.vllm.release import Release, neighbours, parse
 
 Span = Sequence[Any]
@@ -37,7 +36,7 @@ class Refusal:
     """A plugin may add to what is taken."""
 
 
-@cache
+@remembered()
 def releases() -> tuple[Release, ...]:
     """The releases whose sources were read, oldest first."""
     return tuple(release for release in map(parse, load("settings")["releases"]) if release is not None)
@@ -71,7 +70,7 @@ def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | Non
     return _refused_by_all(release, refused, lambda number: there[number])
 
 
-@cache
+@remembered()
 def _registry_was_read(kind: str) -> tuple[bool, ...]:
     """Of each release, whether its registry of that kind was read."""
     names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
@@ -90,14 +89,14 @@ def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal 
     return refused
 
 
-@lru_cache(1024)
+@remembered(1024)
 def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | None, ...]:
     """What is known of an argument's number in each release that counts, the newest first."""
     spans: Sequence[Span] = load("settings")["bounds"].get(dest, ())
     return tuple([_definition_in(spans, number) for number in _counting_releases(release, lambda number: True)])
 
 
-@cache
+@remembered()
 def variables() -> frozenset[str]:
     """The environment variables that have choices in some release, or hold a number."""
     return frozenset(load("settings")["environment"])
@@ -132,25 +131,25 @@ def _bad_number(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
     return None
 
 
-@cache
+@remembered()
 def argument_that_enables(dest: str) -> str | None:
     """The argument without which the class that has `dest`'s bounds is not made."""
     return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)
 
 
-@cache
+@remembered()
 def bounded() -> frozenset[str]:
     """The arguments that have bounds in some release."""
     return frozenset(load("settings")["bounds"])
 
 
-@cache
+@remembered()
 def config_arguments() -> frozenset[str]:
     """The arguments that fill a config class from JSON."""
     return frozenset(load("settings")["configs"])
 
 
-@cache
+@remembered()
 def is_strict(dest: str) -> bool:
     """The argument's class refuses keys that it has not."""
     return "" in load("settings")["configs"].get(dest, {}).get("strict", ())
@@ -166,7 +165,7 @@ def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -
             yield Refusal(path, None, _beside(dest, above, numbers[0]), None, *_nearest_releases(spans, numbers[0]))
 
 
-@lru_cache(1024)
+@remembered(1024)
 def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
     """The releases that count, the newest first, if each refuses keys that it does not know."""
     spans: Sequence[Span] = load("settings")["configs"][dest]["strict"][above]
@@ -174,7 +173,7 @@ def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
     return numbers if all(_definition_in(spans, number) is not None for number in numbers) else ()
 
 
-@lru_cache(1024)
+@remembered(1024)
 def _beside(dest: str, above: str, number: int) -> tuple[str, ...]:
     """The keys that one of a release's classes has."""
     fields: Mapping[str, Sequence[Span]] = load("settings")["configs"][dest]["fields"]
@@ -305,7 +304,7 @@ def _normalized(value: object, fold: str | None) -> object:
     return value.lower().replace("-", "_") if fold == "dash" else value.lower()
 
 
-@lru_cache(256)
+@remembered(256)
 def _table_numbers_around(release: Release) -> tuple[int, ...]:
     """The release, or its two neighbours in the table, the newer one first; none where it has only one."""
     table = releases()

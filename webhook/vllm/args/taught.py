@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from webhook.vllm.args.flags import Row, Table
+from webhook.vllm.args.flags import Row, Table, builtin
 from webhook.vllm.release import Release, parse
 
 _SUPPRESS = "==SUPPRESS=="
+Lesson = tuple[str, str | None, Sequence[str], Mapping[str, Row]]
+"""A release that is added: what `teach_release` takes beside the table."""
 
 
 class TaughtError(ValueError):
@@ -73,6 +77,27 @@ def teach_release(
         for dest in dests:
             del kept[dest]
     return table.with_release(number, {**kept, **options})
+
+
+class TaughtTable:
+    """The table of the facts in use, with what a policy adds; made once for each set of facts."""
+
+    def __init__(self, lessons: Sequence[Lesson]) -> None:
+        self.lessons = tuple(lessons)
+        self._made: WeakKeyDictionary[Table, Table] = WeakKeyDictionary()
+
+    def __call__(self) -> Table:
+        """The table. An addition that does not apply to newer facts (they know the release themselves, without an
+        option that is removed) is left out."""
+        base = builtin()
+        found = self._made.get(base)
+        if found is None:
+            found = base
+            for lesson in self.lessons:
+                with suppress(TaughtError):
+                    found = teach_release(found, *lesson)
+            self._made[base] = found
+        return found
 
 
 def newest_before(table: Table, release: Release) -> Release:

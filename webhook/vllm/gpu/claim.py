@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import Any
 
+from webhook.base.data import remembered
 from webhook.kube.path import mapping
 from webhook.kube.snapshot import Snapshot
 from webhook.kube.workload import JSON, Container, Workload
@@ -136,7 +136,7 @@ _SHORT = 4096
 _EACH = 64
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _known_left(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
     return _matching_products(driver, kind, selectors)
 
@@ -174,7 +174,7 @@ def _selectors(of: JSON) -> list[str]:
     return [text for text in found if isinstance(text, str)]
 
 
-@cache
+@remembered()
 def _devices() -> tuple[tuple[Gpu, cel.Device], ...]:
     """Each product under each name that its driver may publish it by, and each of its slices.
 

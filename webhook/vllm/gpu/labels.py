@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
+from webhook.base.data import remembered
 from webhook.base.frozen import frozen
 from webhook.kube.workload import JSON, Workload
 from webhook.vllm.gpu import instances
@@ -150,12 +150,12 @@ def _are_short(texts: Sequence[str]) -> bool:
 _SHORT, _EACH = 2048, 32
 
 
-@lru_cache(512)  # a cluster has a few pools of nodes
+@remembered(512)  # a cluster has a few pools of nodes
 def _known_selector(pairs: tuple[tuple[str, str], ...]) -> NamedProducts | None:
     return _of_terms([as_demands(dict(pairs))])
 
 
-@lru_cache(512)
+@remembered(512)
 def _known_terms(terms: tuple[Demands, ...]) -> NamedProducts | None:
     return _of_terms(terms)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 
 from webhook.base import near
+from webhook.base.data import remembered
 from webhook.vllm.gpu.product import Gpu, all_products, product, products, slices
 
 NOISE = re.compile(
@@ -36,7 +36,7 @@ _LONGEST = 128
 """Characters of a name that is looked for; a label's value has at most 63."""
 
 
-@lru_cache(512)  # a cluster has a few products
+@remembered(512)  # a cluster has a few products
 def _known_name(text: str, places: tuple[str, ...]) -> tuple[Gpu, ...]:
     return _by_name(text, places)
 
@@ -74,7 +74,7 @@ def _normalize(text: str) -> str:
     return re.sub(r"[\s_-]+", "-", text.lower()).strip("-")
 
 
-@cache
+@remembered()
 def _products_by_name() -> Mapping[str, tuple[tuple[str, str], ...]]:
     """A name, plainly written → the products that carry it, and the place that calls them so."""
     found: dict[str, list[tuple[str, str]]] = {}
@@ -101,7 +101,7 @@ class _Vocabulary:
     """Its memory in GB, as names tell it."""
 
 
-@cache
+@remembered()
 def _vocabularies() -> Mapping[str, _Vocabulary]:
     """Product → the words of its names, those that all names share, and its memory sizes."""
     found = {}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
+from webhook.base.data import remembered
 from webhook.kube.path import mapping
 from webhook.kube.snapshot import Alike, Node, Snapshot
 from webhook.kube.workload import JSON, Container, Workload
@@ -156,7 +156,7 @@ def _group_by_gpus(fitting: Sequence[Alike], asked: str | None) -> tuple[NodeGpu
     return tuple(sorted(found.values(), key=lambda kind: (-kind.nodes, kind.name)))
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _gpus_of_labels(said: frozenset[tuple[str, str]], asked: str | None) -> NamedProducts | None:
     """The products that a node's labels name."""
     return labels.of_node(dict(sorted(said)), asked)

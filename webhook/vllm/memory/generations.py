@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from webhook.base.data import remembered
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.memory import parallel
 from webhook.vllm.model import Model, architectures
@@ -45,7 +44,7 @@ def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...
     return _possible(model, staged, args.releases if args else ())
 
 
-@lru_cache(256)
+@remembered(256)
 def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tuple[Release, ...]:
     """`staged`: there are pipeline stages; `accepting`: the releases that know all flags, () where none is known."""
     since = SINCE.get(model.model_type or "", OLDEST)

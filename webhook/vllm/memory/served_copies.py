@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
+from webhook.base.data import remembered
 from webhook.vllm.gpu import Gpu
 from webhook.vllm.memory import quantisation
 from webhook.vllm.model import Model, quantised_copies
@@ -21,7 +21,7 @@ def copies(model: Model, gpus: Sequence[Gpu]) -> Sequence[Model]:
     return _copies(model, min((gpu.compute_capability or (0, 0) for gpu in gpus), default=(0, 0)))
 
 
-@lru_cache(64)
+@remembered(64)
 def _copies(model: Model, capability: tuple[int, int]) -> Sequence[Model]:
     """Quantized copies of a model that the GPUs can run, the most accurate first."""
     rated: list[tuple[bool, float, Model]] = []

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import lru_cache
 from typing import Any
 
+from webhook.base.data import remembered
 from webhook.base.frozen import frozen
 from webhook.kube.quantity import GI
 from webhook.vllm.args import EngineArgs
@@ -274,7 +274,7 @@ def _more_gpus(search: Search) -> Iterator[Alternative]:
             )
 
 
-@lru_cache(64)
+@remembered(64)
 def _named(label: str) -> tuple[tuple[Gpu, ...], int]:
     """What a label of a product may be, and the least memory of these."""
     gpus = by_name(label)

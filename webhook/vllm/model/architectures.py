@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import Any
 
 from webhook.base import data
+from webhook.base.data import remembered
 from webhook.vllm.model.shape import Model
 from webhook.vllm.release import Release, parse
 
@@ -46,7 +46,7 @@ def architecture_of(model: Model) -> Known | None:
     return _oldest_architecture(model.architectures, (model.model_type or "").lower())
 
 
-@lru_cache(256)
+@remembered(256)
 def _oldest_architecture(architectures: tuple[str, ...], kind: str) -> Known | None:
     """The architecture among these that vLLM has known longest; None unless all are in the table."""
     found = [one for name in architectures if (one := _architecture_row(name)) is not None]
@@ -103,7 +103,7 @@ def _architecture_row(name: str) -> Known | None:
     return Known(name, missing, first) if missing and first else None
 
 
-@cache
+@remembered()
 def _table() -> dict[str, Any]:
     found: dict[str, Any] = data.load("architectures")
     return found

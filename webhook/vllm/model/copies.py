@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
+from webhook.base.data import remembered
 from webhook.vllm.model.catalogue import by_id, ids
 from webhook.vllm.model.name import shape, tells_quantisation
 from webhook.vllm.model.shape import Model
@@ -29,7 +29,7 @@ _OWNERS = (
 """Whose copies are named first: makers known to serve with vLLM."""
 
 
-@lru_cache(256)
+@remembered(256)
 def quantised_copies(model: Model) -> tuple[Model, ...]:
     """Trusted rows of the catalogue that are `model` quantised, the best-known makers first; () for one that is
     quantised itself."""
@@ -56,7 +56,7 @@ def _base_name(name: str) -> str:
     return last
 
 
-@lru_cache(256)
+@remembered(256)
 def _copies(stem: str) -> tuple[str, ...]:
     """Ids whose name is `stem` and what makers add to one."""
     return tuple(name for name in ids() if stem in name and tells_quantisation(name) and _base_name(name) == stem)

@@ -6,8 +6,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 
+from webhook.base.data import remembered
 from webhook.vllm.facts import Fact
 from webhook.vllm.model.catalogue import by_id, last_parts, model_of_row, relatives, row_of
 from webhook.vllm.model.config import from_config
@@ -106,7 +106,7 @@ _MOST_ALIKE = 40
 """A beginning of more models than that names a family."""
 
 
-@cache
+@remembered()
 def _relatives_by_last_part() -> Mapping[str, list[tuple[str, str, str | None]]]:
     """Normalized last part of a name → the relatives with it."""
     found: dict[str, list[tuple[str, str, str | None]]] = {}
@@ -115,7 +115,7 @@ def _relatives_by_last_part() -> Mapping[str, list[tuple[str, str, str | None]]]
     return found
 
 
-@cache
+@remembered()
 def _sorted_parts() -> list[str]:
     return sorted(last_parts())
 

@@ -1,0 +1,183 @@
+"""Facts that change while the server runs: a good set is in use at once, a broken one changes nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.asgi import Client
+from tests.evaluation.test_newer_facts import TRUSTING, pod
+from tests.facts import sets
+from tests.reviews import admission_review
+from tests.server.test_server import serving, until
+from webhook.base.data import PACKAGED
+from webhook.server.app import create_app
+from webhook.server.live_facts import LiveFacts
+from webhook.server.metrics import Metrics
+from webhook.vllm.facts import Facts
+
+
+def test_without_a_folder_the_packaged_facts_are_in_use() -> None:
+    live = LiveFacts(Facts(), None)
+
+    assert live.facts.tables is PACKAGED
+    assert live.report() == [PACKAGED.age()]
+
+
+def test_a_changed_set_is_in_use_after_the_next_look(tmp_path: Path) -> None:
+    sets.write(tmp_path / "set", sets.NEW, sets.LARGE, "one")
+    live = LiveFacts(Facts(), tmp_path / "set")
+    assert live.facts.tables.name == "one"
+
+    sets.write(tmp_path / "set", sets.NEW, sets.SMALL, "two")
+    live.look()
+
+    assert live.facts.tables.name == "two"
+    assert live.report() == [live.facts.tables.age()]
+
+
+def test_what_is_not_changed_is_not_read_again(tmp_path: Path) -> None:
+    sets.write(tmp_path, sets.NEW, sets.LARGE, "one")
+    judged: list[Facts] = []
+    live = LiveFacts(Facts(), tmp_path, judged.append)
+    tables = live.facts.tables
+
+    live.look()
+
+    assert live.facts.tables is tables
+    assert len(judged) == 1
+
+
+def test_a_folder_that_is_replaced_by_a_symlink_is_seen(tmp_path: Path) -> None:
+    """As kubelets and deployments swap folders."""
+    for name, like in (("one", sets.LARGE), ("two", sets.SMALL)):
+        sets.write(tmp_path / name, sets.NEW, like, name)
+    (tmp_path / "current").symlink_to("one")
+    live = LiveFacts(Facts(), tmp_path / "current")
+
+    (tmp_path / "next").symlink_to("two")
+    (tmp_path / "next").replace(tmp_path / "current")
+    live.look()
+
+    assert live.facts.tables.name == "two"
+
+
+@pytest.mark.parametrize("what", ["no folder", "a file is missing", "a file was changed", "judging fails"])
+def test_a_broken_set_changes_nothing_and_is_told_once(
+    what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "set"
+    sets.write(folder, sets.NEW, sets.LARGE, "good")
+    broken = False
+
+    def judge(_: Facts) -> None:
+        if broken:
+            raise KeyError("NVIDIA L4")
+
+    live = LiveFacts(Facts(), folder, judge)
+    caplog.clear()
+
+    broken = True
+    match what:
+        case "no folder":
+            folder.rename(tmp_path / "elsewhere")
+        case "a file is missing":
+            (folder / "gpus.json").unlink()
+        case "a file was changed":
+            (folder / "gpus.json").write_bytes(b"{}")
+        case _:
+            sets.write(folder, sets.NEW, sets.SMALL, "other")
+    live.look()
+    live.look()
+
+    said = {
+        "no folder": f"{folder}/digests.json: no such file or directory",
+        "a file is missing": f"{folder}/gpus.json: no such file or directory",
+        "a file was changed": f"{folder}/gpus.json: its SHA-256 is not that of digests.json",
+        "judging fails": f"{folder}: the set can't be used (KeyError)",
+    }[what]
+    assert live.facts.tables.name == "good"
+    assert live.problem == said
+    assert live.report() == [live.facts.tables.age(), f"facts not used, good stays in use: {said}"]
+    assert [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR] == [live.report()[1]]
+
+
+def test_a_set_that_is_mended_is_in_use(tmp_path: Path) -> None:
+    live = LiveFacts(Facts(), tmp_path)
+    assert live.facts.tables is PACKAGED
+    assert live.report()[1].startswith("facts not used, the packaged ones stay in use: ")
+
+    sets.write(tmp_path, sets.NEW, sets.LARGE, "one")
+    live.look()
+
+    assert (live.facts.tables.name, live.problem) == ("one", None)
+
+
+def test_what_was_given_beside_stays(tmp_path: Path) -> None:
+    sets.write(tmp_path, sets.NEW, sets.LARGE, "one")
+
+    assert LiveFacts(Facts(gpu_memory=1), tmp_path).facts.gpu_memory == 1
+
+
+def test_decisions_and_metrics_follow_the_set(tmp_path: Path) -> None:
+    """Also decisions that are remembered."""
+    sets.write(tmp_path, sets.NEW, sets.LARGE, "large")
+    live = LiveFacts(Facts(), tmp_path)
+    metrics = Metrics("1.2.3", TRUSTING.version, live.facts.version)
+    metrics.watch_facts(live)
+    client = Client(create_app(TRUSTING, live, metrics))
+    body = json.dumps(admission_review(pod(sets.NEW))).encode()
+
+    def decision() -> tuple[bool, str]:
+        said = json.loads(client.post("/validate", body).text)["response"]
+        return said["allowed"], said["auditAnnotations"]["facts-set"]
+
+    assert [decision(), decision()] == [(False, "large")] * 2
+    sets.write(tmp_path, sets.NEW, sets.SMALL, "small")
+    live.look()
+    assert [decision(), decision()] == [(True, "small")] * 2
+    text = client.get("/metrics").text
+    assert f'facts_version="{live.facts.version}"' in text
+    assert "podfit_facts_up_to_date 1.0" in text
+    (tmp_path / "gpus.json").unlink()
+    live.look()
+    assert decision() == (True, "small")
+    assert "podfit_facts_up_to_date 0.0" in client.get("/metrics").text
+    assert "facts not used, small stays in use" in client.get("/readyz").text
+
+
+def test_the_real_server_changes_its_facts_without_a_restart(tmp_path: Path) -> None:
+    folder, policy = tmp_path / "set", tmp_path / "policy.yaml"
+    head = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {trustFacts: "
+    policy.write_text(f"{head}true}}\n")
+    sets.write(folder, sets.NEW, sets.LARGE, "large")
+    obj = admission_review(pod(sets.NEW))
+    with serving(tmp_path, "--facts", str(folder), "--policy", str(policy)) as server:
+        first = server.review("/validate", obj)
+        assert (first["allowed"], first["auditAnnotations"]["facts-set"]) == (False, "large")
+        assert b"\nfacts large (" in server.request("GET", "/readyz")[1]
+
+        policy.write_text(f"{head}false}}\n")
+        until(lambda: server.review("/validate", obj)["allowed"])
+        policy.write_text(f"{head}true}}\n")
+        until(lambda: not server.review("/validate", obj)["allowed"])
+
+        (folder / "flags.json").write_bytes(b"{}")
+        until(lambda: b"facts not used, large stays in use" in server.request("GET", "/readyz")[1])
+        assert not server.review("/validate", obj)["allowed"]
+
+        sets.write(folder, sets.NEW, sets.SMALL, "small")
+        until(lambda: server.review("/validate", obj)["allowed"])
+        assert server.review("/validate", obj)["auditAnnotations"]["facts-set"] == "small"
+        assert b"facts not used" not in server.request("GET", "/readyz")[1]
+
+
+def test_a_server_with_a_broken_set_serves_the_packaged_facts(tmp_path: Path) -> None:
+    with serving(tmp_path, "--facts", str(tmp_path / "none")) as server:
+        assert not server.review("/validate", admission_review(pod(sets.LARGE)))["allowed"]
+        said = server.request("GET", "/readyz")[1].decode()
+
+    assert f"facts not used, the packaged ones stay in use: {tmp_path}/none/digests.json: no such file" in said
