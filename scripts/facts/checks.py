@@ -10,7 +10,8 @@ from typing import Any
 from scripts.facts import settle
 from scripts.facts.models import UNKNOWN
 from scripts.facts.reduce import NESTED
-from scripts.facts.table import FACTS, Entry, entries
+from scripts.facts.table import FACTS, Entry, entries, extracts
+from webhook.vllm.release import parse
 
 DTYPE_BYTES = {"BF16": 2.0, "F16": 2.0, "F32": 4.0, "F8_E4M3": 1.0, "F8_E5M2": 1.0, "I8": 1.0, "U8": 1.0, "I32": 4.0}
 """safetensors dtype → bytes of an element (https://huggingface.co/docs/safetensors)."""
@@ -29,6 +30,13 @@ HEADS = (0.25, 10.0)
 """heads × head size, of the hidden size: DeepSeek-V4-Pro has 128 × 512 for 7,168."""
 CARD = (0.85, 1.01)
 """GiB that a process sees, of the GB that the maker sells."""
+LENGTHS = (128, 1 << 24)
+"""Tokens of max_position_embeddings: 512 (BERT) to 10,485,760 (Llama 4)."""
+NOT_PLANNED = ("Qualcomm AI100",)
+"""Accelerators of machine types that are in no table of GPUs: vLLM's memory is not planned for them."""
+MOST_GPUS = 16
+"""GPUs of one machine: a2-megagpu-16g."""
+SIZE = re.compile(r"^num_.*(layers|heads)$|_size$|_dim$|_rank$|^max_position_embeddings$")
 HALVES = ("per GCD", "per tile", "Strix Halo")
 """Products of which one device is a part of the memory that is sold."""
 
@@ -54,6 +62,15 @@ def problems(today: str, folder: Path = FACTS) -> list[str]:
     ]
     for row in gpus.values():
         found += [f"gpus: {row['name']}: {why}" for why in gpu_problems(row)]
+    for row in entries("model_types", folder):
+        found += [f"model_types: {row['model_type']}: {why}" for why in size_problems(row["defaults"])]
+    for row in entries("instances", folder):
+        found += [f"instances: {row['type']}: {why}" for why in instance_problems(row, gpus)]
+    newest = max(extracts(folder))
+    for row in entries("images", folder):
+        release = parse(row["release"])
+        if release is None or release > newest:
+            found.append(f"images: {row['image']}: release {row['release']!r}, expected a release up to {newest}")
     for row in entries("mig", folder):
         found += [f"mig: {row['gpu']} {row['profile']}: {why}" for why in _mig(row, gpus)]
     return found
@@ -94,9 +111,10 @@ def model_problems(row: Mapping[str, Any]) -> Iterator[str]:
     hidden, heads, groups, size = (
         config.get(key) for key in ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
     )
-    for key, value in config.items():
-        if re.search(r"^num_.*(layers|heads)$|_size$|^head_dim$", key) and isinstance(value, int) and value < 0:
-            yield f"{key} {value}, expected a positive number"
+    yield from size_problems(config)
+    length = config.get("max_position_embeddings")
+    if isinstance(length, int) and length > 0 and not LENGTHS[0] <= length <= LENGTHS[1]:
+        yield f"max_position_embeddings {length:,}, expected {LENGTHS[0]} to {LENGTHS[1]:,}"
     if isinstance(heads, int) and isinstance(groups, int) and groups and heads % groups:
         yield f"num_attention_heads {heads}, expected a multiple of num_key_value_heads {groups}"
     if isinstance(hidden, int) and isinstance(heads, int) and heads:
@@ -126,6 +144,22 @@ def model_problems(row: Mapping[str, Any]) -> Iterator[str]:
         off = settle.misses(row["config"], counted, complete=row["confidence"] == "file")
         if off is not None and off > SHAPE_OFF:
             yield f"{counted:,} parameters, {off:.0%} off what its sizes give"
+
+
+def size_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    """Sizes of a config that no model has."""
+    for key, value in config.items():
+        if SIZE.search(key) and (isinstance(value, str | float) or (isinstance(value, int) and value < 0)):
+            yield f"{key} {value!r}, expected a whole number, 0 or more"
+
+
+def instance_problems(row: Mapping[str, Any], gpus: Mapping[str, Entry]) -> Iterator[str]:
+    """Whether a machine type has GPUs of the table, and as many as machines have."""
+    if row["gpu"] not in gpus and row["gpu"] not in NOT_PLANNED:
+        yield f"gpu {row['gpu']!r}, expected one of gpus.jsonl"
+    count = row.get("count")
+    if count is not None and not (isinstance(count, int) and 0 <= count <= MOST_GPUS):
+        yield f"count {count!r}, expected 0 to {MOST_GPUS}"
 
 
 def language_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

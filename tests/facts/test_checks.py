@@ -26,6 +26,7 @@ def planted(tmp_path: Path, table: str, key: str, name: str, changes: Mapping[st
     """What is said of the tables with one entry changed; a changed config is merged."""
     for path in FACTS.glob("*.jsonl"):
         shutil.copy(path, tmp_path)
+    (tmp_path / "releases").symlink_to(FACTS / "releases")
     rows = entries(table, tmp_path)
     row = next(row for row in rows if row[key] == name)
     row.update({one: {**row[one], **value} if isinstance(value, dict) else value for one, value in changes.items()})
@@ -61,6 +62,20 @@ def planted(tmp_path: Path, table: str, key: str, name: str, changes: Mapping[st
         ("corrections", "id", "01-ai/Yi-6B", {"id": "01-ai/Yi-600B"}, "corrections: 01-ai/Yi-600B: no such model"),
         ("gpus", "name", "NVIDIA A10G", {"cuda_mib": 45016}, "cuda_mib 45,016, expected 0.85 to 1.01 of 24 GB"),
         ("mig", "gpu", "NVIDIA A30", {"max": 7}, "7 × 5,836 MiB, expected at most the GPU's 24,064"),
+        ("models", "id", LLAMA, {"config": {"max_position_embeddings": "131072"}}, "'131072', expected a whole number"),
+        ("models", "id", LLAMA, {"config": {"max_position_embeddings": 13}}, "13, expected 128 to 16,777,216"),
+        ("model_types", "model_type", "llama", {"defaults": {"hidden_size": -1}}, "hidden_size -1, expected a whole"),
+        ("instances", "type", "g5.xlarge", {"gpu": "NVIDIA A10H"}, "gpu 'NVIDIA A10H', expected one of gpus.jsonl"),
+        ("instances", "type", "g5.xlarge", {"count": 80}, "count 80, expected 0 to 16"),
+        (
+            "images",
+            "image",
+            "*nvidia/vllm:25.10-*",
+            {"release": "9.99.0"},
+            "release '9.99.0', expected a release up to",
+        ),
+        ("images", "image", "*nvidia/vllm:25.10-*", {"release": "25.10"}, "release '25.10', expected a release up to"),
+        ("relatives", "base", "Qwen/Qwen3-8B", {"base": "Qwen/Qwen3-80B"}, "no such model as its base Qwen/Qwen3-80B"),
         ("instances", "type", "g5.xlarge", {"type": "g5.2xlarge"}, "instances: g5.2xlarge: two entries have this name"),
     ],
 )
