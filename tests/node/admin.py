@@ -61,11 +61,6 @@ class Admin:
         self.types(" ".join([guide("helm install").replace("helm install", "helm upgrade"), *sets]))
         self.wait()
 
-    def uninstall(self) -> None:
-        """Takes podfit away as docs/production.md says, and waits until its Pods are gone."""
-        self.types(f"helm uninstall podfit --namespace {OWN}")
-        until("podfit's Pods to end", lambda: not self.pods(), self.describe)
-
     def wait(self) -> None:
         """Until the roll-out is complete, replaced Pods are gone, and the API server asks podfit."""
         self.types(f"kubectl -n {OWN} rollout status deployment/podfit --timeout {SECONDS}s")

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,11 +98,13 @@ def running() -> Iterator[Node]:
     try:
         for name in ("containerd", "etcd", "kube-apiserver"):
             node.start(name)
-        until("the API server to be ready", cluster.ready, node.logs)
-        for name in ("kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"):
-            node.start(name)
-        _import_images()
-        until("the node to be ready", node.ready, node.logs)
+        with ThreadPoolExecutor(1) as beside:
+            imported = beside.submit(_import_images)
+            until("the API server to be ready", cluster.ready, node.logs)
+            for name in ("kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"):
+                node.start(name)
+            until("the node to be ready", node.ready, node.logs)
+            imported.result()
         yield node
     finally:
         for process in node.processes.values():
@@ -121,6 +124,7 @@ def _network() -> None:
 
 
 def _import_images() -> None:
+    until("containerd to listen", Path(SOCKET).exists)
     layout = os.environ[namespaces.IMAGES]
     with subprocess.Popen(["tar", "-C", layout, "-cf", "-", "."], stdout=subprocess.PIPE) as archive:
         command = ["ctr", "-a", SOCKET, "-n", "k8s.io", "images", "import", "-"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.manifests import EXAMPLES
-from tests.node import namespaces
+from tests.node import namespaces, standins
 from tests.node.admin import Admin
 from tests.node.cluster import running
 
@@ -21,6 +22,14 @@ def _admin() -> Iterator[Admin]:
         pytest.exit("tests/node runs in namespaces of its own: `make node`", returncode=2)
     with running() as node:
         yield Admin(node)
+
+
+@pytest.fixture(name="standins", scope="session")
+def _standins(admin: Admin, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Starts the stand-ins for vLLM; the folder of the repaired manifests."""
+    folder = tmp_path_factory.mktemp("fixed")
+    standins.start(admin, folder)
+    return folder
 
 
 @pytest.fixture(name="podfit", scope="session")

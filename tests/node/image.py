@@ -127,14 +127,20 @@ def _base() -> str:
 
 
 def _changed(base: str, entrypoint: str, program: Path | None = None) -> str:
-    """The ID of the base with another entrypoint, and a program of that name where one is given."""
+    """The ID of the base with another entrypoint, and a program of that name where one is given; built once."""
     lines = [f"FROM {base}"]
+    content = program.read_bytes() if program else b""
+    name = f"localhost/changed:{hashlib.sha256(f'{base} {entrypoint} '.encode() + content).hexdigest()[:16]}"
+    if found := _found(name):
+        return found
     with tempfile.TemporaryDirectory() as folder:
         if program:
             shutil.copy(program, Path(folder, program.stem))
             lines += [f"COPY --chmod=755 {program.stem} /usr/local/bin/{program.stem}"]
         Path(folder, "Dockerfile").write_text("\n".join([*lines, f"ENTRYPOINT {entrypoint}\n"]))
-        return _buildah("build", "--layers", "--isolation=chroot", folder)
+        built = _buildah("build", "--layers", "--isolation=chroot", folder)
+    _buildah("tag", built, name)
+    return built
 
 
 def _cache() -> Path:

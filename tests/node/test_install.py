@@ -38,11 +38,14 @@ def test_the_guides_doctor_finds_nothing_that_fails(podfit: Admin) -> None:
 
 
 def test_the_guides_off_and_on(podfit: Admin) -> None:
-    podfit.types(guide(".venv/bin/podfit off"))
-    until("podfit to be off", lambda: not podfit.denies())
-    podfit.types(".venv/bin/podfit on")
+    production = [step for step in commands("docs/production.md") if step.startswith("podfit")]
+    assert [step.split()[1] for step in production] == ["off", "on"]
 
-    until("podfit to be on", podfit.denies)
+    for off, on in ((guide(".venv/bin/podfit off"), ".venv/bin/podfit on"), production):
+        podfit.types(off)
+        until("podfit to be off", lambda: not podfit.denies())
+        podfit.types(on)
+        until("podfit to be on", podfit.denies)
 
 
 def test_the_commands_of_the_roll_out(podfit: Admin) -> None:

@@ -1,8 +1,7 @@
-"""From the first release to this one and back; and away."""
+"""From the first release to this one and back; and away. Meanwhile the stand-ins of test_vllm.py start."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,36 @@ import pytest
 from tests.e2e.process import until
 from tests.e2e.release import OWN
 from tests.node import image
-from tests.node.admin import Admin, guide
+from tests.node.admin import Admin, commands, guide
+
+POLICY = "policies.podfit.dev/strict"
+
+
+@pytest.fixture(name="saved", scope="module")
+def _saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where docs/production.md saves the Policy objects."""
+    return tmp_path_factory.mktemp("saved") / "policies.yaml"
 
 
 @pytest.fixture(name="removed", scope="module")
-def _removed(podfit: Admin) -> Iterator[Admin]:
-    """The cluster without podfit; podfit is installed again afterwards."""
-    podfit.uninstall()
-    yield podfit
-    podfit.types(f"helm uninstall podfit --namespace {OWN} --ignore-not-found")
+def _removed(podfit: Admin, standins: Path, saved: Path) -> Admin:
+    """The cluster after docs/production.md has turned podfit off without its program, and taken it away. Only tests of
+    this module, and those that need no podfit, come after."""
+    steps = [step for step in commands("docs/production.md") if step.startswith(("kubectl", "helm"))]
+    assert steps == [
+        "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration podfit",
+        "kubectl get policies.podfit.dev -o yaml > policies.yaml",
+        f"helm uninstall podfit --namespace {OWN}",
+    ]
+    off, save, uninstall = steps
+    podfit.types("kubectl apply -f policies/strict.yaml")
+
+    podfit.types(off)
+    until("podfit to be off", lambda: not podfit.denies())
+    podfit.types(save.replace("policies.yaml", str(saved)))
+    podfit.types(uninstall)
     until("podfit's Pods to end", lambda: not podfit.pods(), podfit.describe)
-    podfit.install()
+    return podfit
 
 
 def test_uninstalled_it_leaves_no_webhook_and_denies_nothing(removed: Admin) -> None:
@@ -31,7 +49,7 @@ def test_uninstalled_it_leaves_no_webhook_and_denies_nothing(removed: Admin) -> 
     assert "podfit" not in removed.types(f"kubectl -n {OWN} get all,secrets,configmaps,leases,rolebindings -o name")
 
 
-def test_from_the_first_release_and_back(removed: Admin, tmp_path: Path) -> None:
+def test_from_the_first_release_and_back(removed: Admin, saved: Path, tmp_path: Path) -> None:
     image.first_sources(tmp_path)
     install = guide("helm install").replace("charts/podfit", f"{tmp_path}/charts/podfit")
     removed.types(install.replace("image.tag=0.1.0", f"image.tag={image.FIRST.rpartition(':')[2]}"))
@@ -41,6 +59,8 @@ def test_from_the_first_release_and_back(removed: Admin, tmp_path: Path) -> None
     removed.wait()
     until("two replicas of this release", removed.two_ready, removed.describe)
     assert "--certificate-secret" in str(removed.pods()[0]["spec"])
+    removed.types(f"kubectl apply -f {saved}")
+    assert removed.types(f"kubectl get {POLICY} -o name").strip()
 
     removed.types(f"helm rollback podfit --namespace {OWN}")
     removed.wait()
