@@ -57,11 +57,16 @@ def podfit(folder: Path, kubeconfigs: str, *words: str) -> subprocess.CompletedP
     )  # fmt: skip
 
 
-def who(client: Client) -> str:
-    """Who the API server says that this is."""
+def user_info(client: Client) -> JSONDict:
+    """The user as the API server sees it."""
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     answer, _ = client.send("POST", path, {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"})
-    return str(answer["status"]["userInfo"]["username"])
+    return dict(answer["status"]["userInfo"])
+
+
+def who(client: Client) -> str:
+    """Its name."""
+    return str(user_info(client)["username"])
 
 
 def token(cluster: Cluster, account: str) -> str:
@@ -152,9 +157,11 @@ def test_a_proxy_and_another_name_in_the_certificate(cluster: Cluster, folder: P
 
 
 def test_who_acts_as_another_user_has_that_ones_rights(cluster: Cluster, folder: Path) -> None:
-    path = kubeconfig(cluster, folder / "config", {"token": ADMIN, "as": "view", "as-groups": ["team"]})
+    path = kubeconfig(cluster, folder / "config", {"token": ADMIN, "as": "view", "as-groups": ["team", "others"]})
     with closing(Client(from_kubeconfig(path))) as client:
-        assert who(client) == "view"
+        found = user_info(client)
+    assert found["username"] == "view"
+    assert {"team", "others"} <= set(found["groups"])
 
     done = podfit(folder, str(path), "off")
 
