@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.e2e import binaries
@@ -88,8 +90,15 @@ def _digest(base: str, source: Path) -> str:
 
 
 def _found(name: str) -> str:
-    """The ID of the image with that name; "" if there is none."""
-    return _buildah("images", "--quiet", "--no-trunc", "--filter", f"reference={name}")
+    """The ID of the image that had that name before this run; "" if there was none."""
+    return _images().get(name, "")
+
+
+@cache
+def _images() -> Mapping[str, str]:
+    """The ID of each image in the store, by its name."""
+    lines = _buildah_lines("images", "--noheading", "--no-trunc", "--format={{.Name}}:{{.Tag}} {{.ID}}")
+    return dict(line.split() for line in lines)
 
 
 def first_sources(folder: Path) -> None:
@@ -150,15 +159,20 @@ def _cache() -> Path:
 
 
 def _buildah(command: str, *arguments: str) -> str:
-    """The last line of what it printed. In a mount namespace of its own: its storage driver leaves mounts."""
+    """The last line of what it printed."""
+    return _buildah_lines(command, *arguments)[-1]
+
+
+def _buildah_lines(command: str, *arguments: str) -> list[str]:
+    """What it printed. In a mount namespace of its own: its storage driver leaves mounts."""
     with tempfile.TemporaryDirectory(prefix="podfit-buildah-") as run:
         print(f"$ buildah {command} … {arguments[-1]}", file=sys.stderr, flush=True)
         store = ["--root", str(_cache() / "storage"), "--runroot", run, "--storage-driver", "overlay"]
-        return _run("unshare", "-m", "buildah", *store, command, *arguments)
+        return _run("unshare", "-m", "buildah", *store, command, *arguments).splitlines() or [""]
 
 
 def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"$ {' '.join(command)}\n{(done.stdout + done.stderr)[-3000:]}")
-    return done.stdout.strip().rpartition("\n")[2]
+    return done.stdout.strip()

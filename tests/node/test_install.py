@@ -25,7 +25,9 @@ def test_installed_by_the_guide_it_is_ready_and_denies(podfit: Admin) -> None:
 def test_its_pods_have_the_charts_limits_and_may_write_nothing(podfit: Admin) -> None:
     name = podfit.pods()[0]["metadata"]["name"]
 
-    told = podfit.types(f"kubectl -n {OWN} exec {name} -- sh -c 'id -u; touch /opt/podfit/x /tmp/x'", exits=1)
+    told = podfit.types(
+        f"kubectl -n {OWN} exec {name} -- sh -c 'exec 2>&1; id -u; touch /opt/podfit/x /tmp/x'", exits=1
+    )
 
     assert told.splitlines()[0] == "65532"
     assert told.count("Read-only file system") == 2
