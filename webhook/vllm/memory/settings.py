@@ -8,7 +8,7 @@ from typing import NamedTuple
 from webhook.kube.quantity import GI
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Gpu
-from webhook.vllm.memory import arguments, kv_releases, media
+from webhook.vllm.memory import arguments, kv_releases, media, v0_fallback
 from webhook.vllm.memory.arguments import Lora, MemoryArguments, Speculative
 from webhook.vllm.memory.dtype import is_widened
 from webhook.vllm.memory.parallel import Parallel
@@ -110,7 +110,7 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
     """The same of what is said."""
     model = asked.model
     capability = gpu.compute_capability if gpu else None
-    v1 = release >= (0, 11) or is_v1(release, capability, asked.v1)
+    v1 = is_v1(release, capability, asked)
     auto = asked.auto and release >= (0, 14)
     length = asked.length
     if length is None and asked.own_length and auto is asked.auto:
@@ -222,16 +222,15 @@ SECOND_RUNNER = Release(0, 29)
 """Model runner V2 is the default for every model; it alone schedules asynchronously over pipeline stages."""
 
 
-def is_v1(release: Release, capability: tuple[int, int] | None, wish: str | None) -> bool:
-    """Whether the V1 engine runs: opt-in 0.6.6–0.7, default from 0.8.0 (V0 on GPUs before Ampere), alone from 0.11.
-    `wish`: VLLM_USE_V1."""
-    if release >= (0, 11):
+def is_v1(release: Release, capability: tuple[int, int] | None, asked: MemoryArguments) -> bool:
+    """Whether the V1 engine runs: with VLLM_USE_V1=1 from 0.6.6, by default from 0.8.0, alone from 0.11."""
+    if release >= v0_fallback.LAST:
         return True
-    if release < (0, 8):
-        return wish == "1" and release >= (0, 6, 6)
-    if wish == "0":
-        return False
-    return capability is None or capability >= (8, 0) or wish == "1"
+    if release < v0_fallback.FIRST:
+        return asked.v1 == "1" and release >= (0, 6, 6)
+    if asked.v1 in ("0", "1"):
+        return asked.v1 == "1"
+    return not v0_fallback.falls_back(asked, release, capability)
 
 
 def default_utilization(release: Release) -> float:
@@ -240,11 +239,14 @@ def default_utilization(release: Release) -> float:
 
 
 def default_max_num_seqs(release: Release, v1: bool, gpu: Gpu | None, memory: int) -> int:
-    """The API server's default: 256; V1 on a GPU of 70 GiB and more 1024, from 0.9 not on an A100."""
+    """The API server's default: 256; V1 up to 0.8.3 1024, in 0.8.4 on an H100 or H200, from 0.8.5 on a GPU of 70 GiB
+    and more, from 0.9 not on an A100 (engine/arg_utils.py _set_default_args_v1)."""
     if not v1:
         return 256
-    if release < (0, 8, 5):
+    if release < (0, 8, 4):
         return 1024
+    if release < (0, 8, 5):
+        return 1024 if _is_h100(gpu) else 256
     return 1024 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 256
 
 
@@ -255,8 +257,7 @@ def default_max_num_batched_tokens(
     if not v1:
         return 512 if release < (0, 6, 6) else 2048
     if release < (0, 8, 5):
-        name = gpu.name.lower() if gpu else ""
-        return 8192 if "h100" in name or "h200" in name else 2048
+        return 8192 if _is_h100(gpu) else 2048
     given = asked.args.given
     if (
         release >= BATCHED_EXPERTS
@@ -296,13 +297,22 @@ def is_pooling(asked: MemoryArguments, release: Release) -> bool:
     return asked.pooling or (converted and given.get("runner") in (None, "auto"))
 
 
+POOLED = 32768
+"""Least default batch of a pooling model in V0 (vLLM 0.6.3 … 0.8.5 config.py _POOLING_MODEL_MAX_NUM_BATCHED_TOKENS)."""
+
+
 def _whole_prompt(release: Release, v1: bool, asked: MemoryArguments, length: int | None, usual: int) -> int:
     """Tokens of a batch that must hold a whole prompt: V1 takes the length alone up to 0.11.0."""
     if not v1:
-        usual = 4096 if asked.model.vision_config else 2048
+        usual = POOLED if asked.pooling else 4096 if asked.model.vision_config else 2048
     if v1 and length and release < ALWAYS_CHUNKED_UNTIL:
         return length
     return max(length or 2048, usual)
+
+
+def _is_h100(gpu: Gpu | None) -> bool:
+    """An H100 or H200, by name."""
+    return gpu is not None and any(name in gpu.name.lower() for name in ("h100", "h200"))
 
 
 def _is_a100(gpu: Gpu | None) -> bool:

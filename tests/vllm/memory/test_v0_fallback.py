@@ -1,0 +1,101 @@
+"""Which engine vLLM 0.8 … 0.10 starts, as `_is_v1_supported_oracle` of those releases decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.vllm.memory.engines import engine, gpu, model
+from webhook.vllm.memory import settings
+from webhook.vllm.model import Model
+from webhook.vllm.release import parse
+
+MODEL = model(
+    hidden_size=2048, num_hidden_layers=4, num_attention_heads=16, num_key_value_heads=4, intermediate_size=8192,
+    vocab_size=32000, max_position_embeddings=32768, torch_dtype="bfloat16", architectures=["LlamaForCausalLM"],
+)  # fmt: skip
+EMBEDDER: Model = model(**{**MODEL.config, "architectures": ["BertModel"]})
+HOPPER, AMPERE, TURING = (9, 0), (8, 0), (7, 5)
+
+
+def resolved(
+    release: str,
+    given: dict[str, Any],
+    capability: tuple[int, int] = AMPERE,
+    served: Model = MODEL,
+    env: dict[str, str] | None = None,
+    name: str = "Example",
+    gib: float = 40,
+) -> settings.Settings:
+    card = gpu(gib, name=name, capability=capability)
+    version = parse(release)
+    assert version is not None
+    return settings.resolve(engine(release, **given), served, card, card.memory, version, env or {})
+
+
+@pytest.mark.parametrize(
+    ("release", "given", "capability", "v1"),
+    [
+        ("0.7.3", {}, AMPERE, False),
+        ("0.8.0", {}, AMPERE, True),
+        ("0.10.1.1", {}, TURING, False),
+        ("0.10.2", {}, TURING, True),
+        ("0.11.0", {"preemption_mode": "swap"}, TURING, True),
+        ("0.8.5", {"num_scheduler_steps": 8}, AMPERE, False),
+        ("0.8.5", {"num_scheduler_steps": 1}, AMPERE, True),
+        ("0.8.2", {"enable_lora": True}, AMPERE, False),
+        ("0.8.3", {"enable_lora": True}, AMPERE, True),
+        ("0.8.2", {"cpu_offload_gb": 4}, AMPERE, False),
+        ("0.8.5", {"pipeline_parallel_size": 2}, AMPERE, False),
+        ("0.8.5", {"pipeline_parallel_size": 2, "distributed_executor_backend": "ray"}, AMPERE, True),
+        ("0.8.2", {"pipeline_parallel_size": 2, "distributed_executor_backend": "ray"}, AMPERE, False),
+        ("0.9.0", {"pipeline_parallel_size": 2}, AMPERE, True),
+        ("0.8.4", {"kv_transfer_config": {"kv_role": "kv_both"}}, AMPERE, False),
+        ("0.8.5", {"kv_transfer_config": {"kv_role": "kv_both"}}, AMPERE, True),
+        ("0.8.1", {"kv_cache_dtype": "fp8"}, HOPPER, False),
+        ("0.8.2", {"kv_cache_dtype": "fp8"}, HOPPER, True),
+        ("0.9.2", {"kv_cache_dtype": "fp8"}, AMPERE, False),
+        ("0.10.2", {"kv_cache_dtype": "bfloat16"}, AMPERE, True),
+        ("0.10.2", {"kv_cache_dtype": "fp8"}, AMPERE, False),
+        ("0.8.5", {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}}, AMPERE, False),
+        ("0.9.0", {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}}, AMPERE, True),
+        ("0.9.0", {"speculative_config": {"model": "org/draft", "num_speculative_tokens": 3}}, AMPERE, False),
+        ("0.9.1", {"dtype": "float32"}, AMPERE, False),
+        ("0.9.2", {"dtype": "float32"}, AMPERE, True),
+        ("0.9.1", {"scheduling_policy": "priority"}, AMPERE, False),
+        ("0.8.5", {"load_format": "tensorizer"}, AMPERE, False),
+        ("0.9.0", {"load_format": "tensorizer"}, AMPERE, True),
+        ("0.8.5", {"quantization": "gguf"}, AMPERE, False),
+        ("0.10.1.1", {"otlp_traces_endpoint": "http://otel:4317"}, AMPERE, False),
+        ("0.10.2", {"otlp_traces_endpoint": "http://otel:4317"}, AMPERE, True),
+    ],
+)
+def test_the_engine_by_release(release: str, given: dict[str, Any], capability: tuple[int, int], v1: bool) -> None:
+    assert resolved(release, given, capability).v1 is v1
+
+
+@pytest.mark.parametrize(("variable", "v1"), [("1", True), ("0", False), ("maybe", False)])
+def test_the_variable_decides_where_it_is_a_number(variable: str, v1: bool) -> None:
+    assert resolved("0.8.5", {"preemption_mode": "swap"}, env={"VLLM_USE_V1": variable}).v1 is v1
+
+
+def test_poolers_run_in_v0_up_to_0_9_1_with_batches_of_32768_tokens() -> None:
+    old, new = (resolved(release, {"task": "embed"}, served=EMBEDDER) for release in ("0.8.5", "0.9.2"))
+    assert (old.v1, old.max_num_seqs, old.max_num_batched_tokens) == (False, 256, 32768)
+    assert new.v1
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "gib", "seqs"),
+    [
+        ("0.8.3", "NVIDIA GeForce RTX 4090", 24, 1024),
+        ("0.8.4", "NVIDIA GeForce RTX 4090", 24, 256),
+        ("0.8.4", "NVIDIA A100-SXM4-80GB", 80, 256),
+        ("0.8.4", "NVIDIA H100 80GB HBM3", 80, 1024),
+        ("0.8.5", "NVIDIA A100-SXM4-80GB", 80, 1024),
+        ("0.9.0", "NVIDIA A100-SXM4-80GB", 80, 256),
+    ],
+)
+def test_default_max_num_seqs(release: str, name: str, gib: float, seqs: int) -> None:
+    assert resolved(release, {}, name=name, gib=gib).max_num_seqs == seqs

@@ -1,0 +1,96 @@
+"""What makes vLLM 0.8.0 … 0.10.2 start its V0 engine, although V1 is the default (engine/arg_utils.py
+_is_v1_supported_oracle of each release). With VLLM_USE_V1=1 the same is an error, or V1 all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.vllm.memory.arguments import MemoryArguments
+from webhook.vllm.release import Release
+
+FIRST, LAST = Release(0, 8), Release(0, 11)
+"""V1 is the default since the first, and alone since the last."""
+BEFORE_AMPERE = Release(0, 10, 2)
+"""Since then V1 runs below compute capability 8.0."""
+IN_V1 = Release(0, 8, 3)
+"""Since then V1 has --cpu-offload-gb, LoRA, bitsandbytes, and pipeline stages with Ray."""
+CONNECTORS = Release(0, 8, 5)
+"""Since then V1 has --kv-transfer-config and --additional-config."""
+DRAFTS = Release(0, 9)
+"""Since then V1 has speculative decoding by default, GGUF, Tensorizer, and pipeline stages without Ray."""
+POOLERS = Release(0, 9, 2)
+"""Since then V1 has poolers, float32 and --scheduling-policy priority."""
+TRACES = Release(0, 10, 2)
+"""Since then V1 has traces."""
+FP8_CACHE = Release(0, 8, 2)
+"""Since then V1 has an FP8 KV cache with FlashAttention 3, which runs on Hopper alone."""
+IN_V1_SPECULATION = frozenset({"ngram", "[ngram]", "medusa", "eagle", "eagle3", "deepseek_mtp"})
+
+
+def falls_back(asked: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
+    """Whether an argument, the model or the GPU has no V1 in this release, of those before 0.11."""
+    given = asked.args.given
+    stored = asked.model.config.get("quantization_config")
+    method = given.get("quantization") or (stored.get("quant_method") if isinstance(stored, Mapping) else None)
+    return (
+        (capability is not None and capability < (8, 0) and release < BEFORE_AMPERE)
+        or any(given.get(name) for name in ALWAYS)
+        or _above_one(given, "num_scheduler_steps", "max_num_partial_prefills", "max_long_partial_prefills")
+        or given.get("load_format") == "sharded_state"
+        or (given.get("load_format") == "tensorizer" and release < DRAFTS)
+        or (given.get("scheduling_policy") == "priority" and release < POOLERS)
+        or (given.get("dtype") in ("float", "float32") and release < POOLERS)
+        or (asked.pooling and release < POOLERS)
+        or (bool(given.get("otlp_traces_endpoint") or given.get("collect_detailed_traces")) and release < TRACES)
+        or (method == "gguf" and release < DRAFTS)
+        or (bool(given.get("kv_transfer_config") or given.get("additional_config")) and release < CONNECTORS)
+        or (
+            release < IN_V1
+            and bool(given.get("cpu_offload_gb") or given.get("enable_lora") or method == "bitsandbytes")
+        )
+        or _no_stages(asked, release)
+        or _no_speculation(given, release)
+        or _no_cache_dtype(asked, release, capability)
+    )
+
+
+ALWAYS = ("logits_processor_pattern", "preemption_mode", "disable_async_output_proc", "scheduler_delay_factor",
+          "enable_prompt_adapter", "enable_prompt_embeds")  # fmt: skip
+"""Arguments that V1 has in none of these releases."""
+
+
+def _above_one(given: Mapping[str, Any], *names: str) -> bool:
+    return any(isinstance(value := given.get(name), int) and value > 1 for name in names)
+
+
+def _no_stages(asked: MemoryArguments, release: Release) -> bool:
+    if asked.parallel.pp <= 1 or release >= DRAFTS:
+        return False
+    return release < IN_V1 or asked.args.given.get("distributed_executor_backend") != "ray"
+
+
+def _no_speculation(given: Mapping[str, Any], release: Release) -> bool:
+    said = given.get("speculative_config")
+    if said is None and given.get("speculative_model") is None:
+        return False
+    if release < DRAFTS:
+        return True
+    said = said if isinstance(said, Mapping) else {}
+    return (said.get("method") or said.get("model")) not in IN_V1_SPECULATION and release < Release(0, 10)
+
+
+def _no_cache_dtype(asked: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
+    """vllm/platforms/cuda.py is_kv_cache_dtype_supported of 0.10; the argument parser's own place before."""
+    dtype = asked.args.given.get("kv_cache_dtype")
+    if not isinstance(dtype, str) or dtype == "auto":
+        return False
+    if release < FP8_CACHE:
+        return True
+    if capability is None or asked.flashinfer_by_variable is not None:
+        return False
+    if capability == (10, 0) and release >= (0, 10):
+        return False
+    if release >= (0, 10, 2) and (asked.model.kv_lora_rank or not dtype.startswith("fp8")):
+        return False
+    return not dtype.startswith("fp8") or capability[0] != 9
