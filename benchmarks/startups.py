@@ -16,13 +16,17 @@ from typing import Any
 
 from webhook.cli.support.batch import answer
 from webhook.evaluation.policy import builtin
-from webhook.kube.quantity import GI
+from webhook.kube.quantity import GI, MI
 from webhook.vllm.release import Release, parse
 
 Case = Mapping[str, Any]
 NO_ROOM = ("oom_weights", "no_kv_blocks", "kv_too_small_for_max_model_len")
 """Failures for want of weights' or KV room: certain from sizes alone."""
 AT_THE_EDGE = ("oom_profile_or_graphs", "free_memory_below_budget")
+OTHER_ARGUMENTS = 0.02
+"""A request that needed so much more or less, relative, was made with other arguments than those that were told."""
+EDGE = 0.01
+"""Share of the GPU: runs with equal arguments differ by as much, so that no certain minimum decides less."""
 GENERATIONS = (
     ("V0", Release(0, 8)), ("0.8–0.10", Release(0, 11)), ("0.11–0.16", Release(0, 17)), ("0.17–0.19", Release(0, 20)),
     ("0.20–0.27", Release(0, 28)), ("0.28–", Release(9, 0)),
@@ -135,6 +139,36 @@ class Row:
         if not found and observed.get("num_gpu_blocks"):
             found = observed["num_gpu_blocks"] * (self.case["args"].get("block_size") or 16)
         return float(found) if found else None
+
+    @property
+    def needed(self) -> float | None:
+        """ "N GiB KV cache is needed" for one request."""
+        return self.printed("kv_needed_gib")
+
+    @property
+    def shortage(self) -> float | None:
+        """What one request lacked: of the bytes needed, or of the tokens that the log printed."""
+        if self.needed and self.kv_cache:
+            return self.needed - self.kv_cache
+        length = self.gpu and self.gpu.get("max_model_len")
+        if self.gpu is None or not length or not self.tokens or self.tokens >= length:
+            return None
+        return float((length - self.tokens) * (self.gpu["kv_cache_bytes_per_token"] or 0))
+
+    @property
+    def undecidable(self) -> str | None:
+        """Why nothing that is told of a failure explains it; None where it does, and of what is refused or starts."""
+        if not self.no_room or self.verdict == "does-not-fit":
+            return None
+        if not self.case.get("vllm_version"):
+            return "vLLM's release is not known, and not every release fails"
+        own = self.gpu and self.gpu.get("kv_cache_bytes_per_request")
+        if self.needed and own and abs(own / self.needed - 1) > OTHER_ARGUMENTS:
+            return f"one request needed {self.needed / GI:.2f} GiB, with the arguments told {own / GI:.2f} GiB"
+        if self.gpu and self.shortage is not None and self.shortage < EDGE * self.gpu["total"]["likely"]:
+            share = 100 * self.shortage / self.gpu["total"]["likely"]
+            return f"{self.shortage / MI:.0f} MiB were missing, {share:.1f} % of the GPU"
+        return None
 
     @property
     def released(self) -> bool:

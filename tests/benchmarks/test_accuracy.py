@@ -54,6 +54,33 @@ def test_false_rejections_refusals_and_misses_are_counted() -> None:
     assert figures["failures at least unsure"] == 2 / 3
 
 
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"vllm_version": None}, "vLLM's release is not known, and not every release fails"),
+        ({"observed": {"kv_needed_gib": 9.0, "kv_cache_gib_per_gpu": 1.0}},
+         "one request needed 9.00 GiB, with the arguments told 4.00 GiB"),
+        ({"observed": {"kv_needed_gib": 4.0, "kv_cache_gib_per_gpu": 3.5}}, "512 MiB were missing, 0.5 % of the GPU"),
+        ({"observed": {"kv_needed_gib": 4.0, "kv_cache_gib_per_gpu": 2.5}}, None),
+        ({"observed": {"kv_cache_tokens": 8000}}, "96 MiB were missing, 0.1 % of the GPU"),
+        ({"observed": {}}, None),
+        ({"outcome": "starts"}, None),
+    ],
+)  # fmt: skip
+def test_failures_that_nothing_told_explains_are_counted_apart(fields: dict[str, Any], reason: str | None) -> None:
+    line = {"total": {"likely": 100 * GIB}, "max_model_len": 8192, "kv_cache_bytes_per_request": 4 * GIB,
+            "kv_cache_bytes_per_token": 4 * GIB // 8192}  # fmt: skip
+    lost = Row(case(**{"outcome": "kv_too_small_for_max_model_len", **fields}), "unsure", line)
+    assert lost.undecidable == reason
+    assert Row(lost.case, "does-not-fit", line).undecidable is None
+
+
+def test_the_share_of_the_decidable_leaves_the_others_out() -> None:
+    unknown = Row(case(outcome="oom_weights", vllm_version=None), "unsure", None)
+    figures = accuracy.Board([row("does-not-fit", "oom_weights"), unknown]).figures()
+    assert (figures["failures refused"], figures["refused, of the decidable"]) == (1 / 2, 1.0)
+
+
 def test_errors_are_shares_of_the_card_and_intervals_count() -> None:
     board = accuracy.Board([row("fits", printed=58.0), row("fits", printed=56.0), row("fits", printed=57.5)])
     assert board.memory == pytest.approx([0.0, 0.02, 0.005])
