@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from webhook.rules.command_line._configuration import ENCODER_ARCHITECTURES, UNREAD, Check, Given
-from webhook.vllm.memory import resolved
+from webhook.vllm.memory import kv_releases
 from webhook.vllm.release import Release
 
 # ── Batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -62,7 +62,7 @@ def _lookahead(it: Given) -> str | None:
 
 
 def _state_chunks(it: Given) -> str | None:
-    if it.settings.chunked or resolved.STATEFUL.isdisjoint(it.model.layer_types):
+    if it.settings.chunked or kv_releases.STATEFUL.isdisjoint(it.model.layer_types):
         return None
     if not it.prefix_caching:
         return None

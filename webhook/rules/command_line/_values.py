@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from webhook.rules.command_line._configuration import ENCODER_ARCHITECTURES, UNREAD, Check, Given
-from webhook.vllm.memory.resolved import STATEFUL
+from webhook.vllm.memory.kv_releases import STATEFUL
 from webhook.vllm.release import Release
 
 CHANGES_GRAPHS = frozenset({"mode", "level", "use_cudagraph", "full_cuda_graph", "pass_config"})

@@ -22,6 +22,8 @@ CHUNKS = Release(0, 10)
 CHUNKS_OFF = Release(0, 10, 1), Release(0, 14)
 """From the first until before the second, VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE is 0 by default
 (envs.py), and 0 switches the manager off for models with chunks (config/vllm.py)."""
+STATEFUL = frozenset({"mamba", "linear_attention", "conv"})
+"""Kinds of layers that keep a state per request."""
 STATES = Release(0, 10, 2)
 """Models with state layers run in V1 by default (engine/arg_utils.py: 0.10.1 falls back to V0 for `Mamba`)."""
 SIZES = Release(0, 11)

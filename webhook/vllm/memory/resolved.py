@@ -12,8 +12,6 @@ from webhook.vllm.model import Model
 
 BY_DEVICE = ("max_num_seqs", "max_num_batched_tokens")
 """Their defaults depend on the GPU."""
-STATEFUL = frozenset({"mamba", "linear_attention", "conv"})
-"""Kinds of layers that keep a state per request."""
 
 
 def values(settings: Settings, args: EngineArgs, model: Model, gpu: Gpu | None, *, known: bool) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def _prefix_caching(settings: Settings, args: EngineArgs, model: Model) -> bool 
     given, release = settings.prefix_caching, settings.release
     if not settings.v1:
         return bool(given)
-    states = not STATEFUL.isdisjoint(model.layer_types)
+    states = not kv_releases.STATEFUL.isdisjoint(model.layer_types)
     if release < kv_releases.STATE_PER_BLOCK and (states or args.given.get("enable_prompt_embeds")):
         return False
     if _is_overruled(settings):
