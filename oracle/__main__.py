@@ -99,7 +99,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--sources", type=Path, metavar="DIR", help="unpacked wheels: DIR/VERSION/vllm; default: PyPI")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report there too")
     args = parser.parse_args(argv)
-    releases = sorted(builtin().releases)
+    releases = known = sorted(builtin().releases)
     if args.releases:
         wanted = {parse(one) for one in args.releases.split(",")}
         releases = [one for one in releases if one in wanted]
@@ -107,7 +107,8 @@ def main(argv: list[str]) -> int:
             parser.error(f"--releases: not all of {args.releases} are in the table (podfit releases list)")
     every: list[Difference] = []
     for number, release in enumerate(releases):
-        cases = list(generate(release, GPUS[number % len(GPUS)], args.seed, args.cases))
+        gpu = GPUS[(known.index(release) + args.seed) % len(GPUS)]
+        cases = list(generate(release, gpu, args.seed, args.cases))
         differences, line = run(release, cases, args.sources)
         every += differences
         print(f"[{number + 1}/{len(releases)}] {line}", flush=True)
