@@ -12,6 +12,7 @@ from webhook.evaluation.compare import ContainerComparison, Difference, Estimate
 from webhook.evaluation.denial import LEVELS, PLANES, many
 from webhook.evaluation.lint import Judged, Level
 from webhook.kube.quantity import human, left
+from webhook.report.text import DENIED_NOW
 from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import IN_WORDS, Verdict
 
@@ -155,7 +156,7 @@ def _name(change: ContainerComparison) -> str:
 
 def _state(change: ContainerComparison) -> str:
     word = {"added": ": added", "removed": ": removed"}.get(change.state, "")
-    return word + (": DENIED NOW" if change.newly_denied else "")
+    return word + (f": {DENIED_NOW}" if change.newly_denied else "")
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
