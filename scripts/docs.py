@@ -25,7 +25,6 @@ import yaml
 from scripts import build_dashboard, commands
 from webhook import generate
 from webhook.cli.support import edge
-from webhook.cli.support.command_line import judged_as
 from webhook.diagnose.causes import CAUSES
 from webhook.evaluation import denial
 from webhook.evaluation.lint import lint
@@ -33,6 +32,7 @@ from webhook.evaluation.policy import builtin, crd, shape
 from webhook.kube import manifest
 from webhook.kube.companions import Companions
 from webhook.report import checked, rule_page, text
+from webhook.report.command_line import judged_as
 from webhook.rules import all_rules
 from webhook.rules.rule import Rule
 from webhook.vllm.facts import Facts

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.cli import main
-from webhook.cli.support.command_line import judged_as
 from webhook.cli.support.edge import accelerator
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin, load
 from webhook.generate import autoscale
 from webhook.kube import companions, manifest
 from webhook.kube.companions import Companions
+from webhook.report.command_line import judged_as
 from webhook.rules.engine import Engine
 from webhook.rules.operations import _scaling
 from webhook.vllm.facts import Facts

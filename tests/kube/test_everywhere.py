@@ -8,6 +8,7 @@ import pytest
 
 from webhook.cli.support import edge
 from webhook.kube import snapshot
+from webhook.report.files import ManifestFile
 from webhook.vllm.facts import Facts
 
 POD = """
@@ -25,7 +26,7 @@ NODE = (
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: %s}\ndata: {MODEL: %s}\n"
 
 
-def read(folder: Path, **files: str) -> dict[str, edge.ManifestFile]:
+def read(folder: Path, **files: str) -> dict[str, ManifestFile]:
     """Files by their path, `__` for the slash."""
     for name, text in files.items():
         path = folder / f"{name.replace('__', '/')}.yaml"
@@ -36,7 +37,7 @@ def read(folder: Path, **files: str) -> dict[str, edge.ManifestFile]:
     return {str(Path(one.name).relative_to(folder)): one for one in sources}
 
 
-def said(sources: dict[str, edge.ManifestFile]) -> list[str]:
+def said(sources: dict[str, ManifestFile]) -> list[str]:
     return [note.message for one in sources.values() for note in one.manifests.notes]
 
 

@@ -131,7 +131,7 @@ def _engine(
 ) -> Engine:
     """The engine that started: the manifest's, else the one whose arguments the log lists."""
     if manifest is None:
-        from webhook.cli.support.command_line import judged_as
+        from webhook.report.command_line import judged_as
 
         argv = calibrate.argv(start)
         if argv is None:

@@ -23,14 +23,9 @@ from webhook.cli.support import (
 )
 from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
-from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
-from webhook.kube.manifest import Document
-from webhook.kube.path import FieldPath
-from webhook.kube.workload import unread
-from webhook.report import checked, text
-from webhook.report.checked import Checked, CheckedContainer, FileProblem
-from webhook.rules import all_rules
+from webhook.report import checked, files, text
+from webhook.report.checked import Checked, FileProblem
 
 FORMATS = FormatOption(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
 """Each but text is a module of webhook.report with `render`."""
@@ -137,39 +132,17 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
     printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
     inputs, told = edge.read(names, edge.facts(args), printed, args.exclude)
     rules = rule_filter.chosen(args)
+    found = [files.check(source, policy, rules=rules, namespace=args.namespace, audit=args.audit) for source in inputs]
     problems = [FileProblem.of(None, None, message) for message in told]
-    containers: list[CheckedContainer] = []
-    notes: list[str] = []
-    for source in inputs:
-        manifests = source.manifests
-        problems += [FileProblem.of(error.file, error.line, error.message) for error in manifests.errors]
-        for document in manifests.documents:
-            report = lint(document.object, policy, source.facts, where="check", namespace=args.namespace)
-            report = rule_filter.narrowed(report, rules)
-            problems += [
-                FileProblem.of(source.name, document.line, f"internal error in {error.rule}: {error.error}")
-                for error in report.errors
-            ]
-            problems += [FileProblem(source.name, document.line, report.unread)] if report.unread else []
-            containers += [checked.container(source.name, document, report, result) for result in report.results]
-            notes += [str(note) for note in document.notes]
-            if args.audit:
-                notes += checked.audited(source.name, document, report)
-            if not report.results and (place := unread.pod_spec(document.object, policy.kinds)):
-                notes.append(_unread(source.name, document, place))
-            elif not report.results and (missing := unread.without_kind(document.object)):
-                notes.append(_incomplete(source.name, document, missing))
-            elif not report.results and (place := unread.mention(document.object)):
-                notes.append(_mentioned(source.name, document, place))
-        notes += [str(note) for note in manifests.notes]
-        for document in manifests.documents[:1]:
-            notes += checked.in_vain(source.name, document.text, all_rules())
+    problems += [problem for one in found for problem in one.problems]
+    containers = [container for one in found for container in one.containers]
+    notes = [note for one in found for note in one.notes]
     unchecked, said = patches.unchecked((one.name, one.patches) for one in inputs)
     notes += said
-    files = tuple(source.name for source in inputs)
-    notes += _without(args.files, files, {one.file for one in containers}) if not problems else ()
+    names_read = tuple(source.name for source in inputs)
+    notes += _without(args.files, names_read, {one.file for one in containers}) if not problems else ()
     return Checked(
-        files,
+        names_read,
         tuple(containers),
         tuple(problems),
         tuple(notes),
@@ -178,33 +151,6 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
         frozenset(name for name, _ in printed),
         args.docs_url,
     )
-
-
-def _unread(file: str, document: Document, place: FieldPath) -> str:
-    """What is said of a kind that nothing reads."""
-    kind, group = document.object.get("kind"), str(document.object.get("apiVersion")).rpartition("/")[0]
-    word = f"{kind}.{group}" if group else kind
-    pattern = ".".join("*" if isinstance(part, int) else part for part in place.parts)
-    return (
-        f"{file}:{document.line_of(place)}: not judged: podfit does not know where a {kind} has its Pods; "
-        f"`kinds` of a policy can say: {word}: [{pattern}]"
-    )
-
-
-def _incomplete(file: str, document: Document, missing: Sequence[str]) -> str:
-    """What is said of a part of a manifest."""
-    fields, are = " and ".join(missing), "are" if len(missing) > 1 else "is"
-    return (
-        f"{file}:{document.line}: not checked: {fields} {are} missing, so this is not a Kubernetes object. "
-        "Fix: check the whole manifest, for example with apiVersion: apps/v1 and kind: Deployment"
-    )
-
-
-def _mentioned(file: str, document: Document, place: FieldPath) -> str:
-    """What is said of an object that names vLLM, and of which nothing was judged."""
-    kind = document.object.get("kind")
-    why = f"{place} names vLLM, and podfit does not know what Pods this {kind} makes"
-    return f"{file}:{document.line_of(place)}: not judged: {why}; check the rendered Pods, or a running cluster"
 
 
 def _without(given: Sequence[str], files: Sequence[str], judged: Collection[str]) -> list[str]:

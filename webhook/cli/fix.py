@@ -11,12 +11,9 @@ from pathlib import Path
 from webhook.cli.support import edge, patches, policies, project, rule_filter, terminal
 from webhook.evaluation import subject
 from webhook.evaluation.denial import LEVELS, many
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import Policy
-from webhook.evaluation.repair import Repaired, repair
-from webhook.kube.manifest import Document, encoding
-from webhook.kube.patch import Edit
-from webhook.report import checked, text
+from webhook.evaluation.repair import Repaired
+from webhook.kube.manifest import encoding
+from webhook.report import files, text
 from webhook.report.rewrite import diff, rewrite
 
 
@@ -70,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
         if not source.manifests.documents:
             continue
         before = source.manifests.documents[0].text
-        repaired = _repaired(source, policy, rules, audited=args.audit or bool(args.rule))
+        repaired = files.repaired(source, policy, rules, audited=args.audit or bool(args.rule))
         try:
-            after = rewrite(before, _edits(repaired))
+            after = rewrite(before, files.edits(repaired))
         except ValueError as error:
             edge.tell(f"error: {name}: can't be rewritten: {error}")
             code = 3
@@ -108,19 +105,6 @@ def _from_here(name: str) -> str:
     return path.as_posix()
 
 
-def _repaired(
-    source: edge.ManifestFile, policy: Policy, rules: frozenset[str], *, audited: bool
-) -> list[tuple[Document, Repaired]]:
-    """Each document with what its repair changes."""
-
-    def of(one: Document) -> Repaired:
-        report = lint(one.object, policy, source.facts, where="check") if "podfit:" in one.text else None
-        accepted = checked.commented(one, report) if report is not None else ()
-        return repair(one.object, policy, source.facts, rules=rules, audited=audited, accepted=accepted)
-
-    return [(one, of(one)) for one in source.manifests.documents]
-
-
 def _tell_repairs(name: str, one: Repaired, made: str, whose: str) -> None:
     """A line per repair, on standard error: the diff is alone on standard output."""
     for judged in one.made:
@@ -138,13 +122,3 @@ def _tell_rest(outcomes: Sequence[tuple[str, Repaired, str]], args: argparse.Nam
     edge.tell(f"note: {done}{of}; {many(len(left), 'finding') if left else 'no finding'} left")
     if unwritten and not args.write:
         edge.tell("note: nothing is changed yet; --write changes the files")
-
-
-def _edits(repaired: list[tuple[Document, Repaired]]) -> list[tuple[int, tuple[Edit, ...]]]:
-    """The repairs of each document, their paths from the document's root (an item of a List is below `items`)."""
-    found: dict[int, tuple[Edit, ...]] = {}
-    for document, one in repaired:
-        rooted = tuple(Edit(document.root.join(*edit.path.parts), edit.value, edit.op) for edit in one.edits)
-        if rooted:
-            found[document.index] = (*found.get(document.index, ()), *rooted)
-    return list(found.items())

@@ -12,15 +12,15 @@ from pathlib import Path
 from webhook import generate
 from webhook.base.printable import clean
 from webhook.base.secret import Secrets
-from webhook.cli.support import batch, command_line, edge, plot, policies, project, terminal
-from webhook.cli.support.command_line import is_spoken_of, judged_as
+from webhook.cli.support import batch, edge, plot, policies, project, terminal
 from webhook.evaluation import denial
 from webhook.evaluation.lint import Report
 from webhook.evaluation.policy import Policy
 from webhook.kube import quantity
+from webhook.report import command_line, text
 from webhook.report import plan as as_plan
 from webhook.report import sweep as as_sweep
-from webhook.report import text
+from webhook.report.command_line import is_spoken_of, judged_as
 from webhook.rules.engine import Engine
 from webhook.vllm import release
 from webhook.vllm.facts import Facts, GivenModel

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.support import command_line, edge
+from webhook.cli.support import edge
 from webhook.evaluation.policy import Policy
+from webhook.report import command_line
 from webhook.rules.engine import Engine
 from webhook.vllm import release
 from webhook.vllm.facts import Facts, GivenModel

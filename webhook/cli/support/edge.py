@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from webhook.kube.companions import Companions
 from webhook.kube.everywhere import Everywhere, PlacedObject
 from webhook.kube.manifest import encoding
 from webhook.kube.workload import JSON
+from webhook.report.files import ManifestFile
 from webhook.vllm import gpu
 from webhook.vllm import measured as prints
 from webhook.vllm.facts import Facts, GivenModel
@@ -183,18 +184,6 @@ def read_manifests(name: str, *, met: bool = False) -> manifest.Manifests:
         why = found.errors[0]
         return manifest.Manifests((), (), (manifest.Note(why.file, why.line, f"skipped: no manifest: {why.message}"),))
     return found
-
-
-@dataclass(frozen=True)
-class ManifestFile:
-    """A file that was read, and what is known beside its objects."""
-
-    name: str
-    manifests: manifest.Manifests
-    facts: Facts
-    """With the objects of the same directory, where these can be one release, else of the same file."""
-    patches: int = 0
-    """How many of the file's objects are Kustomize patches, which are not among its documents."""
 
 
 def log_text(data: bytes) -> str:

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from webhook import generate
 from webhook.cli.support import edge, policies, terminal
-from webhook.cli.support.command_line import judged_as
 from webhook.evaluation.lint import Result, lint
 from webhook.evaluation.policy import Policy
 from webhook.generate.workload import slug
@@ -17,6 +16,7 @@ from webhook.kube import snapshot
 from webhook.kube.workload import JSON
 from webhook.report import model as as_model
 from webhook.report import needs as as_needs
+from webhook.report.command_line import judged_as
 from webhook.report.needs import Asked, Way
 from webhook.rules.engine import SHM
 from webhook.vllm import gpu

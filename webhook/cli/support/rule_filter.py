@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 from webhook.base.near import nearest
 from webhook.cli.support import edge
-from webhook.evaluation.lint import Report
 from webhook.rules import all_rules
 
 
@@ -26,14 +24,3 @@ def chosen(args: argparse.Namespace) -> frozenset[str]:
                 hint = f"did you mean {near}?" if near else "`podfit explain` lists them"
                 raise edge.UnusableError(f"{option} {name}: there is no such rule; {hint}")
     return frozenset(args.rule or all_rules()) - frozenset(args.ignore)
-
-
-def narrowed(report: Report, rules: frozenset[str]) -> Report:
-    """The report with the findings of these rules only."""
-    if len(rules) == len(all_rules()):
-        return report
-    results = (
-        replace(one, findings=tuple(judged for judged in one.findings if judged.rule in rules))
-        for one in report.results
-    )
-    return replace(report, results=tuple(results))
