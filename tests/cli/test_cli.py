@@ -489,7 +489,7 @@ def test_an_error_of_ours_is_exit_3_with_one_line(run: Run, monkeypatch: pytest.
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a\nbug")
 
-    monkeypatch.setattr("webhook.cli.check.lint", broken)
+    monkeypatch.setattr("webhook.report.files.lint", broken)
 
     code, _, err = run("check", BAD)
 

@@ -21,6 +21,7 @@ COMMANDS = (
     "fix",
     "diff",
     "plan",
+    "ui",
     "explain",
     "scan",
     "diagnose",

@@ -13,7 +13,7 @@ from webhook.evaluation import subject
 from webhook.evaluation.denial import LEVELS, many
 from webhook.evaluation.repair import Repaired
 from webhook.kube.manifest import encoding
-from webhook.report import files, text
+from webhook.report import repairs, text
 from webhook.report.rewrite import diff, rewrite
 
 
@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
         if not source.manifests.documents:
             continue
         before = source.manifests.documents[0].text
-        repaired = files.repaired(source, policy, rules, audited=args.audit or bool(args.rule))
+        repaired = repairs.repaired(source, policy, rules, audited=args.audit or bool(args.rule))
         try:
-            after = rewrite(before, files.edits(repaired))
+            after = rewrite(before, repairs.edits(repaired))
         except ValueError as error:
             edge.tell(f"error: {name}: can't be rewritten: {error}")
             code = 3

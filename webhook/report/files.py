@@ -1,6 +1,6 @@
-"""Files of manifests, each with what is known next to its objects: their findings, notes and repairs.
+"""Files of manifests, each with what is known next to its objects: their findings, problems and notes.
 
-The commands `check` and `fix` and the local page share these functions. Reading the files is `cli`'s.
+`podfit check` and the local page share them. Reading the files is `cli`'s.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 
 from webhook.evaluation.lint import Report, lint
 from webhook.evaluation.policy import Policy
-from webhook.evaluation.repair import Repaired, repair
 from webhook.kube import manifest
 from webhook.kube.manifest import Document
-from webhook.kube.patch import Edit
 from webhook.kube.path import FieldPath
 from webhook.kube.workload import unread
 from webhook.report import checked
@@ -117,26 +115,3 @@ def _mentioned(file: str, document: Document, place: FieldPath) -> str:
     kind = document.object.get("kind")
     why = f"{place} names vLLM, and podfit does not know what Pods this {kind} makes"
     return f"{file}:{document.line_of(place)}: not judged: {why}; check the rendered Pods, or a running cluster"
-
-
-def repaired(
-    source: ManifestFile, policy: Policy, rules: frozenset[str], *, audited: bool
-) -> list[tuple[Document, Repaired]]:
-    """Each document with what its repair changes."""
-
-    def of(one: Document) -> Repaired:
-        report = lint(one.object, policy, source.facts, where="check") if "podfit:" in one.text else None
-        accepted = checked.commented(one, report) if report is not None else ()
-        return repair(one.object, policy, source.facts, rules=rules, audited=audited, accepted=accepted)
-
-    return [(one, of(one)) for one in source.manifests.documents]
-
-
-def edits(repairs: list[tuple[Document, Repaired]]) -> list[tuple[int, tuple[Edit, ...]]]:
-    """The repairs of each document, their paths from the document's root (an item of a List is below `items`)."""
-    found: dict[int, tuple[Edit, ...]] = {}
-    for document, one in repairs:
-        rooted = tuple(Edit(document.root.join(*edit.path.parts), edit.value, edit.op) for edit in one.edits)
-        if rooted:
-            found[document.index] = (*found.get(document.index, ()), *rooted)
-    return list(found.items())

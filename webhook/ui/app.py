@@ -1,0 +1,130 @@
+"""The HTTP edge of the local page.
+
+| path                 | answer                                                        |
+| -------------------- | ------------------------------------------------------------- |
+| /TOKEN/              | the page                                                      |
+| /TOKEN/static/…      | its scripts and styles                                        |
+| /TOKEN/models        | the ids of the catalog, as JSON                               |
+| /TOKEN/plan          | POST: a configuration → `plan.answer`                         |
+| anything else        | `{"error": …}`                                                |
+
+A request needs the token in its path, this server's own Host (another name for 127.0.0.1 is DNS rebinding) and, if it
+is a POST, this server's own Origin. There is no CORS header. The page may load only from its own origin, and holds no
+inline script or style.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import Any
+
+from flask import Flask, Response, jsonify, render_template, request
+from werkzeug.exceptions import HTTPException
+
+from webhook import __version__
+from webhook.base import data
+from webhook.evaluation.policy import Policy
+from webhook.ui import plan
+from webhook.ui.question import QuestionError
+from webhook.vllm.facts import Facts
+from webhook.vllm.gpu.product import products
+from webhook.vllm.model import catalogue
+
+LARGEST = 8 << 20
+"""Bytes of a request's body: more than an object of the API server, and room for a saved scan."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "object-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the command hands to the page."""
+
+    policy: Policy
+    facts: Facts
+    gpu: str = ""
+    """`--gpu`, for the first configuration."""
+
+
+def create_app(token: str, desk: Desk) -> Flask:
+    """The page's WSGI application."""
+    app = Flask(__name__, static_url_path=f"/{token}/static")
+    app.config["MAX_CONTENT_LENGTH"] = LARGEST
+    app.jinja_options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+
+    @app.before_request
+    def guard() -> Response | None:
+        port = request.environ.get("SERVER_PORT")
+        own = (f"127.0.0.1:{port}", f"localhost:{port}")
+        if request.host not in own:
+            return _error(421, f"Host {request.host!r} is not this server's ({' or '.join(own)})")
+        origin = request.headers.get("Origin")
+        if (origin is not None or request.method == "POST") and origin != f"http://{request.host}":
+            return _error(403, f"Origin {origin!r} is not this page's")
+        if not compare_digest(request.path.split("/")[1].encode(), token.encode()):
+            return _error(404, "the URL lacks the token that `podfit ui` printed")
+        return None
+
+    @app.after_request
+    def with_headers(response: Response) -> Response:
+        response.headers.update(HEADERS)
+        return response
+
+    @app.get(f"/{token}/")
+    def page() -> str:
+        releases = [str(one) for one in reversed(desk.policy.releases.table.releases)]
+        gpus = sorted(name for name, row in products().items() if "mig" not in row)
+        return render_template(
+            "page.html", releases=releases, gpus=gpus, gpu=desk.gpu, version=__version__, age=data.age()
+        )
+
+    @app.get(f"/{token}/models")
+    def models() -> Response:
+        return jsonify(sorted(catalogue.ids().values(), key=str.lower))
+
+    def answers(path: str, answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+        """A POST of a question as JSON, answered as JSON; 422 with the field for a value that can't be used."""
+
+        def view() -> Response:
+            asked = request.get_json()
+            if not isinstance(asked, dict):
+                return _error(400, "expected a JSON object")
+            try:
+                return jsonify(answer(asked))
+            except QuestionError as error:
+                return _error(422, str(error), error.field)
+
+        app.add_url_rule(f"/{token}/{path}", path, view, methods=["POST"])
+
+    answers("plan", lambda asked: plan.answer(asked, desk.policy, desk.facts))
+
+    @app.errorhandler(HTTPException)
+    def http_error(error: HTTPException) -> Response:
+        words = {413: f"the text is larger than {LARGEST >> 20} MiB", 404: f"no such path {request.path!r}"}
+        code = error.code or 500
+        return _error(code, words.get(code, error.description or error.name))
+
+    @app.errorhandler(Exception)
+    def internal_error(error: Exception) -> Response:
+        log.error("internal error at %s", request.endpoint, exc_info=error)
+        return _error(500, f"internal error: {type(error).__name__}")
+
+    return app
+
+
+def _error(code: int, message: str, field: str | None = None) -> Response:
+    response = jsonify({"error": message, "field": field})
+    response.status_code = code
+    return response
