@@ -2,10 +2,10 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lowest bench oracle e2e node lint docs facts models release package lock clean
+.PHONY: help demo test lowest bench oracle e2e browser node lint docs facts models release package lock clean
 
 help:  ## what there is
-	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
 
 .venv: requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"podfit needs Python 3.11 or newer, {sys.executable} is {sys.version.split()[0]}; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -33,6 +33,10 @@ lowest:  ## the server's tests with the lowest version of every dependency that 
 e2e: .venv  ## against a real API server; ARGS="-k diff" for some, ARGS=--update to accept the output
 	.venv/bin/python -m tests.e2e.binaries
 	.venv/bin/python -m pytest -q tests/e2e $(ARGS)
+
+browser: .venv  ## the local page in Chromium (Debian's package); ARGS=--screenshots draws those of docs/ui.md
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-browser.lock
+	.venv/bin/python -m pytest -q tests/browser $(ARGS)
 
 node: .venv  ## the image and the chart on a node of its own (root); BASE=python:3.13-slim, ARGS="-k install"
 	.venv/bin/python -m tests.node $(if $(BASE),--base=$(BASE)) $(ARGS)
@@ -92,6 +96,7 @@ lock:  ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-dev.lock --group dev pyproject.toml
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-build.lock --group build
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-package.lock --group package
+	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-browser.lock --group browser
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-plot.lock --extra plot pyproject.toml
 
 clean:  ## remove what the other targets made

@@ -8,9 +8,8 @@ import pytest
 from flask.testing import FlaskClient
 
 import webhook.ui
-from webhook.evaluation.policy import builtin
-from webhook.ui.app import LARGEST, Desk, create_app
-from webhook.vllm.facts import Facts
+from tests.ui.desks import desk
+from webhook.ui.app import LARGEST, create_app
 
 BASE = "http://127.0.0.1:4321"
 OWN = {"Origin": BASE}
@@ -19,7 +18,7 @@ FOLDER = Path(webhook.ui.__file__).parent
 
 @pytest.fixture(name="client")
 def _client() -> FlaskClient:
-    return create_app("token", Desk(builtin(), Facts())).test_client()
+    return create_app("token", desk()).test_client()
 
 
 def test_the_page(client: FlaskClient) -> None:

@@ -1,11 +1,14 @@
-"""`podfit ui`: one local page with what `plan`, `check` and `policy diff` compute."""
+"""`podfit ui`: one local page with what `plan`, `check`, `fix` and `policy diff` compute."""
 
 from __future__ import annotations
 
 import argparse
 import secrets
+from collections.abc import Sequence
+from pathlib import Path
 
 from webhook.cli.support import edge, policies
+from webhook.ui.desk import Desk, Opened, OpenedFile, ShippedPolicy
 
 HOST = "127.0.0.1"
 
@@ -14,11 +17,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "ui",
-        help="a local page: sizes to play with",
+        help="a local page: sizes to play with, findings at their lines, the effect of a policy",
         description=f"Serves one page on {HOST} until Ctrl-C and prints its URL, which contains a random token. "
         "The page works offline; nothing is written.",
-        epilog=edge.examples("podfit ui --open", "podfit ui --gpu l40s"),
+        epilog=edge.examples("podfit ui --open", "podfit ui --open deploy/", "podfit ui --gpu l40s:2"),
         formatter_class=edge.Examples,
+    )
+    parser.add_argument(
+        "files", nargs="*", metavar="PATH", help="manifests for Check and Policy effect: files, folders"
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="default: a free port")
@@ -32,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Serves until Ctrl-C; 0 then."""
     from werkzeug.serving import WSGIRequestHandler, make_server
 
-    from webhook.ui.app import Desk, create_app
+    from webhook.ui.app import create_app
 
     class Handler(WSGIRequestHandler):
         """Keeps connections, and logs no request: the URLs contain the token."""
@@ -45,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.port < 1 << 16:
         raise edge.UnusableError(f"--port {args.port}: not a port from 0 to 65535")
     token = secrets.token_urlsafe(24)
-    app = create_app(token, Desk(policies.load(args.policy), edge.facts(args), args.gpu or ""))
+    app = create_app(token, _desk(args))
     try:
         server = make_server(HOST, args.port, app, threaded=True, request_handler=Handler)
     except (OSError, SystemExit) as error:  # werkzeug exits if the port is taken
@@ -63,3 +69,38 @@ def run(args: argparse.Namespace) -> int:
     finally:
         server.server_close()
     return 0
+
+
+def _desk(args: argparse.Namespace) -> Desk:
+    """What the page needs; the files are read again where one has changed."""
+    facts = edge.facts(args)
+    opened: tuple[Sequence[tuple[str, float]], Opened] | None = None
+
+    def state() -> list[tuple[str, float]]:
+        """Each file with the time of its last change; raises UnusableError."""
+        return [(name, Path(name).stat().st_mtime) for name in edge.files(args.files) if Path(name).exists()]
+
+    def open_files() -> Opened:
+        nonlocal opened
+        try:
+            now = state()
+            if opened is None or opened[0] != now:
+                sources, problems = edge.read(args.files, facts)
+                files = [OpenedFile(one, edge.read_text(Path(one.name))) for one in sources if Path(one.name).exists()]
+                opened = now, Opened(files, problems)
+        except edge.UnusableError as error:
+            return Opened(problems=error.lines)
+        return opened[1]
+
+    if "-" in args.files:
+        raise edge.UnusableError("ui reads files and folders, not standard input; paste the manifest into the page")
+    state()
+    return Desk(
+        policies.load(args.policy),
+        facts,
+        edge.now,
+        lambda made: edge.read([], facts, made),
+        open_files,
+        {name: ShippedPolicy(policies.title(name), policies.shipped_text(name)) for name in policies.SHIPPED},
+        args.gpu or "",
+    )

@@ -5,7 +5,10 @@
 | /TOKEN/              | the page                                                      |
 | /TOKEN/static/…      | its scripts and styles                                        |
 | /TOKEN/models        | the ids of the catalog, as JSON                               |
+| /TOKEN/files         | the files of the command line, as JSON                        |
 | /TOKEN/plan          | POST: a configuration → `plan.answer`                         |
+| /TOKEN/check         | POST: a file's name and text → `check.answer`                 |
+| /TOKEN/effect        | POST: policies, perhaps a saved scan → `effect.answer`        |
 | anything else        | `{"error": …}`                                                |
 
 A request needs the token in its path, this server's own Host (another name for 127.0.0.1 is DNS rebinding) and, if it
@@ -17,7 +20,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from hmac import compare_digest
 from typing import Any
 
@@ -26,10 +28,9 @@ from werkzeug.exceptions import HTTPException
 
 from webhook import __version__
 from webhook.base import data
-from webhook.evaluation.policy import Policy
-from webhook.ui import plan
+from webhook.ui import check, effect, plan
+from webhook.ui.desk import Desk
 from webhook.ui.question import QuestionError
-from webhook.vllm.facts import Facts
 from webhook.vllm.gpu.product import products
 from webhook.vllm.model import catalogue
 
@@ -46,16 +47,6 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Desk:
-    """What the command hands to the page."""
-
-    policy: Policy
-    facts: Facts
-    gpu: str = ""
-    """`--gpu`, for the first configuration."""
 
 
 def create_app(token: str, desk: Desk) -> Flask:
@@ -87,12 +78,21 @@ def create_app(token: str, desk: Desk) -> Flask:
         releases = [str(one) for one in reversed(desk.policy.releases.table.releases)]
         gpus = sorted(name for name, row in products().items() if "mig" not in row)
         return render_template(
-            "page.html", releases=releases, gpus=gpus, gpu=desk.gpu, version=__version__, age=data.age()
+            "page.html",
+            releases=releases,
+            gpus=gpus,
+            desk=desk,
+            version=__version__,
+            age=data.age(),
         )
 
     @app.get(f"/{token}/models")
     def models() -> Response:
         return jsonify(sorted(catalogue.ids().values(), key=str.lower))
+
+    @app.get(f"/{token}/files")
+    def files() -> Response:
+        return jsonify(check.given(desk))
 
     def answers(path: str, answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
         """A POST of a question as JSON, answered as JSON; 422 with the field for a value that can't be used."""
@@ -109,6 +109,8 @@ def create_app(token: str, desk: Desk) -> Flask:
         app.add_url_rule(f"/{token}/{path}", path, view, methods=["POST"])
 
     answers("plan", lambda asked: plan.answer(asked, desk.policy, desk.facts))
+    answers("check", lambda asked: check.answer(asked, desk))
+    answers("effect", lambda asked: effect.answer(asked, desk))
 
     @app.errorhandler(HTTPException)
     def http_error(error: HTTPException) -> Response:

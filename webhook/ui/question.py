@@ -17,10 +17,15 @@ class QuestionError(ValueError):
 
 
 def text(asked: Mapping[str, Any], field: str) -> str:
-    """The text of a field, "" if it is missing; raises QuestionError if it is not a text."""
+    """The text of a field without the blanks around it, "" if it is missing; raises QuestionError if it is no text."""
+    return raw(asked, field).strip()
+
+
+def raw(asked: Mapping[str, Any], field: str) -> str:
+    """The text of a field as it is."""
     value = asked.get(field)
     if value is None:
         return ""
     if not isinstance(value, str):
         raise QuestionError(field, f"{field}: expected a text, got {type(value).__name__}")
-    return value.strip()
+    return value

@@ -51,14 +51,14 @@ def _rule_changes(where: str, name: str, before: RehearsedDecision, after: Rehea
         if old != new:
             found = after.worst(rule) or before.worst(rule)
             message = f"{found.finding.path}: {found.finding.message}" if found else ""
-            yield RuleChange(_kind_of_change(old, new), where, name, rule, old, new, message)
+            yield RuleChange(kind_of_change(old, new), where, name, rule, old, new, message)
     for rule in sorted(set(before.patched) ^ set(after.patched)):
         what: What = "newly patched" if rule in after.patched else "no longer patched"
         found = after.worst(rule) or before.worst(rule)
         yield RuleChange(what, where, name, rule, "", "", found.finding.message if found else "")
 
 
-def _kind_of_change(old: str, new: str) -> What:
+def kind_of_change(old: str, new: str) -> What:
     """How a rule's mode changes: newly denied, no longer warned …"""
     if "deny" in (old, new):
         return "newly denied" if new == "deny" else "no longer denied"

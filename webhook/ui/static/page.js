@@ -1,9 +1,11 @@
 // The tabs, with the keys of the ARIA tab pattern; the fragment of the URL holds the tab and its controls.
 
+import * as check from "./check.js";
+import * as effect from "./effect.js";
 import * as plan from "./plan.js";
 
 const tabs = [...document.querySelectorAll("[role=tab]")];
-const starts = { plan: plan.start };
+const starts = { plan: plan.start, check: check.start, effect: effect.start };
 const started = new Set();
 
 function show(tab, focus = false) {

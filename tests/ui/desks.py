@@ -1,0 +1,25 @@
+"""What the command would hand to the page, of files that a test writes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from webhook.cli.support import edge, policies
+from webhook.evaluation.policy import builtin
+from webhook.ui.desk import Desk, Opened, OpenedFile, ShippedPolicy
+from webhook.vllm.facts import Facts
+
+
+def desk(*files: Path) -> Desk:
+    """With the default policy, and all policies that podfit ships."""
+    sources, problems = edge.read([str(one) for one in files], Facts())
+    opened = Opened([OpenedFile(one, Path(one.name).read_text()) for one in sources], problems)
+    return Desk(
+        builtin(),
+        Facts(),
+        lambda: datetime(2026, 1, 1, tzinfo=UTC),
+        lambda made: edge.read([], Facts(), made),
+        lambda: opened,
+        {name: ShippedPolicy(policies.title(name), policies.shipped_text(name)) for name in policies.SHIPPED},
+    )

@@ -1,0 +1,117 @@
+"""The tab Check: findings at their lines, the repair as `podfit fix` has it, hostile text that stays text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ui.desks import desk
+from webhook.cli import main
+from webhook.ui import check
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LONG = EXAMPLES / "llama-8b-with-131072-tokens.yaml"
+WITHOUT_SHM = EXAMPLES / "llama-70b-without-shm.yaml"
+
+
+def answer(text: str, name: str = "") -> dict[str, Any]:
+    return check.answer({"name": name, "text": text}, desk())
+
+
+def test_a_finding_has_its_line_and_level() -> None:
+    text = LONG.read_text()
+
+    found = answer(text)
+
+    first = found["findings"][0]
+    assert (first["rule"], first["level"]) == ("kv-cache-too-small", "denied")
+    assert "args" in text.splitlines()[first["line"] - 1] or "vllm" in text.splitlines()[first["line"] - 1]
+    assert found["counts"]["denied"] == 1
+    assert found["containers"][0]["state"] == "denied"
+    assert [one["title"].split()[0] for one in found["containers"][0]["charts"]] == ["GPU", "host"]
+
+
+def test_the_repair_is_that_of_podfit_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fix", str(WITHOUT_SHM)]) == 0
+    diff = capsys.readouterr().out
+
+    found = answer(WITHOUT_SHM.read_text())["fix"]
+
+    assert found["diff"].splitlines()[2:] == diff.splitlines()[2:]
+    assert answer(found["text"])["fix"] is None
+
+
+def test_an_unchanged_file_of_the_command_line_is_not_read_again() -> None:
+    held = desk(LONG)
+    (one,) = check.given(held)["files"]
+
+    found = check.answer(one, held)
+
+    assert one["name"] == str(LONG)
+    assert found["counts"]["denied"] == 1
+
+
+def test_the_other_files_of_a_directory_are_known(tmp_path: Path) -> None:
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "models"},
+             "spec": {"resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
+    (tmp_path / "claim.yaml").write_text(str(claim))
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(
+        """apiVersion: v1
+kind: Pod
+metadata: {name: llama}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}
+  containers:
+    - name: vllm
+      image: vllm/vllm-openai:v0.27.1
+      args: [--model, unsloth/Llama-3.1-8B-Instruct, --max-model-len, "8192"]
+      env: [{name: HF_HOME, value: /models}]
+      resources: {limits: {nvidia.com/gpu: 1, memory: 64Gi}}
+      volumeMounts: [{name: models, mountPath: /models}]
+  volumes: [{name: models, persistentVolumeClaim: {claimName: models}}]
+"""
+    )
+    held = desk(tmp_path)
+
+    changed = check.answer({"name": str(pod), "text": pod.read_text() + "# changed"}, held)
+
+    assert "model-cache-too-small" in [one["rule"] for one in changed["findings"]]
+    assert "model-cache-too-small" not in [one["rule"] for one in answer(pod.read_text())["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("a: [", "expected"), ("a: b: c", "mapping"), ("\x00", "")],
+)
+def test_what_is_no_yaml_is_a_problem_at_its_line(text: str, said: str) -> None:
+    found = answer(text)
+
+    assert found["problems"]
+    assert said in found["problems"][0]["message"]
+    assert found["fix"] is None
+
+
+def test_nothing_at_all() -> None:
+    found = answer("")
+
+    assert found["findings"] == found["containers"] == []
+
+
+def test_a_secret_is_masked_but_for_the_text_itself() -> None:
+    found = answer(
+        """apiVersion: v1
+kind: Pod
+metadata: {name: llama}
+spec:
+  containers:
+    - name: vllm
+      image: vllm/vllm-openai:v0.27.1
+      args: [--model, Qwen/Qwen3-8B, --max-num-seqs, hf_aSecretThatNobodyMaySee0123456789]
+"""
+    )
+
+    assert "invalid-flag-value" in [one["rule"] for one in found["findings"]]
+    assert "hf_aSecret" not in str({key: value for key, value in found.items() if key != "fix"})

@@ -1,0 +1,119 @@
+"""The tab Policy effect: the same changes as `podfit policy diff`, and those of a saved scan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ui.desks import desk
+from webhook.cli import main
+from webhook.evaluation.lint import lint
+from webhook.evaluation.policy import builtin
+from webhook.evaluation.scan import Scan, rows
+from webhook.kube import manifest
+from webhook.report import scan as as_scan
+from webhook.ui import effect
+from webhook.ui.question import QuestionError
+from webhook.vllm.facts import Facts
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def answer(**asked: object) -> dict[str, Any]:
+    return effect.answer(asked, desk(EXAMPLES))
+
+
+def changed(found: dict[str, Any]) -> set[tuple[str, str, str, str]]:
+    return {
+        (row["what"], row["where"], row["object"], row["rule"]) for group in found["groups"] for row in group["rows"]
+    }
+
+
+def test_the_changes_are_those_of_policy_diff(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["policy", "diff", "default", "strict", "--on", str(EXAMPLES), "--format", "json"])
+    tree = json.loads(capsys.readouterr().out)
+
+    found = answer(shipped=["strict"])
+
+    assert found["objects"] == tree["objects"]
+    assert changed(found) == {(row["what"], row["where"], row["object"], row["rule"]) for row in tree["changes"]}
+    assert found["groups"][0]["what"] == "newly denied"
+
+
+def test_counts_are_by_namespace_and_rule() -> None:
+    (group, *_) = answer(shipped=["strict"])["groups"]
+
+    assert sum(one["count"] for one in group["counts"]) == len(group["rows"])
+    assert {one["namespace"] for one in group["counts"]} == {row["namespace"] for row in group["rows"]}
+    assert "" not in {one["namespace"] for one in group["counts"]}
+
+
+def test_no_policy_changes_nothing() -> None:
+    found = answer()
+
+    assert found["groups"] == []
+    assert found["objects"] > 0
+
+
+def test_a_policy_that_is_pasted() -> None:
+    policy = """apiVersion: podfit.dev/v1alpha1
+kind: Policy
+metadata: {name: ours}
+spec: {enforce: {mode: warn}}
+"""
+    found = answer(policy=policy)
+
+    assert {row["what"] for group in found["groups"] for row in group["rows"]} == {"no longer denied"}
+
+
+def test_a_broken_policy_is_an_error_at_its_line() -> None:
+    with pytest.raises(QuestionError, match=r"pasted policy:4: spec\.ruls") as raised:
+        answer(policy="apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: ours}\nspec: {ruls: {}}\n")
+
+    assert raised.value.field == "policy"
+
+
+@pytest.mark.parametrize("names", ["strict", [3], ["../strict"]])
+def test_only_shipped_policies_have_names(names: object) -> None:
+    with pytest.raises(QuestionError) as raised:
+        answer(shipped=names)
+
+    assert raised.value.field == "shipped"
+
+
+def saved() -> str:
+    found = Scan()
+    for path in sorted(EXAMPLES.glob("*.yaml")):
+        for document in manifest.read(path.read_bytes(), path.name).documents:
+            found.rows += rows(lint(document.object, builtin(), Facts()))
+    return "".join(as_scan.as_json(found))
+
+
+def test_a_saved_scan_stands_for_the_objects() -> None:
+    found = answer(shipped=["strict"], scan=saved())
+
+    live = {(what, name, rule) for what, _, name, rule in changed(answer(shipped=["strict"])) if what == "newly denied"}
+    of_scan = {(what, name, rule) for what, _, name, rule in changed(found) if what == "newly denied"}
+    assert of_scan
+    assert of_scan <= live
+    assert "findings, not objects" in found["note"]
+
+
+def test_a_saved_scan_under_the_default_policy_changes_nothing() -> None:
+    assert answer(scan=saved())["groups"] == []
+
+
+@pytest.mark.parametrize("scan", ["{", "[]", "{}", "[" * 100_000])
+def test_what_is_no_scan_is_an_error(scan: str) -> None:
+    with pytest.raises(QuestionError) as raised:
+        answer(scan=scan)
+
+    assert raised.value.field == "scan"
+
+
+@pytest.mark.parametrize("row", [3, {}, {"object": []}, {"findings": [None, {"rule": "none"}]}])
+def test_a_strange_scan_is_no_crash(row: object) -> None:
+    assert answer(shipped=["strict"], scan=json.dumps({"results": [row]}))["groups"] == []

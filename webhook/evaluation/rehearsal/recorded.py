@@ -1,0 +1,69 @@
+"""What another policy would make of the findings of a saved scan: the modes alone, since the objects are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from webhook.base.printable import clean, shortened
+from webhook.evaluation import subject
+from webhook.evaluation.policy import Policy, Subject
+from webhook.evaluation.policy.layer import harder_mode, softer_mode
+from webhook.evaluation.rehearsal.changes import RuleChange, kind_of_change
+from webhook.kube.path import mapping
+from webhook.kube.workload import JSON
+from webhook.rules import all_rules
+from webhook.rules.rule import Mode
+from webhook.vllm.facts import Facts
+
+Changed = tuple[str, str, tuple[RuleChange, ...]]
+"""Namespace, object, changes."""
+
+
+def changes(scan: Mapping[str, Any], old: Policy, new: Policy) -> Iterator[Changed]:
+    """Of each object of a scan's JSON its namespace, its name and what would change."""
+    held: dict[str, tuple[JSON, list[Mapping[str, Any]]]] = {}
+    for row in map(mapping, _list(scan.get("results"))):
+        obj = _object(mapping(row.get("object")))
+        findings = [mapping(one) for one in _list(row.get("findings"))]
+        held.setdefault(subject.describe_object(obj), (obj, []))[1].extend(findings)
+    for name, (obj, findings) in held.items():
+        before, after = _modes(obj, findings, old), _modes(obj, findings, new)
+        yield str(mapping(obj["metadata"]).get("namespace") or ""), name, tuple(_changes(name, before, after))
+
+
+def _object(reference: Mapping[str, Any]) -> JSON:
+    metadata = {word: str(reference[word]) for word in ("namespace", "name") if reference.get(word)}
+    return {"apiVersion": str(reference.get("apiVersion") or ""), "kind": str(reference.get("kind") or ""),
+            "metadata": metadata}  # fmt: skip
+
+
+_Modes = Mapping[str, tuple[Mode, str]]
+"""Rule → its hardest mode, and the message of that finding."""
+
+
+def _modes(obj: JSON, findings: Sequence[Mapping[str, Any]], policy: Policy) -> _Modes:
+    terms = policy.of(Subject.of(obj, Facts(), None))
+    found: dict[str, tuple[Mode, str]] = {}
+    for one in findings:
+        rule = str(one.get("rule"))
+        if rule not in all_rules() or one.get("accepted"):
+            continue
+        mode = softer_mode(terms.settings[rule].mode, terms.at_most)
+        if mode == "deny" and (one.get("certainty") != "certain" or one.get("why") or all_rules()[rule].never_denies):
+            mode = "warn"
+        before = found.get(rule, ("ignore", ""))[0]
+        if rule not in found or harder_mode(mode, before) != before:
+            found[rule] = mode, shortened(clean(f"{one.get('path')}: {one.get('message')}"))
+    return found
+
+
+def _changes(name: str, before: _Modes, after: _Modes) -> Iterator[RuleChange]:
+    for rule in sorted(before):
+        (old, message), (new, _) = before[rule], after[rule]
+        if old != new:
+            yield RuleChange(kind_of_change(old, new), "scan", name, rule, old, new, message)
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()

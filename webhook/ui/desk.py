@@ -1,0 +1,53 @@
+"""What the command hands to the page: the policy, the facts, and how to read files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from webhook.evaluation.policy import Policy
+from webhook.report.files import ManifestFile
+from webhook.vllm.facts import Facts
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """A file of the command line."""
+
+    source: ManifestFile
+    text: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """All files of the command line, as they were at one moment, and what can't be read."""
+
+    files: Sequence[OpenedFile] = ()
+    problems: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ShippedPolicy:
+    """A policy that podfit ships."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The command's side of the page."""
+
+    policy: Policy
+    facts: Facts
+    now: Callable[[], datetime]
+    """The clock: what exceptions expire by."""
+    read: Callable[[Sequence[tuple[str, bytes]]], tuple[list[ManifestFile], list[str]]]
+    """Names and contents, read as files of manifests that know each other, and what can't be read."""
+    open: Callable[[], Opened] = Opened
+    """The files of the command line."""
+    shipped: Mapping[str, ShippedPolicy] = field(default_factory=dict)
+    """The policies to choose from, by name."""
+    gpu: str = ""
+    """`--gpu`, for the first configuration."""

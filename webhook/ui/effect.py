@@ -1,0 +1,117 @@
+"""The tab Policy effect: policies over files or a saved scan → what changes against the default policy."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from webhook.base.secret import FORMS
+from webhook.evaluation import review
+from webhook.evaluation.policy import Policy, PolicyError, builtin, load
+from webhook.evaluation.rehearsal import RehearsedObject, recorded
+from webhook.evaluation.rehearsal.changes import ORDER, RuleChange, changes
+from webhook.kube.path import mapping
+from webhook.ui.desk import Desk
+from webhook.ui.question import QuestionError, raw
+from webhook.vllm.facts import Facts
+
+PASTED = "pasted policy"
+Asked = tuple[str, RehearsedObject, Facts]
+
+
+def answer(asked: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
+    """The answer for the chosen policies; raises QuestionError for a policy or a scan that can't be used."""
+    policy, scan = _policy(asked, desk), raw(asked, "scan")
+    if scan.strip():
+        return _tree(recorded.changes(_scan(scan), builtin(), policy), _RECORDED)
+    problems: list[str] = []
+    found = [(_namespace(one[1]), *changed) for one in _objects(desk, problems) for changed in _changed(one, policy)]
+    return _tree(found, "", problems)
+
+
+_RECORDED = (
+    "A saved scan holds findings, not objects: parameters of rules and matches on labels are not evaluated again, and "
+    "what only warned there may also stay a warning."
+)
+
+
+def _policy(asked: Mapping[str, Any], desk: Desk) -> Policy:
+    """The chosen and pasted policies over the default."""
+    names, pasted = asked.get("shipped") or [], raw(asked, "policy")
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in desk.shipped for name in names):
+        raise QuestionError("shipped", f"expected names of {', '.join(desk.shipped)}")
+    texts = [(name, desk.shipped[name].text) for name in names]
+    texts += [(PASTED, pasted)] if pasted.strip() else []
+    try:
+        return load(texts).at(desk.now()) if texts else builtin()
+    except PolicyError as error:
+        raise QuestionError("policy", "\n".join(error.problems)) from error
+
+
+def _objects(desk: Desk, problems: list[str]) -> Iterator[Asked]:
+    """Every object of the command line's files, with what is known next to it; `problems` gets what can't be read."""
+    opened = desk.open()
+    problems += opened.problems
+    for one in opened.files:
+        problems += [str(error) for error in one.source.manifests.errors]
+        for document in one.source.manifests.documents:
+            try:
+                yield one.source.name, RehearsedObject.of(document.object), one.source.facts
+            except review.BadReview as error:
+                problems.append(f"{one.source.name}: {error}")
+
+
+def _changed(one: Asked, policy: Policy) -> Iterator[tuple[str, tuple[RuleChange, ...]]]:
+    return changes([one], builtin(), policy)
+
+
+def _namespace(one: RehearsedObject) -> str:
+    return str(mapping(one.object.get("metadata")).get("namespace") or one.namespace or "")
+
+
+def _scan(text: str) -> Mapping[str, Any]:
+    """A saved `podfit scan --format json`."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise QuestionError("scan", f"not JSON: {error}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("results"), list):
+        raise QuestionError("scan", "expected what `podfit scan --format json` wrote: an object with results")
+    return found
+
+
+def _tree(
+    found: Iterable[tuple[str, str, tuple[RuleChange, ...]]], note: str, problems: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Changes of each object, grouped by what changes, then by namespace and rule."""
+    objects = list(found)
+    rows = [(namespace, one) for namespace, _, of_one in objects for one in of_one]
+    groups = []
+    for what in ORDER:
+        of_group = [(namespace, one) for namespace, one in rows if one.what == what]
+        counted = Counter((namespace, one.rule) for namespace, one in of_group)
+        if of_group:
+            groups.append({
+                "what": what,
+                "objects": len({(one.where, one.object) for _, one in of_group}),
+                "counts": [
+                    {"namespace": namespace, "rule": rule, "count": count}
+                    for (namespace, rule), count in sorted(counted.items())
+                ],
+                "rows": [{"namespace": namespace, **_row(one)} for namespace, one in of_group],
+            })  # fmt: skip
+    changed = len({(one.where, one.object) for _, one in rows})
+    return {
+        "objects": len(objects),
+        "changed": changed,
+        "groups": groups,
+        "note": note,
+        "problems": [FORMS.line(one) for one in problems],
+    }
+
+
+def _row(one: RuleChange) -> dict[str, Any]:
+    return {**asdict(one), "message": FORMS.line(one.message)}
