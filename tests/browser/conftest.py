@@ -85,11 +85,12 @@ def _axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(name="screenshot")
-def _screenshot(request: pytest.FixtureRequest) -> Callable[[Any, str], None]:
+def _screenshot(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Draws docs/ui/NAME.png if it is asked for."""
 
-    def draw(page: Any, name: str) -> None:
+    def draw(page: Any, name: str, top: int = 0) -> None:
         if request.config.getoption("--screenshots"):
+            page.evaluate(f"scrollTo(0, {top})")
             page.screenshot(path=ROOT / "docs" / "ui" / f"{name}.png")
 
     return draw

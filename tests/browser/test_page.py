@@ -11,7 +11,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LONG = "llama-8b-with-131072-tokens.yaml"
 Open = Callable[..., Any]
-Draw = Callable[[Any, str], None]
+Draw = Callable[..., None]
 
 TABS = {"#plan": ".tiles dd", "#check": "#check .counts .badge", "#effect": "#effect .summary p"}
 
@@ -78,8 +78,7 @@ def test_three_configurations_and_their_link(open_page: Open, url: str, screensh
         page.get_by_label("GPU", exact=True).nth(number).fill(gpu)
         verdict(page, "fits", number)
     assert page.get_by_role("button", name="Compare with another").is_disabled()
-    page.mouse.wheel(0, 620)
-    screenshot(page, "compare")
+    screenshot(page, "compare", 620)
     page.get_by_role("button", name="Copy link").click()
 
     link = page.evaluate("navigator.clipboard.readText()")
