@@ -96,7 +96,9 @@ def specs(config: Any, kinds: list[str]) -> dict[str, Any]:
         }
         known = inspect.signature(face.MambaSpec).parameters
         if "mamba" in kinds and possible["mamba_cache_mode"] == "align":
-            possible["num_prefill_checkpoint_blocks"] = 1  # mamba_mixer2.py get_kv_cache_spec, where the spec has it
+            mixer = inspect.getsource(importlib.import_module("vllm.model_executor.layers.mamba.mamba_mixer2"))
+            if "num_prefill_checkpoint_blocks=1" in mixer:  # in its get_kv_cache_spec, since 0.32
+                possible["num_prefill_checkpoint_blocks"] = 1
         state = {name: value for name, value in possible.items() if name in known}
     window = getattr(text, "sliding_window", None) or getattr(text, "interleaved_sliding_window", None)
     made = {
