@@ -86,6 +86,11 @@ def test_poolers_run_in_v0_up_to_0_9_1_with_batches_of_32768_tokens() -> None:
     assert new.v1
 
 
+def test_v0_takes_batches_of_5120_tokens_with_images() -> None:
+    seeing = model(**{**MODEL.config, "vision_config": {"hidden_size": 64}, "max_position_embeddings": 4096})
+    assert resolved("0.7.3", {}, served=seeing).max_num_batched_tokens == 5120
+
+
 def test_models_with_state_layers_run_in_v1_from_0_10_2() -> None:
     hybrid = model(**{**MODEL.config, "layer_types": ["mamba", "mamba", "mamba", "attention"]})
     assert [resolved(one, {}, served=hybrid).v1 for one in ("0.9.2", "0.10.1.1", "0.10.2")] == [False, False, True]

@@ -40,8 +40,8 @@ def _prefix_caching(settings: Settings, args: EngineArgs, model: Model) -> bool 
     """`--enable-prefix-caching` as it ends (vLLM 0.8.5, 0.10.2, 0.11.0 engine/arg_utils.py _set_default_args; 0.12 …
     0.33 config/model.py is_prefix_caching_supported, models/config.py)."""
     given, release = settings.prefix_caching, settings.release
-    if not settings.v1:
-        return bool(given)
+    if not settings.v1:  # engine/arg_utils.py: V0 switches it off for models with a vision tower
+        return bool(given) and not model.vision_config
     states = not kv_releases.STATEFUL.isdisjoint(model.layer_types)
     if release < kv_releases.STATE_PER_BLOCK and (states or args.given.get("enable_prompt_embeds")):
         return False

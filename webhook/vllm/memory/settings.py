@@ -304,7 +304,8 @@ POOLED = 32768
 def _whole_prompt(release: Release, v1: bool, asked: MemoryArguments, length: int | None, usual: int) -> int:
     """Tokens of a batch that must hold a whole prompt: V1 takes the length alone up to 0.11.0."""
     if not v1:
-        usual = POOLED if asked.pooling else 4096 if asked.model.vision_config else 2048
+        with_images = 5120 if release >= (0, 6, 3) else 4096  # config.py _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS
+        usual = POOLED if asked.pooling else with_images if asked.model.vision_config else 2048
     if v1 and length and release < ALWAYS_CHUNKED_UNTIL:
         return length
     return max(length or 2048, usual)
