@@ -65,5 +65,5 @@ function list(rows) {
     const modes = row.before ? ` ${row.before} → ${row.after}` : "";
     return element("li", {}, element("b", {}, row.object), element("span.quiet", {}, ` ${row.where}${modes}`), element("p.quiet", {}, row.message));
   });
-  return element("details", { open: rows.length <= 3 }, element("summary", {}, `${rows.length}`), element("ul", {}, ...items));
+  return element("details", { open: rows.length <= 10 }, element("summary", {}, `${rows.length}`), element("ul", {}, ...items));
 }
