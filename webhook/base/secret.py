@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any
 
 from webhook.base.frozen import frozen, kept
+from webhook.base.logins import passwords
 from webhook.base.printable import one_line, shortened
 
 Span = tuple[int, int]
@@ -247,6 +248,7 @@ _SPACED = re.compile(r"[\\\"'\]]*+[^\S\n]*+(?:,\s*+|(?:\\+\n\s*+)+|(?<=\s))")
 """The text between a flag and its value."""
 _JOINED = re.compile(r"=")
 _OPEN = re.compile(r"(?P<list>(?:[\[({]\s*+)*+)(?P<quote>\\*+[\"'`])?+")
+_KEY_ENDS = re.compile(r"\\*+[\"'`]\s*+:\s*+")
 _MORE = re.compile(r"\s*+,\s*+(?=\\*+[\"'`])")
 _BARE = re.compile(
     r"(?:\$\([^)\s]{0,64}+\)|\$\{[^}\s]{0,64}+\}|[^\s\"'`\\,;&|)\]}<>\0]|\\.|[,;&|)\]}](?=[^\s\"'\\,;&|)\]}\0])(?![\"']?[\w.-]{1,64}[\"']?\s?[=:]))++"
@@ -258,10 +260,6 @@ _STORAGE = re.compile(r"(?:s3[an]?|gs|gcs|oss|minio|r2)\Z", re.IGNORECASE)
 _PORT = re.compile(r"\d+(?:/|$)")
 _QUERY = re.compile(r"[?&;]([\w.-]{1,64})=([^&\s\0\"'#<>\\;]+)")
 _SIGNED = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signature", "x-amz-credential", "key"})
-_LOGIN = re.compile(
-    r"(?<![\w-])(?:-u[=\s,\"'\\]{0,6}|--(?:proxy-)?user[=\s,\"'\\]{1,6})([^\s\0\"',:\\]{1,128}):([^\s\0\"'\\]{1,256})"
-)
-"""`curl -u NAME:PASSWORD`."""
 
 
 def _places(text: str, words: Iterable[str]) -> list[Span]:
@@ -339,8 +337,8 @@ def _named(text: str, *, joined: bool = False) -> Iterator[Span]:
                 at = max(at, span[1])
                 if _is_secret(value) and not (spaced and value.startswith("--")):
                     yield span
-    if not joined and "-u" in text:
-        yield from (one.span(2) for one in _LOGIN.finditer(text) if not one[2].isdecimal() and _is_secret(one[2]))
+    if not joined:
+        yield from (span for span in passwords(text) if _is_secret(text[slice(*span)]))
 
 
 def _values(text: str, at: int) -> Iterator[Span]:
@@ -350,6 +348,10 @@ def _values(text: str, at: int) -> Iterator[Span]:
     at, mark, listed = opened.end(), opened["quote"], bool(opened["list"])
     while mark:
         end = _closing(text, at, mark)
+        if "{" in opened["list"] and (key := _KEY_ENDS.match(text, end)):
+            if text[at:end] in _VALUES:
+                yield from _values(text, key.end())
+            return  # another key of the object says itself what its value is
         start = _SCHEME.match(text, at, end)
         yield start.end() if start else at, end
         more = _MORE.match(text, end + len(mark)) if listed else None

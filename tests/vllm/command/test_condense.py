@@ -13,7 +13,7 @@ from webhook.kube import workload
 from webhook.vllm import args
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.command import Command, reading, resolve
-from webhook.vllm.command.condense import condensed
+from webhook.vllm.command.condense import condensed, dashed
 from webhook.vllm.release import parse
 
 RELEASE = parse("0.27.1")
@@ -135,3 +135,8 @@ def test_what_is_left_is_read_alike(words: list[str], at: int) -> None:
 def test_the_words_that_are_left_are_as_many_as_there_are_flags() -> None:
     few, many = ([f"--max-num-seqs={n % 7}" for n in range(size)] for size in (2_000, 64_000))
     assert len(condensed(few)) == len(condensed(many)) == 1
+
+
+@given(st.lists(st.text(st.sampled_from("-a\0 "), max_size=3), max_size=8))
+def test_words_that_begin_with_a_dash_are_found_by_one_search(words: list[str]) -> None:
+    assert dashed(words) == [n for n, text in enumerate(words) if text.startswith("-")]
