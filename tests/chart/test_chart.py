@@ -74,9 +74,9 @@ def _template(values: str) -> str:
     return done.stdout
 
 
-def refused(**values: Any) -> str:
+def refused(kubernetes: str = KUBERNETES, **values: Any) -> str:
     """What helm says of values that it refuses."""
-    done = helm("template", "podfit", str(CHART), "--kube-version", KUBERNETES, values=values)
+    done = helm("template", "podfit", str(CHART), "--kube-version", kubernetes, values=values)
     assert done.returncode != 0
     return done.stderr
 
@@ -163,6 +163,10 @@ VARIANTS: dict[str, JSONDict] = {
         },
     },
 }
+
+
+def test_facts_in_an_image_need_image_volumes() -> None:
+    assert "needs Kubernetes 1.31 or newer" in refused("1.30.4", **VARIANTS["facts in an image"])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
