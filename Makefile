@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lowest bench oracle e2e browser node lint docs facts models release package lock clean
+.PHONY: help demo test lowest bench oracle e2e browser node lint docs site facts models release package lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
@@ -60,6 +60,14 @@ release: .venv  ## read a vLLM release from PyPI: VERSION=0.34.0, or newest; ARG
 docs: .venv  ## regenerate the rules' pages, the default policy and the golden output
 	.venv/bin/python -m scripts.docs
 
+.venv-docs: requirements-docs.lock
+	@$(PYTHON) -m venv --clear .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch .venv-docs
+
+site: .venv-docs  ## build the documentation site into .cache/site/html and check its links
+	.venv-docs/bin/python -m scripts.site
+
 bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every option (PARSERS=DIR), 100,000 random plans, and check and fix beside their peers (MANIFESTS=DIR), and the running server
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
 	.venv/bin/python -m benchmarks.accuracy benchmarks/found.jsonl --all
@@ -97,7 +105,8 @@ lock:  ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-build.lock --group build
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-package.lock --group package
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-browser.lock --group browser
+	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-docs.lock --group docs
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-plot.lock --extra plot pyproject.toml
 
 clean:  ## remove what the other targets made
-	rm -rf .venv .lowest .package build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache certs/*.pem certs/*.crt certs/*.key
+	rm -rf .venv .venv-docs .lowest .package build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache certs/*.pem certs/*.crt certs/*.key
