@@ -188,10 +188,15 @@ def test_a_plain_check_imports_only_what_it_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("plan", "--gpu", "l4", "--", "vllm", "serve", "Qwen/Qwen2.5-7B-Instruct"), ("explain", "unknown-flag")]
+    "words",
+    [
+        ("plan", "--gpu", "l4", "--", "vllm", "serve", "Qwen/Qwen2.5-7B-Instruct"),
+        ("plan", "Qwen/Qwen2.5-7B-Instruct"),
+        ("explain", "unknown-flag"),
+    ],
 )
-def test_a_command_without_a_cluster_does_not_import_its_client(words: tuple[str, ...]) -> None:
+def test_a_command_without_a_cluster_or_a_manifest_does_not_import_what_reads_them(words: tuple[str, ...]) -> None:
     imported = _imported(*words)
 
     assert f"webhook.cli.{words[0]}" in imported
-    assert not {"kubernetes", "webhook.cluster"} & imported
+    assert not {"kubernetes", "webhook.cluster", "yaml"} & imported

@@ -6,6 +6,7 @@ ValueError with what is missing if it cannot be written. Not here: sizing, which
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -19,3 +20,9 @@ def render(output: str, engine: Engine) -> str:
     """The manifests of one planned engine; raises ValueError with what is missing."""
     text: str = import_module(f"webhook.generate.{OUTPUTS[output]}").render(engine)
     return text
+
+
+def slug(model: str) -> str:
+    """ "Qwen/Qwen3-8B" → "qwen3-8b"; a label that begins with a letter, as a Service's name must."""
+    plain = re.sub(r"[^a-z0-9]+", "-", model.rpartition("/")[2].lower())[:45].strip("-")
+    return plain if plain[:1].isalpha() else f"m-{plain}".strip("-")

@@ -7,7 +7,6 @@ that the rules would advise (`webhook.rules`), so that no rule has anything to s
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import yaml
 
 from webhook.base import duration
+from webhook.generate import slug
 from webhook.kube import workload
 from webhook.kube.companions import Companions
 from webhook.kube.quantity import GI, human, quantity, round_up_gi
@@ -85,12 +85,6 @@ def name_of(engine: Engine) -> str:
     if engine.workload.kind != "Pod":
         return engine.workload.name
     return slug(engine.args.model or "vllm")
-
-
-def slug(model: str) -> str:
-    """ "Qwen/Qwen3-8B" → "qwen3-8b"; a label that begins with a letter, as a Service's name must."""
-    plain = re.sub(r"[^a-z0-9]+", "-", model.rpartition("/")[2].lower())[:45].strip("-")
-    return plain if plain[:1].isalpha() else f"m-{plain}".strip("-")
 
 
 def metadata(engine: Engine, name: str, suffix: str = "") -> Object:

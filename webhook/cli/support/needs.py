@@ -11,7 +11,6 @@ from webhook import generate
 from webhook.cli.support import edge, policies, terminal
 from webhook.evaluation.lint import Result, lint
 from webhook.evaluation.policy import Policy
-from webhook.generate.workload import slug
 from webhook.kube import snapshot
 from webhook.kube.workload import JSON
 from webhook.report import model as as_model
@@ -226,7 +225,7 @@ def _way(
     obj: JSON = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": slug(served), **({"namespace": args.namespace} if args.namespace else {})},
+        "metadata": {"name": generate.slug(served), **({"namespace": args.namespace} if args.namespace else {})},
         "spec": {"replicas": offer.replicas, "template": {"spec": {"containers": [container], "volumes": volumes}}},
     }
     (result,) = lint(obj, policy, known, where="check").results
