@@ -486,7 +486,7 @@ def _of_command(
         files=files._replace(disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
         known=facts.measured,
         kv_cache_memory=facts.kv_cache_memory,
-        vendor=_vendor(requested, image),
+        vendor="" if on_processors else _vendor(requested, image),
     )
     made = Engine(
         workload=workload,
@@ -515,8 +515,8 @@ def _of_command(
 def _vendor(requested: tuple[str, int | None] | None, image: object) -> str:
     """Who makes the GPUs that the resource, or an image of vLLM's ROCm build, is for."""
     resource = requested[0] if requested else ""
-    if resource.startswith(("amd.com/", "nvidia.com/")):
-        return resource.partition(".")[0]
+    if resource.startswith(("amd.com/", "nvidia.com/", "gpu.intel.com/")):
+        return resource.removeprefix("gpu.").partition(".")[0]
     return "amd" if gpu.maker.of_image(image) == "amd" else "nvidia"
 
 

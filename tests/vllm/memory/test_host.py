@@ -64,8 +64,29 @@ def test_whatever_a_line_reads_of_the_arguments_keeps_the_ledger_from_being_reme
 def test_memory_mapped_weights_need_no_memory_of_their_own() -> None:
     """A 70B model's host floor is its processes: its safetensors are page cache."""
     found = hosted(config=LLAMA_70B, tensor_parallel_size=4)
-    assert found.peak.floor == 6 * host.IMPORTED
+    assert found.peak.floor == 6 * host.IMPORTED_CUDA
     assert found.peak.likely < 20 * GI
+
+
+@pytest.mark.parametrize(
+    ("release", "vendor", "least"),
+    [
+        pytest.param("0.33.0", "NVIDIA", host.IMPORTED_CUDA, id="torch's CUDA build"),
+        pytest.param("0.13.0", "NVIDIA", host.IMPORTED, id="older releases import less"),
+        pytest.param("0.33.0", "AMD", host.IMPORTED, id="torch's ROCm build was not measured"),
+    ],
+)
+def test_a_process_has_imported_torch(release: str, vendor: str, least: int) -> None:
+    found = plan(engine(release), model(), on(gpu(79.19, vendor=vendor))).host
+    assert found is not None
+    assert found.peak.floor == 2 * least
+
+
+def test_coordinators_import_less_than_servers() -> None:
+    found = hosted(data_parallel_size=2, tensor_parallel_size=1, api_server_count=1)
+    running = line(found, "processes")
+    assert running is not None
+    assert running.floor == 5 * host.IMPORTED_CUDA + host.IMPORTED
 
 
 def test_whole_files_read_into_memory_count_once_a_rank() -> None:
@@ -91,7 +112,7 @@ def test_eager_loading_holds_two_files_in_every_rank(name: str, files: int | Non
     staged = line(found, "staged weights")
     assert staged is not None
     assert staged.floor == pytest.approx(floor, rel=0.02)
-    assert found.peak.floor == staged.floor + 6 * host.IMPORTED
+    assert found.peak.floor == staged.floor + 6 * host.IMPORTED_CUDA
 
 
 @pytest.mark.parametrize(
@@ -125,7 +146,7 @@ def test_weights_that_are_downloaded_to_tmpfs_stay_there() -> None:
     assert found.steady.floor > 0.9 * 16.06e9
     put = plan(engine(), model(), on(gpu(79.19)), files=CheckpointSource(False, in_memory=True)).host
     assert put is not None
-    assert put.steady.floor == 2 * host.IMPORTED < 16.06e9 < put.steady.likely
+    assert put.steady.floor == 2 * host.IMPORTED_CUDA < 16.06e9 < put.steady.likely
 
 
 def test_a_model_of_unknown_size_stages_and_keeps_nothing_that_is_known() -> None:
@@ -144,7 +165,7 @@ def test_swap_space_is_pinned_by_v0_alone() -> None:
 
 def test_offloaded_weights_are_pinned_and_no_more_than_there_are() -> None:
     some, all_ = hosted(cpu_offload_gb=4.0), hosted(cpu_offload_gb=400.0)
-    assert some.peak.floor == 2 * host.IMPORTED + 4 * GI
+    assert some.peak.floor == 2 * host.IMPORTED_CUDA + 4 * GI
     assert all_.peak.floor < 16 * GI
 
 

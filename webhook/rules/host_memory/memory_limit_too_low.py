@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.kube.quantity import human, quantity
+from webhook.kube.quantity import MI, human, quantity
 from webhook.rules import memory_sizes
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
@@ -41,11 +41,14 @@ class MemoryLimitTooLow(Rule):
         needed = host.need
         if limit < needed.likely:
             advice = memory_sizes.advised_limit(engine) or 0
+            least = human(needed.floor)
+            if least == human(limit):  # 1 GiB, and 1.02
+                least = f"{needed.floor / MI:,.0f} MiB"
             yield Finding(
                 path=engine.memory_at,
                 message=f"limit {memory_sizes.written(engine, engine.memory_at, limit)}: vLLM needs about "
                 f"{human(needed.likely)} of host memory, "
-                f"{f'at least {human(needed.floor)}, ' if needed.floor > 0 else ''}at most {human(needed.high)}",
+                f"{f'at least {least}, ' if needed.floor > 0 else ''}at most {human(needed.high)}",
                 details=memory_sizes.parts(host),
                 certainty=memory_sizes.certainty(engine, needed),
                 rests_on=memory_sizes.rests_on(limit, host),

@@ -84,8 +84,8 @@ def plan(
     """The plan of one engine.
 
     `gpu_memory`: bytes the process sees on each GPU, where measured; wins over the product's. `env`: the process's
-    environment. `files`: where the checkpoint comes from, None where that is not known. `vendor`: who makes the GPU,
-    where the product is not known. `known`: what logs printed of starts, believed where one was exactly this.
+    environment. `files`: where the checkpoint comes from, None where that is not known. `vendor`: the maker of the
+    GPU if it is not known, empty for processors. `known`: what logs printed of starts, used if one was exactly this.
     `kv_cache_memory`: bytes that vLLM found for the KV cache, in place of the estimate.
     Never raises; what can't be known is None in the plan, and `why` says what is missing.
     """
@@ -102,7 +102,8 @@ def plan(
         found = weights.checkpoint(model, resolved)
     makers = [gpu.vendor.lower() for gpu in accelerator.gpus] if accelerator else [vendor]
     amd = "amd" in makers and makers.count("amd") == len(makers)
-    hosted = host.ledger(args, model, resolved, release, env, found, files, amd=amd)
+    cuda = {vendor, *makers} == {"nvidia"}
+    hosted = host.ledger(args, model, resolved, release, env, found, files, amd=amd, cuda=cuda)
     form = str(args.given.get("load_format") or "auto")
     starting = None
     if model and resolved:

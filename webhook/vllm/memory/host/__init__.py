@@ -16,7 +16,15 @@ from webhook.vllm.args import EngineArgs
 from webhook.vllm.memory import parallel, weights
 from webhook.vllm.memory.estimate import NOTHING, Estimate
 from webhook.vllm.memory.host import offload, shm, staging
-from webhook.vllm.memory.host.processes import IMPORTED, Processes, compilers, memory, processes, requests
+from webhook.vllm.memory.host.processes import (
+    IMPORTED,
+    IMPORTED_CUDA,
+    Processes,
+    compilers,
+    memory,
+    processes,
+    requests,
+)
 from webhook.vllm.memory.host.staging import SHARD
 from webhook.vllm.memory.ledger import HostLedger
 from webhook.vllm.memory.parallel import Parallel
@@ -26,7 +34,17 @@ from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 from webhook.vllm.volumes import CheckpointSource
 
-__all__ = ["IMPORTED", "MODEL_FREE", "OFFLOAD", "SHARD", "TMPFS_WEIGHTS", "Processes", "ledger", "processes"]
+__all__ = [
+    "IMPORTED",
+    "IMPORTED_CUDA",
+    "MODEL_FREE",
+    "OFFLOAD",
+    "SHARD",
+    "TMPFS_WEIGHTS",
+    "Processes",
+    "ledger",
+    "processes",
+]
 
 TMPFS_WEIGHTS = "weights in a memory volume"
 MODEL_FREE = ("processes", "KV offload", "in /dev/shm")
@@ -63,6 +81,7 @@ class HostSettings(NamedTuple):
     model: Model | None
     checkpoint: Checkpoint | None
     files: CheckpointSource | None
+    cuda: bool
 
 
 def ledger(
@@ -75,10 +94,12 @@ def ledger(
     files: CheckpointSource | None = None,
     *,
     amd: bool = False,
+    cuda: bool = False,
 ) -> HostLedger:
     """Both totals and what they are made of. Without a model only what the arguments alone tell.
 
-    `files`: where the checkpoint comes from; in a memory-backed volume it stays. `amd`: vLLM's ROCm build runs.
+    `files`: where the checkpoint comes from; in a memory-backed volume it stays. `amd`: vLLM's ROCm build runs;
+    `cuda`: its CUDA build does.
     """
     kind = HostSettings(
         release,
@@ -91,6 +112,7 @@ def ledger(
         model,
         checkpoint,
         files,
+        cuda,
     )
     if RARE_ARGUMENTS.isdisjoint(args.given) and env.keys().isdisjoint(VARIABLES):
         return _usual(kind)
@@ -114,7 +136,7 @@ def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], resolv
         per_rank = weights.of_stage(checkpoint, model, how, 0)
         in_layers = weights.least_in_layers(checkpoint, model, how) if resolved.cpu_offload else 0.0
     kv_offload, kv_in_shm = offload.kv_cache(args, running.engines, ranks, release, env, kind.vendor)
-    working = memory(running, release)
+    working = memory(running, release, cuda=kind.cuda)
     lines = {
         "processes": working,
         "requests": requests(running, vision=kind.vision),

@@ -12,9 +12,14 @@ from webhook.vllm.memory.parallel import Parallel
 from webhook.vllm.release import Release
 
 IMPORTED = int(0.39 * GI)
-"""Anonymous memory of a Python process that imported vLLM 0.33's server (0.50 GiB resident), measured."""
+"""Anonymous memory of a Python process that imported vLLM 0.33's server with torch's CPU build (0.50 GiB resident),
+measured."""
 IMPORTED_BEFORE = int(0.2 * GI)
 """The same for releases before 0.9, which import less: torch alone is 0.22 GiB resident, measured."""
+IMPORTED_CUDA = int(0.505 * GI)
+"""The same with torch's CUDA build, from vLLM 0.14 on. Measured without a GPU, with torch 2.10: 523 MiB for the
+server of 0.14.0, 524 of 0.20.0, 558 of 0.33.0; 549 to 571 MiB for an engine with its worker. torch 2.9.1, the oldest
+of these releases, has 5 MiB less: the dynamic linker writes to the pages of CUDA's libraries (torch alone 259 MiB)."""
 
 
 @frozen
@@ -64,9 +69,17 @@ def processes(args: EngineArgs, cut: Parallel, release: Release, *, v1: bool) ->
     return Processes(servers + launcher + coordinator, engines, workers, engines * ranks, servers)
 
 
+def _imported(running: Processes, release: Release, *, cuda: bool) -> int:
+    """Bytes of anonymous memory of processes that have imported vLLM: the least that they need."""
+    if release < Release(0, 9):
+        return running.count * IMPORTED_BEFORE
+    large = running.fronts + running.engines + running.workers if cuda and release >= Release(0, 14) else 0
+    return large * IMPORTED_CUDA + (running.count - large) * IMPORTED
+
+
 @lru_cache(256)  # few kinds of Pods
-def memory(running: Processes, release: Release) -> Estimate:
-    """Anonymous memory; shared library pages are file-backed.
+def memory(running: Processes, release: Release, *, cuda: bool) -> Estimate:
+    """Anonymous memory; shared library pages are file-backed. `cuda`: torch is its CUDA build.
 
     Estimates: an API server 0.8 … 1.5 GiB, an engine 0.8 … 2 GiB, a worker 2 … 4 GiB with CUDA, NCCL and compiled code
     (anon-rss 3.1 GB in the kernel's report of vllm#57469).
@@ -81,12 +94,12 @@ def memory(running: Processes, release: Release) -> Estimate:
         if count
     ]
     return Estimate(
-        running.count * (IMPORTED if release >= Release(0, 9) else IMPORTED_BEFORE),
+        _imported(running, release, cuda=cuda),
         int(low * GI),
         int(likely * GI),
         int(high * GI),
         ", ".join(parts),
-        "measured: 0.39 GiB anonymous after imports; estimates for CUDA, NCCL and compiled code",
+        "measured: 0.39 GiB (CUDA: 0.5 GiB) anonymous after imports; estimates for CUDA, NCCL and compiled code",
     )
 
 
