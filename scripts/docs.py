@@ -8,6 +8,9 @@ docs/rules/<rule>.md           the rule's docstring and its examples with podfit
 docs/rules/README.md           the table of rules
 charts/podfit/monitoring/dashboard.json  the Grafana dashboard
 docs/commands/<command>.md     what each command takes, from its parser; and docs/podfit.1, the man page
+docs/policy-fields.md          every field of a policy, from its schema
+docs/chart-values.md           every value of the chart, from its comments
+docs/tutorial.md               what the tutorial's commands print
 docs/causes.md                 what `podfit diagnose` knows: every cause, the texts that tell it, and who prints them
 tests/rules/<rule>/*.out       what `podfit check` prints of each example: the golden output of the tests
 tests/generate/<name>.yaml     what `podfit plan -o NAME` writes of one command line
@@ -22,7 +25,7 @@ from pathlib import Path
 
 import yaml
 
-from scripts import build_dashboard, commands
+from scripts import build_dashboard, commands, reference, tutorial
 from webhook import generate
 from webhook.cli.support import edge
 from webhook.diagnose.causes import CAUSES
@@ -193,6 +196,9 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield ROOT / "webhook" / "data" / "policies" / path.name, shipped
     yield ROOT / "docs" / "rules" / "README.md", rule_table()
     yield ROOT / "docs" / "causes.md", causes()
+    yield ROOT / "docs" / "policy-fields.md", reference.policy_fields()
+    yield ROOT / "docs" / "chart-values.md", reference.chart_values()
+    yield tutorial.PAGE, tutorial.rendered(tutorial.PAGE.read_text())
     yield ROOT / "docs" / "podfit.1", commands.manual()
     yield ROOT / "docs" / "commands" / "README.md", commands.index()
     for command in commands.commands():

@@ -1,4 +1,4 @@
-"""Build podfit's sdist and wheel, twice, and try the wheel in an empty environment.
+"""Build podfit's sdist and wheel, twice, and try the wheel in an empty environment, with the tutorial's commands.
 
 .package/bin/python -m scripts.package [PYTHON…]   (`make package`, which installs `build` and `twine` in .package)
 
@@ -15,6 +15,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from scripts import tutorial
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = Path("share", "podfit", "examples")
@@ -80,6 +82,7 @@ def tried(python: str, wheel: Path, version: str) -> list[str]:
         expected = {EXAMPLES / path.name for path in (ROOT / "examples").glob("*.yaml")} | {
             Path("share/man/man1/podfit.1")
         }
+        problems += [f"{python}: {one}" for one in tutorial.differences(tutorial.PAGE.read_text(), Path(folder, "bin"))]
         problems += [f"{python}: {path} is missing" for path in sorted(expected) if not Path(folder, path).is_file()]
         typed = (
             f"{folder}/bin/python",

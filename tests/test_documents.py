@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from scripts import tutorial
 from webhook.cli import main, parser
 from webhook.evaluation import denial
 from webhook.evaluation.lint import lint
@@ -105,13 +107,36 @@ def test_a_policy_in_a_page_lints(name: str, shown: str) -> None:
     of_layers(document.read([(name, shown)]))
 
 
-def test_every_page_is_reached_from_the_documentations_own() -> None:
-    index = ROOT / "docs" / "README.md"
-    linked = {(index.parent / target).resolve() for target, _ in LINK.findall(index.read_text())}
-    pages = {page for page in (ROOT / "docs").glob("*.md") if page != index}
-    pages |= set((ROOT / "docs").glob("*/README.md"))
+def test_the_tutorial_is_compared_with_what_podfit_prints() -> None:
+    """`make lint` and `make package` compare the page itself."""
+    page = tutorial.PAGE.read_text()
+    start = page[: page.index("## 3.")]
 
-    assert {page.name for page in pages - linked} == set()
+    assert list(tutorial.differences(start, Path(sys.executable).parent)) == []
+    assert len(list(tutorial.differences(start.replace("16 GiB", "17 GiB"), Path(sys.executable).parent))) == 1
+
+
+def test_every_page_is_reached_from_the_documentations_own() -> None:
+    """By links alone, as on GitHub: the site's navigation is not there."""
+    waiting, reached = [ROOT / "docs" / "README.md"], set()
+    while waiting:
+        page = waiting.pop()
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            waiting += [(page.parent / target).resolve() for target, _ in LINK.findall(page.read_text()) if target]
+
+    assert {page.name for page in set((ROOT / "docs").rglob("*.md")) - reached} == set()
+
+
+def test_the_accuracy_page_repeats_the_benchmarks_numbers() -> None:
+    benchmark, accuracy = ((ROOT / "docs" / name).read_text() for name in ("benchmark.md", "accuracy.md"))
+    rows = dict(re.findall(r"^\| ([^|]+?) \|[^|]*\| ([^|]+?) \|", benchmark, re.MULTILINE))
+    starts, failures, _ = rows["start / no room / at the edge"].split(" / ")
+
+    assert rows["false denials (count)"] == "0"
+    assert f"On {starts} published start-ups that worked, podfit denied none; of {failures} that failed" in accuracy
+    for row in ("failures denied", "KV memory of the GPU, median", "KV memory of the GPU, 90th"):
+        assert rows[row] in accuracy
 
 
 def typed() -> list[str]:

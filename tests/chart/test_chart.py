@@ -463,8 +463,8 @@ def test_the_rights_are_those_of_what_is_watched_by_default(chart: list[JSONDict
 
 
 def test_the_table_in_the_documentation_is_what_the_chart_grants() -> None:
-    page = (CHART.parents[1] / "docs" / "production.md").read_text()
-    text = page.partition("## What it reads of the cluster")[2].partition("\n### ")[0]
+    page = (CHART.parents[1] / "docs" / "security.md").read_text()
+    text = page.partition("## Rights")[2].partition("\n## ")[0]
     rows = {cells[0].strip(" `"): [cell.strip() for cell in cells] for cells in (
         line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")
     )}  # fmt: skip

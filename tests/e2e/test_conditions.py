@@ -267,7 +267,7 @@ NOT_SENT: dict[str, JSONDict] = {
     "its name in quotes": {"command": ["sh", "-c", "exec v''llm serve m"]},
     "a command in a variable": {"command": ["sh", "-c", "$COMMAND"], "env": [{"name": "COMMAND", "value": "vllm"}]},
 }
-"""What the conditions don't see, as docs/production.md says."""
+"""What the conditions don't see, as docs/security.md says."""
 
 
 @pytest.mark.parametrize("mention", SENT)

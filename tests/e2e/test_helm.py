@@ -191,7 +191,7 @@ def hooks_of(cluster: Cluster) -> list[JSONDict]:
 
 
 def test_policy_objects_go_with_the_chart_and_come_back_from_what_was_saved(fresh: Cluster, helm: Helm) -> None:
-    """The three lines of docs/production.md: Kubernetes deletes a CRD's objects with it."""
+    """The three lines of docs/operations.md: Kubernetes deletes a CRD's objects with it."""
     ours = {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "chat"}}
     ours["spec"] = {"rules": {"unpinned-image": {"mode": "deny"}}}
     notes = helm(f"install podfit {CHART} --values -")

@@ -207,7 +207,7 @@ def test_a_container_out_of_memory(podfit: Admin, stream: Stream, excused: Count
 
 
 def test_deleted_certificates_are_replaced(podfit: Admin) -> None:
-    """A new CA signs only after both configurations have trusted it for a minute (docs/production.md, Certificates)."""
+    """A new CA signs only after both configurations have trusted it for a minute (docs/security.md, Certificates)."""
 
     def replaced() -> bool:
         data = podfit.cluster.call("GET", SECRET)[1].get("data", {})

@@ -40,10 +40,10 @@ def test_the_guides_doctor_finds_nothing_that_fails(podfit: Admin) -> None:
 
 
 def test_the_guides_off_and_on(podfit: Admin) -> None:
-    production = [step for step in commands("docs/production.md") if step.startswith("podfit")]
-    assert [step.split()[1] for step in production] == ["off", "on"]
+    operations = [step for step in commands("docs/operations.md") if step.startswith("podfit")]
+    assert [step.split()[1] for step in operations] == ["off", "on"]
 
-    for off, on in ((guide(".venv/bin/podfit off"), ".venv/bin/podfit on"), production):
+    for off, on in ((guide(".venv/bin/podfit off"), ".venv/bin/podfit on"), operations):
         podfit.types(off)
         until("podfit to be off", lambda: not podfit.denies())
         podfit.types(on)

@@ -16,15 +16,15 @@ POLICY = "policies.podfit.dev/strict"
 
 @pytest.fixture(name="saved", scope="module")
 def _saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where docs/production.md saves the Policy objects."""
+    """Where docs/operations.md saves the Policy objects."""
     return tmp_path_factory.mktemp("saved") / "policies.yaml"
 
 
 @pytest.fixture(name="removed", scope="module")
 def _removed(podfit: Admin, standins: Path, saved: Path) -> Admin:
-    """The cluster after docs/production.md has turned podfit off without its program, and taken it away. Only tests of
+    """The cluster after docs/operations.md has turned podfit off without its program, and taken it away. Only tests of
     this module, and those that need no podfit, come after."""
-    steps = [step for step in commands("docs/production.md") if step.startswith(("kubectl", "helm"))]
+    steps = [step for step in commands("docs/operations.md") if step.startswith(("kubectl", "helm"))]
     assert steps == [
         "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration podfit",
         "kubectl get policies.podfit.dev -o yaml > policies.yaml",

@@ -294,7 +294,7 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind("replicasets", "ReplicaSet", "apps", ("v1",), revisions.reduce_revision, aside=True),
     WatchedKind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.reduce_revision, aside=True),
 )
-"""What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/production.md."""
+"""What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/security.md."""
 
 WATCHED_BY_DEFAULT = tuple(kind.name for kind in WATCHED_KINDS if kind.name != "resourceclaims")
 """Kinds that are watched unless somebody says otherwise. Claims are not: every Pod with a template makes one."""

@@ -239,7 +239,7 @@ def _asked(seen: Observed, found: Mapping[str, JSON], names: _Names, causes: tup
     elif any(registration.state(one) != "on" for one in found.values()):
         yield CheckResult("ok", about, "a doomed Pod (a dry run) passed: podfit is off")
     elif _more(seen, FAIL_OPEN, names):
-        port = "is the port open from the control plane to podfit's Pods? docs/production.md"
+        port = "is the port open from the control plane to podfit's Pods? docs/security.md"
         yield CheckResult("fail", about, "a doomed Pod (a dry run) passed unjudged: it can't reach podfit",
                    f"mend first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
     elif _more(seen, ASKED, names):
@@ -373,7 +373,7 @@ def _callers(seen: Observed) -> Iterator[CheckResult]:
         yield CheckResult("ok", about, said)
 
 
-_WHO = "docs/production.md, Who can call the webhook"
+_WHO = "docs/security.md, Callers"
 
 
 def _applies(spec: JSON, labels: Mapping[str, str]) -> bool:

@@ -166,7 +166,7 @@ Time is bounded apart from that: CEL's cost tracker searches a stack that each i
 interpreter/runtimecost.go, refValStack), so that a loop over n items takes n² steps. Therefore no list of more than 2,000
 items is looped over, words are joined before they are searched, and 5,000 containers are 50 loops over 100.
 
-`[x].exists(name, …)` gives a value a name: cel.bind is newer than Kubernetes 1.30. docs/production.md tells authors what
+`[x].exists(name, …)` gives a value a name: cel.bind is newer than Kubernetes 1.30. docs/security.md tells authors what
 is read. */}}
 
 {{/* Whether a container mentions vLLM. A flag may be written with underscores, as vLLM's parser takes it. */}}

@@ -19,7 +19,7 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The server's certificate, and the clients'."""
-    group = parser.add_argument_group("certificate", "--cert and --key, or --certificate-secret (docs/production.md)")
+    group = parser.add_argument_group("certificate", "--cert and --key, or --certificate-secret (docs/security.md)")
     group.add_argument("--cert", type=Path, metavar="FILE", help="serving certificate, PEM; read anew when it changes")
     group.add_argument("--key", type=Path, metavar="FILE", help="its private key, PEM")
     group.add_argument(
