@@ -11,6 +11,7 @@ from webhook.rules.command_line import _combinations, _speculative, _values
 from webhook.rules.engine import Engine
 from webhook.rules.rule import FACTS, UNREAD_SCRIPT
 from webhook.vllm.args import settings
+from webhook.vllm.model import remote_code
 
 FACT = {name: attrgetter(name) for name in FACTS}
 """A word of FACTS → what the engine knows of it."""
@@ -54,7 +55,7 @@ def shown(engine: Engine) -> list[str]:
         ("a config", not settings.config_arguments().isdisjoint(args.given)),
         ("a variable that is checked", not settings.variables().isdisjoint(command.env)),
         ("a quantized checkpoint", model is not None and model.quantization_config),
-        ("a model with code", model is not None and "auto_map" in model.config),
+        ("a model with code", model is not None and remote_code.may_run(model)),
         ("a gated model", model is not None and model.gated),
         ("Gemma 4", model is not None and model.model_type == "gemma4"),
         ("a GPU without bfloat16", [one for one in gpus if one.supports_bf16 is False]),

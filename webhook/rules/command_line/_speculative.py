@@ -38,6 +38,9 @@ EAGLE3_TARGETS = (
 """Parts of the model types that some release takes (vLLM 0.11 … 0.21 _verify_args); 0.11 takes the first four."""
 FIRST_TARGETS = EAGLE3_TARGETS[:4]
 MORE_TARGETS = Release(0, 11, 1)
+DRAFT_MODELS = Release(0, 15)
+"""Since then V1 drafts with plain models (vLLM 0.10.0 … 0.15.0 config/speculative.py, engine/arg_utils.py,
+v1/worker/gpu_model_runner.py; V0 without speculative decoding in 0.10: platforms/cuda.py)."""
 
 
 def _of(it: Given) -> Mapping[str, Any]:
@@ -82,6 +85,8 @@ def _no_token_count(it: Given, said: Mapping[str, Any]) -> str | None:
     alone = method in NGRAM or (method == "mtp" and not said.get("model"))
     if alone or (method in ("eagle", "eagle3") and said.get("model")):
         return f"the method {method} needs num_speculative_tokens"
+    if it.settings.release >= DRAFT_MODELS and _is_draft_model(it, said) and not _unknown_drafter(it):
+        return "a draft model needs num_speculative_tokens"
     return None
 
 
@@ -119,10 +124,17 @@ def _is_of_another_method(drafter: object) -> bool:
     return not plain or any(part in drafter.lower() for part in DRAFTER_NAMES)
 
 
+def _is_draft_model(it: Given, said: Mapping[str, Any]) -> bool:
+    """The drafter is a plain model. Without a method vLLM decides by its config.json, so that has to be known."""
+    drafter, method = said.get("model"), _method(said)
+    if not isinstance(drafter, str) or drafter in NGRAM or _is_of_another_method(drafter):
+        return False
+    return method == "draft_model" or (not method and not _unknown_drafter(it))
+
+
 def _draft_model(it: Given, said: Mapping[str, Any]) -> str | None:
-    if _method(said) != "draft_model" or _is_of_another_method(said.get("model")):
-        return None
-    return f"vLLM {it.settings.release} has no draft models"
+    """A draft model in a release without them: V0 had lost speculative decoding, V1 did not draft with models yet."""
+    return f"vLLM {it.settings.release} has no draft models" if _is_draft_model(it, said) else None
 
 
 def _unknown_drafter(it: Given) -> str | None:
@@ -189,7 +201,7 @@ CHECKS = (
     _check(R(0, 11), UNREAD, _no_drafter, '"model": "ORG/DRAFTER"'),
     _check(R(0, 8, 5), UNREAD, _lookup_range, "leave prompt_lookup_min out"),
     _check(R(0, 8, 5), R(0, 17), _disabled, "leave disable_by_batch_size out"),
-    _check(R(0, 11), R(0, 15), _draft_model, "vLLM 0.15 or newer", _unknown_drafter),
+    _check(R(0, 10), DRAFT_MODELS, _draft_model, "vLLM 0.15 or newer", _unknown_drafter),
     _check(R(0, 11), UNREAD, _next_tokens, '"method": "ngram"'),
     _check(R(0, 11), R(0, 22), _unsupported_target, '"method": "ngram"'),
     _check(R(0, 8, 5), UNREAD, _drafter_ranks, '"draft_tensor_parallel_size": 1'),

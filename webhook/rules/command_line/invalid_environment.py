@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from webhook.kube.path import FieldPath
 from webhook.rules._flags import certainty, life, registry_certainty, uncertain
@@ -11,6 +11,8 @@ from webhook.rules.command_line import _meant
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Certainty, Finding, Rule
 from webhook.vllm.args import settings
+from webhook.vllm.gpu import Gpu
+from webhook.vllm.memory.v0_fallback import BEFORE_AMPERE
 from webhook.vllm.release import Release
 
 READS_PORT = Release(0, 4, 3)
@@ -60,6 +62,11 @@ class InvalidEnvironment(Rule):
 
         ValueError: invalid literal for int() with base 10: 'false'
         ValueError: Using V1 AsyncLLMEngine, but envs.VLLM_USE_V1=False. This should not happen.
+
+    Before v0.10.2 the V1 engine needs compute capability 8.0; without the variable vLLM takes V0 on older GPUs, with
+    `VLLM_USE_V1=1` it ends:
+
+        NotImplementedError: VLLM_USE_V1=1 is not supported with Compute Capability < 8.0.
 
     `VLLM_ATTENTION_BACKEND` (from v0.10.1 until v0.14) and `--attention-backend` (since v0.13) name a backend that the
     release has; most releases rename some:
@@ -138,6 +145,24 @@ def _v1(engine: Engine) -> Iterator[Finding]:
             message=f"VLLM_USE_V1 is 0, and vLLM {release} has no V0: it refuses to start",
             suggestions=("leave it out", "vLLM 0.10.2, the last with V0"),
         )
+    elif int(given) == 1 and release < BEFORE_AMPERE:
+        yield from _v1_before_ampere(engine, release)
+
+
+def _v1_before_ampere(engine: Engine, release: Release) -> Iterator[Finding]:
+    """V1 is demanded on GPUs that it does not run on (vLLM 0.8.0 … 0.10.1 engine/arg_utils.py _raise_or_fallback)."""
+    gpus = engine.gpu.value.gpus if engine.gpu else ()
+    if not gpus or any(one.vendor != "nvidia" or (one.compute_capability or (8, 0)) >= (8, 0) for one in gpus):
+        return
+    yield Finding(
+        path=_entry(engine, "VLLM_USE_V1"),
+        certainty=certainty(engine),
+        uncertain=uncertain(engine),
+        message=f"VLLM_USE_V1 is 1, and V1 of vLLM {release} needs compute capability 8.0 or higher; this is "
+        f"{_with_capability(gpus)}",
+        suggestions=("leave it out: vLLM takes V0", "vLLM 0.10.2 or newer"),
+        rests_on=("gpu",),
+    )
 
 
 def _disallowed_values(engine: Engine) -> Iterator[Finding]:
@@ -246,7 +271,7 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
     dtype = engine.args.given.get("kv_cache_dtype")
     skipped = "kv_cache_dtype_skip_layers"
     cache = dtype in FP8_VALUES and skipped not in engine.args.given and skipped not in engine.args.unresolved
-    products = " or ".join(f"{one.name} ({'.'.join(map(str, one.compute_capability or ()))})" for one in gpus)
+    products = _with_capability(gpus)
     if not any(map(runs, has)):
         message = f"{written} needs compute capability {wants}, and this is {products}"
     elif name == "FLASH_ATTN" and cache and all(major == 8 for major, _ in has):
@@ -270,6 +295,11 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
         suggestions=(f"without {written.partition(' ')[0]}: vLLM chooses a backend that fits",),
         rests_on=("gpu", "model"),
     )
+
+
+def _with_capability(gpus: Iterable[Gpu]) -> str:
+    """ "Tesla T4 (7.5) or NVIDIA L4 (8.9)"."""
+    return " or ".join(f"{one.name} ({'.'.join(map(str, one.compute_capability or ()))})" for one in gpus)
 
 
 def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:

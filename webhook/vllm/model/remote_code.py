@@ -1,0 +1,27 @@
+"""Model types whose config class is Python code in the model's repository, which vLLM runs only with
+`--trust-remote-code`."""
+
+from __future__ import annotations
+
+from webhook.vllm.model.shape import Model
+
+OF_VLLM = frozenset({
+    "afmoe", "arctic", "bagel", "chatglm", "cohere2", "dbrx", "deepseek_vl_v2", "deepseek_v3", "deepseek_v32", "eagle",
+    "exaone", "exaone4", "h2ovl_chat", "hunyuan_vl", "internvl_chat", "isaac", "jais", "kimi_k2", "kimi_k25",
+    "kimi_linear", "kimi_vl", "mlp_speculator", "medusa", "midashenglm", "minimax_text_01", "minimax_vl_01", "mllama",
+    "moondream3", "mpt", "nemotron", "olmo3", "openvla", "ovis", "qwen3_next", "RefinedWeb", "RefinedWebModel",
+    "skywork_chat", "solar", "speculators", "step3_text", "step3_vl", "step3p5", "tarsier2", "telechat", "ultravox",
+    "umm",
+})  # fmt: skip
+"""Types whose config class vLLM brings in some release (_CONFIG_REGISTRY), or maps to another."""
+OF_CODE_ALONE = frozenset({
+    "aquila", "baichuan", "bailing_moe", "deepseek", "grinmoe", "internlm", "internlm2", "interns1", "mimo", "minicpm",
+    "minicpmv", "minimax_m1", "molmo", "nemotron-nas", "orion", "phi3_v", "phi3small", "phi4mm", "qwen",
+})  # fmt: skip
+"""Types of published models that neither Transformers (4.49.0, 4.51.3, 4.53.3, 4.57.6, 5.5.4 and 5.23.0, models/auto)
+nor vLLM (0.8 … 0.33, _CONFIG_REGISTRY) knows."""
+
+
+def may_run(model: Model) -> bool:
+    """Whether the model may bring such code: a first look, without the release."""
+    return "auto_map" in model.config or model.model_type in OF_CODE_ALONE
