@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -643,15 +644,74 @@ def test_fix_repairs_what_is_only_audited_if_it_is_asked_to(run: Run) -> None:
 
     assert "shell-swallows-sigterm" not in run("fix", file)[2]
     assert "would repair: shell-swallows-sigterm: " in run("fix", "--audit", file)[2]
-    rows = json.loads(run("check", "--format", "json", file)[1])["results"][0]["findings"]
-    assert [row["fix"] for row in rows if row["rule"] == "shell-swallows-sigterm"] == [None]
+    rows = json.loads(run("check", "--format", "json", "--audit", file)[1])["results"][0]["findings"]
+    audited = [row for row in rows if row["rule"] == "shell-swallows-sigterm"]
+    assert [(row["fix"], row["level"]) for row in audited] == [(None, "audited")]
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "tests" / "rules").glob("probe*/bad*.yaml")), ids=str)
-def test_check_counts_the_repairs_that_fix_makes(run: Run, file: Path) -> None:
-    counted = re.search(r"repairs (\d+) of", run("check", str(file))[1])
+@pytest.mark.parametrize(
+    "file",
+    [one for name in ("probe*", "argument*") for one in sorted((ROOT / "tests" / "rules").glob(f"{name}/bad*.yaml"))],
+    ids=str,
+)
+def test_check_counts_what_fix_repairs_and_leaves(run: Run, file: Path) -> None:
+    counted = re.search(r"repairs (\d+) of (\d+) finding", run("check", str(file))[1])
+    note = run("fix", str(file))[2]
+    told = re.search(r"(\d+) repairs?(?: for (\d+) findings)?; (\d+|no) finding", note)
 
-    assert run("fix", str(file))[2].count("would repair: ") == int(counted[1] if counted else 0)
+    if counted is None:
+        assert "no repair applies" in note
+        return
+    assert told is not None
+    fixed, left = int(told[2] or told[1]), int(told[3].replace("no", "0"))
+    assert (int(counted[1]), int(counted[2])) == (fixed, fixed + left)
+
+
+PROBES_MISSING = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: small}
+spec:
+  selector: {matchLabels: {app: small}}
+  template:
+    metadata: {labels: {app: small}}
+    spec:
+      containers:
+        - name: vllm
+          image: vllm/vllm-openai:v0.21.0
+          args: [--model=mistralai/Mistral-7B-Instruct-v0.3, --max-model-len=8192]
+          resources:
+            requests: {memory: 32Gi}
+            limits: {nvidia.com/gpu: 1, memory: 32Gi}
+"""
+"""With a readiness probe added, the missing startup probe is only audited."""
+
+
+def test_a_repair_names_the_other_findings_that_it_fixes(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(PROBES_MISSING)
+
+    err = run("fix", str(tmp_path / "pod.yaml"))[2]
+
+    assert re.search(r"would repair: readiness-probe-missing: .*; also fixes startup-probe-missing\n", err)
+    assert "would repair: startup-probe-missing" not in err
+    assert re.search(r"note: \d repairs? for \d findings; \d finding", err)
+
+
+def test_the_next_command_can_be_copied(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "my deploy"
+    folder.mkdir()
+    for number in range(5):
+        (folder / f"pod {number}.yaml").write_text(PROBES_MISSING)
+
+    few = run("check", "--gpu", "h100", *map(str, sorted(folder.glob("pod [01]*"))))[1].splitlines()[-1]
+    many = run("check", "--rule", "readiness-probe-missing", str(folder))[1].splitlines()[-1]
+
+    for line, named in ((few, 2), (many, 1)):
+        words = shlex.split(line.removeprefix("next: "), comments=True)
+        assert words[:2] == ["podfit", "fix"]
+        assert len([word for word in words if word.startswith(str(folder))]) == named
+        assert run(*words[1:])[2].count("would repair: readiness-probe-missing") == (2 if named == 2 else 5)
+    assert "--gpu h100" in few
 
 
 def test_fix_lists_what_it_leaves_with_the_level(run: Run) -> None:

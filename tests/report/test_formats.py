@@ -478,8 +478,8 @@ def test_json_has_stars_for_secrets_unless_it_is_asked_for_them(check: Check, tm
     args = POD[POD.index("      args:") : POD.index("      resources:")]
     (tmp_path / "pod.yaml").write_text(POD.replace(args, script))
 
-    starred = json.loads(check("--format", "json", "pod.yaml")[1])["results"][0]
-    shown = json.loads(check("--format", "json", "--show-secrets", "pod.yaml")[1])["results"][0]
+    starred = json.loads(check("--format", "json", "--audit", "pod.yaml")[1])["results"][0]
+    shown = json.loads(check("--format", "json", "--audit", "--show-secrets", "pod.yaml")[1])["results"][0]
 
     assert starred["masked"]
     assert not shown["masked"]
@@ -735,3 +735,23 @@ def test_the_action_and_the_hook_call_the_command_as_it_is(check: Check) -> None
     for output in re.findall(r"--format[ =](\w+)", run):
         assert check("--format", output, "pod.yaml")[0] == 1
     assert set(re.findall(r"inputs\.([\w-]+)", json.dumps(action["runs"]))) == set(action["inputs"])
+
+
+def test_json_counts_what_text_counts_and_has_audited_findings_only_if_asked(check: Check, tmp_path: Path) -> None:
+    args = POD[POD.index("      args:") : POD.index("      resources:")]
+    script = "      command: [sh, -c]\n      args: ['vllm serve Qwen/Qwen3-0.6B --swap-space 4']\n"
+    (tmp_path / "pod.yaml").write_text(POD.replace(args, script))
+    text = check("pod.yaml")[1]
+    plain, audited = (json.loads(check("--format", "json", *words, "pod.yaml")[1]) for words in ((), ("--audit",)))
+
+    summary = plain["summary"]
+    levels = [row["level"] for one in plain["results"] for row in one["findings"]]
+    assert f"{summary['denied']} denied, {summary['likely']} likely to fail, {summary['advice']} advice" in text
+    assert f"repairs {summary['repairable']} of {len(levels)} finding" in text
+    assert {level: levels.count(level) for level in ("denied", "likely", "advice")}.items() <= summary.items()
+    assert "audited" not in levels
+    assert summary["audited"] > 0
+    assert audited["summary"] == summary
+    rows = [row for one in audited["results"] for row in one["findings"]]
+    assert len([row for row in rows if row["level"] == "audited"]) == summary["audited"]
+    assert audited["results"][0]["plan"]["findings"] == audited["results"][0]["findings"]

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -24,11 +25,14 @@ from webhook.cli.support import (
 from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
 from webhook.evaluation.policy import Policy
-from webhook.report import checked, files, text
+from webhook.report import checked, files, repairs, text
 from webhook.report.checked import Checked, FileProblem
+from webhook.report.files import ManifestFile
 
 FORMATS = FormatOption(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
 """Each but text is a module of webhook.report with `render`."""
+FEW_FILES = 3
+"""So many files the next command names; of more, the folders and patterns that were given."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -66,7 +70,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--fail-on-nothing", action="store_true", help="exit with code 1 if the input has no vLLM container"
     )
-    parser.add_argument("--audit", action="store_true", help="note what is only audited, too (mode audit)")
+    parser.add_argument("--audit", action="store_true", help="report findings that are only audited, too (mode audit)")
     rule_filter.add_arguments(parser)
     parser.add_argument("--show-source", action="store_true", help="show the line of the file with each finding")
     parser.add_argument(
@@ -98,15 +102,19 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Checks and prints; the exit code of the module's head, whatever the formats."""
     gc.set_threshold(100_000, 20, 20)  # a run is short and makes few cycles: an eighth less of its time, no more memory
+    options = _fix_options(args)
     config = project.apply(args)
     wanted = FORMATS.chosen(args, "sarif")
     if not (args.files or args.helm or args.kustomize):
         raise edge.UnusableError("check needs a FILE, a DIR, a GLOB or -, or --helm CHART, or -k DIR")
-    found = _checked(args, policies.load(args.policy))
+    policy = policies.load(args.policy)
+    found, sources = _checked(args, policy)
     gone = 0
     if args.baseline is not None:
         found, gone = _with_baseline(found, args.baseline)
         gone = 0 if args.rule or args.ignore else gone
+    if any(output.format in ("text", "json") for output in wanted) and not args.quiet:
+        found = _with_repairs(found, sources, policy, args, options)
     for output in wanted if args.format or args.write_baseline is None else ():
         _write(output, found, args)
     project.announce(None if args.quiet else config)
@@ -125,8 +133,31 @@ def run(args: argparse.Namespace) -> int:
     return found.code or int(args.fail_on_nothing and not found.containers)
 
 
-def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
-    """All findings, problems and notes about the given files and objects."""
+def _fix_options(args: argparse.Namespace) -> list[str]:
+    """The options of the command line that change what is found, as `podfit fix` takes them."""
+    options = []
+    for name in ("policy", "gpu", "models", "facts", "rule", "ignore", "namespace", "config"):
+        given = getattr(args, name)
+        for value in given if isinstance(given, list) else [given]:
+            options += [] if value is None else [f"--{name}", str(value)]
+    return [*options, "--no-config"] if args.no_config else options
+
+
+def _with_repairs(
+    found: Checked, sources: Sequence[ManifestFile], policy: Policy, args: argparse.Namespace, options: list[str]
+) -> Checked:
+    """With how many findings `podfit fix` repairs, and its arguments."""
+    counts = repairs.counted(found, sources, policy, rule_filter.chosen(args))
+    if not counts:
+        return found
+    names = list(counts)
+    if len(names) > FEW_FILES:
+        names = [name for name in dict.fromkeys(args.files) if edge.names_any(name, counts)]
+    return replace(found, repairable=sum(counts.values()), fix=(*options, *names))
+
+
+def _checked(args: argparse.Namespace, policy: Policy) -> tuple[Checked, Sequence[ManifestFile]]:
+    """All findings, problems and notes about the given files and objects; and the files."""
     live = [name for name in args.files if user_cluster.names_object(name)]
     names = [name for name in args.files if name not in live]
     printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
@@ -141,7 +172,7 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
     notes += said
     names_read = tuple(source.name for source in inputs)
     notes += _without(args.files, names_read, {one.file for one in containers}) if not problems else ()
-    return Checked(
+    checked = Checked(
         names_read,
         tuple(containers),
         tuple(problems),
@@ -149,8 +180,11 @@ def _checked(args: argparse.Namespace, policy: Policy) -> Checked:
         args.fail_on or "denied",
         unchecked,
         frozenset(name for name, _ in printed),
-        args.docs_url,
+        args.audit,
+        args.namespace,
+        docs=args.docs_url,
     )
+    return checked, inputs
 
 
 def _without(given: Sequence[str], files: Sequence[str], judged: Collection[str]) -> list[str]:

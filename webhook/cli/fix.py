@@ -10,7 +10,7 @@ from pathlib import Path
 
 from webhook.cli.support import edge, patches, policies, project, rule_filter, terminal
 from webhook.evaluation import subject
-from webhook.evaluation.denial import LEVELS, many
+from webhook.evaluation.denial import LEVELS, many, quoted_rules
 from webhook.evaluation.repair import Repaired
 from webhook.kube.manifest import encoding
 from webhook.report import repairs, text
@@ -40,6 +40,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_models(parser)
     policies.add_argument(parser)
     rule_filter.add_arguments(parser)
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="default for manifests that set none")
     parser.add_argument("--audit", action="store_true", help="repair findings that are only audited, too (mode audit)")
     parser.add_argument("--write", action="store_true", help="change the files")
     project.add_arguments(parser)
@@ -67,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
         if not source.manifests.documents:
             continue
         before = source.manifests.documents[0].text
-        repaired = repairs.repaired(source, policy, rules, audited=args.audit or bool(args.rule))
+        repaired = repairs.repaired(
+            source, policy, rules, audited=args.audit or bool(args.rule), namespace=args.namespace
+        )
         try:
             after = rewrite(before, repairs.edits(repaired))
         except ValueError as error:
@@ -107,8 +110,9 @@ def _from_here(name: str) -> str:
 
 def _tell_repairs(name: str, one: Repaired, made: str, whose: str) -> None:
     """A line per repair, on standard error: the diff is alone on standard output."""
-    for judged in one.made:
-        edge.tell(f"{name}: {made}: {whose}{judged.rule}: {judged.finding.message}")
+    for judged, settled in zip(one.made, one.settled, strict=True):
+        also = f"; also fixes {', '.join(quoted_rules(*settled))}" if settled else ""
+        edge.tell(f"{name}: {made}: {whose}{judged.rule}: {judged.finding.message}{also}")
 
 
 def _tell_rest(outcomes: Sequence[tuple[str, Repaired, str]], args: argparse.Namespace, unwritten: bool) -> None:
@@ -117,7 +121,9 @@ def _tell_rest(outcomes: Sequence[tuple[str, Repaired, str]], args: argparse.Nam
     for judged, name, whose in sorted(left, key=lambda one: list(LEVELS).index(one[0].level)):
         edge.tell(f"{name}: not repaired ({LEVELS[judged.level]}): {whose}{judged.rule}: {judged.finding.message}")
     repairs = sum(len(one.made) for _, one, _ in outcomes)
+    fixed = sum(one.fixed for _, one, _ in outcomes)
     done = many(repairs, "repair") if repairs else "no repair applies"
+    done += f" for {many(fixed, 'finding')}" if fixed > repairs else ""
     of = f" of {', '.join(args.rule)}" if args.rule else ""
     edge.tell(f"note: {done}{of}; {many(len(left), 'finding') if left else 'no finding'} left")
     if unwritten and not args.write:

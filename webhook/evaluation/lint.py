@@ -384,7 +384,7 @@ class _Judge:
                 all_judged += [_shown(one, read.secrets) for one in judged]
             except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
                 errors.append(_rule_error(setting.rule.id(), error))
-        all_judged = _without_yielding(all_judged)
+        all_judged = _without_yielding(_with_presumed(all_judged))
         if found.command.then and any(judged.mode == "deny" for judged in all_judged):
             return self._softened_if_another_serves(all_judged, found, read, terms)
         return all_judged
@@ -401,6 +401,23 @@ class _Judge:
 
 
 _STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
+
+
+def _with_presumed(findings: list[Judged]) -> list[Judged]:
+    """The findings, each at most as strong as the rule that it presumes (`Finding.presumes`)."""
+    if not any(one.finding.presumes for one in findings):
+        return findings
+    modes: dict[str, Mode] = {}
+    for one in findings:
+        modes[one.rule] = max(modes.get(one.rule, "ignore"), one.mode, key=_STRENGTH.__getitem__)
+    kept = []
+    for one in findings:
+        rule = one.finding.presumes
+        mode = modes.get(rule, "ignore") if rule else one.mode
+        if _STRENGTH[mode] < _STRENGTH[one.mode]:
+            one = replace(one, mode=mode, why_softened=f"it matters only with {rule}, whose mode is {mode}")
+        kept.append(one)
+    return kept
 
 
 def _without_yielding(findings: list[Judged]) -> list[Judged]:

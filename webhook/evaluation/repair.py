@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -23,6 +24,13 @@ class Repaired:
     """The findings that were repaired, in the order of their repairs."""
     left: tuple[Judged, ...]
     """What the repaired object is still denied or warned for, by the rules that were asked for."""
+    settled: tuple[tuple[Judged, ...], ...] = ()
+    """For each of `made`: other findings that its repair removed, in the order of the rules."""
+
+    @property
+    def fixed(self) -> int:
+        """How many findings the repairs removed."""
+        return len(self.made) + sum(map(len, self.settled))
 
     @property
     def denied(self) -> tuple[Judged, ...]:
@@ -56,6 +64,7 @@ def repair(
     `found`: what `lint` says of `obj`, for a caller who has asked already.
     """
     made: list[Judged] = []
+    settled: list[list[Judged]] = []
     tried: set[tuple[str, str, str]] = set()
     kept = {_finding_identity(*one) for one in accepted}
     results = lint(obj, policy, facts, where=where, namespace=namespace).results if found is None else found
@@ -66,15 +75,18 @@ def repair(
         ]
         wanted = [pair for pair in findings if _must_apply(pair[0], rules, audited) and _key(pair[0]) not in tried]
         if not wanted or not rounds:
-            left = [one for one, _ in findings if one.shown and (not rules or one.rule in rules)]
-            return Repaired(tuple(made), tuple(left))
+            left = [one for one, _ in findings if _is_told(one, rules)]
+            return Repaired(tuple(made), tuple(left), tuple(map(tuple, settled)))
         rounds -= 1
         chosen = _apart(wanted)
         tried |= {_key(judged) for judged in chosen}
         after, changed = edited(obj, [judged.finding.fix for judged in chosen])
         obj = with_parameters_of(obj, after)
-        made += compress(chosen, changed)
+        done = [*compress(chosen, changed)]
+        made += done
         results = lint(obj, policy, facts, where=where, namespace=namespace).results
+        told = [pair for pair in findings if _is_told(pair[0], rules)]
+        settled += _settled(done, told, results)
 
 
 _READINGS, _ROUNDS = 2048, 8
@@ -109,6 +121,36 @@ def _is_within(judged: Judged, result: Result) -> bool:
 def _must_apply(judged: Judged, rules: Collection[str], audited: bool) -> bool:
     """Whether the finding has a fix that applies, of one of the rules (none named: of any)."""
     return judged.applies and (audited or judged.shown) and (not rules or judged.rule in rules)
+
+
+def _is_told(judged: Judged, rules: Collection[str]) -> bool:
+    """Whether the finding counts for what is left."""
+    return judged.shown and (not rules or judged.rule in rules)
+
+
+def _settled(
+    done: Sequence[Judged], before: Sequence[tuple[Judged, Result]], after: Iterable[Result]
+) -> list[list[Judged]]:
+    """For each repair: other findings that are gone after it. Of several, the one in the same Pod template counts."""
+    shown = [(one, result) for result in after for one in result.findings if one.shown]
+    known = {_finding_identity(result, one) for one, result in before}
+    now = {_finding_identity(result, one) for one, result in shown}
+    fresh = Counter(
+        (one.rule, result.engine.container.path) for one, result in shown if _finding_identity(result, one) not in known
+    )
+    repaired = {id(one) for one in done}
+    found: list[list[Judged]] = [[] for _ in done]
+    for one, result in before:
+        if not done or id(one) in repaired or _finding_identity(result, one) in now:
+            continue
+        rule = one.rule, result.engine.container.path
+        if fresh[rule]:  # it is still there, in other words
+            fresh[rule] -= 1
+            continue
+        parts = result.engine.workload.path.parts
+        at = next((at for at, other in enumerate(done) if other.finding.path.parts[: len(parts)] == parts), 0)
+        found[at].append(one)
+    return found
 
 
 def _finding_identity(result: Result, judged: Judged) -> tuple[str, str, str]:

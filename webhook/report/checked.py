@@ -149,6 +149,14 @@ class Checked:
     """Kustomize patches in the input, which are no whole objects."""
     printed: frozenset[str] = frozenset()
     """The names among `files` of what a program or an API server printed: no file that `podfit fix` can read."""
+    audit: bool = False
+    """JSON has the findings that the policy only audits, too."""
+    namespace: str | None = None
+    """Of objects that name none."""
+    repairable: int = 0
+    """How many of the open findings `podfit fix` repairs in their files."""
+    fix: tuple[str, ...] = ()
+    """The arguments of `podfit fix` for that; empty if it repairs nothing."""
     docs: str | None = None
     """Where the rule pages are; None: nowhere that is known."""
 
@@ -171,15 +179,6 @@ class Checked:
         if not self.docs:
             return None
         return self.docs.replace("{rule}", rule) if "{rule}" in self.docs else f"{self.docs.rstrip('/')}/{rule}"
-
-    @property
-    def repairable(self) -> tuple[Item, ...]:
-        """The open findings that `podfit fix` repairs in their files."""
-        return tuple(
-            item
-            for item in self.open
-            if item.judged.applies and not item.judged.withheld and item.file not in self.printed
-        )
 
     def fails(self, item: Item) -> bool:
         """This finding makes the run fail."""

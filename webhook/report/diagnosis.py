@@ -118,7 +118,7 @@ def tree(one: DiagnosedPod) -> dict[str, Any]:
         out["plans"] = [
             {"container": engine.container.name, **plan.tree(engine, report.secrets)} for engine in one.engines
         ]
-        out["findings"] = [finding(report, judged) for judged in report.findings if judged.mode != "ignore"]
+        out["findings"] = [finding(report, judged) for judged in report.findings if judged.shown]
         out["patch"] = one.patch
     return out
 

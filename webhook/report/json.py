@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from json import dumps
 from typing import Any
 
 from webhook.evaluation import subject
+from webhook.evaluation.denial import LEVELS
 from webhook.evaluation.lint import Judged, Report, Result
 from webhook.kube.patch import Edit, json_patch
 from webhook.report import plan
@@ -20,17 +21,36 @@ def render(checked: Checked) -> str:
     for one in checked.containers:
         tree = result(one.file, one.report, one.result)
         places = {id(item.judged): item for item in one.items}
-        shown = [judged for judged in one.result.findings if judged.mode != "ignore"]
-        for judged, row in zip(shown, tree["findings"], strict=True):
+        told = [judged for judged in one.result.findings if judged.mode != "ignore"]
+        rows = []
+        for judged, row in zip(told, tree["findings"], strict=True):
             item = places.get(id(judged))
+            if item is None and not checked.audit:
+                continue
             row["line"], row["column"] = (item.mark.line, item.mark.column) if item else (None, None)
             row["accepted"] = (
                 {"by": item.accepted.by, "reason": item.accepted.reason} if item and item.accepted else None
             )
+            rows.append(row)
+        tree["findings"] = tree["plan"]["findings"] = rows
+        tree["masked"] = _masked(tree)
         tree["denied"] = one.state == "denied"
         results.append(tree)
     errors = [{"file": one.file, "message": str(one)} for one in checked.problems]
-    return dumps({"results": results, "errors": errors}, indent=1, default=str) + "\n"
+    return dumps({"summary": _summary(checked), "results": results, "errors": errors}, indent=1, default=str) + "\n"
+
+
+def _summary(checked: Checked) -> dict[str, int]:
+    """The counts of text's last line, and how many findings the policy only audits."""
+    return {
+        "files": len(checked.files),
+        "containers": len(checked.containers),
+        **{level: checked.count(level) for level in LEVELS},
+        "repairable": checked.repairable,
+        "accepted": len(checked.items) - len(checked.open),
+        "audited": sum(is_audited(judged) for one in checked.containers for judged in one.result.findings),
+        "errors": len(checked.problems),
+    }
 
 
 def result(file: str, report: Report, one: Result) -> dict[str, Any]:
@@ -39,7 +59,7 @@ def result(file: str, report: Report, one: Result) -> dict[str, Any]:
     planned = plan.tree(one.engine, report.secrets)
     edits = [edit for judged in one.findings if _repaired(judged) for edit in judged.finding.fix]
     changes = patch(report, edits) if not any(judged.withheld for judged in one.findings) else None
-    return {
+    tree = {
         "file": file,
         "object": subject.object_reference(report.object),
         "container": one.engine.container.name,
@@ -47,17 +67,24 @@ def result(file: str, report: Report, one: Result) -> dict[str, Any]:
         "plan": {**planned, "findings": findings},
         "findings": findings,
         "denied": one.denied,
-        "masked": changes is None or bool(planned["engine"]["masked"]) or any(row["masked"] for row in findings),
         "patch": changes,
     }
+    return {**tree, "masked": _masked(tree)}
+
+
+def _masked(tree: Mapping[str, Any]) -> bool:
+    """Stars stand for secrets in a result, or its patch is left out for them."""
+    masked = (tree["plan"]["engine"]["masked"], *(row["masked"] for row in tree["findings"]))
+    return tree["patch"] is None or any(masked)
 
 
 def finding(report: Report, judged: Judged) -> dict[str, Any]:
-    """One finding; `fix` is a JSON Patch exactly where it is applied (here: by `podfit fix`)."""
+    """One finding; one that the policy only audits has the level `audited`. `fix` is a JSON Patch exactly where it is
+    applied (here: by `podfit fix`)."""
     fix = patch(report, judged.finding.fix) if _repaired(judged) else None
     return {
         "rule": judged.rule,
-        "level": judged.level,
+        "level": "audited" if is_audited(judged) else judged.level,
         "mode": judged.mode,
         "plane": judged.plane,
         "path": str(judged.finding.path),
@@ -68,6 +95,11 @@ def finding(report: Report, judged: Judged) -> dict[str, Any]:
         "fix": fix,
         "suggestions": list(judged.finding.suggestions),
     }
+
+
+def is_audited(judged: Judged) -> bool:
+    """The policy only audits it, and no exception accepts it."""
+    return judged.mode == "audit" and judged.exempted is None
 
 
 def _repaired(judged: Judged) -> bool:

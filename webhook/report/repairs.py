@@ -2,26 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import Policy
 from webhook.evaluation.repair import Repaired, repair
 from webhook.kube.manifest import Document
 from webhook.kube.patch import Edit
 from webhook.report import checked
+from webhook.report.checked import Checked, CheckedContainer
 from webhook.report.files import ManifestFile
 
 
 def repaired(
-    source: ManifestFile, policy: Policy, rules: frozenset[str], *, audited: bool
+    source: ManifestFile, policy: Policy, rules: frozenset[str], *, audited: bool, namespace: str | None = None
 ) -> list[tuple[Document, Repaired]]:
-    """Each document with what its repair changes."""
+    """Each document with what its repair changes. `namespace`: of objects that name none."""
 
     def of(one: Document) -> Repaired:
-        report = lint(one.object, policy, source.facts, where="check") if "podfit:" in one.text else None
+        report = (
+            lint(one.object, policy, source.facts, where="check", namespace=namespace)
+            if "podfit:" in one.text
+            else None
+        )
         accepted = checked.commented(one, report) if report is not None else ()
-        return repair(one.object, policy, source.facts, rules=rules, audited=audited, accepted=accepted)
+        return repair(
+            one.object, policy, source.facts, rules=rules, audited=audited, namespace=namespace, accepted=accepted
+        )
 
     return [(one, of(one)) for one in source.manifests.documents]
+
+
+def counted(found: Checked, sources: Iterable[ManifestFile], policy: Policy, rules: frozenset[str]) -> dict[str, int]:
+    """File → how many of its open findings are repaired; files that a program printed, or without a repair, are left
+    out. The policy is that of the check."""
+    facts = {one.name: one.facts for one in sources if one.name not in found.printed}
+    documents: dict[int, list[CheckedContainer]] = {}
+    for one in found.containers:
+        documents.setdefault(id(one.report), []).append(one)
+    counts: dict[str, int] = {}
+    for containers in documents.values():
+        first, items = containers[0], [item for one in containers for item in one.items]
+        still_open = [item for item in items if item.accepted is None]
+        if first.file not in facts or not any(item.judged.applies for item in still_open):
+            continue
+        made = repair(
+            first.report.object,
+            policy,
+            facts[first.file],
+            rules=rules,
+            audited=False,
+            namespace=found.namespace,
+            accepted=[(item.result, item.judged) for item in items if item.accepted is not None],
+            found=[one.result for one in containers],
+        )
+        if made.fixed:
+            counts[first.file] = counts.get(first.file, 0) + made.fixed
+    return counts
 
 
 def edits(repairs: list[tuple[Document, Repaired]]) -> list[tuple[int, tuple[Edit, ...]]]:

@@ -168,11 +168,9 @@ def tally(checked: Checked) -> str:
 def next_command(checked: Checked) -> list[str]:
     """The last line: `podfit fix` if it repairs anything, else the page of the first finding's rule; none without
     findings."""
-    if checked.repairable:
-        files = list(dict.fromkeys(item.file for item in checked.repairable))
-        named = shlex.quote(clean(files[0])) if len(files) == 1 else "FILE…"
-        repaired, found = len(checked.repairable), many(len(checked.open), "finding")
-        return [f"next: podfit fix {named}    # repairs {repaired} of {found}"]
+    if checked.fix:
+        command = shlex.join(["podfit", "fix", *checked.fix])
+        return [f"next: {clean(command)}    # repairs {checked.repairable} of {many(len(checked.open), 'finding')}"]
     first = min(checked.open, key=_importance, default=None)
     return [f"next: podfit explain {first.judged.rule}"] if first else []
 

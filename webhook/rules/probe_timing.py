@@ -120,15 +120,30 @@ def _all_asked(engine: Engine) -> Asked:
 
 
 def probe_of_vllm(engine: Engine, name: str) -> Mapping[str, Any] | None:
-    """The probe of that name if it asks vLLM's own port: by HTTP or TCP, or with curl or wget in the container."""
+    """The probe of that name if it asks vLLM's own port: by HTTP or TCP, or with curl or wget in the container. Also a
+    probe of a port on which nothing listens (`presumed`)."""
     found = probe(engine, name)
     if found is None or engine.port is None:
         return None
     if "exec" in found and _exec_probe.port(found) == engine.port:
         return found
     for other, _, _, port in asked(engine):
-        if other == name and port == engine.port:
+        if other == name and (port == engine.port or misses(engine, port)):
             return found
+    return None
+
+
+def misses(engine: Engine, port: int | None) -> bool:
+    """vLLM listens on another port, and nothing else can listen on this one: the probe is meant for vLLM."""
+    if port is None or engine.port is None or port == engine.port or not 0 < engine.port < 1 << 16:
+        return False
+    return alone(engine) and not others_listen(engine, port) and health(engine) is not None
+
+
+def presumed(engine: Engine, name: str) -> str | None:
+    """The rule to which a finding about this probe is second: the probe asks a port on which nothing listens."""
+    if any(other == name and misses(engine, port) for other, _, _, port in asked(engine)):
+        return "probe-wrong-port"
     return None
 
 

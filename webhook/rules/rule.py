@@ -66,6 +66,9 @@ class Finding:
     yields_to: tuple[str, ...] = ()
     """Rules that report the same cause better: the finding is left out if one of them reports it at least as strongly
     under the policy in force."""
+    presumes: str | None = None
+    """A rule whose problem hides this one until it is fixed. The finding's mode is at most that rule's in the same
+    container under the policy in force."""
     rests_on: tuple[str, ...] | None = None
     """What of `Rule.needs`' words it was found by, in place of them: a rule that needs a ledger, and finds what the
     arguments alone tell, rests on nothing; one that looks at a fact it does not need names it here."""

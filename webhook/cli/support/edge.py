@@ -145,6 +145,11 @@ def files(names: Sequence[str]) -> Iterator[str]:
     return (name for name, _ in _files(names))
 
 
+def names_any(name: str, found: Iterable[str]) -> bool:
+    """A file, folder or pattern of a command line stands for one of these files."""
+    return not {*files([name])}.isdisjoint(found)
+
+
 def _files(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """The same, each with whether it was found rather than named."""
     for name, met in _globbed(names):

@@ -49,5 +49,6 @@ class LivenessProbeKillsStartup(Rule):
             details=probe_timing.phases(engine),
             certainty=certainty,
             suggestions=probe_timing.advice(engine),
+            presumes=probe_timing.presumed(engine, "livenessProbe"),
             fix=probe_timing.startup_probe_fix(engine),
         )

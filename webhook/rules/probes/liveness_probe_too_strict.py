@@ -56,6 +56,7 @@ class LivenessProbeTooStrict(Rule):
             message=f"{failures} × no answer within {timeout} s, {period} s apart, and a busy vLLM is restarted",
             certainty="likely",
             advice=not strict,
+            presumes=probe_timing.presumed(engine, "livenessProbe"),
             suggestions=(f"timeoutSeconds {wait} and failureThreshold {count}",),
             fix=(
                 Edit(engine.at("livenessProbe", "timeoutSeconds"), wait),

@@ -54,7 +54,7 @@ class ProbeWrongPath(Rule):
         if engine.container.init or engine.port is None:
             return
         for name, action, asked, port in probe_timing.asked(engine):
-            if action != "httpGet" or port != engine.port:
+            if action != "httpGet" or not (port == engine.port or probe_timing.misses(engine, port)):
                 continue
             if asked.get("path") not in OPEN:
                 yield from _path(engine, name, asked)
@@ -87,6 +87,7 @@ def _path(engine: Engine, name: str, asked: Mapping[str, Any]) -> Iterator[Findi
         message=f"the {name} asks {text}: {reason}",
         certainty="certain" if sure and _is_sure(engine, name) else "likely",
         suggestions=("path: /health",),
+        presumes=probe_timing.presumed(engine, name),
         fix=_set(engine, name, "path", "/health"),
     )
 
@@ -130,6 +131,7 @@ def _scheme(engine: Engine, name: str, asked: Mapping[str, Any], speaks: str) ->
         ),
         certainty="certain" if _is_sure(engine, name) else "likely",
         suggestions=(f"scheme: {speaks}",),
+        presumes=probe_timing.presumed(engine, name),
         fix=_set(engine, name, "scheme", speaks),
     )
 

@@ -43,4 +43,5 @@ class StartupWindowTooLong(Rule):
             message=f"the startup probe waits {duration.exact(window)}; {probe_timing.estimate(engine)}",
             certainty="possible",
             suggestions=probe_timing.in_words(engine),
+            presumes=probe_timing.presumed(engine, "startupProbe"),
         )

@@ -37,5 +37,6 @@ class StartupWindowTooShort(Rule):
             else probe_timing.phases(engine),
             certainty="certain" if hopeless else "likely",
             suggestions=probe_timing.in_words(engine),
+            presumes=probe_timing.presumed(engine, "startupProbe"),
             fix=probe_timing.window_fix(engine),
         )

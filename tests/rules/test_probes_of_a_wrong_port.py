@@ -1,0 +1,76 @@
+"""A probe on a port where nothing listens: its other problems are reported at once, not one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from webhook.evaluation.lint import Judged, lint
+from webhook.evaluation.policy import load
+from webhook.evaluation.repair import repair
+from webhook.vllm.facts import Facts
+
+RULES = ("probe-wrong-path", "probe-wrong-port", "startup-window-too-short")
+
+
+def pod(**changes: Any) -> dict[str, Any]:
+    """A Pod whose startup probe has a wrong port and path, and gives up after 30 s."""
+    container: dict[str, Any] = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.21.0",
+        "args": ["--model=Qwen/Qwen3-32B", "--max-model-len=8192"],
+        "startupProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 5, "failureThreshold": 6},
+        "resources": {"limits": {"nvidia.com/gpu": 1, "memory": "80Gi"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "qwq", **changes.pop("metadata", {})},
+        "spec": {
+            "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+            "containers": [{**container, **changes}],
+        },
+    }
+
+
+def found(obj: dict[str, Any], policy: str = "") -> dict[str, Judged]:
+    """Rule → its finding."""
+    texts = [("policy.yaml", policy)] if policy else []
+    report = lint(obj, load(texts), Facts(), where="check")
+    return {one.rule: one for one in report.findings if one.rule in RULES}
+
+
+def test_all_problems_of_the_probe_are_reported_at_once() -> None:
+    assert {rule: one.level for rule, one in found(pod()).items()} == {
+        "probe-wrong-path": "denied",
+        "probe-wrong-port": "denied",
+        "startup-window-too-short": "likely",
+    }
+
+
+@pytest.mark.parametrize("mode", ["warn", "audit", "ignore"])
+def test_they_are_at_most_as_strong_as_the_wrong_port(mode: str) -> None:
+    policy = f"""
+apiVersion: podfit.dev/v1alpha1
+kind: Policy
+metadata:
+  name: here
+spec:
+  rules:
+    probe-wrong-port: {{mode: {mode}}}
+"""
+    modes = {one.mode for one in found(pod(), policy).values()}
+    assert modes <= {mode}
+    assert modes == {mode} or mode == "ignore"
+
+
+def test_another_listener_makes_them_disappear() -> None:
+    hook = {"postStart": {"exec": {"command": ["start-listener"]}}}
+    assert set(found(pod(lifecycle=hook))) == {"probe-wrong-port"}
+
+
+def test_fix_names_no_finding_that_check_does_not_show() -> None:
+    shown = {one.rule for one in lint(pod(), load([]), Facts(), where="check").findings if one.shown}
+    repaired = repair(pod(), load([]), Facts(), audited=False)
+    assert sorted(one.rule for one in (*repaired.made, *repaired.left)) == sorted(shown)
