@@ -25,7 +25,7 @@ from webhook.cli.support import (
 from webhook.cli.support.format_option import FormatOption, Output
 from webhook.evaluation import denial
 from webhook.evaluation.policy import Policy
-from webhook.report import checked, files, repairs, text
+from webhook.report import checked, files, text
 from webhook.report.checked import Checked, FileProblem
 from webhook.report.files import ManifestFile
 
@@ -147,6 +147,10 @@ def _with_repairs(
     found: Checked, sources: Sequence[ManifestFile], policy: Policy, args: argparse.Namespace, options: list[str]
 ) -> Checked:
     """With how many findings `podfit fix` repairs, and its arguments."""
+    if not any(item.judged.applies for item in found.open):
+        return found
+    from webhook.report import repairs  # a file without a repair need not wait for it
+
     counts = repairs.counted(found, sources, policy, rule_filter.chosen(args))
     if not counts:
         return found
