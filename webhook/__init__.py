@@ -1,3 +1,3 @@
 """podfit: will this vLLM Pod start, and will it stay up?"""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

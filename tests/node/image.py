@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.e2e import binaries
 from tests.e2e.release import ROOT
 
-PODFIT = "registry.example.com/podfit:0.1.0"
+PODFIT = "registry.example.com/podfit:0.2.0"
 """As the installation guide calls it."""
 FIRST = "registry.example.com/podfit:first"
 FIRST_COMMIT = "862b3cf51cc0bace5fc9f4e163477a68e247152f"

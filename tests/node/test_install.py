@@ -34,7 +34,7 @@ def test_its_pods_have_the_charts_limits_and_may_write_nothing(podfit: Admin) ->
 
 
 def test_the_guides_doctor_finds_nothing_that_fails(podfit: Admin) -> None:
-    told = podfit.types(guide(".venv/bin/podfit doctor"))
+    told = podfit.types(guide("podfit doctor"))
 
     assert "fail " not in told
 
@@ -43,7 +43,7 @@ def test_the_guides_off_and_on(podfit: Admin) -> None:
     operations = [step for step in commands("docs/operations.md") if step.startswith("podfit")]
     assert [step.split()[1] for step in operations] == ["off", "on"]
 
-    for off, on in ((guide(".venv/bin/podfit off"), ".venv/bin/podfit on"), operations):
+    for off, on in ((guide("podfit off"), "podfit on"), operations):
         podfit.types(off)
         until("podfit to be off", lambda: not podfit.denies())
         podfit.types(on)

@@ -52,7 +52,7 @@ def test_uninstalled_it_leaves_no_webhook_and_denies_nothing(removed: Admin) -> 
 def test_from_the_first_release_and_back(removed: Admin, saved: Path, tmp_path: Path) -> None:
     image.first_sources(tmp_path)
     install = guide("helm install").replace("charts/podfit", f"{tmp_path}/charts/podfit")
-    removed.types(install.replace("image.tag=0.1.0", f"image.tag={image.FIRST.rpartition(':')[2]}"))
+    removed.types(install.replace("image.tag=0.2.0", f"image.tag={image.FIRST.rpartition(':')[2]}"))
     removed.wait()
 
     removed.types(guide("helm install").replace("helm install", "helm upgrade"))
