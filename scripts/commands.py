@@ -118,8 +118,7 @@ def _examples(epilog: str) -> tuple[tuple[str, ...], str]:
 
 def page(command: Command) -> str:
     """One command's Markdown."""
-    out = [f"# {command.name}", "", "Generated from the command line's parser by `make docs`."]
-    out += ["", *_section(command)]
+    out = [f"# {command.name}", "", *_section(command)]
     for action in command.actions:
         out += ["", f"## {action.name}", "", *_section(action)]
     return "\n".join(out) + "\n"
@@ -143,8 +142,7 @@ def _cell(text: str) -> str:
 
 def index() -> str:
     """docs/commands/README.md."""
-    out = ["# Commands", "", "Generated from the command line's parser by `make docs`.", ""]
-    out += ["| command | what |", "| --- | --- |"]
+    out = ["# Commands", "", "| command | what |", "| --- | --- |"]
     for one in commands():
         out.append(f"| [{one.name}]({one.name.split()[1]}.md) | {_cell(one.title)} |")
     out += [

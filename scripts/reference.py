@@ -23,7 +23,7 @@ def policy_fields() -> str:
     out = [
         "# Policy fields",
         "",
-        "Every field of a policy, generated from its schema by `make docs`. [The guide](policies.md) explains how",
+        "Every field of a policy. [The guide](policies.md) explains how",
         "policies combine, and [the rules](rules/README.md) list their own parameters.",
         "`kubectl explain policies.podfit.dev.spec --recursive` prints the same from a cluster.",
     ]
@@ -83,7 +83,7 @@ def chart_values() -> str:
     out = [
         "# Chart values",
         "",
-        "Every value of the Helm chart with its default, generated from `charts/podfit/values.yaml` by `make docs`.",
+        "Every value of the Helm chart, with its default and the comment in `charts/podfit/values.yaml`.",
         "Helm checks values against the chart's schema, and the chart refuses combinations that are not safe.",
         "",
         "| value | default | meaning |",

@@ -28,6 +28,7 @@ ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)((?:#[^)\s]*)?\))")
 _EVERY_OTHER = re.compile(r'"([\w-]+)/\*"')
 _FENCE = re.compile(r"^\s*```")
+_CODE = re.compile(r"`[^`]+`")
 
 
 def main() -> int:
@@ -76,8 +77,14 @@ def _relinked(page: Path, sources: Mapping[Path, str]) -> str:
     out, code = [], False
     for line in page.read_text().splitlines(keepends=True):
         code ^= bool(_FENCE.match(line))
-        out.append(line if code else _LINK.sub(link, line))
+        line = line if code else _LINK.sub(link, line)
+        out.append(_CODE.sub(_unescaped, line) if line.startswith("|") and not code else line)
     return "".join(out)
+
+
+def _unescaped(code: re.Match[str]) -> str:
+    """Code in a table: GitHub needs its pipes escaped, Zensical shows the escape."""
+    return code[0].replace("\\|", "|")
 
 
 def configuration(root: Path) -> str:

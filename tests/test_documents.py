@@ -84,7 +84,8 @@ def policies() -> list[tuple[str, str]]:
     for name, page in zip(NAMES, PAGES, strict=True):
         for number, block in enumerate(YAML.findall(page.read_text()), 1):
             parsed = next(yaml.safe_load_all(block))
-            if not isinstance(parsed, dict) or not words & set(parsed.get("spec") or ()):
+            spec = parsed.get("spec") if isinstance(parsed, dict) else None
+            if not isinstance(spec, dict) or not words & spec.keys():
                 continue
             head = (
                 "" if "kind" in parsed else "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: shown}\n"

@@ -36,6 +36,13 @@ def test_links_lead_to_where_the_site_has_the_page() -> None:
     assert not [name for name, text in pages.items() if re.search(r"\]\((\.\./)+(docs|charts|policies)/", text)]
 
 
+def test_code_in_a_table_shows_its_pipes_and_no_escapes() -> None:
+    page = site.pages(ROOT)["commands/check.md"]
+
+    assert "| `--fail-on denied|likely|advice` |" in page
+    assert r"\|" not in page
+
+
 @pytest.mark.parametrize(
     ("body", "problem"),
     [

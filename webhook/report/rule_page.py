@@ -87,8 +87,8 @@ def _modes(rule: type[Rule]) -> str:
     return "warn, audit or ignore" if rule.never_denies else "deny, warn, audit or ignore"
 
 
-def markdown(rule: type[Rule], examples: list[tuple[str, str, str]]) -> str:
-    """The rule's page in docs/rules/: (file name, manifest, what podfit prints of it) an example."""
+def markdown(rule: type[Rule], examples: list[tuple[str, str]]) -> str:
+    """The rule's page in docs/rules/, with the heading and the Markdown of each example."""
     out = [
         f"# {rule.id()}",
         "",
@@ -109,8 +109,6 @@ def markdown(rule: type[Rule], examples: list[tuple[str, str, str]]) -> str:
         f"```yaml\n{policy_snippet(rule)}\n```",
     ]
     out += ["", WRONG]
-    for name, manifest, printed in examples:
-        out += ["", f"## Example: {name}", "", f"```yaml\n{manifest.strip()}\n```"]
-        if printed:
-            out += ["", f"```text\n{printed.strip()}\n```"]
+    for heading, example in examples:
+        out += ["", f"## {heading}", "", example]
     return "\n".join(out) + "\n"
