@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.facts.release import sources
+from scripts.facts.pypi import sources
 from scripts.facts.table import ROOT
 from webhook.vllm.release import Release
 

@@ -13,49 +13,18 @@ import os
 import subprocess
 import sys
 import time
-import zipfile
+from datetime import date
 from pathlib import Path
 
+from packaging.version import Version
+
 from scripts.facts import architectures, details, memory_path, settings
+from scripts.facts.pypi import CACHE, sources, uploads, version_beside
 from scripts.facts.review import review
 from scripts.facts.table import FACTS, ROOT, Extract, extract_text, extracts
 from webhook.vllm.args import taught
 from webhook.vllm.args.flags import Row
 from webhook.vllm.release import Release, parse
-
-CACHE = ROOT / ".cache" / "release"
-WHEEL = ("--only-binary=:all:", "--platform=manylinux_2_28_x86_64", "--platform=manylinux_2_31_x86_64",
-         "--platform=manylinux1_x86_64", "--platform=any", "--python-version=3.12")  # fmt: skip
-"""The wheel for the usual image, whatever machine this runs on."""
-
-
-def fetch(package: str, version: str | None, folder: Path) -> Path:
-    """The Python sources of a package's wheel on PyPI, the newest without `version`, with the wheel's own dates.
-
-    pip asks the index that it is configured for, and checks the wheel's hash.
-    """
-    wheels = folder / "wheels"
-    wanted = f"{package}=={version}" if version else package
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*pip, *WHEEL, f"--dest={wheels}", wanted], check=True)
-    (wheel,) = wheels.glob(f"{package}-*.whl")
-    target = folder / "-".join(wheel.name.split("-")[:2])
-    with zipfile.ZipFile(wheel) as archive:
-        for member in archive.infolist():
-            if member.filename.startswith(f"{package}/") and member.filename.endswith(".py"):
-                path = Path(archive.extract(member, target))
-                written = time.mktime((*member.date_time, 0, 0, -1))
-                os.utime(path, (written, written))
-    wheel.unlink()
-    return target
-
-
-def sources(package: str, version: str | None, given: Path | None) -> Path:
-    """The folder that holds `package/`: given, in the cache, or fetched."""
-    for folder in ((given / str(version),) if given else ()) + ((CACHE / f"{package}-{version}",) if version else ()):
-        if (folder / package).is_dir():
-            return folder
-    return fetch(package, version, CACHE)
 
 
 def options(folder: Path) -> tuple[dict[str, Row], list[str]]:
@@ -69,16 +38,16 @@ def options(folder: Path) -> tuple[dict[str, Row], list[str]]:
     return taught.rows(json.loads(done.stdout)["options"]), stand_ins
 
 
-def read(release: Release, folder: Path, transformers: Path) -> tuple[Extract, list[str]]:
-    """The extract of a release, and what its parser was built without."""
+def read(release: Release, day: date, folder: Path, beside: str, transformers: Path) -> tuple[Extract, list[str]]:
+    """The extract of a release that was uploaded on this day, and what its parser was built without; `transformers`:
+    the sources of the version `beside` it."""
     package = folder / "vllm"
     rows, stand_ins = options(folder)
-    written = time.localtime((package / "engine" / "arg_utils.py").stat().st_mtime)
     extract = {
         "release": str(release),
         "source": f"the wheel of vllm=={release} on PyPI",
-        "date": time.strftime("%Y-%m-%d", written),
-        "transformers": transformers.name.removeprefix("transformers-"),
+        "date": day.isoformat(),
+        "transformers": beside,
         "underscores": True,  # since 0.5.4
         "options": rows,
         **settings.read(package, rows),
@@ -94,17 +63,21 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="make release", description="read a vLLM release; see docs/releases.md")
     parser.add_argument("version", help="a release on PyPI, such as 0.34.0; `newest`: the newest")
     parser.add_argument("--sources", type=Path, metavar="DIR", help="unpacked wheels: DIR/VERSION/vllm; default: PyPI")
-    parser.add_argument("--transformers", metavar="VERSION", help="its Transformers; default: the newest on PyPI")
+    parser.add_argument(
+        "--transformers",
+        metavar="VERSION",
+        help="its Transformers; default: the first on PyPI that was uploaded a week after it",
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if the release differs from its extract")
     parser.add_argument("--facts", type=Path, default=FACTS, metavar="DIR", help="the tables (default: facts/)")
     args = parser.parse_args(argv)
-    version = None if args.version == "newest" else args.version
-    folder = sources("vllm", version, args.sources)
-    release = parse(version or folder.name.removeprefix("vllm-"))
-    if release is None:
-        parser.error(f"{args.version!r} is not a vLLM release such as 0.34.0")
+    uploaded = uploads("vllm")
+    stable = [one for one in uploaded if not one.is_prerelease]
+    release = parse(str(max(stable)) if args.version == "newest" else args.version)
+    if release is None or Version(str(release)) not in uploaded:
+        parser.error(f"{args.version!r} is not a vLLM release on PyPI such as {max(stable)}")
     known = extracts(args.facts)
-    if version is None and release <= max(known):
+    if args.version == "newest" and release <= max(known):
         print(f"vLLM {release} is known")
         return 0
     before = max((one for one in known if one < release and "options" in known[one]), default=None)
@@ -112,14 +85,18 @@ def main(argv: list[str]) -> int:
         parser.error(f"{release} is older than every release in {args.facts}")
     if args.check and release not in known:
         parser.error(f"{release} is not in {args.facts}")
-    beside = args.transformers or (known.get(release, {}).get("transformers") if args.check else None)
+    day = uploaded[Version(str(release))]
+    beside = args.transformers or known.get(release, {}).get("transformers")
+    beside = beside or str(version_beside(day, uploads("transformers")))
+    folder, transformers = (sources(*one, args.sources) for one in (("vllm", str(release)), ("transformers", beside)))
     begun = time.monotonic()
-    extract, stand_ins = read(release, folder, sources("transformers", beside, args.sources))
+    extract, stand_ins = read(release, day, folder, beside, transformers)
     if args.check:
+        old = known[release]
         differ = [
             key
-            for key in {**known[release], **extract}
-            if key != "date" and known[release].get(key) != extract.get(key)
+            for key in {**old, **extract}
+            if extract_text({"": old.get(key)}) != extract_text({"": extract.get(key)})
         ]
         print(f"vLLM {release}, read in {time.monotonic() - begun:.0f} s: {', '.join(differ) or 'nothing'} differs")
         return int(bool(differ))

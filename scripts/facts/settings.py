@@ -246,10 +246,10 @@ def read(sources: Path, options: Mapping[str, Mapping[str, Any]]) -> dict[str, A
             else:
                 config["fields"][path] = known
     return {
-        "names": {kind: sorted(found) for kind, found in names.items() if found},
-        "configs": configs,
-        "bounds": arguments(sources, classes),
-        "environment": variables(sources),
+        "names": {kind: sorted(found) for kind, found in sorted(names.items()) if found},
+        "configs": {dest: _by_name(config) for dest, config in sorted(configs.items())},
+        "bounds": dict(sorted(arguments(sources, classes).items())),
+        "environment": dict(sorted(variables(sources).items())),
     }
 
 
@@ -277,10 +277,15 @@ def build(extracts: Mapping[Release, Extract]) -> dict[str, Any]:
     return {
         "releases": [str(release) for release in read],
         "names": {kind: dict(sorted(found.items())) for kind, found in names.items()},
-        "configs": dict(sorted(configs.items())),
+        "configs": {dest: _by_name(config) for dest, config in sorted(configs.items())},
         "bounds": dict(sorted(limits.items())),
         "environment": dict(sorted(environment.items())),
     }
+
+
+def _by_name(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's strict classes as they are, and its fields by their names: their order in a class says nothing."""
+    return {**config, "fields": dict(sorted(config["fields"].items()))}
 
 
 def text(table: Mapping[str, Any]) -> str:
