@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -25,6 +27,7 @@ from webhook.server.certs.renewal import (
     trusted,
 )
 
+ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 TERMS = RenewalPolicy(("podfit.podfit-system.svc",))
@@ -162,6 +165,18 @@ def test_a_leaf_past_two_thirds_is_renewed_by_the_same_ca() -> None:
     assert (renewed.cas, renewed.ca) == (GOOD.cas, GOOD.ca)
     assert renewed.leaf is not None
     assert certs.not_after(renewed.leaf.certificate) == at + TERMS.leaf_lifetime
+
+
+def test_the_charts_lifetimes_are_renewed_at_two_thirds_and_not_before() -> None:
+    values = yaml.safe_load((ROOT / "charts/podfit/values.yaml").read_text())["certificates"]
+    assert (values["lifetime"], values["caLifetime"]) == (f"{TERMS.leaf_lifetime.days}d", f"{TERMS.ca_lifetime.days}d")
+    assert GOOD.ca is not None
+    leaf_is_due, ca_is_due = NOW + 60 * DAY, NOW + 243 * DAY + timedelta(hours=8)
+    later = certs.issue_leaf(GOOD.ca, TERMS.hosts, ca_is_due - DAY, TERMS.leaf_lifetime)
+
+    for held, due in ((GOOD, leaf_is_due), (replace(GOOD, leaf=later), ca_is_due)):
+        assert look(serving(held), held, live(CA), due - timedelta(seconds=1), MINUTE).secret is None
+        assert look(serving(held), held, live(CA), due, MINUTE).secret is not None
 
 
 def test_other_hosts_get_another_leaf() -> None:
