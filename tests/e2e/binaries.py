@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +41,8 @@ class Module:
     """Program → Go package."""
     flags: str = "-s -w"
     """What the linker is told."""
+    tags: str = ""
+    """Build tags, separated by commas."""
 
 
 def _version(module: str, folder: Path) -> str:
@@ -56,6 +58,16 @@ TOOLS = {
     "promtool": Module(HERE / "promtool", {"promtool": "github.com/prometheus/prometheus/cmd/promtool"}),
 }
 """Programs that other tests want, too: those of the workflows, the chart and the alerts."""
+
+CONTAINERD = Module(
+    HERE / "containerd",
+    {
+        name: f"github.com/containerd/containerd/v2/cmd/{name}"
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    },
+    tags="no_btrfs,no_devmapper,no_zfs,no_tracing",  # of the snapshotters only overlayfs is used
+)
+"""Its go.mod has the versions of NODE's where both need a module, so that Go compiles it once."""
 
 
 def _kubernetes(name: str, packages: Mapping[str, str]) -> Module:
@@ -135,11 +147,18 @@ def find(version: str = NEWEST) -> Programs:
 
 
 def node() -> dict[str, Path]:
-    """kubelet, kube-proxy and kube-scheduler by name, built where they are not there; raises MissingError."""
-    names = ("kubelet", "kube-proxy", "kube-scheduler")
+    """kubelet, kube-proxy, kube-scheduler, and containerd with its shim and ctr by name, built where they are not
+    there; raises MissingError."""
+    kubernetes = _kubernetes(
+        NODE, {name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kubelet", "kube-proxy", "kube-scheduler")}
+    )
     if not shutil.which("go"):
-        raise MissingError(_how_to_get(list(names)))
-    return _built(_kubernetes(NODE, {name: f"k8s.io/kubernetes/cmd/{name}" for name in names}), list(names))
+        raise MissingError(_how_to_get([*kubernetes.packages, *CONTAINERD.packages]))
+    return {
+        name: path
+        for module in (kubernetes, CONTAINERD)
+        for name, path in _built(module, list(module.packages)).items()
+    }
 
 
 def tool(name: str) -> str | None:
@@ -218,9 +237,9 @@ def _built(module: Module, wanted: list[str]) -> dict[str, Path]:
     folder = cache() / _key(module)
     if missing := [name for name in wanted if not _executable(folder / name)]:
         with _alone(folder):
-            for name in missing:
-                if not _executable(folder / name):  # another run may have built it while this one waited
-                    _build(module, name, folder)
+            # Another run may have built some while this one waited.
+            if missing := [name for name in missing if not _executable(folder / name)]:
+                _build(module, missing, folder)
     return {name: folder / name for name in wanted}
 
 
@@ -229,7 +248,7 @@ def _key(module: Module) -> str:
     made_of = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
         made_of.update((module.folder / name).read_bytes())
-    made_of.update(f"{sorted(module.packages.items())} {module.flags}".encode())
+    made_of.update(f"{sorted(module.packages.items())} {module.flags}{module.tags}".encode())
     made_of.update(_go(module, "env", "GOVERSION", "GOOS", "GOARCH").encode())
     return f"{module.folder.name}-{made_of.hexdigest()[:16]}"
 
@@ -243,8 +262,9 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _build(module: Module, name: str, folder: Path) -> None:
-    print(f"building {name} into {folder} (once; minutes)", file=sys.stderr, flush=True)
+def _build(module: Module, names: Sequence[str], folder: Path) -> None:
+    """All in one call of Go, so that no processor waits for the linker of the last."""
+    print(f"building {', '.join(names)} into {folder} (once; minutes)", file=sys.stderr, flush=True)
     work = folder / "work"  # Go's own temporary files: gone even where a build was killed
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -255,14 +275,23 @@ def _build(module: Module, name: str, folder: Path) -> None:
             "-trimpath",
             "-ldflags",
             module.flags,
+            "-tags",
+            module.tags,
             "-o",
-            str(work / name),
-            module.packages[name],
+            f"{work}/",
+            *(module.packages[name] for name in names),
             tmp=work,
         )
-        (work / name).replace(folder / name)
+        for name in names:
+            (work / _file(module.packages[name])).replace(folder / name)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _file(package: str) -> str:
+    """What Go calls the program of a package: the last part of its path that is no version."""
+    *_, parent, last = package.split("/")
+    return parent if re.fullmatch(r"v\d+", last) else last
 
 
 def _go(module: Module, *arguments: str, tmp: Path | None = None) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.e2e import binaries
 from tests.node import image, namespaces
@@ -24,9 +25,11 @@ def main() -> int:
         print(f"make node: skipped: {reason}")
         return 0
     try:
-        binaries.find()
-        binaries.node()
-        images = image.built(options.base)
+        with ThreadPoolExecutor(1) as beside:  # the images wait for the network and for disks, the programs do not
+            layout = beside.submit(image.built, options.base)
+            binaries.find()
+            binaries.node()
+            images = layout.result()
     except (binaries.MissingError, image.BuildError) as error:
         print(error, file=sys.stderr)
         return 1

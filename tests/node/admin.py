@@ -75,6 +75,11 @@ class Admin:
         pod = {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
         return self.cluster.call("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod)
 
+    def facts_set(self, namespace: str) -> str | None:
+        """The set of facts that decided on the newest Pod in a namespace, by the audit log; None: the packaged ones."""
+        event = self.cluster.audited(namespace)[-1]
+        return next((value for key, value in event["annotations"].items() if key.endswith("/facts-set")), None)
+
     def pods(self) -> list[JSONDict]:
         """podfit's own Pods, oldest first."""
         status, answer = self.cluster.call(
@@ -82,6 +87,10 @@ class Admin:
         )
         assert status == 200, answer
         return sorted(answer["items"], key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+    def remaining(self) -> list[JSONDict]:
+        """podfit's own Pods, without those that end."""
+        return [pod for pod in self.pods() if "deletionTimestamp" not in pod["metadata"]]
 
     def two_ready(self) -> bool:
         """Whether there are two replicas, both ready, and none that ends."""

@@ -81,6 +81,8 @@ def test_a_wrong_port_of_the_service(podfit: Admin) -> None:
 
     with pytest.raises(AssertionError):
         install.test_installed_by_the_guide_it_is_ready_and_denies(podfit)
+    with pytest.raises(AssertionError, match="podfit-test"):
+        install.test_helm_test(podfit)
 
 
 def test_a_root_that_is_not_read_only(podfit: Admin) -> None:

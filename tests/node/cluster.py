@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -26,9 +26,11 @@ from tests.node import image, namespaces
 from webhook.server import certs
 
 JSONDict = dict[str, Any]
-NODE = "node"
+NODE, DOMAIN = "node", "cluster.local"
 BRIDGE, GATEWAY, PODS, SERVICES = "podfit0", "10.244.0.1", "10.244.0.0/16", "10.96.0.0/16"
 PORT = 6443
+GPU = "nvidia.com/gpu"
+"""The node reports some that it does not have."""
 SOCKET = "/run/containerd/containerd.sock"
 ETCD = f"http://{HOST}:2379"
 
@@ -80,6 +82,13 @@ class Node:
         rules = subprocess.run(["iptables", "-w", "-t", "nat", "-S"], capture_output=True, text=True, check=True)
         return f"--to-destination {address}:" in rules.stdout
 
+    def resolves(self, service: str, namespace: str) -> None:
+        """Lets Pods find the address of a Service by its name."""
+        status, found = self.cluster.call("GET", f"/api/v1/namespaces/{namespace}/services/{service}")
+        assert status == 200, found
+        line = f"{found['spec']['clusterIP']} {service}.{namespace}.svc.{DOMAIN}\n"
+        (self.cluster.root / "hosts" / f"{service}.{namespace}").write_text(line)
+
     def cgroup(self, container: str) -> Path:
         """The memory cgroup of a container; `container` is a `containerID` of a Pod's status."""
         (found,) = (namespaces.CGROUPS / "memory").rglob(container.removeprefix("containerd://"))
@@ -93,17 +102,19 @@ def running() -> Iterator[Node]:
     cluster = Cluster(str(folder), PORT, ETCD, str(programs.kubectl), str(programs.helm), controllers=True)
     namespaces.prepare()
     _network()
-    _write_files(cluster)
+    _write_files(cluster, more)
     node = Node(cluster, _commands(programs, more, cluster))
     try:
-        for name in ("containerd", "etcd", "kube-apiserver"):
+        for name in ("containerd", "etcd", "kube-apiserver", "dnsmasq"):
             node.start(name)
         with ThreadPoolExecutor(1) as beside:
-            imported = beside.submit(_import_images)
+            imported = beside.submit(_import_images, more["ctr"])
             until("the API server to be ready", cluster.ready, node.logs)
             for name in ("kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"):
                 node.start(name)
             until("the node to be ready", node.ready, node.logs)
+            # The kubelet counts them as allocatable when it reports the next time, seconds later.
+            cluster.patch(f"/api/v1/nodes/{NODE}/status", {"status": {"capacity": {GPU: "64"}}})
             imported.result()
         yield node
     finally:
@@ -123,24 +134,34 @@ def _network() -> None:
         subprocess.run(command.split(), check=True)
 
 
-def _import_images() -> None:
+def _import_images(ctr: Path) -> None:
     until("containerd to listen", Path(SOCKET).exists)
-    layout = os.environ[namespaces.IMAGES]
+    layout = Path(os.environ[namespaces.IMAGES])
+    images = [str(ctr), "-a", SOCKET, "-n", "k8s.io", "images"]
     with subprocess.Popen(["tar", "-C", layout, "-cf", "-", "."], stdout=subprocess.PIPE) as archive:
-        command = ["ctr", "-a", SOCKET, "-n", "k8s.io", "images", "import", "-"]
-        done = subprocess.run(command, stdin=archive.stdout, capture_output=True, text=True, check=False)
+        _done([*images, "import", "-"], archive.stdout)
+    _done([*images, "tag", image.FACTS, image.by_digest(layout, image.FACTS)])
+
+
+def _done(command: Sequence[str], stdin: IO[bytes] | int | None = subprocess.DEVNULL) -> None:
+    done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"$ {' '.join(command)}\n{done.stderr}")
 
 
-def _write_files(cluster: Cluster) -> None:
+def _write_files(cluster: Cluster, more: Mapping[str, Path]) -> None:
     root = cluster.root
     certs.write(root, [HOST, GATEWAY, "10.96.0.1", "localhost", "kubernetes.default.svc"])
     service_account_keys(root)
     (root / "tokens.csv").write_text(f'{ADMIN},{ADMIN},1,"system:masters"\n{CONTROLLERS},{CONTROLLERS},2\n')
     (root / "containerd.toml").write_text(
-        _CONTAINERD.format(root=root, socket=SOCKET, pause=image.PAUSE, plugins=namespaces.PLUGINS)
-    )
+        _CONTAINERD.format(
+            root=root, socket=SOCKET, shim=more["containerd-shim-runc-v2"], pause=image.PAUSE,
+            plugins=namespaces.PLUGINS,
+        )
+    )  # fmt: skip
+    (root / "hosts").mkdir()
+    (root / "audit.yaml").write_text(yaml.safe_dump(_AUDIT))
     (root / "cni").mkdir()
     (root / "cni" / "10-podfit.conflist").write_text(json.dumps(_CNI))
     (root / "kubelet.yaml").write_text(yaml.safe_dump(_KUBELET))
@@ -153,7 +174,12 @@ def _commands(
     root, admin = cluster.root, cluster.kubeconfig()
     assert programs.controllers
     return {
-        "containerd": ("containerd", "--config", root / "containerd.toml"),
+        "containerd": (more["containerd"], "--config", root / "containerd.toml"),
+        "dnsmasq": (
+            "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file", "--user=root", "--no-resolv",
+            "--no-hosts", f"--hostsdir={root / 'hosts'}", f"--local=/{DOMAIN}/", f"--listen-address={GATEWAY}",
+            "--bind-interfaces",
+        ),
         "etcd": (
             programs.etcd, f"--data-dir={root / 'etcd'}", "--unsafe-no-fsync",
             f"--listen-client-urls={ETCD}", f"--advertise-client-urls={ETCD}",
@@ -165,6 +191,7 @@ def _commands(
             "--authorization-mode=RBAC", f"--token-auth-file={root / 'tokens.csv'}", "--allow-privileged",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={root / 'sa.pub'}", f"--service-account-signing-key-file={root / 'sa.key'}",
+            f"--audit-policy-file={root / 'audit.yaml'}", f"--audit-log-path={root / 'audit.jsonl'}",
             "--profiling=false", "--kubelet-preferred-address-types=InternalIP",
         ),
         "kube-controller-manager": (
@@ -186,21 +213,37 @@ def _commands(
 
 
 _CONTAINERD = """\
-version = 2
+version = 3
 root = "{root}/containerd"
 state = "/run/containerd"
 [grpc]
   address = "{socket}"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{pause}"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{root}/opt"
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "{pause}"
+[plugins."io.containerd.cri.v1.runtime"]
   # Without CAP_SYS_RESOURCE a container's score can't be below its parent's.
   restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{plugins}"
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    runtime_path = "{shim}"
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{plugins}"]
     conf_dir = "{root}/cni"
 """
+
+_AUDIT: Mapping[str, Any] = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
+        {"level": "None"},
+    ],
+}
 
 _CNI: Mapping[str, Any] = {
     "cniVersion": "0.4.0",
@@ -241,6 +284,8 @@ _KUBELET: Mapping[str, Any] = {
     },
     "imageGCHighThresholdPercent": 100,
     "resolvConf": "",
+    "clusterDNS": [GATEWAY],
+    "clusterDomain": DOMAIN,
     "syncFrequency": "5s",
     "volumePluginDir": "/run/kubelet-plugins",
 }

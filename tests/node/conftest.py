@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.e2e.manifests import EXAMPLES
 from tests.node import namespaces, standins
 from tests.node.admin import Admin
 from tests.node.cluster import running
+from tests.node.renewal import Renewal, renewed
 
 
 @pytest.fixture(name="admin", scope="session")
@@ -30,6 +32,20 @@ def _standins(admin: Admin, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fixed")
     standins.start(admin, folder)
     return folder
+
+
+@pytest.fixture(name="_early", scope="session", autouse=True)
+def _start_early(request: pytest.FixtureRequest) -> None:
+    """Starts what goes on beside other tests, if a test needs it."""
+    if any("renewal" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        request.getfixturevalue("renewal")
+
+
+@pytest.fixture(name="renewal", scope="session")
+def _renewal(podfit: Admin) -> Iterator[Future[Renewal]]:
+    """The renewal of a certificate, while other tests run."""
+    with ThreadPoolExecutor(1) as beside:
+        yield beside.submit(renewed, podfit)
 
 
 @pytest.fixture(name="podfit", scope="session")

@@ -6,11 +6,13 @@ podfit's are built from a Dockerfile. The pause image and the stand-in for vLLM 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +27,10 @@ FIRST_COMMIT = "862b3cf51cc0bace5fc9f4e163477a68e247152f"
 PAUSE = "localhost/pause:node"
 VLLM = "docker.io/vllm/vllm-openai:v0.27.1"
 """The stand-in has a name that podfit reads as vLLM's."""
+FACTS = "registry.example.com/podfit-facts"
+"""A set of facts, for an image volume; the cluster has it by its digest."""
+FACTS_NAME = "node"
+"""The set's own name."""
 SUITE = "bookworm"
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
 TRUST = ("/etc/ssl/certs", "/etc/pip.conf")
@@ -49,6 +55,7 @@ def built(python: str | None = None) -> Path:
         PODFIT: _podfit(base, ROOT),
         FIRST: _first(base),
         PAUSE: _changed(base, '["sleep","infinity"]'),
+        FACTS: _facts(),
         VLLM: _changed(base, '["vllm","serve"]', Path(__file__).with_name("vllm.py")),
     }
     key = hashlib.sha256(str(sorted(images.items())).encode()).hexdigest()[:16]
@@ -61,6 +68,13 @@ def built(python: str | None = None) -> Path:
                 _buildah("push", "--disable-compression", image, f"oci:{folder}/layout:{name}")
             Path(folder, "layout").rename(layout)
     return layout
+
+
+def by_digest(layout: Path, name: str) -> str:
+    """The name of an image of the layout, by its digest instead of a tag."""
+    manifests = json.loads((layout / "index.json").read_text())["manifests"]
+    (found,) = [one["digest"] for one in manifests if one["annotations"]["org.opencontainers.image.ref.name"] == name]
+    return f"{name}@{found}"
 
 
 def _podfit(base: str, source: Path) -> str:
@@ -135,18 +149,41 @@ def _base() -> str:
         return _buildah("commit", "--quiet", "--rm", container, name)
 
 
+def _facts() -> str:
+    """The ID of an image with the facts of this tree, as docs/facts.md makes it."""
+    made_of = hashlib.sha256(FACTS_NAME.encode())
+    for path in sorted(path for folder in ("facts", "scripts/facts") for path in (ROOT / folder).rglob("*.*")):
+        made_of.update(path.read_bytes())
+    (dockerfile,) = re.findall(r"(?ms)^```dockerfile\n(.*?)^```$", (ROOT / "docs/facts.md").read_text())
+
+    def write(folder: Path) -> None:
+        _run(sys.executable, "-m", "scripts.facts.build", f"--set={folder}/build/facts", f"--name={FACTS_NAME}")
+        (folder / "Dockerfile").write_text(dockerfile)
+
+    return _built_once(f"localhost/facts:{made_of.hexdigest()[:16]}", write)
+
+
 def _changed(base: str, entrypoint: str, program: Path | None = None) -> str:
-    """The ID of the base with another entrypoint, and a program of that name where one is given; built once."""
-    lines = [f"FROM {base}"]
+    """The ID of the base with another entrypoint, and a program of that name where one is given."""
     content = program.read_bytes() if program else b""
-    name = f"localhost/changed:{hashlib.sha256(f'{base} {entrypoint} '.encode() + content).hexdigest()[:16]}"
+    key = hashlib.sha256(f"{base} {entrypoint} ".encode() + content).hexdigest()[:16]
+
+    def write(folder: Path) -> None:
+        lines = [f"FROM {base}"]
+        if program:
+            shutil.copy(program, folder / program.stem)
+            lines += [f"COPY --chmod=755 {program.stem} /usr/local/bin/{program.stem}"]
+        (folder / "Dockerfile").write_text("\n".join([*lines, f"ENTRYPOINT {entrypoint}\n"]))
+
+    return _built_once(f"localhost/changed:{key}", write)
+
+
+def _built_once(name: str, write: Callable[[Path], None]) -> str:
+    """The ID of the image of that name, built of the folder that `write` fills if there is none."""
     if found := _found(name):
         return found
     with tempfile.TemporaryDirectory() as folder:
-        if program:
-            shutil.copy(program, Path(folder, program.stem))
-            lines += [f"COPY --chmod=755 {program.stem} /usr/local/bin/{program.stem}"]
-        Path(folder, "Dockerfile").write_text("\n".join([*lines, f"ENTRYPOINT {entrypoint}\n"]))
+        write(Path(folder))
         built = _buildah("build", "--layers", "--isolation=chroot", folder)
     _buildah("tag", built, name)
     return built

@@ -15,10 +15,8 @@ from typing import Any
 import yaml
 
 from tests.e2e.manifests import EXAMPLES
-from tests.e2e.process import until
 from tests.node import image
 from tests.node.admin import Admin
-from tests.node.cluster import NODE
 from webhook.cli import main
 from webhook.kube.quantity import parse
 
@@ -26,7 +24,6 @@ JSONDict = dict[str, Any]
 NAMESPACE = "kube-public"
 """One that the chart excludes."""
 PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
-GPU = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True)
@@ -52,10 +49,7 @@ STARTED: Mapping[str, Scaled] = {
 
 
 def start(admin: Admin, folder: Path) -> None:
-    """Creates all Pods; the node reports GPUs that it does not have. `folder`: for the repaired manifests."""
-    node = f"/api/v1/nodes/{NODE}"
-    admin.cluster.patch(f"{node}/status", {"status": {"capacity": {GPU: "64"}}})
-    until("the GPUs to be allocatable", lambda: GPU in admin.cluster.call("GET", node)[1]["status"]["allocatable"])
+    """Creates all Pods. `folder`: for the repaired manifests."""
     for name, scaled in STARTED.items():
         fixed = folder / scaled.example
         shutil.copy(scaled.path, fixed)

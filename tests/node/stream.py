@@ -23,6 +23,7 @@ THROUGH = "let through"
 class Stream:
     """What became of the Pods so far."""
 
+    namespace: str
     seen: Counter[str] = field(default_factory=Counter)
     told: list[str] = field(default_factory=list)
     """Answers that were not as they should be."""
@@ -33,14 +34,14 @@ class Stream:
 
 
 @contextmanager
-def streaming(cluster: Cluster, namespace: str) -> Iterator[Stream]:
+def streaming(cluster: Cluster, namespace: str, pause: float = PAUSE) -> Iterator[Stream]:
     """Creates Pods in that namespace until the block ends."""
-    stream, numbers, done = Stream(), count(), threading.Event()
+    stream, numbers, done = Stream(namespace), count(), threading.Event()
 
     def create() -> None:
         creator = Creator(cluster, namespace)
         with closing(creator):
-            while not done.wait(PAUSE):
+            while not done.wait(pause):
                 what, why = creator.create(next(numbers))
                 if why:
                     what = THROUGH if why.startswith("201") else what

@@ -24,6 +24,7 @@ from benchmarks.cluster import BAD, GOOD, LOST, WRONG
 from tests.conftest import GOOD_POD
 from tests.e2e.process import until
 from tests.e2e.release import OWN, make_namespace
+from tests.node import image, namespaces
 from tests.node.admin import Admin, is_ready
 from tests.node.cluster import GATEWAY, PORT
 from tests.node.stream import CALLERS, THROUGH, Stream, streaming
@@ -91,13 +92,17 @@ def unharmed(podfit: Admin, stream: Stream) -> Iterator[Counter[str]]:
     assert since[BAD] > 0
 
 
-def test_a_rolling_update_and_its_rollback(podfit: Admin) -> None:
+def test_a_rolling_update_and_its_rollback(podfit: Admin, stream: Stream) -> None:
+    """To newer facts, in an image volume."""
     before = _names(podfit.pods())
+    facts = image.by_digest(Path(os.environ[namespaces.IMAGES]), image.FACTS)
 
-    podfit.types(f"helm upgrade podfit charts/podfit -n {OWN} --reuse-values --set podAnnotations.changed=yes --wait")
+    podfit.types(f"helm upgrade podfit charts/podfit -n {OWN} --reuse-values --set facts.image={facts} --wait")
     changed = _names(podfit.pods())
+    until("a decision with these facts", lambda: podfit.facts_set(stream.namespace) == image.FACTS_NAME)
     podfit.types(f"helm rollback podfit -n {OWN} --wait")
 
+    until("a decision with the packaged facts", lambda: podfit.facts_set(stream.namespace) is None)
     until("the Pods of the update to be replaced", lambda: not _names(podfit.pods()) & changed)
     assert not changed <= before
 

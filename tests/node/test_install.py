@@ -33,6 +33,14 @@ def test_its_pods_have_the_charts_limits_and_may_write_nothing(podfit: Admin) ->
     assert told.count("Read-only file system") == 2
 
 
+def test_helm_test(podfit: Admin) -> None:
+    podfit.node.resolves("podfit", OWN)
+
+    told = podfit.types(f"helm test podfit --namespace {OWN}")
+
+    assert re.search(r"TEST SUITE: +podfit-test\n(.*\n){2}Phase: +Succeeded", told)
+
+
 def test_the_guides_doctor_finds_nothing_that_fails(podfit: Admin) -> None:
     told = podfit.types(guide("podfit doctor"))
 

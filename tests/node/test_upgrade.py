@@ -37,7 +37,6 @@ def _removed(podfit: Admin, standins: Path, saved: Path) -> Admin:
     until("podfit to be off", lambda: not podfit.denies())
     podfit.types(save.replace("policies.yaml", str(saved)))
     podfit.types(uninstall)
-    until("podfit's Pods to end", lambda: not podfit.pods(), podfit.describe)
     return podfit
 
 
@@ -46,7 +45,12 @@ def test_uninstalled_it_leaves_no_webhook_and_denies_nothing(removed: Admin) -> 
     assert not removed.denies()
     left = removed.types("kubectl get clusterroles,clusterrolebindings,crds -o name")
     assert "podfit" not in left
-    assert "podfit" not in removed.types(f"kubectl -n {OWN} get all,secrets,configmaps,leases,rolebindings -o name")
+    kinds = "services,deployments,replicasets,jobs,cronjobs,secrets,configmaps,leases,rolebindings"
+
+    def only_pods_that_end() -> bool:
+        return not removed.remaining() and "podfit" not in removed.types(f"kubectl -n {OWN} get {kinds} -o name")
+
+    until("what belongs to podfit's Deployment to go with it", only_pods_that_end, removed.describe)
 
 
 def test_from_the_first_release_and_back(removed: Admin, saved: Path, tmp_path: Path) -> None:
@@ -57,12 +61,10 @@ def test_from_the_first_release_and_back(removed: Admin, saved: Path, tmp_path: 
 
     removed.types(guide("helm install").replace("helm install", "helm upgrade"))
     removed.wait()
-    until("two replicas of this release", removed.two_ready, removed.describe)
-    assert "--certificate-secret" in str(removed.pods()[0]["spec"])
+    assert ["--certificate-secret" in str(pod["spec"]) for pod in removed.remaining()] == [True, True]
     removed.types(f"kubectl apply -f {saved}")
     assert removed.types(f"kubectl get {POLICY} -o name").strip()
 
     removed.types(f"helm rollback podfit --namespace {OWN}")
     removed.wait()
-    until("two replicas of the first release", removed.two_ready, removed.describe)
-    assert "--certificate-secret" not in str(removed.pods()[0]["spec"])
+    assert ["--certificate-secret" in str(pod["spec"]) for pod in removed.remaining()] == [False, False]
