@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,16 @@ def test_links_lead_to_the_rule_pages(check: Check, given: str) -> None:
     assert {"body": url} in [row["content"] for row in gitlab]
 
 
+def test_reports_for_other_programs_link_to_the_site_by_default(check: Check) -> None:
+    site = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["site_url"]
+
+    sarif = json.loads(check("--format", "sarif", "pod.yaml")[1])["runs"][0]["tool"]["driver"]["rules"]
+    assert f"{site}rules/removed-flag/" in {rule["helpUri"] for rule in sarif}
+    gitlab = json.loads(check("--format", "gitlab", "pod.yaml")[1])
+    assert {"body": f"{site}rules/removed-flag/"} in [row["content"] for row in gitlab]
+    assert site not in check("pod.yaml")[1]
+
+
 def test_text_has_no_colours_where_it_is_no_terminal(check: Check) -> None:
     assert "\x1b" not in check("pod.yaml")[1]
 
@@ -189,7 +200,8 @@ def test_gitlab_has_what_its_code_quality_report_requires(check: Check, tmp_path
     (tmp_path / "again.yaml").write_text(POD)
     rows = json.loads(check("--format", "gitlab", "pod.yaml", "again.yaml")[1])
 
-    assert all(set(row) == {"description", "check_name", "fingerprint", "severity", "location"} for row in rows)
+    required = {"description", "check_name", "fingerprint", "severity", "location"}
+    assert all(set(row) == required | {"content"} for row in rows)
     assert len({row["fingerprint"] for row in rows}) == len(rows)
     assert {row["severity"] for row in rows} <= {"info", "minor", "major", "critical", "blocker"}
     (removed,) = [row for row in rows if row["check_name"] == "removed-flag" and row["location"]["path"] == "pod.yaml"]

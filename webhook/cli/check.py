@@ -83,8 +83,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--docs-url",
         default=os.environ.get("PODFIT_DOCS_URL"),
         metavar="URL",
-        help="where the rule pages are, with {rule} in place of the rule's name or before it, for links in text, SARIF "
-        "and GitLab; default: $PODFIT_DOCS_URL",
+        help="URL of the rule pages, with {rule} for the rule's name or before it, for links in text, SARIF and "
+        "GitLab; default: $PODFIT_DOCS_URL, or for SARIF and GitLab podfit's site",
     )
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="findings in it are accepted, new ones are not")
     parser.add_argument(

@@ -135,6 +135,10 @@ class CheckedContainer:
         return "denied" if "deny" in modes else "warned" if modes else "clean"
 
 
+RULE_PAGES = "https://podfit.github.io/podfit/rules/{rule}/"
+"""The pages of the documentation site (zensical.toml, `site_url`)."""
+
+
 @dataclass(frozen=True)
 class Checked:
     """A whole run."""
@@ -158,7 +162,7 @@ class Checked:
     fix: tuple[str, ...] = ()
     """The arguments of `podfit fix` for that; empty if it repairs nothing."""
     docs: str | None = None
-    """Where the rule pages are; None: nowhere that is known."""
+    """Where the rule pages are; None: on podfit's site, without links in text."""
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -174,11 +178,10 @@ class Checked:
         """How many open findings have this level."""
         return sum(item.judged.level == level for item in self.open)
 
-    def page(self, rule: str) -> str | None:
+    def page(self, rule: str) -> str:
         """The URL of a rule's page."""
-        if not self.docs:
-            return None
-        return self.docs.replace("{rule}", rule) if "{rule}" in self.docs else f"{self.docs.rstrip('/')}/{rule}"
+        pages = self.docs or RULE_PAGES
+        return pages.replace("{rule}", rule) if "{rule}" in pages else f"{pages.rstrip('/')}/{rule}"
 
     def fails(self, item: Item) -> bool:
         """This finding makes the run fail."""

@@ -21,14 +21,13 @@ def render(checked: Checked) -> str:
     out = []
     for item in checked.open:
         seen[item.fingerprint] += 1
-        page = checked.page(item.judged.rule)
         out.append(
             {
                 "description": one_line(f"{item.judged.rule}: {item.judged.finding.message}"),
                 "check_name": item.judged.rule,
                 "fingerprint": _unique(f"{item.fingerprint} {item.file} {seen[item.fingerprint]}"),
                 "severity": GRADES[item.judged.level],
-                **({"content": {"body": page}} if page else {}),
+                "content": {"body": checked.page(item.judged.rule)},
                 "location": {"path": clean(item.file.removeprefix("./")), "lines": {"begin": item.mark.line}},
             }
         )

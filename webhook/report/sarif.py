@@ -42,7 +42,7 @@ def render(checked: Checked) -> str:
     return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _rule(rule_id: str, page: str | None) -> dict[str, Any]:
+def _rule(rule_id: str, page: str) -> dict[str, Any]:
     rule = all_rules()[rule_id]
     return {
         "id": rule_id,
@@ -50,7 +50,7 @@ def _rule(rule_id: str, page: str | None) -> dict[str, Any]:
         "shortDescription": {"text": rule.title()},
         "fullDescription": {"text": one_line(rule_page.body(rule)) or rule.title()},
         "help": {"text": rule_page.text(rule), "markdown": rule_page.body(rule) or rule.title()},
-        **({"helpUri": page} if page else {}),
+        "helpUri": page,
         "defaultConfiguration": {"level": "error" if rule.mode == "deny" else "warning"},
         "properties": {"tags": ["vllm", "kubernetes", PLANES[rule.plane]]},
     }

@@ -195,7 +195,8 @@ def _container(
     lines = [f"{head}: {painted}", *wrapped(about, "  ", width=width)]
     for level in LEVELS:
         few, more = few_of_each(item for item in found if item.judged.level == level)
-        shown = [_shown(item, checked.page(item.judged.rule), paint, width, source=source) for item in few]
+        pages = [checked.page(item.judged.rule) if checked.docs else None for item in few]
+        shown = [_shown(item, page, paint, width, source=source) for item, page in zip(few, pages, strict=True)]
         shown += [f"{paint(LEVELS[level], level)}  {paint(rule, 'rule')}  {left}" for rule, left in more.items()]
         lines += ["", *("\n\n".join(shown).split("\n") if shown else [])]
     accepted = [
