@@ -114,6 +114,14 @@ def in_a_script(pod: JSONDict, canary: str, pick: Pick) -> str:
         f"curl -H 'Authorization: Bearer {value}' https://x/y -o /tmp/y; vllm serve Qwen/Qwen3-8B --no-such {value}",
         f"hf auth login --token {value} && vllm serve Qwen/Qwen3-8B --swap-spaec 8",
         f"sh -c 'vllm serve \"Qwen/Qwen3-8B --api-key {value}'",
+        f"read -r API_KEY <<< '{value}'\nvllm serve Qwen/Qwen3-8B --api-key $API_KEY --no-such=$API_KEY",
+        f"read HF_TOKEN <<EOF\n{value}\nEOF\nvllm serve Qwen/Qwen3-8B --max-num-seqs $HF_TOKEN",
+        f"printf -v API_KEY %s {value}; vllm serve Qwen/Qwen3-8B --api-key $API_KEY --bogus",
+        f"for HF_TOKEN in {value}; do vllm serve Qwen/Qwen3-8B --dtype $HF_TOKEN; done",
+        f"X={value}; API_KEY=$X; vllm serve Qwen/Qwen3-8B --no-such=$X",
+        f"HF_TOKEN=ab; HF_TOKEN+={value}; vllm serve Qwen/Qwen3-8B --dtype $HF_TOKEN",
+        f"HF_TOKEN=\"$(printf %s {value})\"; vllm serve Qwen/Qwen3-8B --max-num-seqs \"$HF_TOKEN\"",
+        f"echo {value} | tee /tmp/hf_token; vllm serve Qwen/Qwen3-8B --api-key $(cat /tmp/hf_token) --bogus",
     ))]  # fmt: skip
     return value
 
@@ -434,6 +442,22 @@ def test_no_output_shows_a_secret_whatever_surrounds_it(data: st.DataObject, can
         return options[data.draw(st.integers(0, len(options) - 1))]
 
     assert shown(pick(PLANTS), pick, canary) == {}
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["${API_KEY:0:9}", "${API_KEY:7}", "${API_KEY%????????}", "${API_KEY#????????}", "${API_KEY^^}", "x${API_KEY/7/_}"],
+)
+@pytest.mark.parametrize("argument", ["--no-such={}", "--dtype {}", "--max-num-seqs {}"])
+def test_no_part_of_a_secret_is_shown(tmp_path: Path, part: str, argument: str) -> None:
+    secret = "Zq7wRtXk2mPl9vBn"
+    pod = deepcopy(GOOD_POD)
+    script = f"API_KEY={secret}; vllm serve Qwen/Qwen3-8B {argument.format(part)} --bogus"
+    container(pod).update(command=["bash", "-c"], args=[script])
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod))
+    for one in check.FORMATS.names:
+        shown = ran("check", "--audit", "--format", one, str(tmp_path / "pod.yaml")).lower()
+        assert not [at for at in range(len(secret) - 5) if secret[at : at + 6].lower() in shown]
 
 
 def test_the_search_itself_finds_a_canary(tmp_path: Path) -> None:

@@ -27,7 +27,11 @@ _FORMS = (
     ),
     (
         "token",
-        rf"\b(?:echo|printf)\s{{1,8}}(?:-n\s{{1,8}}|[\"']?%s\S{{0,4}}\s{{1,8}})?{_VALUE}[\"']?\s{{0,8}}>{{1,2}}\s{{0,8}}\S{{0,128}}[/.]token\b",
+        rf"\b(?:echo|printf)\s{{1,8}}(?:-n\s{{1,8}}|[\"']?%s\S{{0,4}}\s{{1,8}})?{_VALUE}[\"']?\s{{0,8}}(?:>{{1,2}}|\|\s{{0,8}}tee)\s{{0,8}}\S{{0,128}}[/._]token\b",
+    ),
+    (
+        "printf",
+        rf"\bprintf\s{{1,8}}-v\s{{1,8}}\w{{0,64}}(?i:key|token|secret|pass)\w{{0,16}}\s{{1,8}}(?:[\"']{{0,4}}%\S{{1,8}}\s{{1,8}})?[\"']?{_VALUE}",
     ),
 )
 _SEARCHES = tuple([(word, re.compile(form)) for word, form in _FORMS])

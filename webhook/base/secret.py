@@ -114,7 +114,7 @@ def _names_secret(name: str) -> bool:
     return last in _ALWAYS or last.endswith(("apikey", "password", "passwd", "passphrase", "secret", "accesskey"))
 
 
-def _gives(name: str) -> bool:
+def gives(name: str) -> bool:
     """Return the same for a flag or a variable, which includes `--key` and `KEY`."""
     return names(name) or (name[-1:] in "yY-" and name.strip("-").lower() == "key")
 
@@ -126,7 +126,7 @@ _NONE = _words(
 )
 """Values that are written if no key is needed. A mask would hide the same words elsewhere in a text."""
 _PLACEHOLDER = re.compile(
-    r"\$\([^)]*\)|\$\{[^}]*\}|\$[A-Z0-9_]+|<[^<>]*>|\{\{.*\}\}|\[?(?:[a-z]{2,6}[-_])?(?:redacted|masked|x{3,}|\*{3,}|"
+    r"\$\(\s*(?:[\w.-]+|(?:cat|<)\s+[~/\w.${}\"-]+)\s*\)|\$\{[^}]*\}|\$[A-Z0-9_]+|<[^<>]*>|\{\{.*\}\}|\[?(?:[a-z]{2,6}[-_])?(?:redacted|masked|x{3,}|\*{3,}|"
     r"\.{3,}|…|changeme|change[-_]me|replace[-_]?me|your[-_]\S*)\]?",
     re.IGNORECASE | re.DOTALL,
 )
@@ -242,8 +242,10 @@ _OF_A_NAME = f"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.{
 _REST = re.compile(r"[\w-]{0,80}")
 _PAIR = re.compile(r"[\\\"']*+\s*+,?+\s*+[\\\"']*+value[\\\"']*+\s*+[:=]\s*+")
 """The text between name and value in `"name": "HF_TOKEN", "value": "hf_…"`."""
-_ASSIGNED = re.compile(r"[\\\"'\])]*+[^\S\n]*+(?:=>|:[-=](?=[^\s}])|[=:](?![-+?]))[^\S\n]*+")
-"""The text between a name and its value, also in `${NAME:-value}`."""
+_ASSIGNED = re.compile(
+    r"[\\\"'\])]*+[^\S\n]*+(?:=>|\+=|<<<|<<-?\s?[\\\"']?\w{1,40}[\"']?[^\S\n]*+\n|:[-=](?=[^\s}])|[=:](?![-+?]))[^\S\n]*+"
+)
+"""The text between a name and its value, also in `${NAME:-value}` and `read NAME <<< value`."""
 _SPACED = re.compile(r"[\\\"'\]]*+[^\S\n]*+(?:,\s*+|(?:\\+\n\s*+)+|(?<=\s))")
 """The text between a flag and its value."""
 _JOINED = re.compile(r"=")
@@ -251,7 +253,7 @@ _OPEN = re.compile(r"(?P<list>(?:[\[({]\s*+)*+)(?P<quote>\\*+[\"'`])?+")
 _KEY_ENDS = re.compile(r"\\*+[\"'`]\s*+:\s*+")
 _MORE = re.compile(r"\s*+,\s*+(?=\\*+[\"'`])")
 _BARE = re.compile(
-    r"(?:\$\([^)\s]{0,64}+\)|\$\{[^}\s]{0,64}+\}|[^\s\"'`\\,;&|)\]}<>\0]|\\.|[,;&|)\]}](?=[^\s\"'\\,;&|)\]}\0])(?![\"']?[\w.-]{1,64}[\"']?\s?[=:]))++"
+    r"(?:\$\([^)\0]{0,256}+\)|\$\{[^}\s]{0,64}+\}|[^\s\"'`\\,;&|)\]}<>\0]|\\.|[,;&|)\]}](?=[^\s\"'\\,;&|)\]}\0])(?![\"']?[\w.-]{1,64}[\"']?\s?[=:]))++"
 )
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest|apikey|negotiate)(?:\s|%20|\+)++", re.IGNORECASE)
 _URL = re.compile(r"://[^\s\0\"'<>\\]+")
@@ -324,7 +326,7 @@ def _named(text: str, *, joined: bool = False) -> Iterator[Span]:
         name = text[begin:end]
         bearer = name.lower() == "bearer"
         flag = name[0] in _DASHES
-        if not (bearer or (_gives(name) if flag else names(name))):
+        if not (bearer or (gives(name) if flag else names(name))):
             continue
         separators = (_JOINED,) if joined else (_PAIR, _ASSIGNED, *((_SPACED,) if flag or bearer else ()))
         between = next((found for one in separators if (found := one.match(text, end))), None)
@@ -465,7 +467,7 @@ def _of_mapping(
     found: list[tuple[Place, str]],
 ) -> None:
     named = tree.get("name") or tree.get("key")
-    own: tuple[str, ...] = _VALUES if isinstance(named, str) and _gives(named) else ()
+    own: tuple[str, ...] = _VALUES if isinstance(named, str) and gives(named) else ()
     held = ("data", "stringData") if tree.get("kind") == "Secret" else ()
     own += held
     for key, value in tree.items():
@@ -512,9 +514,9 @@ def _of_list(
         given = secret or follows or (given and _KEY.fullmatch(value) is not None)
         if given:
             found.append(((place, index), value))
-        elif joined and _gives(name) and not (_BLANK.search(name) or _is_line(name, rest)):
+        elif joined and gives(name) and not (_BLANK.search(name) or _is_line(name, rest)):
             found.append((None, rest))
-        follows = value[:1] in _DASHES and not rest and _gives(name) if value else False
+        follows = value[:1] in _DASHES and not rest and gives(name) if value else False
 
 
 _KEY = re.compile(r"(?=\D*\d)[A-Za-z0-9+=]{16,}")

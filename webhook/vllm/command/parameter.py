@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from webhook.base.secret import gives
 from webhook.vllm.command import arithmetic, transform
 from webhook.vllm.command.state import Array, ShellState
 from webhook.vllm.command.tree import WorkLimit, source
@@ -260,6 +261,8 @@ class WordExpander:
         if changed is None:
             yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
         else:
+            if gives(name):
+                self.state.hidden.add(changed)
             yield _Segment(literal(changed), not quoted)
 
     def _slice(self, value: Array, rest: str, quoted: bool, written: str) -> Iterator[_Segment]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from webhook.base.secret import gives
 from webhook.vllm.command.word import Piece, Value, known, literal, mystery, origin_of, text_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class ShellState:
     """The script ends with the first command that fails (`set -e`), on every way to here."""
     rest: str | None = None
     """Why variables may be set that are not here."""
+    hidden: set[str] = field(default_factory=set)
+    """Values of variables with the name of a secret, and parts of them, for masks; one set for a script's shells."""
 
     def copy(self) -> ShellState:
         """A copy that can be changed on its own."""
@@ -44,6 +47,7 @@ class ShellState:
             set(self.removed),
             self.errexit,
             self.rest,
+            self.hidden,
         )
 
     def forget(self, names: Iterable[str], why: str) -> None:
@@ -63,6 +67,12 @@ class ShellState:
     def forget_positional(self, why: str) -> None:
         """Makes the parameters unknown, and how many they are."""
         self.positional = [mystery("$@", why)]
+
+    def hide(self, variables: Mapping[str, Value | Array]) -> None:
+        """Adds the values of those with the name of a secret to `hidden`."""
+        for name, value in variables.items():
+            if gives(name):
+                self.hidden.update(map(text_of, value) if isinstance(value, list) else (text_of(value),))
 
     def changed(self, before: ShellState) -> set[str]:
         """Variables that are not what they were."""
