@@ -36,7 +36,9 @@ def argv(command: Command | None) -> list[str] | None:
     return None if command is None else [word.text for word in command.words]
 
 
-def script(text: str, *rest: str, **env: str) -> Command | None:
+def script(text: str, *rest: str, program: str = "sh", **env: str) -> Command | None:
     """How a container with `sh -c TEXT REST…` starts vLLM."""
     variables = [{"name": name, "value": value} for name, value in env.items()]
-    return container({"image": "registry.example/team/base:1", "command": ["sh", "-c", text, *rest], "env": variables})
+    return container(
+        {"image": "registry.example/team/base:1", "command": [program, "-c", text, *rest], "env": variables}
+    )

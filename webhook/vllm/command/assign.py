@@ -73,6 +73,8 @@ def declaration(shell: Shell, node: Node) -> Status:
             builtin.assign_words(shell, shell.words.fields(child), exported=exports)
         if exports and name:
             shell.state.exported.add(name)
+        if name and keyword == "local" and not shell.locals:
+            shell.state.forget([name], "local is an error outside of functions")
         if name and not _KNOWN_ATTRIBUTES.issuperset(flags):
             shell.state.forget([name], f"{name} is declared with {flags}")
     if "n" in flags and not exports:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from webhook.vllm.command.script import Shell
 
 
+_DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+"""A number that `[` and `[[` read alike: to `[[` 010 is octal."""
+
+
 def command(shell: Shell, node: Node) -> Status:
     """`[ … ]` and `[[ … ]]`."""
     inner = [child for child in node.children if child.is_named]
@@ -81,7 +85,7 @@ def _compare(shell: Shell, left: Value, operator: str, right: Value, *, pattern:
         same = matches(shell, one, two) if pattern else one == two
         return same if operator != "!=" or same is None else not same
     if operator in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
-        if not (re.fullmatch(r"-?\d{1,18}", one.strip()) and re.fullmatch(r"-?\d{1,18}", two.strip())):
+        if not (_DECIMAL.fullmatch(one.strip()) and _DECIMAL.fullmatch(two.strip())):
             return None
         a, b = int(one), int(two)
         return {"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b, "-ge": a >= b}[operator]

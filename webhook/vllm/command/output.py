@@ -96,12 +96,13 @@ def substitute(shell: Shell, node: Node) -> Value | None:
     """The output of a substitution, which sets nothing outside of it."""
     if b"=" not in (node.text or b""):
         return _output(shell, node)
-    variables = dict(shell.state.variables)
+    variables = shell.state.variables
+    shell.state.variables = dict(variables)
     try:
         return _output(shell, node)
     finally:
+        shell.state.variables = variables  # the same object: an assignment of the output is under way
         shell.spend(len(variables) // 8)
-        shell.state.variables = variables
 
 
 def _output(shell: Shell, node: Node) -> Value | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from webhook.base.secret import gives
-from webhook.vllm.command import arithmetic, transform
+from webhook.vllm.command import arithmetic, dialect, transform
 from webhook.vllm.command.state import Array, ShellState
 from webhook.vllm.command.tree import WorkLimit, source
 from webhook.vllm.command.word import Piece, Value, known, literal, mystery, reason_of, text_of
@@ -56,15 +56,31 @@ class WordExpander:
 
     def fields(self, node: Node) -> list[Value]:
         """The fields that a word becomes: none, one or more."""
-        return _fields(self._charged(self.segments(node, False)))
+        text = source(node)
+        if "{" in text and dialect.has_braces(text):
+            return [mystery(text, f"{text} is several words in bash")]
+        segments = self._charged(self.segments(node, False))
+        return _fields(self._separated(segments) if "IFS" in self.state.variables else segments)
+
+    def _separated(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
+        """The segments of a word where IFS is set: what it would split is not known, but by an empty one nothing is."""
+        ifs = self.state.get("IFS")
+        separators = known(ifs) if isinstance(ifs, tuple) else None
+        for segment in segments:
+            text = text_of(segment.value)
+            if separators == "":
+                yield _Segment(segment.value, False) if text else segment
+            elif segment.split and separators != " \t\n" and not set(text).isdisjoint(f"{separators or text} \t\n"):
+                yield _Segment(mystery(text, "IFS decides into which words it is split"), False)
+            else:
+                yield segment
 
     def scalar(self, node: Node | None) -> Value:
         """The value of an assignment: no field splitting."""
         if node is None:
             return literal("")
-        pieces: list[Piece] = []
-        for segment in self._charged(self.segments(node, False)):
-            pieces += (Piece(" "),) if segment is _BREAK else segment.value
+        segments = self._charged(self.segments(node, False))
+        pieces = [piece for one in segments for piece in ((Piece(" "),) if one is _BREAK else one.value)]
         return _bounded(_join(pieces))
 
     def _charged(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
@@ -114,6 +130,8 @@ class WordExpander:
                 yield _Segment(self.run(node) or mystery(text, f"command substitution {text}"), not quoted)
             elif kind == "process_substitution":
                 yield _Segment(mystery(text, f"process substitution {text}"), False)
+            elif text[:1] == "~" and not quoted and _begins(node):
+                yield _Segment(self._home(text), False)
             else:
                 yield _Segment(literal(transform.unescape(text, quoted)), False)
 
@@ -137,6 +155,14 @@ class WordExpander:
     def _gap(self, text: bytes, quoted: bool) -> Iterator[_Segment]:
         if text:
             yield _Segment(literal(transform.unescape(text.decode(errors="replace"), quoted)), not quoted)
+
+    def _home(self, text: str) -> Value:
+        """`~` and `~/x` (POSIX 2.6.1)."""
+        home = self.state.get("HOME")
+        folder, rest = known(home) if isinstance(home, tuple) else None, text[1:]
+        if folder is None or rest[:1] not in ("", "/"):
+            return mystery(text, f"{text} is in a home directory that is not known")
+        return literal(folder + transform.unescape(rest, False))
 
     # ── parameters ──
 
@@ -285,6 +311,12 @@ class WordExpander:
     def _computed(self, name: str, value: int | None) -> None:
         unknown = mystery(f"${name}", f"{name} is computed when the script runs")
         self.state.variables[name] = unknown if value is None else literal(str(value))
+
+
+def _begins(node: Node) -> bool:
+    """The node is at the beginning of its word."""
+    parent = node.parent
+    return parent is None or parent.type != "concatenation" or parent.start_byte == node.start_byte
 
 
 def _fields(segments: Iterator[_Segment]) -> list[Value]:

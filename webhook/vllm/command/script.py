@@ -78,6 +78,8 @@ class Shell:
         """Commands are followed that were visited before (`unseen`)."""
         self.locals: list[dict[str, Value | Array | None]] = []
         """Of each function that is being called, its local variables, with what they were before."""
+        self.doubt: str | None = parent.doubt if parent else None
+        """Why the shell may read the script otherwise (`dialect`)."""
         self.elsewhere: bool = parent.elsewhere if parent else False
         """The script has gone to another folder than the image starts in."""
 

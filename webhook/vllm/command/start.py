@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from webhook.kube.path import FieldPath, mapping
 from webhook.kube.workload import JSON, Container, Whole, Workload
-from webhook.vllm.command import changes, entry, images, kserve, telling
+from webhook.vllm.command import changes, dialect, entry, images, kserve, telling
 from webhook.vllm.command.entry import Join, Script, Serve, Unknown
 from webhook.vllm.command.expand import items
 from webhook.vllm.command.reading import Reading
@@ -31,6 +31,8 @@ _LEADS = re.compile(r"--head\b")
 _STATEMENT = re.compile(r"[^\n;&|]+")
 _SERVER = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.[\w.]{0,100}api_server\b")
 
+_SHEBANG = re.compile(r"#!\S*?(?:env\s+(?:-S\s+)?)?(\w*sh)\b")
+"""The first line of a script that names its shell."""
 _SHEBANG_E = re.compile(r"#!\S*sh\s+-\w*e")
 """The first line of a script that ends with the first command that fails."""
 _LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
@@ -207,7 +209,12 @@ class _Resolver(Reading):
                 self.script_path = origin_of(started.text) or self.path
                 self.script = entry.shell_name(argv), text
             return self._script(
-                text, positional, started.zero, inline=started.text is not None, errexit=started.errexit
+                text,
+                positional,
+                started.zero,
+                shell_name=entry.shell_name(argv),
+                inline=started.text is not None,
+                errexit=started.errexit,
             )
         text = self.file(started.program)
         if text is not None and re.match(r"#!.*\b(ba|da|a|z|k)?sh\b", text):
@@ -269,7 +276,14 @@ class _Resolver(Reading):
         return self.script_path.get(self.workload.object)
 
     def _script(
-        self, text: str, positional: list[Value], zero: Value | None, *, inline: bool = True, errexit: bool = False
+        self,
+        text: str,
+        positional: list[Value],
+        zero: Value | None,
+        *,
+        shell_name: str = "",
+        inline: bool = True,
+        errexit: bool = False,
     ) -> Command | None:
         seen = _Seen(texts=[text])
         self.scripted = True
@@ -284,6 +298,7 @@ class _Resolver(Reading):
         runner.state.positional = positional
         runner.state.zero = zero or literal("sh")
         runner.state.errexit = errexit or _SHEBANG_E.match(text) is not None
+        runner.doubt = dialect.doubt(text, _shell_of(text, shell_name))
         try:
             runner.run(text)
         except _Found:
@@ -375,7 +390,7 @@ class _Resolver(Reading):
                         unforked=self._unforked(sh),
                         branched=sh.branched,
                         may_follow=seen.may_follow(sh),
-                        survived="the script starts it in the background" if sh.background else None,
+                        survived="the script starts it in the background" if sh.background else sh.doubt,
                         hidden=frozenset(sh.state.hidden),
                     )
                 )
@@ -393,14 +408,14 @@ class _Resolver(Reading):
                 seen.texts.append(text)
                 child = _child(sh, argv, started.positional, started.zero)
                 child.state.errexit = started.errexit or _SHEBANG_E.match(text) is not None
-                self._run_child(child, text, sh, seen)
+                self._run_child(child, text, sh, seen, entry.shell_name(argv))
             elif started.file is not None:
                 sh.changes.add("packages")
                 self._note_guess(text_of(started.file), started.positional, sh, seen)
         elif started.program == entry.A_SHELL:
             if sh.stdin is not None:
                 seen.texts.append(sh.stdin)
-                self._run_child(_child(sh, argv, started.words), sh.stdin, sh, seen)
+                self._run_child(_child(sh, argv, started.words), sh.stdin, sh, seen, entry.shell_name(argv))
             else:
                 sh.changes.add("packages")
         else:
@@ -418,8 +433,9 @@ class _Resolver(Reading):
                         seen.installed = "" if sh.conditional else entry.release_installed(argv)
                 self._note_guess(started.program, started.words, sh, seen)
 
-    def _run_child(self, child: Shell, text: str, sh: Shell, seen: _Seen) -> None:
-        """A script that another one starts: it fails with the servers in it."""
+    def _run_child(self, child: Shell, text: str, sh: Shell, seen: _Seen, name: str = "") -> None:
+        """A script that another one starts: it fails with the servers in it. `name`: its shell."""
+        child.doubt = sh.doubt or dialect.doubt(text, _shell_of(text, name))
         before = len(seen.servers)
         sh.failed = child.run(text) == "no" and len(seen.servers) > before
 
@@ -517,6 +533,12 @@ def _child(sh: Shell, argv: Sequence[Value], positional: Sequence[Value], zero: 
     if entry.may_reset(argv):
         child.state.forget_all(f"{text_of(argv[0])} may start it with other variables")
     return child
+
+
+def _shell_of(script: str, named: str) -> str:
+    """The shell that runs a script: the one that is named, or that of its first line."""
+    first = _SHEBANG.match(script)
+    return named or (first[1] if first else "")
 
 
 def _with_lost(command: Command, lost: Sequence[Value]) -> Command:

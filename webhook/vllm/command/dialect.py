@@ -1,0 +1,44 @@
+"""What bash understands and other shells do not: `sh` is dash in Debian's and Ubuntu's images, bash in Red Hat's."""
+
+from __future__ import annotations
+
+import re
+
+_QUOTED = re.compile(r"'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)", re.DOTALL)
+_BEGINS = r"(?:^|[\s;&|(!]|\$\()"
+_SYNTAX = re.compile(
+    rf"{_BEGINS}(?P<test>\[\[)(?=\s)|{_BEGINS}(?P<arithmetic>\(\()|(?P<here><<<)|(?P<ansi>\$'')|(?P<process>[<>]\()"
+    r"|\w(?P<append>\+=)|\w(?P<array>=\()|(?P<both>&>)"
+    r"|(?P<operator>\$\(\([^()\n]{0,80}?(?:\+\+|--|\*\*|\d#))|(?P<old>\$\[)"
+    r"|(?P<pipefail>\bpipefail\b)|\[\s[^\]\n]{0,80}?\s(?P<equal>==)\s"
+    rf"|{_BEGINS}(?P<command>source|let|declare|typeset|shopt|mapfile|readarray|function)\s"
+)
+_EXPANSION = re.compile(r"\$\{(?:![A-Za-z_]|[A-Za-z_]\w{0,64}(?:\[|:\s*-?\s?[\d$]|/|\^|,|@))")
+
+
+_BRACES = re.compile(r"(?<!\$)\{((?:\$\{[^{}]{0,64}+\}|[^{}\s]){0,256}+)\}")
+_HIDDEN = re.compile(r"'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|\\.", re.DOTALL)
+
+
+def has_braces(word: str) -> bool:
+    """Whether bash makes several words of one: `{a,b}`, `{1..3}` (bash(1), Brace Expansion)."""
+    return any("," in found[1] or ".." in found[1] for found in _BRACES.finditer(_HIDDEN.sub("", word)))
+
+
+def bash_only(script: str) -> str | None:
+    """The first construct of a script that POSIX shells do not understand or read otherwise; None if there is none."""
+    expansion = _EXPANSION.search(script)
+    if expansion is not None:
+        return f"{expansion[0]}…}}"
+    found = _SYNTAX.search(_QUOTED.sub("''", script))
+    if found is not None and found.lastgroup:
+        return found[found.lastgroup]
+    return "{…,…}" if has_braces(script) else None
+
+
+def doubt(script: str, shell: str) -> str | None:
+    """Why the script may do something else in the shell that runs it, for people; None if bash runs it."""
+    if shell == "bash":
+        return None
+    construct = bash_only(script)
+    return f"{construct} is read by bash, and {shell or 'sh'} may be another shell" if construct else None
