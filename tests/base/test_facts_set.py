@@ -107,13 +107,78 @@ REFUSED: dict[str, tuple[Callable[[Files], object], str]] = {
     "a table that is not JSON": (table("gpus", b"\x00"), "gpus.json: not JSON (JSONDecodeError)"),
     "a deep table": (table("gpus", DEEP), "gpus.json: not JSON (RecursionError)"),
     "a table that is a list": (table("gpus", b"[]"), "gpus.json: expected a JSON object"),
-    "a table without its field": (table("gpus", b"{}"), "gpus.json: 'products' is missing"),
-    "a table with a field of another type": (table("flags", b'{"releases": {}}'), "flags.json: 'releases' is not list"),
+    "a table without its field": (table("gpus", b"{}"), "gpus.json: products: field required"),
+    "a table with a field of another type": (
+        table("flags", b'{"releases": {}}'),
+        "flags.json: releases: input should be a valid list",
+    ),
+    "a name twice": (
+        table("gpus", tables()["gpus"].replace(b"{", b'{"products":[],', 1)),
+        "gpus.json: 'products' is there twice",
+    ),
     "a table on one line": (
         table("models", json.dumps(json.loads((DATA / "models.json").read_bytes())).encode()),
         "models.json: models is not written one entry per line",
     ),
 }
+
+
+MODEL, CARD, TYPE = "Qwen/Qwen3-8B", "NVIDIA L4", "g5.xlarge"
+
+
+def row(name: str, said: Any) -> Any:
+    """The row of a table that the changes below are made in."""
+    match name:
+        case "models":
+            return said["models"][MODEL]
+        case "gpus":
+            return next(one for one in said["products"] if one["name"] == CARD)
+        case "instances":
+            return said["instance_types"][TYPE]
+        case _:
+            return said
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("models", {"weights_bytes": 0}, f"models.{MODEL}.weights_bytes: input should be greater than 0"),
+    ("models", {"parameters": -5}, f"models.{MODEL}.parameters: input should be greater than 0"),
+    ("models", {"weights_bytes": "16 GB"}, f"models.{MODEL}.weights_bytes: input should be a valid integer"),
+    ("models", {"weights_bytes": float("nan")}, "NaN is no number of JSON"),
+    ("models", {"parameters": 8e9}, f"models.{MODEL}.parameters: input should be a valid integer"),
+    ("models", {"dtype_parameters": {"BF16": -1}}, f"models.{MODEL}.dtype_parameters.BF16: input should be greater"),
+    ("models", {"config": None}, f"models.{MODEL}.config: input should be a valid dictionary"),
+    ("models", {"trusted": 1}, f"models.{MODEL}.trusted: input should be a valid boolean"),
+    ("models", {"source": 99_999}, f"models.{MODEL}.source: 99999 of "),
+    ("models", {"doubts": "a\x1b[31mb"}, f"models.{MODEL}.doubts: string should match pattern"),
+    ("gpus", {"memory": 0}, f"products.{CARD}.memory: input should be greater than 0"),
+    ("gpus", {"memory": "24GB"}, "memory: input should be a valid integer"),
+    ("gpus", {"memory": None}, "memory: input should be a valid integer"),
+    ("gpus", {"memory_high": 1}, f"products.{CARD}.memory_high: 1, less than memory "),
+    ("gpus", {"name": "Tesla T4"}, "products: two products have one name"),
+    ("instances", {"count": -3}, f"instance_types.{TYPE}.count: input should be greater than or equal to 0"),
+    ("instances", {"fraction": 8.0}, f"instance_types.{TYPE}.fraction: input should be less than or equal to 1"),
+    ("flags", {"definitions": []}, "not spans of its releases and definitions"),
+    ("flags", {"underscores": 999}, "underscores: 999 of "),
+    ("settings", {"bounds": {"port": [[3, 2, {}]]}}, "bounds.port: not spans of its releases"),
+    ("architectures", {"model_types": {"llama": 4}}, "model_types.llama: input should be a valid string"),
+    ("releases", {"images": [{"image": "a", "release": "latest", "source": "b"}]}, "images.a.release: string should"),
+    ("facts", {"released": "yesterday"}, "released: string should match pattern"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "said"), WRONG)
+def test_a_value_that_no_entry_has_is_refused(name: str, change: dict[str, Any], said: str) -> None:
+    content = tables()
+    found = json.loads(content[name])
+    row(name, found).update(change)
+    content[name] = json.dumps(found).encode()
+
+    with pytest.raises(FactsError) as raised:
+        of_files(files_of(content))
+
+    assert str(raised.value).startswith(f"{name}.json: ")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -128,14 +193,6 @@ def test_what_can_not_be_used_is_refused_with_the_file_and_the_reason(what: str)
     assert said in str(raised.value)
     assert str(raised.value).split(":")[0] in {DIGESTS, *(f"{name}.json" for name in NAMES)}
     assert "\n" not in str(raised.value)
-
-
-def test_a_file_that_is_too_large_is_not_read_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = files_of(tables())
-    monkeypatch.setattr(facts_set, "LARGEST", 1 << 20)
-
-    with pytest.raises(FactsError, match=r"models\.json: larger than 1 MiB"):
-        of_files(files)
 
 
 @pytest.mark.parametrize("name", ["", "-a", "../a", "a b", "a" * 64, "ä", "a\n"])

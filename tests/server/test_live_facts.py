@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,9 @@ from tests.facts import sets
 from tests.reviews import admission_review
 from tests.server.test_server import serving, until
 from webhook.base.data import PACKAGED
+from webhook.base.facts_set import FactsError
 from webhook.server.app import create_app
-from webhook.server.live_facts import LiveFacts
+from webhook.server.live_facts import LiveFacts, read
 from webhook.server.metrics import Metrics
 from webhook.vllm.facts import Facts
 
@@ -103,6 +107,93 @@ def test_a_broken_set_changes_nothing_and_is_told_once(
     assert live.problem == said
     assert live.report() == [live.facts.tables.age(), f"facts not used, good stays in use: {said}"]
     assert [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR] == [live.report()[1]]
+
+
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def link(to: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        path.unlink()
+        path.symlink_to(to)
+
+    return change
+
+
+UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a pipe that nobody writes to": (fifo, "not a regular file"),
+    "a device without an end": (link("/dev/zero"), "not a regular file"),
+    "a folder": (folder, "is a directory"),
+    "a link to itself": (link("models.json"), "too many levels of symbolic links"),
+    "a link to another file": (link("/etc/passwd"), "its SHA-256 is not that of digests.json"),
+    "500 MB": (lambda path: os.truncate(path, 500 << 20), "with the files before it larger than 16 MiB"),
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_what_is_no_file_of_a_set_is_refused_at_once(what: str, tmp_path: Path) -> None:
+    change, said = UNREADABLE[what]
+    sets.write(tmp_path, sets.NEW, sets.LARGE, "one")
+    change(tmp_path / "models.json")
+
+    with pytest.raises(FactsError) as raised:
+        read(tmp_path)
+
+    assert str(raised.value) == f"{tmp_path}/models.json: {said}"
+
+
+def test_a_file_that_may_be_read_again_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """chmod changes neither the time nor the size nor the inode of a file. (Root may read any file: the refusal is
+    made here.)"""
+    sets.write(tmp_path, sets.NEW, sets.LARGE, "one")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        live = LiveFacts(Facts(), tmp_path)
+    assert live.report()[1].endswith(f"{tmp_path}/digests.json: permission denied")
+
+    (tmp_path / "digests.json").chmod(0o604)
+    live.look()
+
+    assert (live.facts.tables.name, live.problem) == ("one", None)
+
+
+def refuse(*_: object, **__: object) -> int:
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_a_folder_that_changes_while_it_is_read_is_no_broken_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubelet swaps the folder when the first file has been read: files of two sets."""
+    for name, like in (("one", sets.LARGE), ("two", sets.SMALL)):
+        sets.write(tmp_path / name, sets.NEW, like, name)
+    (tmp_path / "current").symlink_to("one")
+    opened: list[Path] = []
+    really = os.open
+
+    def swapping(path: Path, flags: int) -> int:
+        found = really(path, flags)
+        if not opened:
+            (tmp_path / "next").symlink_to("two")
+            (tmp_path / "next").replace(tmp_path / "current")
+        opened.append(path)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", swapping)
+        live = LiveFacts(Facts(), tmp_path / "current")
+    assert live.report() == [PACKAGED.age()]
+
+    live.look()
+
+    assert (live.facts.tables.name, live.problem) == ("two", None)
 
 
 def test_a_set_that_is_mended_is_in_use(tmp_path: Path) -> None:

@@ -2,5 +2,6 @@
 
 Here: `frozen` (named tuples and values computed once), `secret` (secrets in text), `printable` (control characters,
 long values), `data` (the JSON files of `webhook/data`, or of a newer set of facts), `facts_set` (how such a set is
-verified). Not here: anything that knows a field of a manifest. Imports nothing of podfit.
+verified), `facts_shape` (what its tables must look like). Not here: anything that knows a field of a manifest. Imports
+nothing of podfit.
 """

@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.base.data import PACKAGED, Tables
+from webhook.base.data import Tables
 
 SCHEMA = 1
 """Version of what the tables' fields mean: a set of another version is refused."""
@@ -31,8 +31,8 @@ NAMES = (
 DIGESTS = "digests.json"
 """The file of a set that names it and has the SHA-256 of each table."""
 DATES = ("generated", "vllm", "released")
-LARGEST = 64 << 20
-"""Bytes of one file of a set; the largest packaged one has 1.6 MB."""
+LARGEST = 16 << 20
+"""Bytes of all files of a set; the packaged one has 2.1 MB. The server's container has 320 MiB."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -59,6 +59,8 @@ def digests(tables: Mapping[str, bytes], name: str | None = None) -> str:
 
 def of_files(files: Mapping[str, bytes]) -> Tables:
     """The set of these files, verified: `digests.json` and the tables that it lists. Raises FactsError."""
+    from webhook.base.facts_shape import problem  # pydantic: only where there is a set
+
     said = _object(DIGESTS, files)
     if said.get("schema") is True or said.get("schema") != SCHEMA:
         raise FactsError(f"{DIGESTS}: schema version {_quoted(said.get('schema'))}, expected {SCHEMA}")
@@ -73,7 +75,8 @@ def of_files(files: Mapping[str, bytes]) -> Tables:
         if digest(_bytes(file, files)) != listed[file]:
             raise FactsError(f"{file}: its SHA-256 is not that of {DIGESTS}")
     for table in NAMES:
-        _check(table, _object(f"{table}.json", files))
+        if (why := problem(table, _object(f"{table}.json", files))) is not None:
+            raise FactsError(f"{table}.json: {why}")
     content = {table: files[f"{table}.json"] for table in NAMES}
     tables = Tables(content.__getitem__, name, digest(files[DIGESTS])[:12])
     for key in DATES:
@@ -89,17 +92,17 @@ def _bytes(file: str, files: Mapping[str, bytes]) -> bytes:
     """The bytes of one file."""
     if file not in files:
         raise FactsError(f"{file}: no such file")
-    if len(files[file]) > LARGEST:
-        raise FactsError(f"{file}: larger than {LARGEST >> 20} MiB")
     return files[file]
 
 
 def _object(file: str, files: Mapping[str, bytes]) -> dict[str, Any]:
     """The JSON object in a file."""
     try:
-        found = json.loads(_bytes(file, files).decode())
+        found = json.loads(_bytes(file, files).decode(), object_pairs_hook=_once, parse_constant=_no_number)
     except FactsError:
         raise
+    except _AmbiguousError as error:
+        raise FactsError(f"{file}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise FactsError(f"{file}: not JSON ({type(error).__name__})") from None
     if not isinstance(found, dict):
@@ -107,13 +110,21 @@ def _object(file: str, files: Mapping[str, bytes]) -> dict[str, Any]:
     return found
 
 
-def _check(table: str, found: Mapping[str, Any]) -> None:
-    """Raises FactsError if a table lacks a field of the packaged one, or has it with another type."""
-    for key, value in PACKAGED.load(table).items():
-        if key not in found:
-            raise FactsError(f"{table}.json: {_quoted(key)} is missing")
-        if type(found[key]) is not type(value):
-            raise FactsError(f"{table}.json: {_quoted(key)} is not {type(value).__name__}")
+class _AmbiguousError(ValueError):
+    """JSON that parsers read differently."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object's members. Raises _AmbiguousError if two have one name."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _AmbiguousError(f"{_quoted(max(names, key=names.count))} is there twice")
+    return found
+
+
+def _no_number(word: str) -> None:
+    raise _AmbiguousError(f"{word} is no number of JSON")
 
 
 def _quoted(value: object) -> str:

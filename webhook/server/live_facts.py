@@ -6,7 +6,10 @@ metrics. Without a good one the packaged tables are.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,25 +25,35 @@ from webhook.vllm.model import catalogue
 INTERVAL = 1.0
 """Seconds between two looks."""
 FILES = (DIGESTS, *(f"{name}.json" for name in NAMES))
-_Stamp = tuple[tuple[int, int, int] | None, ...]
+_Stamp = tuple[tuple[int, ...] | None, ...]
 log = logging.getLogger(__name__)
 
 
 def read(folder: Path) -> Tables:
     """The set in a folder, verified; raises FactsError with the file and the reason."""
-    files = {}
+    files: dict[str, bytes] = {}
     for name in FILES:
+        left = LARGEST - sum(map(len, files.values()))
         try:
-            with (folder / name).open("rb") as file:
-                files[name] = file.read(LARGEST + 1)
+            files[name] = _content(folder / name, left + 1)
         except OSError as error:
             raise FactsError(f"{folder / name}: {(error.strerror or type(error).__name__).lower()}") from None
+        if len(files[name]) > left:
+            raise FactsError(f"{folder / name}: with the files before it larger than {LARGEST >> 20} MiB")
     try:
         tables = of_files(files)
     except FactsError as error:
         raise FactsError(f"{folder}/{error}") from None
     _try("its tables", folder, lambda: _make(tables))
     return tables
+
+
+def _content(path: Path, most: int) -> bytes:
+    """The first bytes of a file; raises OSError. A pipe or a device, which may never end, is none."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(most)
 
 
 def _make(tables: Tables) -> None:
@@ -80,7 +93,7 @@ class LiveFacts:
         """Takes over a set that has changed and is good."""
         if self._folder is None:
             return
-        stamp = tuple(_stamp(self._folder / name) for name in FILES)
+        stamp = self._stamp()
         if stamp == self._seen:
             return
         before, self._seen = self.problem, stamp
@@ -92,9 +105,16 @@ class LiveFacts:
                 log.info("%s", facts.tables.age())
             self.problem = None
         except FactsError as error:
+            if stamp != self._stamp():  # files of two sets: the next look reads one of them whole
+                self._seen = None
+                return
             self.problem = str(error)
             if self.problem != before:
                 log.error("facts not used, %s: %s", self._instead(), error)
+
+    def _stamp(self) -> _Stamp:
+        """What changes with any file of the folder."""
+        return tuple(_stamp(self._folder / name) for name in FILES) if self._folder is not None else ()
 
     def report(self) -> list[str]:
         """For /readyz: what is in use, and why nothing newer is."""
@@ -119,10 +139,10 @@ class LiveFacts:
             Thread(target=self.run, args=(Event(),), name="facts", daemon=True).start()
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes with a file's content; None if there is no such file."""
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes with a file's content, and with who may read it; None if there is no such file."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
