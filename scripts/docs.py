@@ -10,7 +10,7 @@ charts/podfit/monitoring/dashboard.json  the Grafana dashboard
 docs/commands/<command>.md     what each command takes, from its parser; and docs/podfit.1, the man page
 docs/policy-fields.md          every field of a policy, from its schema
 docs/chart-values.md           every value of the chart, from its comments
-docs/tutorial.md               what the tutorial's commands print
+docs/{tutorial,…}.md           what the commands of scripts/console.py's pages print
 docs/causes.md                 what `podfit diagnose` knows: every cause, the texts that tell it, and who prints them
 tests/rules/<rule>/*.out       what `podfit check` prints of each example: the golden output of the tests
 tests/generate/<name>.yaml     what `podfit plan -o NAME` writes of one command line
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import yaml
 
-from scripts import build_dashboard, commands, reference, rule_pages, tutorial
+from scripts import build_dashboard, commands, console, reference, rule_pages
 from webhook import generate
 from webhook.cli.support import edge
 from webhook.diagnose.causes import CAUSES
@@ -209,7 +209,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs" / "causes.md", causes()
     yield ROOT / "docs" / "policy-fields.md", reference.policy_fields()
     yield ROOT / "docs" / "chart-values.md", reference.chart_values()
-    yield tutorial.PAGE, tutorial.rendered(tutorial.PAGE.read_text())
+    for path in console.PAGES:
+        yield path, console.rendered(path.read_text())
     yield ROOT / "docs" / "podfit.1", commands.manual()
     yield ROOT / "docs" / "commands" / "README.md", commands.index()
     for command in commands.commands():

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from scripts import tutorial
+from scripts import console
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = Path("share", "podfit", "examples")
@@ -82,7 +82,9 @@ def tried(python: str, wheel: Path, version: str) -> list[str]:
         expected = {EXAMPLES / path.name for path in (ROOT / "examples").glob("*.yaml")} | {
             Path("share/man/man1/podfit.1")
         }
-        problems += [f"{python}: {one}" for one in tutorial.differences(tutorial.PAGE.read_text(), Path(folder, "bin"))]
+        problems += [
+            f"{python}: {one}" for one in console.differences(console.TUTORIAL.read_text(), Path(folder, "bin"))
+        ]
         problems += [f"{python}: {path} is missing" for path in sorted(expected) if not Path(folder, path).is_file()]
         typed = (
             f"{folder}/bin/python",

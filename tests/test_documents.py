@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts import tutorial
+from scripts import console
+from webhook import __version__
 from webhook.cli import main, parser
 from webhook.evaluation import denial
 from webhook.evaluation.lint import lint
@@ -110,11 +112,11 @@ def test_a_policy_in_a_page_lints(name: str, shown: str) -> None:
 
 def test_the_tutorial_is_compared_with_what_podfit_prints() -> None:
     """`make lint` and `make package` compare the page itself."""
-    page = tutorial.PAGE.read_text()
+    page = console.TUTORIAL.read_text()
     start = page[: page.index("## 3.")]
 
-    assert list(tutorial.differences(start, Path(sys.executable).parent)) == []
-    assert len(list(tutorial.differences(start.replace("16 GiB", "17 GiB"), Path(sys.executable).parent))) == 1
+    assert list(console.differences(start, Path(sys.executable).parent)) == []
+    assert len(list(console.differences(start.replace("16 GiB", "17 GiB"), Path(sys.executable).parent))) == 1
 
 
 def test_every_page_is_reached_from_the_documentations_own() -> None:
@@ -127,6 +129,31 @@ def test_every_page_is_reached_from_the_documentations_own() -> None:
             waiting += [(page.parent / target).resolve() for target, _ in LINK.findall(page.read_text()) if target]
 
     assert {page.name for page in set((ROOT / "docs").rglob("*.md")) - reached} == set()
+
+
+def test_pages_name_the_version_of_the_package() -> None:
+    shown = re.compile(r"(?:podfit[:-]|image\.tag=|rev: v|podfit --version |download/v|tags/v)(\d+\.\d+\.\d+)")
+    named = {(name, one) for name, page in zip(NAMES, PAGES, strict=True) for one in shown.findall(page.read_text())}
+
+    assert {name for name, _ in named} >= {"README.md", "docs/install.md", "docs/rollout.md", "docs/ci.md"}
+    assert {one for _, one in named} == {__version__}
+
+
+def test_pages_count_the_models_of_the_catalog() -> None:
+    models = json.loads((ROOT / "webhook" / "data" / "models.json").read_text())["models"]
+    counted = re.compile(r"about ([\d,]+) (?:published )?models", re.IGNORECASE)
+    named = [one for page in PAGES for one in counted.findall(page.read_text())]
+
+    assert len(named) >= 3
+    assert set(named) == {f"{round(len(models), -2):,}"}
+
+
+def test_pages_name_the_oldest_kubernetes_that_the_chart_allows() -> None:
+    chart = yaml.safe_load((ROOT / "charts" / "podfit" / "Chart.yaml").read_text())["kubeVersion"]
+    (oldest,) = re.findall(r">=(\d+\.\d+)\.0", chart)
+
+    assert f"Kubernetes {oldest} or newer" in (ROOT / "docs" / "install.md").read_text()
+    assert f"| Kubernetes | {oldest} and newer" in (ROOT / "docs" / "support.md").read_text()
 
 
 def test_the_accuracy_page_repeats_the_benchmarks_numbers() -> None:

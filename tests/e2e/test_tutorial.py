@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from scripts import tutorial
+from scripts import console
 from tests.e2e.process import DEADLINE
 from tests.e2e.user import User
 
@@ -20,9 +20,9 @@ def test_the_tutorials_kubectl_prints_what_the_page_shows(user: User) -> None:
         )  # fmt: skip
         return done.stdout
 
-    page = tutorial.PAGE.read_text().replace("namespace: chat", f"namespace: {user.namespace}")
+    page = console.TUTORIAL.read_text().replace("namespace: chat", f"namespace: {user.namespace}")
     page = page.replace("Deployment chat/", f"Deployment {user.namespace}/")
     shown = re.compile(r"^\$ kubectl .*?^```$", re.MULTILINE | re.DOTALL)
 
     assert len(shown.findall(page)) == 2
-    assert shown.findall(tutorial.rendered(page, apply)) == shown.findall(page)
+    assert shown.findall(console.rendered(page, apply)) == shown.findall(page)

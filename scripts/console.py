@@ -1,7 +1,8 @@
-"""docs/tutorial.md: its files are written, its commands run, and what they print is compared with the page.
+"""Console blocks of pages: the files of a page are written, its commands run, and what they print goes into the page.
 
-`make docs` writes the output into the page, `make lint` fails if it differs, and `make package` runs the same commands
-with the installed wheel. `kubectl` needs a cluster: tests/e2e/test_tutorial.py types those lines.
+`make docs` writes the output, `make lint` fails if it differs, and `make package` runs the tutorial's commands with the
+installed wheel. `kubectl apply` needs a cluster: tests/e2e/test_tutorial.py types the tutorial's. A block with any
+other command of kubectl stays as it is.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-PAGE = Path(__file__).parents[1] / "docs" / "tutorial.md"
+ROOT = Path(__file__).parents[1]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+PAGES = (TUTORIAL, ROOT / "docs" / "models.md", ROOT / "docs" / "policies.md")
+"""Pages whose output is generated; what others show needs a cluster."""
 _BLOCK = re.compile(r"(?P<before>[^\n]*\n\n)```(?P<language>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _SAVED = re.compile(r"`([\w.-]+)`[^`]*:\n\n$")
 """The line above a file's block: it ends with the name and a colon."""
+_CLUSTER = re.compile(r"kubectl (?!apply -f \w[\w.-]*$)")
 
 
 def rendered(page: str, apply: Callable[[Path], str] | None = None) -> str:
@@ -37,16 +42,19 @@ def differences(page: str, programs: Path) -> Iterator[str]:
 def _typed(page: str, programs: Path, apply: Callable[[Path], str] | None) -> str:
     with TemporaryDirectory() as name:
         folder = Path(name)
+        for shipped in ("examples", "policies"):
+            (folder / shipped).symlink_to(ROOT / shipped)
 
         def block(match: re.Match[str]) -> str:
             saved = _SAVED.search(match["before"])
             if saved:
                 (folder / saved[1]).write_text(match["body"])
-            if match["language"] != "console":
+            lines = _commands(match["body"])
+            kubectl = any(_CLUSTER.search(line) or (apply is None and "kubectl" in line) for line in lines)
+            if match["language"] != "console" or kubectl:
                 return match[0]
-            body = "".join(f"$ {line}\n{_output(line, folder, programs, apply)}" for line in _commands(match["body"]))
-            kubectl = apply is None and "$ kubectl" in match["body"]
-            return match[0] if kubectl else match[0].replace(match["body"], body)
+            body = "".join(f"$ {line}\n{_output(line, folder, programs, apply)}" for line in lines)
+            return match[0].replace(match["body"], body)
 
         return _BLOCK.sub(block, page)
 
