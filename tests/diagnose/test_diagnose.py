@@ -559,3 +559,110 @@ def test_arguments_of_a_kserve_manifest_are_held_against_the_log(
     assert plan["engine"]["arguments"]["max_model_len"] == 32768
     assert plan["model"]["id"] == "meta-llama/Llama-3.1-8B-Instruct"
     assert plan["verdict"] == "does-not-fit"
+
+
+# ── What helps, with its values ──────────────────────────────────────────────────────────────────────────────────────
+
+CACHE = """\
+INFO 09-30 18:28:40 [api_server.py:1896] vLLM API server version 0.21.0
+INFO 09-30 18:28:40 [utils.py:328] non-default args: {'model_tag': 'Qwen/Qwen3-8B', 'gpu_memory_utilization': SHARE}
+INFO 09-30 18:29:20 [gpu_worker.py:298] Free memory on device cuda:0 (78.9/79.18 GiB)
+ERROR 09-30 18:29:33 [core.py:718] ValueError: To serve at least one request with the models's max seq len (40960), \
+(5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.11 GiB). Based on the available \
+memory, the estimated maximum model length is 22624.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (CACHE.replace("SHARE", "0.8"), "--max-model-len 22624 fits, as vLLM estimates (40960 now)."),
+        (CACHE.replace("SHARE", "0.8"), "Raise --gpu-memory-utilization from 0.8 to 0.84: the KV cache needs 5.62 GiB"),
+        (CACHE.replace("SHARE", "0.93"), "Use a larger GPU or a higher --tensor-parallel-size"),
+        (CACHE.replace("SHARE", "0.93"), "`podfit plan Qwen/Qwen3-8B` lists the GPUs that fit."),
+        (
+            "ValueError: Free memory on device (13.58/15.99 GiB) on startup is less than desired GPU memory "
+            "utilization (0.85, 13.59 GiB). Decrease GPU memory utilization.",
+            "Lower --gpu-memory-utilization from 0.85 to 0.84, or end the other process: 13.58 of 15.99 GiB are free.",
+        ),
+        (
+            "ValueError: World size (4) is larger than the number of available GPUs (1) in this node.",
+            "Raise the GPU limit (nvidia.com/gpu) from 1 to 4",
+        ),
+        (
+            "ValueError: User-specified max_model_len (8192) is greater than the derived max_model_len "
+            "(max_position_embeddings=2048.0 or model_max_length=None in model's config.json).",
+            "Lower --max-model-len from 8192 to 2048.",
+        ),
+        (
+            "ValueError: Total number of attention heads (40) must be divisible by tensor parallel size (6).",
+            "Set --tensor-parallel-size to 4 instead of 6: it must divide 40 attention heads.",
+        ),
+        (
+            "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (969). Each decode sequence requires "
+            "one Mamba cache block, so CUDA graph capture cannot proceed.",
+            "Lower --max-num-seqs from 1024 to 969.",
+        ),
+        (
+            "vllm serve: error: unrecognized arguments: --max-model-length 8192",
+            "Replace --max-model-length with --max-model-len.",
+        ),
+        (
+            "vllm serve: error: argument --dtype: invalid choice: 'floatt16' (choose from 'auto', 'float16')",
+            "Replace --dtype floatt16 with --dtype float16.",
+        ),
+        (
+            "RuntimeError: Insufficient space in /dev/shm for shared-memory allocation: 160 MiB required, 64 MiB free. "
+            "Increase /dev/shm (e.g. --shm-size or --ipc=host).",
+            "Raise /dev/shm by at least 96 MiB: 160 MiB are needed, 64 MiB are free.",
+        ),
+    ],
+)
+def test_the_remedy_has_the_values_of_the_log(text: str, remedy: str) -> None:
+    assert remedy in str(_one(text).remedy)
+
+
+KILLED = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: qwen}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}
+  containers:
+    - name: vllm
+      image: vllm/vllm-openai:v0.21.0
+      args: [--model=Qwen/Qwen3-8B, --max-model-len=8192]
+      resources: {limits: {nvidia.com/gpu: 1, memory: 3Gi}}
+"""
+
+
+def test_the_remedy_has_the_values_of_the_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pod.yaml").write_text(KILLED)
+    (tmp_path / "log.txt").write_text("INFO 09-30 18:28:40 vLLM API server version 0.21.0\nKilled\n")
+
+    assert main(["diagnose", str(tmp_path / "log.txt"), str(tmp_path / "pod.yaml")]) == 0
+
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"Raise the memory limit from 3Gi to \d+Gi: vLLM needs about 4\.\d GiB", out)
+
+
+def test_a_manifest_among_the_inputs_is_that_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pod.yaml").write_text(KILLED)
+    (tmp_path / "log.txt").write_text(CACHE.replace("SHARE", "0.8"))
+    log, pod = str(tmp_path / "log.txt"), str(tmp_path / "pod.yaml")
+
+    def printed(*words: str) -> str:
+        main(["diagnose", *words])
+        return capsys.readouterr().out
+
+    assert printed(log, pod) == printed(pod, log) == printed(log, "--manifest", pod)
+    assert "no failure seen" in printed(pod)
+
+
+def test_two_manifests_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pod.yaml").write_text(KILLED)
+    (tmp_path / "log.txt").write_text(CACHE)
+    pod = str(tmp_path / "pod.yaml")
+
+    assert main(["diagnose", str(tmp_path / "log.txt"), pod, "--manifest", pod]) == 2
+    assert "error: 2 manifests" in capsys.readouterr().err

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webhook.cli.support import edge, policies, project, terminal, user_cluster
-from webhook.diagnose import Diagnosis, diagnose, events, of_pod
+from webhook.diagnose import Diagnosis, diagnose, events, is_object, of_objects, of_pod
+from webhook.kube import manifest as kube_manifest
+from webhook.kube import workload
 
 if TYPE_CHECKING:
     from webhook.cluster.access import Client
@@ -39,11 +41,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or asks the cluster.",
         epilog="examples: kubectl logs --previous vllm-0 | podfit diagnose -\n"
         "          podfit diagnose vllm-0 -n prod\n"
-        "          podfit diagnose crash.log events.txt --manifest deployment.yaml",
+        "          podfit diagnose crash.log events.txt deployment.yaml",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "inputs", nargs="+", metavar="FILE|POD|-", help="a file, a Pod (or deploy/NAME …), - for standard input"
+        "inputs",
+        nargs="+",
+        metavar="FILE|POD|-",
+        help="a log or events, a Pod (or deploy/NAME …), - for standard input; with a log also its manifest",
     )
     parser.add_argument(
         "--manifest", metavar="FILE", help="the Pod or its workload, for its plan and the changes that help"
@@ -68,9 +73,10 @@ def run(args: argparse.Namespace) -> int:
 
     project.announce(project.apply(args))
     policy, facts = policies.load(args.policy), edge.facts(args)
-    pod = edge.read_workload(args.manifest) if args.manifest else None
+    inputs, manifest = _parted(args)
+    pod = edge.read_workload(manifest) if manifest else None
     cases, code = [], 0
-    for name in args.inputs:
+    for name in inputs:
         try:
             found = list(_diagnoses(name, args))
         except edge.UnusableError as error:
@@ -86,6 +92,28 @@ def run(args: argparse.Namespace) -> int:
         shown = (diagnosis.text(one, verbose=args.verbose, width=width) for one in cases)
         terminal.show("\n".join(shown), text.highlighted)
     return code
+
+
+def _parted(args: argparse.Namespace) -> tuple[list[str], str | None]:
+    """The inputs to diagnose and the manifest: that of --manifest, else a manifest among several inputs. Raises
+    UnusableError if there is more than one."""
+    found = [name for name in args.inputs if len(args.inputs) > 1 and _is_manifest(name)]
+    manifests = [*([args.manifest] if args.manifest else []), *found]
+    if len(manifests) > 1:
+        raise edge.UnusableError(
+            f"{len(manifests)} manifests: {', '.join(manifests)}. Fix: give one, and the logs of its Pod"
+        )
+    return [name for name in args.inputs if name not in found], manifests[0] if manifests else None
+
+
+def _is_manifest(name: str) -> bool:
+    """A file with a Pod or workload, and with nothing that tells of a failure: no status of a Pod, no Event."""
+    if name == "-" or not Path(name).is_file() or not is_object(text := _read(Path(name))):
+        return False
+    objects = [one.object for one in kube_manifest.read(text.encode(), name).documents]
+    told = any(one.get("kind") == "Event" or (one.get("kind") == "Pod" and one.get("status")) for one in objects)
+    failed = any(one.cause or one.evidence for one in of_objects(objects)) if objects else True
+    return not told and not failed and any(workload.find(one) for one in objects)
 
 
 def _diagnoses(name: str, args: argparse.Namespace) -> Iterator[Diagnosis]:

@@ -19,13 +19,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from webhook.diagnose import calibrate, events, line, log, status
+from webhook.diagnose import calibrate, events, line, log, remedy, status
 from webhook.diagnose.calibrate import Start
 from webhook.diagnose.cause import Cause, Signature
 from webhook.diagnose.sighting import Sighting
 from webhook.diagnose.status import ContainerState
 from webhook.kube import manifest
 from webhook.kube.workload import JSON
+from webhook.rules.engine import Engine
 from webhook.rules.rule import Plane
 from webhook.vllm.args.flags import builtin
 
@@ -72,17 +73,17 @@ class Diagnosis:
 
     @property
     def remedy(self) -> str | None:
-        """What helps, with what the words of the evidence mean."""
+        """What helps, and what the words of the evidence mean: with the values of the log, else in general."""
+        return self.remedy_for(None)
+
+    def remedy_for(self, engine: Engine | None, more: Sequence[str] = ()) -> str | None:
+        """The same with the values of the container too, and with further changes."""
         if self.cause is None:
             return None
         said = " ".join(self.evidence)
         meant = (meaning for word, meaning in self.cause.meanings if re.search(word, said))
-        return " ".join((*self._own_number(), self.cause.remedy, *meant))
-
-    def _own_number(self) -> Iterator[str]:
-        """The length that vLLM itself estimates to fit."""
-        if self.start and self.start.longest and self.cause and "kv-cache-too-small" in self.cause.rules:
-            yield f"--max-model-len {self.start.longest} fits, as vLLM estimates."
+        specific = [*remedy.specific(self.cause.id, remedy.Known(said, self.start, engine)), *more]
+        return " ".join((*(specific or [self.cause.remedy]), *meant))
 
     @property
     def certainty(self) -> Literal["certain", "likely"] | None:
@@ -105,10 +106,15 @@ _OF_VLLM = re.compile(r"vllm|\b(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:
 _OBJECT = re.compile(r"^\s*\"?(?:kind|apiVersion)\"?\s*:|\"kind\"\s*:\s*\"", re.MULTILINE)
 
 
+def is_object(text: str) -> bool:
+    """The text looks like Kubernetes objects, not like a log."""
+    return _OBJECT.search(text) is not None
+
+
 def diagnose(text: str) -> list[Diagnosis]:
     """What `text` says: a log, Events, `kubectl describe`, or objects as JSON or YAML. One diagnosis;
     one a Pod where the objects are several Pods."""
-    if _OBJECT.search(text):
+    if is_object(text):
         documents = [one.object for one in manifest.read(text, "").documents if one.object.get("kind")]
         if documents:
             return of_objects(documents)

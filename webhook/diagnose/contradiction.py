@@ -47,7 +47,7 @@ def find(start: Start, engine: Engine) -> Iterator[Contradiction]:
     if start.release and engine.release and start.release != engine.release:
         yield Contradiction("vLLM", str(start.release), str(engine.release))
     ran, named = start.model, engine.args.model
-    if ran and named and _is_hub_id(ran) and _is_hub_id(named) and ran.lower() != named.lower():
+    if ran and named and is_hub_id(ran) and is_hub_id(named) and ran.lower() != named.lower():
         yield Contradiction("model", ran, named)
     yield from _arguments(start, engine)
     asked, used = engine.args.given.get("max_model_len"), start.max_model_len
@@ -55,7 +55,7 @@ def find(start: Start, engine: Engine) -> Iterator[Contradiction]:
         yield Contradiction("--max-model-len", str(used), str(asked))
 
 
-def _is_hub_id(name: str) -> bool:
+def is_hub_id(name: str) -> bool:
     """`ORG/NAME`: a path says nothing, since an operator or a script may put any model there (KServe: /mnt/models)."""
     return name.count("/") == 1 and not name.startswith(("/", "."))
 
@@ -91,7 +91,7 @@ def as_logged(obj: JSON, engine: Engine, start: Start) -> JSON:
     edits = []
     own, argv = engine.container.path, calibrate.argv(start)  # of a predictor, `at("command")` is its storageUri
     if argv is not None and any(_arguments(start, engine)):
-        if engine.model is not None and not _is_hub_id(str(start.model)):
+        if engine.model is not None and not is_hub_id(str(start.model)):
             argv[2] = engine.model.value.id  # what an operator put at the path that the log names
         edits += [Edit(own / "command", argv), Edit(own / "args", op="remove")]
         env = engine.container.spec.get("env")

@@ -13,7 +13,7 @@ from webhook.base.secret import FORMS, Secrets
 from webhook.diagnose import Diagnosis, contradiction
 from webhook.diagnose.contradiction import Contradiction
 from webhook.evaluation import denial, subject
-from webhook.evaluation.lint import Report, lint
+from webhook.evaluation.lint import Judged, Report, lint
 from webhook.evaluation.policy import Policy
 from webhook.evaluation.repair import repair
 from webhook.kube.workload import JSON
@@ -49,6 +49,23 @@ class DiagnosedPod:
     def evidence(self) -> tuple[str, ...]:
         """The lines that say what it died of, with stars for secrets."""
         return tuple(clean(self.secrets.masked(line, quoted=True)) for line in self.diagnosis.evidence)
+
+    @property
+    def remedy(self) -> str | None:
+        """What helps, with the values of the log and of the manifest."""
+        judged, engine = self.judged, next(iter(self.engines), None)
+        more: list[str] = []
+        if judged is not None and judged.finding.suggestions:
+            more = [f"In the manifest, {denial.lead(judged.finding)}: {'; '.join(judged.finding.suggestions)}."]
+        elif engine is not None and self.diagnosis.plane == "gpu" and (fits := engine.changes(most=MOST_CHANGES)):
+            more = [f"Each of these fits: {'; '.join(one.text for one in fits)}."]
+        said = self.diagnosis.remedy_for(engine, more)
+        return said and self.secrets.line(said)
+
+    @property
+    def judged(self) -> Judged | None:
+        """The finding of the rule in the manifest."""
+        return next((one for one in self.report.findings if one.rule == self.rule), None) if self.report else None
 
     @property
     def rule(self) -> str | None:
@@ -105,7 +122,7 @@ def tree(one: DiagnosedPod) -> dict[str, Any]:
         "certainty": found.certainty,
         "line": found.line,
         "title": found.cause.title if found.cause else None,
-        "remedy": found.remedy,
+        "remedy": one.remedy,
         "then": list(found.then),
         "log": _log(found),
         "contradictions": [
@@ -168,17 +185,20 @@ def text(one: DiagnosedPod, *, verbose: bool = False, width: int = denial.WIDTH)
     sure = "" if found.certainty == "certain" else " (likely: only a symptom was seen)"
     head = [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
     why = _labelled("why", _rule(one), width) if one.rule else []
-    remedy = _labelled("remedy", found.remedy or "", width)
+    helps = one.remedy or ""
+    remedy = _labelled("remedy", helps, width)
     also = _labelled("also", "other causes in the log: " + ", ".join(found.then), width) if found.then else []
     sections = [differs, head, why, remedy, also, _pod(one, width) if verbose else _rest(one, width)]
     if not verbose:
         _shorten(sections, (also, why, differs), MAX_LINES - MIN_EVIDENCE)
     room = max(MIN_EVIDENCE, MAX_LINES - sum(map(len, sections)))
-    evidence = _evidence(one.evidence, width) if verbose else _first(one.evidence, found.remedy or "", room, width)
+    evidence = _evidence(one.evidence, width) if verbose else _first(one.evidence, helps, room, width)
     sections.insert(4, evidence)
     return "\n".join(line for section in sections for line in section) + "\n"
 
 
+MOST_CHANGES = 3
+"""Computed changes that a remedy names."""
 MAX_LINES = 12
 """Lines of a diagnosis without -v."""
 
@@ -274,8 +294,7 @@ def _labelled(label: str, words: str, width: int) -> list[str]:
 
 def _rule(one: DiagnosedPod) -> str:
     """What the rule says of the Pod, where it is known and says something."""
-    judged = next((judged for judged in one.report.findings if judged.rule == one.rule), None) if one.report else None
-    if judged is not None:
+    if (judged := one.judged) is not None:
         return f"{one.rule} reports it in the manifest: {one_line(judged.finding.message)} ({judged.path})"
     if one.report is not None:
         return (
