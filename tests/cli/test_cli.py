@@ -151,7 +151,7 @@ def test_a_policy_is_applied_and_a_typo_in_it_is_told_with_line_and_path(run: Ru
 def test_what_is_no_schema_in_a_folder_of_policies_is_told(run: Run, tmp_path: Path, text: str) -> None:
     (tmp_path / "p.json").write_text(text)
     code, _, err = run("policy", "lint", str(tmp_path))
-    assert code == 1
+    assert code == 2
     assert "p.json" in err
 
 
@@ -161,10 +161,10 @@ def test_policy_lint_tells_problems_on_standard_error(run: Run, tmp_path: Path) 
 
     assert run("policy", "lint", "policies/strict.yaml", "policies/autofix.yaml") == (0, "", "")
     assert run("policy", "lint", "policies/") == (0, "", "")
-    assert run("policy", "lint", "policies/schema.json")[0] == 1
+    assert run("policy", "lint", "policies/schema.json")[0] == 2
     code, out, err = run("policy", "lint", str(policy))
-    assert (code, out) == (1, "")
-    assert err.startswith(f"{policy}:4: spec.rule: unknown field")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {policy}:4: spec.rule: unknown field")
 
 
 def test_plan_shows_the_ledger_line_by_line(run: Run) -> None:
@@ -665,6 +665,107 @@ def test_check_counts_what_fix_repairs_and_leaves(run: Run, file: Path) -> None:
     assert told is not None
     fixed, left = int(told[2] or told[1]), int(told[3].replace("no", "0"))
     assert (int(counted[1]), int(counted[2])) == (fixed, fixed + left)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "Qwen/Qwen3-9X"],
+        ["plan", "--gpu", "l99", "Qwen/Qwen3-8B"],
+        ["plan", "--vllm-version", "nix", "Qwen/Qwen3-8B"],
+        ["models", "show", "Qwen/Qwen3-9X"],
+        ["policy", "show", "strit"],
+        ["policy", "lint", "strit"],
+        ["policy", "diff", "strit", "default", "--on", BAD],
+        ["check", "--policy", "strit", BAD],
+        ["check", "--rule", "strit", BAD],
+        ["check", "--format", "strit", BAD],
+        ["fix", "--ignore", "strit", BAD],
+        ["explain", "strit"],
+        ["explain", "--policy", "strit", "shm-missing"],
+        ["report", "--policy", "strit", BAD],
+        ["chekc"],
+    ],
+    ids=" ".join,
+)
+def test_an_unknown_name_ends_with_exit_code_2_in_every_command(run: Run, words: list[str]) -> None:
+    code, _, err = run(*words)
+
+    assert code == 2
+    assert "error: " in err
+
+
+@pytest.mark.parametrize("command", ["check", "fix", "explain", "report"])
+def test_a_file_that_does_not_exist_ends_with_exit_code_3_in_every_command(run: Run, command: str) -> None:
+    assert run(command, "./no-such.yaml")[0] == 3
+    assert run(command, "--policy", "no/such.yaml", BAD)[0] == 3
+
+
+def test_report_of_a_log_names_the_command_for_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "crash.log").write_text("INFO 09-30 18:28:40 vLLM API server version 0.21.0\nKilled\n")
+
+    code, out, err = run("report", str(tmp_path / "crash.log"))
+
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {tmp_path / 'crash.log'}: a log, not a manifest. Fix: `podfit diagnose ")
+
+
+def test_explain_has_the_levels_of_check_the_denied_first(run: Run) -> None:
+    out = run("explain", "tests/rules/probe-wrong-port/bad-path-and-window.yaml")[1]
+
+    assert "allowed" not in out
+    levels = re.findall(r"^  (denied|likely to fail|advice)  ", out, re.MULTILINE)
+    assert levels == ["denied", "denied", "likely to fail", "advice"]
+
+
+def test_an_image_without_a_release_is_advice(run: Run) -> None:
+    out = run("check", "tests/rules/unpinned-image/bad.yaml")[1]
+
+    assert re.search(r"^advice  unpinned-image", out, re.MULTILINE)
+
+
+LINE = ["--", "vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "8192"]
+
+
+def test_plan_of_a_line_assumes_the_newest_release_as_plan_of_a_model_does(run: Run) -> None:
+    newest = json.loads(run("plan", "Qwen/Qwen3-8B", "--format", "json")[1])["vllm_version"]
+
+    out = run("plan", "--gpu", "l4", *LINE)[1]
+    tree = json.loads(run("plan", "--gpu", "l4", "--format", "json", *LINE)[1])
+
+    assert out.startswith("FITS: ")
+    assert f"vLLM         {newest}  (assumed: the newest release that podfit knows; --vllm-version" in out
+    assert (tree["engine"]["version"], tree["vllm_version_assumed"]) == (newest, True)
+    assert f"vLLM {newest} (the newest that podfit knows)" in run("plan", "Qwen/Qwen3-8B")[1]
+    assert "assumed" not in run("plan", "--gpu", "l4", "--vllm-version", newest, *LINE)[1]
+
+
+def test_the_sources_of_a_plan_name_the_planned_release(run: Run) -> None:
+    out = run("plan", "--gpu", "l4", "--vllm-version", "0.21.0", *LINE)[1]
+
+    assert "sources: formulas of vLLM 0.21.0, files named as in 0.33\n" in out
+    assert "  budget               v1/worker/gpu_worker.py, request_memory\n" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            ["--gpu", "l4:2", "--vllm-version", "0.33.0", *LINE, "-tp", "2", "--gpu-memory-utilization", "0.96"],
+            "leaves 902.5 MiB of the GPU outside the budget; CUDA context and NCCL take about 1 GiB "
+            "(307.2 MiB … 3 GiB) there",
+        ),
+        (
+            ["--gpu", "l4", "--vllm-version", "0.33.0", *LINE[:-1], "24000"],
+            "one request of 24,000 tokens needs 3.3 GiB; the low end of the estimate is short by 8",
+        ),
+    ],
+)
+def test_unsure_names_the_interval_that_is_the_reason(run: Run, words: list[str], why: str) -> None:
+    first = run("plan", *words)[1].splitlines()[0]
+
+    assert first.startswith("UNSURE: ")
+    assert why in first
 
 
 PROBES_MISSING = """\

@@ -84,12 +84,12 @@ def test_show_as_json_holds_the_same(run: Run) -> None:
     assert (path["may_deny"], path["source"]) == (False, "path: its last part names Qwen/Qwen3-8B")
 
 
-def test_an_unknown_name_is_exit_3_with_what_it_may_mean(run: Run) -> None:
+def test_an_unknown_name_is_exit_2_with_what_it_may_mean(run: Run) -> None:
     code, out, err = run("models", "show", "Qwen/Qwen3-8")
 
-    assert (code, out) == (3, "")
-    assert err.startswith("error: no model 'Qwen/Qwen3-8' is known; did you mean Qwen/Qwen3-")
-    assert "`podfit models add` teaches one" in run("models", "show", "acme/entirely-new")[2]
+    assert (code, out) == (2, "")
+    assert err.startswith("error: unknown model 'Qwen/Qwen3-8'. Did you mean Qwen/Qwen3-")
+    assert "Fix: teach it with podfit models add" in run("models", "show", "acme/entirely-new")[2]
 
 
 def test_add_writes_a_config_map_that_teaches_the_model(run: Run, tmp_path: Path) -> None:
@@ -235,6 +235,15 @@ def test_search_finds_models_whose_names_have_all_words(run: Run, words: list[st
 
 def test_search_tells_of_nothing_found(run: Run) -> None:
     assert run("models", "search", "Qwen/Qwen3-8BB") == (
-        1, "", "note: no known model has Qwen/Qwen3-8BB in its name. Did you mean Qwen/Qwen3-8B or "
+        0, "", "note: no known model has Qwen/Qwen3-8BB in its name. Did you mean Qwen/Qwen3-8B or "
         "Qwen/Qwen3-4B or Qwen/Qwen3-8B-Base?\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "first"), [("qwen3", "Qwen/Qwen3-0.6B"), ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B")])
+def test_search_begins_with_the_best_match(run: Run, word: str, first: str) -> None:
+    found = json.loads(run("models", "search", word, "--format", "json")[1])
+
+    assert found[0].startswith(first)
+    names = [one.rpartition("/")[2].lower().startswith(word.lower()) for one in found]
+    assert names == sorted(names, reverse=True) or "/" in word

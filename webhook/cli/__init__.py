@@ -2,8 +2,9 @@
 
 What they share is in `support/`.
 
-Exit codes, the same for every format: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 something unreadable
-or an internal error, 141 where nobody read the output to its end.
+Exit codes, the same for every format: 0 nothing denied (warnings allowed), 1 something denied, 2 wrong usage (also an
+unknown name of a command, model, GPU, policy, rule or release, and an invalid policy or project file), 3 an unreadable
+file or an internal error, 141 if the reader of the output ends first.
 """
 
 from __future__ import annotations

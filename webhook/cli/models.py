@@ -77,7 +77,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """Prints each model; 3 where one is not known."""
+    """Prints each model; 2 if one is unknown."""
     facts = edge.facts(args)
     code = 0
     trees = []
@@ -85,9 +85,9 @@ def run_show(args: argparse.Namespace) -> int:
         fact = recognise(name, facts)
         if fact is None:
             near = nearest(name)
-            hint = f"; did you mean {' or '.join(near)}?" if near else "; `podfit models add` teaches one"
-            edge.tell(f"error: no model {name!r} is known{hint}")
-            code = 3
+            hint = f"Did you mean {' or '.join(near)}?" if near else "Fix: teach it with podfit models add"
+            edge.tell(f"error: unknown model {name!r}. {hint}")
+            code = 2
         elif args.format == "json":
             trees.append(report.tree(fact))
         else:
@@ -98,12 +98,12 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def run_search(args: argparse.Namespace) -> int:
-    """Prints the id of each model found, with its size; 1 where there is none."""
+    """Prints the id of each model found, with its size, the best match first; 0 also without a match."""
     given_ids = [name for name in edge.facts(args).models if name != "*"]
     found = search(args.words, given_ids)
     if args.format == "json":
         print(json.dumps([one.id for one in found], indent=1))
-        return int(not found)
+        return 0
     width = max((len(one.id) for one in found), default=0)
     for one in found:
         also = f"  also {', '.join(one.others)}" if one.others else ""
@@ -112,7 +112,7 @@ def run_search(args: argparse.Namespace) -> int:
         near = nearest(" ".join(args.words)) or [one for word in args.words for one in nearest(word)]
         hint = f". Did you mean {' or '.join(near)}?" if near else ""
         edge.tell(f"note: no known model has {' and '.join(args.words)} in its name{hint}")
-    return int(not found)
+    return 0
 
 
 def _size(parameters: int | None) -> str:

@@ -25,6 +25,7 @@ from webhook.rules.engine import Engine
 from webhook.vllm import release
 from webhook.vllm.facts import Facts, GivenModel
 from webhook.vllm.memory import sweep
+from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.model import given
 
 FORMATS = ("text", "json", "markdown")
@@ -81,7 +82,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--vllm-version",
         action="append",
         metavar="V",
-        help="such as 0.27.1; default: unknown, planned as every one; two of them are compared",
+        help="such as 0.27.1; default: the newest that podfit knows; two of them are compared",
     )
     parser.add_argument(
         "--kv-cache-memory",
@@ -122,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
             "podfit plan --gpu l4 -- vllm serve MODEL"
         )
     for_model = len(argv) == 1 and not argv[0].startswith("-") and " " not in argv[0]
-    project.announce(project.apply(args, gpu=not for_model))  # which GPUs MODEL needs is the question
+    project.announce(project.apply(args, with_gpu=not for_model))  # which GPUs MODEL needs is the question
     versions = args.vllm_version or [None]
     for version in versions:
         if version is not None and release.parse(version) is None:
@@ -159,7 +160,8 @@ def run(args: argparse.Namespace) -> int:
         raise edge.UnusableError("--format markdown shows a comparison: give --vllm-version twice")
     if len(versions) == 2:
         return _side_by_side(argv, versions, facts, args)
-    report = judged_as(argv, args.vllm_version, facts, policies.load(args.policy), args.namespace)
+    assumed = args.vllm_version is None
+    report = judged_as(argv, args.vllm_version or str(NEWEST), facts, policies.load(args.policy), args.namespace)
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         shown = Secrets.of(argv).masked(" ".join(argv[:4]))
@@ -175,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
     changes = engine.changes(most=FIT_MOST, steps=FIT_STEPS) if args.fit else []
     rows = _sweep(engine, report.secrets, args.plot) if args.sweep or args.plot else []
     if args.format == "json":
-        tree = command_line.tree(report)
+        tree = {**command_line.tree(report), "vllm_version_assumed": assumed}
         if args.fit:
             tree["alternatives"] = as_plan.alternatives(changes)
         if rows:
@@ -183,7 +185,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(tree, indent=1, default=str))
         return 0
     refused = (judged.finding.message for judged in result.findings if judged.mode == "deny" and is_spoken_of(judged))
-    terminal.show(as_plan.table(engine, report.secrets, next(refused, None)), text.highlighted)
+    terminal.show(as_plan.table(engine, report.secrets, next(refused, None), assumed=assumed), text.highlighted)
     if args.fit:
         fit = as_plan.fit(engine.plan.verdict, changes, unknown=_missing_inputs(engine))
         terminal.show("\n" + clean(report.secrets.masked(fit)))

@@ -90,38 +90,38 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where every file is usable, and the files together; else 1 with a line a problem on standard error.
+    """0 if every file is usable, and the files together; else 2 with a line per problem on standard error.
 
-    An exception that has ended, or will within two weeks, and a `mode: deny` that can only warn are told on standard
-    error and change no exit code.
+    An exception that has ended, or will within two weeks, and a `mode: deny` that can only warn are warnings.
     """
-    code = 0
+    for name in args.files:
+        if not policies.path(name).exists():
+            policies.unknown(name, "")
     texts = policies.texts(args.files)
+    problems: list[str] = []
     for one in texts:
         try:
             load([one])
         except PolicyError as error:
-            for problem in error.problems:
-                edge.tell(problem)
-            code = 1
-    if code == 0:
-        try:
-            policy = load(texts).at(edge.now())
-            _tell_of_exceptions(policy)
-            _tell_of_denials(policy)
-        except PolicyError as error:
-            for problem in error.problems:
-                edge.tell(problem)
-            code = 1
-    return code
+            problems += error.problems
+    try:
+        policy = None if problems else load(texts).at(edge.now())
+    except PolicyError as error:
+        policy, problems = None, list(error.problems)
+    for problem in problems:
+        edge.tell(f"error: {problem}")
+    if policy is not None:
+        _tell_of_exceptions(policy)
+        _tell_of_denials(policy)
+    return 2 if problems else 0
 
 
 def _tell_of_exceptions(policy: Policy) -> None:
     for one in (one for layer in policy.everything for one in layer.exceptions):
         if one in policy.expired:
-            edge.tell(f"{one.place}: expires: ended on {one.until}: it no longer holds")
+            edge.tell(f"warning: {one.place}: expires: ended on {one.until}: it no longer holds")
         elif policy.now and one.expires - policy.now < EXPIRY_WARNING:
-            edge.tell(f"{one.place}: expires: ends on {one.until}, in less than two weeks")
+            edge.tell(f"warning: {one.place}: expires: ends on {one.until}, in less than two weeks")
 
 
 def _tell_of_denials(policy: Policy) -> None:
@@ -131,7 +131,7 @@ def _tell_of_denials(policy: Policy) -> None:
         for rule_id, said in layer.rules.items():
             if said.mode == "deny" and (why := rules[rule_id].never_denies):
                 place = layer.place("spec", "rules", rule_id, "mode")
-                edge.tell(f"{place}: spec.rules.{rule_id}.mode: it only warns, also with deny: {why}")
+                edge.tell(f"warning: {place}: spec.rules.{rule_id}.mode: it only warns, also with deny: {why}")
 
 
 # ── test ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from webhook import __version__
@@ -13,6 +15,7 @@ from webhook.base import data
 from webhook.base.secret import Secrets
 from webhook.cli.support import edge, policies, project, user_cluster
 from webhook.cli.support.edge import UnusableError
+from webhook.diagnose import diagnose, is_object
 from webhook.report import bug_report
 
 
@@ -47,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     live = [name for name in args.files if user_cluster.names_object(name)]
     names = [name for name in args.files if name not in live]
     made = user_cluster.manifests(args, live)
+    _refuse_logs(names)
     sources, problems = edge.read(names, edge.facts(args), made, args.exclude)
     problems += [str(error) for source in sources for error in source.manifests.errors]
     if problems:
@@ -67,6 +71,17 @@ def run(args: argparse.Namespace) -> int:
     print(json.dumps(found, indent=1, ensure_ascii=False, default=str))
     edge.tell("note: secrets are stars; names, images and paths are as in the input: read the file before you send it")
     return 0
+
+
+def _refuse_logs(names: Sequence[str]) -> None:
+    """Raises UnusableError for a log, which has no objects to report."""
+    for path in (Path(name) for name in names if Path(name).is_file()):
+        text = edge.log_text(path.read_bytes())
+        if not is_object(text) and not all(one.foreign for one in diagnose(text)):
+            raise UnusableError(
+                f"{path}: a log, not a manifest. Fix: `podfit diagnose {shlex.quote(str(path))}` names the cause of "
+                "the failure; give `podfit report` the manifest of the Pod"
+            )
 
 
 def _options(args: argparse.Namespace) -> Mapping[str, Any]:

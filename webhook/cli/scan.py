@@ -157,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
     """Scans and prints: 0 nothing denied, 1 something is, 3 something could not be judged; --drift: 0 or 3."""
     if (args.prometheus or args.prometheus_token) and not args.drift:
         raise UnusableError("--prometheus belongs to --drift")
-    project.announce(project.apply(args, gpu=False))
+    project.announce(project.apply(args, with_gpu=False))
     if args.serve is not None:
         return _serve(args)
     wanted, drift = FORMATS.chosen(args, "html"), None

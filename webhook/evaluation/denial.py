@@ -216,6 +216,11 @@ def weight(judged: Judged) -> tuple[bool, int, int]:
     return (judged.why_softened is None, _THREAT_ORDER[judged.threatens], _SURE[judged.finding.certainty])
 
 
+def importance(judged: Judged) -> tuple[int, tuple[bool, int, int]]:
+    """Where a finding stands in a list for people: by level, then by weight."""
+    return list(LEVELS).index(judged.level), weight(judged)
+
+
 def warning(judged: Judged, after: str = "") -> str:
     """One finding as a warning: with its place where that fits into the line."""
     line = one_line(f"podfit {judged.rule}: {judged.finding.message}")

@@ -25,6 +25,8 @@ class Asked:
     """Requests at once."""
     version: str
     """vLLM's release."""
+    assumed: bool = False
+    """It is the newest one, since none is given."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Se
     """For people: what keeps the model's output, then what changes it, each with the least GPU memory first."""
     size = f" ({asked.model.parameters / 1e9:.1f} B parameters)" if asked.model.parameters else ""
     requests = f"{asked.users} requests at once" if asked.users > 1 else "one request"
-    out = [f"{asked.model.id}{size}: {requests} of {asked.context:,} tokens, vLLM {asked.version}", ""]
+    newest = " (the newest that podfit knows)" if asked.assumed else ""
+    out = [f"{asked.model.id}{size}: {requests} of {asked.context:,} tokens, vLLM {asked.version}{newest}", ""]
     if not ways:
         shorter = asked.context // 2
         out += [f"nothing holds them: tried {_and(sizes)} of {', '.join(looked)}"]

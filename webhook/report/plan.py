@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from webhook.vllm.memory import plan, resolved
 from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger, Verdict
 from webhook.vllm.memory.solve import Alternative
+from webhook.vllm.release import Release
 
 
 def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
@@ -104,10 +106,11 @@ def _host(ledger: HostLedger) -> dict[str, Any]:
     }
 
 
-def table(engine: Engine, secrets: Secrets, refusal: str | None = None) -> str:
+def table(engine: Engine, secrets: Secrets, refusal: str | None = None, *, assumed: bool = False) -> str:
     """The ledgers as text, line by line, with the arithmetic and where it comes from.
 
-    `refusal`: why vLLM does not start whatever the memory; then nothing begins with FITS.
+    `refusal`: why vLLM does not start whatever the memory; then nothing begins with FITS. `assumed`: the release is the
+    newest one, since none is given.
     """
     planned = engine.plan
     told = verdict(engine)
@@ -116,11 +119,12 @@ def table(engine: Engine, secrets: Secrets, refusal: str | None = None) -> str:
     if refusal and planned.verdict != "does-not-fit":
         out = [f"WILL NOT START: {refusal}", f"memory alone: {told}: {planned.why}", ""]
     out += [f"  model        {_model_line(engine)}", f"  accelerator  {_accelerator_line(engine)}"]
-    out += [f"  vLLM         {engine.release or 'release unknown'}"]
+    why = "  (assumed: the newest release that podfit knows; --vllm-version sets another)" if assumed else ""
+    out += [f"  vLLM         {engine.release or 'release unknown'}{why}"]
     if planned.gpu:
-        out += ["", *_gpu_table(planned.gpu)]
+        out += ["", *_gpu_table(planned.gpu, engine.release)]
     if planned.host:
-        out += ["", *_host_table(planned.host)]
+        out += ["", *_host_table(planned.host, engine.release)]
     if planned.startup:
         seconds = planned.startup
         parts = ", ".join(f"{name} {duration.human(value)}" for name, value in seconds.parts)
@@ -184,12 +188,29 @@ def _row(name: str, line: Estimate, sign: str = " ") -> str:
     return f"{sign} {name:<20}{human(line.likely):>11}  {interval:<23}  {line.note}"
 
 
-def _sources(lines: Iterable[tuple[str, Estimate]]) -> list[str]:
+_READ_IN = re.compile(r"^vLLM (\d+\.\d+) (?=\S)")
+"""The release of a source, before the file's name."""
+
+
+def source_for(source: str, release: Release | None) -> str:
+    """Where a formula stands, for the evaluated release: the formula follows it, the file is named as in the release
+    that was read."""
+    cited = _READ_IN.match(source)
+    if cited is None or release is None or str(release).startswith(f"{cited[1]}."):
+        return source
+    return f"formula of vLLM {release}; file as in {cited[1]}: {source[cited.end() :]}"
+
+
+def _sources(lines: Iterable[tuple[str, Estimate]], release: Release | None) -> list[str]:
     """Where each line's formula or measurement stands."""
-    return [f"  {name:<20} {line.source}" for name, line in lines if line.source]
+    found = [(name, line.source) for name, line in lines if line.source]
+    cited = next((of[1] for _, source in found if (of := _READ_IN.match(source))), None)
+    other = cited and release is not None and not str(release).startswith(f"{cited}.")
+    head = f"sources: formulas of vLLM {release}, files named as in {cited}" if other else "sources"
+    return [head, *(f"  {name:<20} {_READ_IN.sub('', source) if other else source}" for name, source in found)]
 
 
-def _gpu_table(ledger: GpuLedger) -> list[str]:
+def _gpu_table(ledger: GpuLedger, release: Release | None) -> list[str]:
     lines = [
         ("total", ledger.total, " "),
         *([("while loading", ledger.loading, " ")] if ledger.loading else []),
@@ -216,7 +237,7 @@ def _gpu_table(ledger: GpuLedger) -> list[str]:
     if ledger.estimated_max_model_len:
         rows.append(("longest request", _longest(ledger)))
     out += [f"  {name:<20}{value:>11}" if len(value) < 12 else f"  {name:<20} {value}" for name, value in rows]
-    return [*out, "sources", *_sources((name, line) for name, line, _ in lines)]
+    return [*out, *_sources([(name, line) for name, line, _ in lines], release)]
 
 
 def _longest(ledger: GpuLedger) -> str:
@@ -224,8 +245,8 @@ def _longest(ledger: GpuLedger) -> str:
     return f"{ledger.longest_request or 0:,} tokens fit{limit}"
 
 
-def _host_table(ledger: HostLedger) -> list[str]:
+def _host_table(ledger: HostLedger, release: Release | None) -> list[str]:
     rows = [_row(name, line) for name, line in ledger.lines]
     rows += [_row("steady", ledger.steady, "="), _row("peak", ledger.peak, "="), _row("/dev/shm", ledger.shm)]
-    sources = _sources([*ledger.lines, ("/dev/shm", ledger.shm)])
-    return ["host memory of the container", LEDGER_HEADING, *rows, *(["sources", *sources] if sources else [])]
+    sources = _sources([*ledger.lines, ("/dev/shm", ledger.shm)], release)
+    return ["host memory of the container", LEDGER_HEADING, *rows, *sources]

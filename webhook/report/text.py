@@ -17,13 +17,13 @@ from webhook.evaluation.denial import (
     THREATS,
     WIDTH,
     block,
+    importance,
     many,
     place,
     quoted_rules,
-    weight,
     wrapped,
 )
-from webhook.evaluation.lint import Judged
+from webhook.evaluation.lint import Judged, Level
 from webhook.report.checked import Accepted, Checked, CheckedContainer, Item
 from webhook.rules.engine import Engine
 from webhook.vllm.memory.ledger import IN_WORDS
@@ -59,14 +59,17 @@ def verdict(engine: Engine) -> str:
 
 
 def standing(findings: Iterable[Judged]) -> str:
-    """What the findings of one container come to: "DENIED: shm-missing", "allowed, with warnings: unknown-gpu"."""
-    by_mode = {mode: [judged for judged in findings if judged.mode == mode] for mode in ("deny", "warn")}
-    if denied := by_mode["deny"]:
+    """What the findings of one container come to: "DENIED: vLLM would not start (shm-missing)", "likely to fail:
+    memory-limit-too-low; advice: unknown-gpu", "no findings"."""
+    by_level: dict[Level, list[Judged]] = {level: [] for level in LEVELS}
+    for judged in findings:
+        if judged.shown:
+            by_level[judged.level].append(judged)
+    if denied := by_level["denied"]:
         threat = next(threat for threat in THREATS if any(judged.threatens == threat for judged in denied))
         return f"DENIED: {THREATS[threat]} ({', '.join(quoted_rules(*denied))})"
-    if warned := by_mode["warn"]:
-        return f"allowed, with warnings: {', '.join(quoted_rules(*warned))}"
-    return "allowed"
+    said = [f"{LEVELS[level]}: {', '.join(quoted_rules(*found))}" for level, found in by_level.items() if found]
+    return "; ".join(said) or "no findings"
 
 
 Paint = Callable[[str, str], str]
@@ -171,12 +174,8 @@ def next_command(checked: Checked) -> list[str]:
     if checked.fix:
         command = shlex.join(["podfit", "fix", *checked.fix])
         return [f"next: {clean(command)}    # repairs {checked.repairable} of {many(len(checked.open), 'finding')}"]
-    first = min(checked.open, key=_importance, default=None)
+    first = min(checked.open, key=lambda item: importance(item.judged), default=None)
     return [f"next: podfit explain {first.judged.rule}"] if first else []
-
-
-def _importance(item: Item) -> tuple[int, tuple[bool, int, int]]:
-    return list(LEVELS).index(item.judged.level), weight(item.judged)
 
 
 def _container(
@@ -185,7 +184,7 @@ def _container(
     """The section of one container: its state, summary and findings."""
     quiet = detail == "quiet"
     found = [item for item in one.items if not item.accepted and (checked.fails(item) or not quiet)]
-    found.sort(key=_importance)
+    found.sort(key=lambda item: importance(item.judged))
     worst = found[0].judged.level if found else None
     painted = paint(LEVELS[worst] if worst else "no findings", worst or "clean")
     name = clean(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")

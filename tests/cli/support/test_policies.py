@@ -78,5 +78,5 @@ def test_show_prints_one_or_lists_all(capsys: Capture) -> None:
     ("name", "hint"), [("strickt", ". Did you mean strict?"), ("xyzzy", ". Allowed: autofix, default, ")]
 )
 def test_an_unknown_name_is_told_with_the_nearest(capsys: Capture, name: str, hint: str) -> None:
-    assert main(["policy", "show", name]) == 3
-    assert f"error: {name}: no such file or directory{hint}" in capsys.readouterr().err
+    assert main(["policy", "show", name]) == 2
+    assert f"error: {name}: not a shipped policy, and no such file or directory{hint}" in capsys.readouterr().err

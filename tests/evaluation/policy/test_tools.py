@@ -172,7 +172,7 @@ def test_lint_tells_of_exceptions_that_end(tmp_path: Path, capsys: Capture) -> N
     path.write_text(HEAD + "spec:\n  exceptions:\n" + exception)
 
     assert main(["policy", "lint", str(path)]) == 0
-    assert capsys.readouterr().err == f"{path}:6: expires: ended on 2020-01-01: it no longer holds\n"
+    assert capsys.readouterr().err == f"warning: {path}:6: expires: ended on 2020-01-01: it no longer holds\n"
 
 
 def test_check_takes_the_namespace_of_manifests_that_name_none(tmp_path: Path, capsys: Capture) -> None:
@@ -221,4 +221,4 @@ def test_lint_tells_of_a_denial_that_can_only_warn(tmp_path: Path, capsys: Captu
 
     assert main(["policy", "lint", str(file)]) == 0
     told = "it only warns, also with deny: another process of the container may use them"
-    assert capsys.readouterr().err == f"{file}:6: spec.rules.gpu-idle.mode: {told}\n"
+    assert capsys.readouterr().err == f"warning: {file}:6: spec.rules.gpu-idle.mode: {told}\n"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from webhook.base.near import nearest
 from webhook.cli.support import edge
 
 
@@ -37,7 +38,9 @@ class FormatOption:
         """The value read; raises argparse's error."""
         name, given, file = value.partition("=")
         if name not in self.names:
-            raise argparse.ArgumentTypeError(f"{name!r} is no format: {', '.join(self.names)}")
+            near = next(iter(nearest(name, self.names)), None)
+            hint = f"Did you mean {near}?" if near else f"Expected one of {', '.join(self.names)}"
+            raise argparse.ArgumentTypeError(f"{name!r} is not a valid format. {hint}")
         if given and not file:
             raise argparse.ArgumentTypeError(f"{value!r} names no file")
         return Output(name, Path(file) if file and file != "-" else None)

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
         raise edge.UnusableError(f"how long {model}'s context is, is not known: --context TOKENS says it")
     if longest and context > longest:
         raise edge.UnusableError(f"--context {context}: the model's own limit is {longest:,} tokens")
-    asked = Asked(base.model.value, context, args.users or 1, version)
+    asked = Asked(base.model.value, context, args.users or 1, version, assumed=args.vllm_version is None)
     found = needs.offers(
         base.args, base.model.value, context=context, users=args.users, having=having,
         gpus=facts.gpu.count if facts.gpu else None, env=base.command.env,

@@ -49,8 +49,10 @@ def load(names: Sequence[str], option: str = "--policy ") -> Policy:
 def unknown(name: str, option: str) -> NoReturn:
     """Raises UnusableError for a name that is neither a file nor a shipped policy."""
     near = nearest(name, SHIPPED)
-    hint = f". Did you mean {near[0]}?" if near else "" if "/" in name or "." in name else f". Allowed: {_NAMES}"
-    raise edge.UnusableError(f"{option}{name}: no such file or directory{hint}", 3)
+    if "/" in name or "." in name:
+        raise edge.UnusableError(f"{option}{name}: no such file or directory", 3)
+    hint = f"Did you mean {near[0]}?" if near else f"Allowed: {_NAMES}"
+    raise edge.UnusableError(f"{option}{name}: not a shipped policy, and no such file or directory. {hint}")
 
 
 def shipped_text(name: str) -> str:

@@ -8,8 +8,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from webhook.base.near import nearest
 from webhook.cli.support import edge, policies
 from webhook.kube import manifest
+from webhook.kube.path import FieldPath
+from webhook.vllm import gpu
 
 if TYPE_CHECKING:
     from webhook.cli.support.project_model import Project
@@ -30,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-config", action="store_true", help="read no project file")
 
 
-def apply(args: argparse.Namespace, *, gpu: bool = True) -> Path | None:
+def apply(args: argparse.Namespace, *, with_gpu: bool = True) -> Path | None:
     """Fills options that are not given from the project file, and returns its path; None if there is none.
 
-    Paths in it are relative to its folder. `gpu`: also the GPU. Raises UnusableError with file, field and reason.
+    Paths in it are relative to its folder. `with_gpu`: also the GPU. Raises UnusableError with file, field and reason.
     """
     args.exclude = None
     path = None if args.no_config else _chosen(args.config) if args.config else _found(Path.cwd())
@@ -42,7 +45,7 @@ def apply(args: argparse.Namespace, *, gpu: bool = True) -> Path | None:
     project = _read(path)
     folder = path.parent
     args.policy = args.policy or [policies.relative_to(folder, name) for name in project.policies]
-    args.gpu = args.gpu or (project.gpu if gpu else None)
+    args.gpu = args.gpu or (project.gpu if with_gpu else None)
     args.models = args.models or (folder / project.models if project.models else None)
     if "baseline" in args:
         args.baseline = args.baseline or (folder / project.baseline if project.baseline else None)
@@ -63,7 +66,9 @@ def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[obj
     try:
         return [args.formats(one) for one in project.formats] or None
     except argparse.ArgumentTypeError as error:
-        raise edge.UnusableError(f"{path}: formats: {error}") from error
+        read = manifest.read(edge.read_text(path).encode(), str(path))
+        line = read.documents[0].line_of(FieldPath(("formats",)))
+        raise edge.UnusableError(f"{path}:{line}: formats: {error}") from error
 
 
 def _chosen(given: Path) -> Path | None:
@@ -97,18 +102,41 @@ def _is_object(path: Path) -> bool:
 def _read(path: Path) -> Project:
     from pydantic import ValidationError  # only a project file needs it, and a start would wait for it
 
-    from webhook.cli.support.project_model import Project
+    from webhook.cli.support.project_model import Project, described
 
     read = manifest.read(edge.read_text(path).encode(), str(path))
     if read.errors:
         raise edge.UnusableError([str(error) for error in read.errors])
     if len(read.documents) > 1:
         raise edge.UnusableError(f"{path}: expected one document, found {len(read.documents)}")
+    if not read.documents:
+        return Project()
+    (document,) = read.documents
     try:
-        return Project.model_validate(dict(read.documents[0].object) if read.documents else {})
+        project = Project.model_validate(dict(document.object))
+        problems = [(FieldPath((field,)), reason) for field, reason in _values(project, path.parent)]
     except ValidationError as error:
-        problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()]
-        raise edge.UnusableError([f"{path}: {field}: {reason}" for field, reason in problems]) from error
+        problems = [(FieldPath(one["loc"]), described(one)) for one in error.errors()]
+    if problems:
+        lines = sorted((document.line_of(place), f"{place}: {reason}") for place, reason in problems)
+        raise edge.UnusableError([f"{path}:{line}: {reason}" for line, reason in lines])
+    return project
+
+
+def _values(project: Project, folder: Path) -> Iterator[tuple[str, str]]:
+    """The fields whose values their options would refuse, each with the reason."""
+    if project.gpu is not None:
+        try:
+            gpu.parse(project.gpu)
+        except ValueError as error:
+            yield "gpu", f"not a valid GPU ({project.gpu!r}): {error}"
+    for name in project.policies:
+        found = policies.relative_to(folder, name)
+        if found not in policies.SHIPPED and not Path(found).exists():
+            near = next(iter(nearest(name, policies.SHIPPED)), None)
+            yield "policies", f"no such file or directory ({name!r}){f'. Did you mean {near}?' if near else ''}"
+    if project.models is not None and not (folder / project.models).is_dir():
+        yield "models", f"no such folder ({project.models!r})"
 
 
 def _exclude(folder: Path, patterns: list[str]) -> Callable[[str], bool]:

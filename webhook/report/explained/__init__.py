@@ -5,7 +5,6 @@ What is shown, as data; `text`, `html` and `svg` draw it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -14,14 +13,15 @@ from webhook.base import duration
 from webhook.base.secret import Secrets
 from webhook.evaluation import subject
 from webhook.evaluation.compare import settings_of
+from webhook.evaluation.denial import importance
 from webhook.evaluation.lint import Judged, Report, Result
 from webhook.kube.quantity import human
 from webhook.report.comparison import LINE_NAMES, SETTINGS
+from webhook.report.plan import source_for
 from webhook.report.text import standing, summary, verdict
 from webhook.rules.engine import Engine
 from webhook.vllm.memory.estimate import Estimate
 from webhook.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger
-from webhook.vllm.release import Release
 
 Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
 """What a bar is: all there is; what vLLM leaves alone; what is taken; what is left; what is asked for and not there;
@@ -100,7 +100,7 @@ def explain(report: Report, result: Result) -> Explained:
     """What is to be shown of one container; secrets are stars."""
     found = result.engine
     plan = found.plan
-    findings = tuple(one for one in result.findings if one.mode in ("deny", "warn"))
+    findings = tuple(sorted((one for one in result.findings if one.shown), key=importance))
     charts = []
     if plan.gpu is not None:
         charts.append(Chart(f"GPU memory of one GPU: {_card(found)}", tuple(_gpu(plan.gpu))))
@@ -230,12 +230,4 @@ def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:
         lines += [*host.lines, ("/dev/shm", host.shm)]
     for name, line in lines:
         if line.source and (line.likely or line.high):
-            yield Origin(name, human(line.likely), _read_in(line.source, engine.release))
-
-
-def _read_in(source: str, release: Release | None) -> str:
-    """Where a formula stands; of another release than the engine's, it is told that it was read there."""
-    cited = re.match(r"vLLM (\d+\.\d+) ", source)
-    if cited is None or (release is not None and str(release).startswith(f"{cited[1]}.")):
-        return source
-    return f"formula read in {source}"
+            yield Origin(name, human(line.likely), source_for(line.source, engine.release))

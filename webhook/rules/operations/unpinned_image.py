@@ -18,7 +18,7 @@ class UnpinnedImage(Rule):
     """
 
     plane = "config"
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     mute_for = ("image",)
 

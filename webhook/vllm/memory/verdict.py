@@ -18,7 +18,7 @@ from typing import NamedTuple
 from webhook.kube.quantity import human
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.memory import budget
-from webhook.vllm.memory.estimate import Estimate
+from webhook.vllm.memory.estimate import Estimate, plus
 from webhook.vllm.memory.kv_cache import Layout
 from webhook.vllm.memory.ledger import Cause, GpuLedger, Verdict
 from webhook.vllm.memory.settings import Settings
@@ -174,7 +174,7 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
             lambda: f"how this model's KV cache is laid out is not known here; {arithmetic(ledger, resolved)}",
             "blocks",
         )
-    return _with_cache(resolved, ledger, layout, outside.likely, why)
+    return _with_cache(resolved, ledger, layout, outside, why)
 
 
 def _too_much_to_load(resolved: Settings, ledger: GpuLedger, whole: Estimate) -> str:
@@ -195,11 +195,11 @@ def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
 
 
 def _with_cache(
-    resolved: Settings, ledger: GpuLedger, layout: Layout, outside: int | None, why: Callable[[], str]
+    resolved: Settings, ledger: GpuLedger, layout: Layout, outside: Estimate | None, why: Callable[[], str]
 ) -> _Found:
     """The rank's KV cache is described: does one request fit, and what stands beside the budget?
 
-    `outside`: likely bytes of the CUDA context and NCCL; None where vLLM has got past them.
+    `outside`: bytes of the CUDA context and NCCL; None where vLLM has got past them.
     """
     left, length = ledger.kv_cache, ledger.kv_capacity.length
     refusal = layout.refusal
@@ -217,14 +217,16 @@ def _with_cache(
 
         return "does-not-fit", short, "request"
     if outside is not None and not resolved.kv_cache_memory:
-        taken = outside + (0 if ledger.graphs_charged else ledger.cuda_graphs.likely)
+        taken = outside if ledger.graphs_charged else plus(outside, ledger.cuda_graphs)
         beside = ledger.total.likely - ledger.budget.likely
-        if beside < taken:
+        if beside < taken.likely:
+            graphs = "" if ledger.graphs_charged else ", CUDA graphs"
             return (
                 "unsure",
                 lambda: (
-                    f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU to the CUDA "
-                    f"context, NCCL and graphs, which may take {human(taken)}; {why()}"
+                    f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU outside the "
+                    f"budget; CUDA context{graphs} and NCCL take about {human(taken.likely)} ({human(taken.low)} … "
+                    f"{human(taken.high)}) there; {why()}"
                 ),
                 "graphs",
             )
@@ -247,7 +249,10 @@ def _with_cache(
     if left.low >= needed + layout.null:
         return "fits", request, None
     cause: Cause = "request" if left.likely > 0 else "blocks"
-    return "unsure", (lambda: f"{request()}: it is close") if left.likely >= needed else request, cause
+    if left.likely < needed:
+        return "unsure", request, cause
+    deficit = needed + layout.null - left.low
+    return "unsure", lambda: f"{request()}; the low end of the estimate is short by {human(deficit)}", cause
 
 
 def arithmetic(ledger: GpuLedger, resolved: Settings) -> str:

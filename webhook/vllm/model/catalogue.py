@@ -185,7 +185,8 @@ class FoundModel:
 
 
 def search(words: Sequence[str], given: Iterable[str] = ()) -> list[FoundModel]:
-    """The catalog's models and the `given` ids that have all words, in any case, in one of their ids; by id."""
+    """The catalog's models and the `given` ids that have all words, in any case, in one of their ids. The best match is
+    first: names that begin with the first word, those of an organization of that name before others."""
     wanted = [word.lower() for word in words]
 
     def has_all(name: str) -> bool:
@@ -202,7 +203,15 @@ def search(words: Sequence[str], given: Iterable[str] = ()) -> list[FoundModel]:
     ]
     found += [FoundModel(line[0]) for key, line in relatives().items() if has_all(key)]
     found += [FoundModel(name) for name in given if has_all(name.lower())]
-    return sorted(found, key=lambda one: one.id.lower())
+    return sorted(found, key=lambda one: (_distance(one.id.lower(), wanted[0] if wanted else ""), one.id.lower()))
+
+
+def _distance(name: str, word: str) -> tuple[bool, bool, bool]:
+    """How far an id is from a word: whether its name (or the id) is another one, begins otherwise, and whether its
+    organization has another name."""
+    organization, _, own = name.rpartition("/")
+    related = bool(organization) and (word.startswith(organization) or word in organization)
+    return word not in (name, own), not (own.startswith(word) or name.startswith(word)), not related
 
 
 def aliases_of(name: str) -> list[str]:
