@@ -122,6 +122,11 @@ def in_a_script(pod: JSONDict, canary: str, pick: Pick) -> str:
         f"HF_TOKEN=ab; HF_TOKEN+={value}; vllm serve Qwen/Qwen3-8B --dtype $HF_TOKEN",
         f"HF_TOKEN=\"$(printf %s {value})\"; vllm serve Qwen/Qwen3-8B --max-num-seqs \"$HF_TOKEN\"",
         f"echo {value} | tee /tmp/hf_token; vllm serve Qwen/Qwen3-8B --api-key $(cat /tmp/hf_token) --bogus",
+        f"read -r KEY <<< {value}; vllm serve Qwen/Qwen3-8B --max-num-seqs $KEY --no-such=$KEY",
+        f"read -r HF_TOKEN <<EOF\n{value}\nEOF\nvllm serve Qwen/Qwen3-8B --max-num-seqs $HF_TOKEN",
+        f"HF_TOKEN=$(echo '{value}'); vllm serve Qwen/Qwen3-8B --max-num-seqs \"$HF_TOKEN\"",
+        f"A={value}; FOO_PASSWORD=$A; FOO_PASSWORD=$A vllm serve Qwen/Qwen3-8B --max-num-seqs $A",
+        f"API_KEY={value}; vllm serve Qwen/Qwen3-8B --no-such=${{API_KEY:0:9}} --max-num-seqs ${{API_KEY:0:12}}",
     ))]  # fmt: skip
     return value
 

@@ -210,8 +210,61 @@ def test_a_private_key_is_one() -> None:
 
 
 @pytest.mark.parametrize(
+    "script",
+    [
+        "read KEY <<< s3cr3t-v4lue; vllm serve m --max-num-seqs $KEY",
+        "IFS= read -rp 'key: ' API_KEY <<< 's3cr3t-v4lue'",
+        "read USER PASSWORD <<< 'me s3cr3t-v4lue'",
+        "read -r HF_TOKEN <<EOF\ns3cr3t-v4lue\nEOF",
+        "mapfile -t API_KEYS <<< s3cr3t-v4lue",
+        "echo s3cr3t-v4lue | read TOKEN",
+        "HF_TOKEN=$(cat <<EOF\ns3cr3t-v4lue\nEOF\n)",
+        "HF_TOKEN=$(echo s3cr3t-v4lue)",
+        "HF_TOKEN=\"$(printf '%s' 's3cr3t-v4lue')\"",
+        "HF_TOKEN=`echo -n s3cr3t-v4lue`",
+        "vllm serve m --api-key $(echo s3cr3t-v4lue)",
+        "HF_TOKEN=$'s3cr3t-v4lue'",
+        "printf -v HF_TOKEN %s s3cr3t-v4lue",
+        "HF_TOKEN='s3cr3t''-v4lue'",
+        'HF_TOKEN=s3cr3t"-v4lue"',
+        'HF_TOKEN=s3; HF_TOKEN+="s3cr3t-v4lue"',
+        "HF_TOKEN=xxs3cr3t-v4lue; vllm serve m --max-num-seqs ${HF_TOKEN:2}",
+        "KEY=s3cr3t-v4lue-and-more; vllm serve m --max-num-seqs ${KEY:0:12}",
+        "HF_TOKEN=of-s3cr3t-v4lue.x1; T=${HF_TOKEN#of-}; vllm serve m --max-num-seqs ${T%.x1} ${HF_TOKEN:3:12}",
+        'A=s3cr3t-v4lue; B=$A; HF_TOKEN="${B}"',
+        "echo s3cr3t-v4lue | tee /root/.cache/huggingface/token",
+        "echo 's3cr3t-v4lue' > /tmp/hf_token",
+        "cat > /run/token <<EOF\ns3cr3t-v4lue\nEOF",
+        "cat <<EOF > /run/api_key.txt\ns3cr3t-v4lue\nEOF",
+        "echo s3cr3t-v4lue | hf auth login",
+        "docker login --password-stdin <<< s3cr3t-v4lue",
+        "vault login s3cr3t-v4lue",
+        "mc alias set store http://minio:9000 admin s3cr3t-v4lue",
+        "az login --service-principal -u app -p s3cr3t-v4lue",
+        "ngrok config add-authtoken s3cr3t-v4lue",
+        "openssl enc -d -k s3cr3t-v4lue -in model.enc",
+        "openssl enc -d -pass pass:s3cr3t-v4lue -in model.enc",
+        "unzip -P s3cr3t-v4lue model.zip",
+        "python -c \"from huggingface_hub import login; login('s3cr3t-v4lue')\"",
+    ],
+)
+def test_what_a_script_does_with_a_secret_does_not_show_it(script: str) -> None:
+    secrets = Secrets.of({"args": [script]})
+
+    assert secrets.masked("invalid int value: 's3cr3t-v4lue'") == "invalid int value: '************'"
+
+
+@pytest.mark.parametrize(
     "words",
     [
+        "echo org/model > /tmp/model; export HF_TOKEN=$(cat /run/token)",
+        "read -r MODEL PORT <<< 'org/model 8000'; HF_TOKEN=$(cat /run/token)",
+        "cat > /tmp/vllm.yaml <<EOF\nmodel: org/model\nEOF\nlogin() { :; }",
+        "echo starting | tee /tmp/tokenizer.log; echo ready > /tmp/max_tokens",
+        "MODEL=org/model; NAME=$MODEL; N=${MODEL:0:3}; vllm serve $NAME",
+        "for KEY in a b; do echo $KEY; done; KEY=${KEY:-}; TOKENS=$(echo 8192)",
+        "openssl req -new -key tls.key -out tls.csr; zip -r model.zip model",
+        "--max-num-batched-tokens $(echo 8192) --api-key $(cat /run/key)",
         "--api-key $(VLLM_API_KEY) --port 8000",
         "--api-key --port 8000",
         "--api-key ${KEY} --hf-token <TOKEN>",

@@ -1,9 +1,10 @@
-"""Passwords in the command lines of other programs, which no name of a secret announces."""
+"""Passwords in the command lines of other programs, and secrets that a shell hands on by a pipe, a file or `read`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 
 _LINE = r"[^\n\0;|&]{0,200}?"
 """The words between a program and its option; bounded, so that the search is linear."""
@@ -20,6 +21,14 @@ _FORMS = (
     ),
     ("wandb", rf"\bwandb\s{{1,8}}login\s{{1,8}}(?:--\w+\s{{1,8}}){{0,4}}(?!-){_VALUE}"),
     ("password", rf"\blogin\s{{1,8}}\S{{1,128}}\s{{1,8}}password\s{{1,8}}{_VALUE}"),  # .netrc
+    ("vault", rf"\bvault\s{{1,8}}login\s{{1,8}}(?!-|\w{{1,32}}=){_VALUE}"),
+    ("authtoken", rf"\badd-authtoken\s{{1,8}}{_VALUE}"),  # ngrok config
+    ("mc ", rf"\bmc\s{{1,8}}alias\s{{1,8}}set(?:\s{{1,8}}\S{{1,128}}){{3}}\s{{1,8}}{_VALUE}"),
+    ("az ", rf"\baz\s{{1,8}}login\b{_LINE}\s-p\s{{1,8}}{_VALUE}"),
+    ("openssl", rf"\bopenssl\b{_LINE}\s-k\s{{1,8}}{_VALUE}"),
+    ("pass:", rf"\s-pass(?:in|out)?\s{{1,8}}pass:{_VALUE}"),  # openssl
+    ("zip", rf"\b(?:un)?zip\b{_LINE}\s-P\s{{0,8}}{_VALUE}"),
+    ("login(", r"\blogin\(\s{0,8}\\{0,4}[\"']([^\s\0\"'\\]{1,256})"),  # huggingface_hub
     ("aws_", rf"\baws_(?:secret_access_key|session_token)\s{{1,8}}{_VALUE}"),  # aws configure set
     (
         "-stdin",
@@ -42,3 +51,60 @@ def passwords(text: str) -> Iterator[tuple[int, int]]:
     for word, form in _SEARCHES:
         if word in text:
             yield from (found.span(1) for found in form.finditer(text) if not found[1].isdecimal())
+
+
+_SOURCE = re.compile(
+    r"(?:\b(?:echo|printf)\s(?:\s{0,8}-[neE]{1,3}\s)?(?:\s{0,8}[\"']?%[sb]\S{0,4}\s)?|<<<)\s{0,8}"
+    r"(?:\"(?P<double>[^\"\0\n]{1,512})\"|'(?P<single>[^'\0\n]{1,512})'|(?P<bare>[^\s\0\"'`;|&<>$()\\]{1,256}))"
+    r"|<<-?\s{0,4}[\"'\\]?(?P<tag>\w{1,32})[\"']?(?P<after>[^\n\0]{0,200})\n\s{0,16}(?P<line>[^\n\0]{1,512})"
+)
+"""A text that a command gets: `echo TEXT |`, `printf %s TEXT >`, `<<< TEXT`, the first line of a here-document."""
+_SUBSTITUTED = re.compile(r"([\w.-]{1,80})(?:\+?=|\s)[\"']?(?:\$\(|`)\s{0,8}(?:cat\s{0,8})?\Z")
+_BEFORE = re.compile(r"[^;&|\n\0]{0,200}\Z")
+_TO = re.compile(r"[^;&\n\0]{0,200}")
+_READS = re.compile(r"\b(?:read|mapfile|readarray)\s([^|<>]{1,200})")
+_WRITES = re.compile(r"(?:>{1,2}|\btee\s(?:-a\s)?)\s{0,8}[\"']?([^\s|<>\"']{1,200})")
+_NEAR = 200
+"""Maximum distance, in characters, of what announces a secret."""
+_HINT = re.compile("key|token|secret|pass|auth|cred|pw|pat|jwt|login|stdin", re.IGNORECASE)
+_LOGS_IN = re.compile(r"\blogin\b|-stdin\b")
+
+
+def handed_on(text: str, names: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
+    """Yield the places of texts that a shell gives to a variable, a file or a login for secrets. `names`: whether a
+    name is that of a secret."""
+    if "<<" not in text and "echo" not in text and "printf" not in text:
+        return
+    hints = [found.start() for found in _HINT.finditer(text)]
+    for found in _SOURCE.finditer(text):
+        begin = found.start()
+        near = bisect_left(hints, begin - _NEAR)
+        if near == len(hints) or hints[near] > found.end() + _NEAR:
+            continue
+        before = text[max(0, begin - _NEAR) : begin]
+        substituted = _SUBSTITUTED.search(before)
+        if substituted is not None and names(substituted[1]):
+            yield found.span(found.lastgroup or 0)
+            continue
+        around = found["after"] or _line_after(text, found.end())
+        if text[begin] == "<":
+            start = _BEFORE.search(before)
+            around = f"{start[0] if start else ''} {around}"
+        if _takes_secret(around, names):
+            yield found.span(found.lastgroup or 0)
+
+
+def _line_after(text: str, at: int) -> str:
+    """Return the rest of the command and of its pipe."""
+    rest = _TO.match(text, at)
+    return rest[0] if rest else ""
+
+
+def _takes_secret(command: str, names: Callable[[str], bool]) -> bool:
+    """Return whether the command reads its input into a variable, a file or a login for secrets."""
+    if _LOGS_IN.search(command):
+        return True
+    if any(names(word) or word == "KEY" for found in _READS.finditer(command) for word in found[1].split()):
+        return True
+    files = (found[1].rpartition("/")[2] for found in _WRITES.finditer(command))
+    return any(names(file.partition(".")[0] or file) for file in files)

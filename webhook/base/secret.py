@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 
 from webhook.base.frozen import frozen, kept
-from webhook.base.logins import passwords
+from webhook.base.logins import handed_on, passwords
 from webhook.base.printable import one_line, shortened
 
 Span = tuple[int, int]
@@ -50,6 +50,7 @@ _ALWAYS = _words(
     "password passwd passphrase passcode pw pass secret authorization cookie auth bearer salt credential credentials "
     "creds apikey accesskey secretkey authkey authtoken accesstoken hftoken jwt"
 )
+_IN_ONE_WORD = _words("mykey awskey hfkey openaikey sshkey masterkey userpass dbpass")
 _PLURALS = {"keys": "key", "tokens": "token", "secrets": "secret", "passwords": "password"}
 _OF_PEOPLE = _words("api access auth secret private hf bearer")
 """Words before the plural of a secret: `--api-keys`, but not `max_tokens`."""
@@ -111,7 +112,11 @@ def _names_secret(name: str) -> bool:
         return False
     if last.endswith("token"):  # in one word: `--mytoken`
         return last.removesuffix("token") not in _OTHER_TOKENS
-    return last in _ALWAYS or last.endswith(("apikey", "password", "passwd", "passphrase", "secret", "accesskey"))
+    return (
+        last in _ALWAYS
+        or last in _IN_ONE_WORD
+        or last.endswith(("apikey", "password", "passwd", "passphrase", "secret", "accesskey"))
+    )
 
 
 def gives(name: str) -> bool:
@@ -126,7 +131,7 @@ _NONE = _words(
 )
 """Values that are written if no key is needed. A mask would hide the same words elsewhere in a text."""
 _PLACEHOLDER = re.compile(
-    r"\$\(\s*(?:[\w.-]+|(?:cat|<)\s+[~/\w.${}\"-]+)\s*\)|\$\{[^}]*\}|\$[A-Z0-9_]+|<[^<>]*>|\{\{.*\}\}|\[?(?:[a-z]{2,6}[-_])?(?:redacted|masked|x{3,}|\*{3,}|"
+    r"\$\([\w./-]*|\$\(\s*(?:[\w.-]+|(?:cat|<)\s+[~/\w.${}\"-]+)\s*\)|\$\{[^}]*\}|\$[A-Z0-9_]+|<[^<>]*>|\{\{.*\}\}|\[?(?:[a-z]{2,6}[-_])?(?:redacted|masked|x{3,}|\*{3,}|"
     r"\.{3,}|…|changeme|change[-_]me|replace[-_]?me|your[-_]\S*)\]?",
     re.IGNORECASE | re.DOTALL,
 )
@@ -185,7 +190,14 @@ def _spellings(secret: str) -> Iterator[str]:
     if secret.isascii() and secret.isalnum():
         return
     decoded = _PERCENT.sub(lambda one: chr(int(one[1], 16)), secret)
-    for meant in {secret, secret.strip(), secret.replace("$$", "$"), decoded, *_unescaped(secret)}:
+    for meant in {
+        secret,
+        secret.strip(),
+        secret.replace("$$", "$"),
+        secret.translate(_QUOTES),
+        decoded,
+        *_unescaped(secret),
+    }:
         yield meant
         for escaped in (json.dumps(meant), json.dumps(meant, ensure_ascii=False), repr(meant), repr(f"'{meant}")):
             yield escaped[1:-1].removeprefix("'")
@@ -207,8 +219,9 @@ def _unescaped(text: str) -> Iterator[str]:
         yield text
 
 
-_PARTED = re.compile(r"[\s.=]")
-"""Places at which YAML folds a text, and vLLM splits `--flag.key=value`."""
+_PARTED = re.compile(r"[\s.=:\"']")
+"""Places at which YAML folds a text, vLLM splits `--flag.key=value`, and a shell joins what is quoted."""
+_QUOTES = str.maketrans("", "", "\"'\\")
 _UNRESERVED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
 _PERCENT = re.compile("%([0-9A-Fa-f]{2})")
 
@@ -249,7 +262,17 @@ _ASSIGNED = re.compile(
 _SPACED = re.compile(r"[\\\"'\]]*+[^\S\n]*+(?:,\s*+|(?:\\+\n\s*+)+|(?<=\s))")
 """The text between a flag and its value."""
 _JOINED = re.compile(r"=")
-_OPEN = re.compile(r"(?P<list>(?:[\[({]\s*+)*+)(?P<quote>\\*+[\"'`])?+")
+_OPEN = re.compile(r"(?P<list>(?:[\[({]\s*+)*+)(?:\$(?=[\"']))?+(?P<quote>\\*+[\"'`])?+")
+_PART = r"[\w.~+/=@%^$-]"
+_GLUED = re.compile(rf"(?:\"{_PART}*+\"|'{_PART}*+')(?:{_PART}++|\"{_PART}*+\"|'{_PART}*+')*+")
+"""More of a shell's word in other quotation marks: `'one''two'`, `one"two"`."""
+_ALIAS = re.compile(r"\b([A-Za-z_]\w{0,79})=[\"']?\$\{?([A-Za-z_]\w{0,79})\}?[\"']?(?=[\s;&|\0]|\Z)")
+"""`HF_TOKEN=$A`."""
+_SLICE = re.compile(r"\$\{\w{1,80}:\s?(\d{1,3})(?::(\d{1,3}))?\}")
+_STRIPPED = re.compile(r"\$\{\w{1,80}(##?|%%?)([\w.:/-]{1,32})\}")
+"""`${KEY:0:9}`, `${KEY#sk-}`."""
+_MOST_CUTS, _SHORTEST_CUT = 16, 5
+"""Different cuts in one object that are looked for, and characters of a part of a secret that is one."""
 _KEY_ENDS = re.compile(r"\\*+[\"'`]\s*+:\s*+")
 _MORE = re.compile(r"\s*+,\s*+(?=\\*+[\"'`])")
 _BARE = re.compile(
@@ -326,7 +349,7 @@ def _named(text: str, *, joined: bool = False) -> Iterator[Span]:
         name = text[begin:end]
         bearer = name.lower() == "bearer"
         flag = name[0] in _DASHES
-        if not (bearer or (gives(name) if flag else names(name))):
+        if not (bearer or (gives(name) if flag else names(name) or name == "KEY")):
             continue
         separators = (_JOINED,) if joined else (_PAIR, _ASSIGNED, *((_SPACED,) if flag or bearer else ()))
         between = next((found for one in separators if (found := one.match(text, end))), None)
@@ -340,7 +363,8 @@ def _named(text: str, *, joined: bool = False) -> Iterator[Span]:
                 if _is_secret(value) and not (spaced and value.startswith("--")):
                     yield span
     if not joined:
-        yield from (span for span in passwords(text) if _is_secret(text[slice(*span)]))
+        found = (*passwords(text), *handed_on(text, names))
+        yield from (span for span in found if _is_secret(text[slice(*span)]))
 
 
 def _values(text: str, at: int) -> Iterator[Span]:
@@ -355,7 +379,10 @@ def _values(text: str, at: int) -> Iterator[Span]:
                 yield from _values(text, key.end())
             return  # another key of the object says itself what its value is
         start = _SCHEME.match(text, at, end)
-        yield start.end() if start else at, end
+        at = start.end() if start else at
+        yield at, end
+        if glued := _GLUED.match(text, end + 1) if mark in "\"'" else None:
+            yield at, glued.end()
         more = _MORE.match(text, end + len(mark)) if listed else None
         again = _OPEN.match(text, more.end()) if more else None
         if again is None:
@@ -365,6 +392,8 @@ def _values(text: str, at: int) -> Iterator[Span]:
     bare = _BARE.match(text, start.end() if start else at)
     if bare is not None:
         yield bare.start(), bare.start() + len(bare[0].rstrip(".:,;"))
+        if glued := _GLUED.match(text, bare.end()):
+            yield bare.start(), glued.end()
 
 
 def _closing(text: str, at: int, mark: str) -> int:
@@ -391,7 +420,35 @@ def secrets_in(text: str) -> frozenset[str]:
     """Return the secrets in a text, by their names and by their form. `\\0` separates several texts."""
     if not text:
         return frozenset()
-    return frozenset([text[slice(*span)] for span in (*_named(text), *_forms(text, whole=True))])
+    return frozenset([text[slice(*span)] for span in (*_named(text), *_forms(text, whole=True), *_passed_on(text))])
+
+
+def _passed_on(text: str) -> Iterator[Span]:
+    """Yield the values of variables that a script assigns to a variable for secrets: `A=hf_…; HF_TOKEN=$A`."""
+    if "=$" not in text and '="$' not in text:
+        return
+    sources = dict[str, str]()
+    for one in islice(_ALIAS.finditer(text), MAX_SECRETS):
+        sources[one[1]] = one[2]
+    wanted = set[str]()
+    for name in filter(names, sources):
+        while (name := sources.get(name, "")) and name not in wanted:
+            wanted.add(name)
+    if wanted:
+        for assigned in re.finditer(rf"\b(?:{'|'.join(wanted)})=", text):
+            yield from (span for span in _values(text, assigned.end()) if _is_secret(text[slice(*span)]))
+
+
+def _cut(secrets: Collection[str], text: str) -> set[str]:
+    """Return the parts of secrets that a shell makes by `${KEY:0:9}`, `${KEY#sk-}` and `${KEY%.x}` in the text."""
+    if "${" not in text or len(secrets) > MAX_SECRETS:
+        return set()
+    slices = {(int(one[1]), int(one[2] or LONG)) for one in islice(_SLICE.finditer(text), _MOST_CUTS)}
+    parts = {secret[at : at + size] for secret in secrets for at, size in slices}
+    for one in islice(_STRIPPED.finditer(text), _MOST_CUTS):
+        cut = str.removeprefix if one[1][0] == "#" else str.removesuffix
+        parts.update(cut(secret, one[2]) for secret in secrets)
+    return {part for part in parts if len(part) >= _SHORTEST_CUT and _is_secret(part)}
 
 
 def _is_sparse(text: str) -> bool:
@@ -556,7 +613,10 @@ class Secrets:
         if values is None:
             return None
         text = "\0".join(dict.fromkeys([text for text in texts if len(text) <= LONG]))
-        return frozenset(values | secrets_in(text)) if _is_sparse(text) else None
+        if not _is_sparse(text):
+            return None
+        found_in = values | secrets_in(text)
+        return frozenset(found_in | _cut(found_in, text))
 
     @kept
     def places(self) -> tuple[tuple[str | int, ...], ...]:
