@@ -724,6 +724,15 @@ def test_an_image_without_a_release_is_advice(run: Run) -> None:
     assert re.search(r"^advice  unpinned-image", out, re.MULTILINE)
 
 
+def test_a_planned_manifest_names_the_first_download(run: Run) -> None:
+    out = run("plan", "Qwen/Qwen3-8B", "--gpu", "h100", "-o", "yaml")[1]
+
+    first = (
+        r"^# start-up: about \d+ s, .*\n#   the first start also downloads 15\.3 GiB to the volume, which takes about"
+    )
+    assert re.search(rf"{first} \d+ s more$", out, re.MULTILINE)
+
+
 LINE = ["--", "vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "8192"]
 
 

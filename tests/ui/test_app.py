@@ -87,6 +87,29 @@ def test_a_form_of_another_page_is_no_question(client: FlaskClient) -> None:
     found = client.post("/token/plan", base_url=BASE, headers=OWN, data="{}", content_type="text/plain")
 
     assert found.status_code == 415
+    assert found.get_json()["error"] == "not JSON (Content-Type 'text/plain', expected 'application/json')"
+
+
+def test_a_wrong_method_names_the_right_one(client: FlaskClient) -> None:
+    found = client.get("/token/plan", base_url=BASE)
+
+    assert found.status_code == 405
+    assert found.get_json()["error"] == "GET is not allowed at this path (expected POST)"
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "error"),
+    [
+        ("plan", {"model": "Qwen/Qwen3-8B", "max_model_length": "8192"}, "Did you mean 'max_model_len'?"),
+        ("check", {"txt": ""}, "unknown field 'txt'. Did you mean 'text'?"),
+        ("effect", {"everything": True}, "unknown field 'everything'. Expected policy, scan, shipped"),
+    ],
+)
+def test_an_unknown_field_is_named(client: FlaskClient, path: str, asked: dict[str, object], error: str) -> None:
+    found = client.post(f"/token/{path}", base_url=BASE, headers=OWN, json=asked)
+
+    assert found.status_code == 422
+    assert error in found.get_json()["error"]
 
 
 def test_a_body_is_bounded(client: FlaskClient) -> None:

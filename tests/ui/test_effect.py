@@ -10,6 +10,7 @@ import pytest
 
 from tests.ui.desks import desk
 from webhook.cli import main
+from webhook.evaluation import rehearsal
 from webhook.evaluation.lint import lint
 from webhook.evaluation.policy import builtin
 from webhook.evaluation.scan import Scan, rows
@@ -117,3 +118,41 @@ def test_what_is_no_scan_is_an_error(scan: str) -> None:
 @pytest.mark.parametrize("row", [3, {}, {"object": []}, {"findings": [None, {"rule": "none"}]}])
 def test_a_strange_scan_is_no_crash(row: object) -> None:
     assert answer(shipped=["strict"], scan=json.dumps({"results": [row]}))["groups"] == []
+
+
+def test_each_object_is_evaluated_once_per_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    own = rehearsal.rehearse
+
+    def counted(one: Any, policy: Any, facts: Any) -> Any:
+        asked.append(policy.version)
+        return own(one, policy, facts)
+
+    monkeypatch.setattr(effect, "rehearse", counted)
+    held = desk(EXAMPLES)
+    first = effect.answer({"shipped": ["strict"]}, held)
+
+    assert effect.answer({"shipped": ["strict"]}, held) == first
+    assert len(asked) == 2 * first["objects"]
+    effect.answer({"shipped": ["observe"]}, held)
+    assert len(asked) == 3 * first["objects"]
+
+
+def test_an_object_that_is_denied_already_is_not_decided_otherwise(tmp_path: Path) -> None:
+    source = (EXAMPLES / "llama-70b-without-shm.yaml").read_text()
+    (tmp_path / "pod.yaml").write_text(source)
+    policy = """
+apiVersion: podfit.dev/v1alpha1
+kind: Policy
+metadata:
+  name: ours
+spec:
+  rules:
+    startup-probe-missing: {mode: deny}
+    readiness-probe-missing: {mode: deny}
+    model-cache-missing: {mode: deny}
+"""
+
+    found = effect.answer({"policy": policy}, desk(tmp_path / "pod.yaml"))
+
+    assert (found["decided"], found["changed"]) == (0, 1)

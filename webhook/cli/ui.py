@@ -102,5 +102,5 @@ def _desk(args: argparse.Namespace) -> Desk:
         lambda made: edge.read([], facts, made),
         open_files,
         {name: ShippedPolicy(policies.title(name), policies.shipped_text(name)) for name in policies.SHIPPED},
-        args.gpu or "",
+        gpu=args.gpu or "",
     )

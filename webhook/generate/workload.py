@@ -23,6 +23,7 @@ from webhook.rules import memory_sizes, probe_timing
 from webhook.rules.engine import SHM, Engine
 from webhook.rules.host_memory import shm_mounts
 from webhook.rules.operations.termination_grace_too_short import DRAINS
+from webhook.vllm.memory import startup
 from webhook.vllm.memory.generations import NEWEST
 from webhook.vllm.release import Release
 from webhook.vllm.volumes import is_hub_id
@@ -296,11 +297,12 @@ def _comment_lines(read: Engine, made: list[Object]) -> Iterator[str]:
         needed = plan.host.need
         yield f"host memory: about {human(needed.likely)}, up to {human(needed.high)}; the limit holds page cache too"
     if plan.startup:
-        yield (
-            f"start-up: about {duration.human(plan.startup.likely)}, up to "
-            f"{duration.human(plan.startup.high)}; the startup probe waits "
-            "twice as long"
-        )
+        likely, high = duration.human(plan.startup.likely), duration.human(plan.startup.high)
+        yield f"start-up: about {likely}, up to {high}; the startup probe waits twice as long"
+        size = read.model.value.weights_bytes if read.model else None
+        if size and "download" not in dict(plan.startup.parts):
+            more = duration.human(startup.first_download(size))
+            yield f"  the first start also downloads {human(size)} to the volume, which takes about {more} more"
     if any(one["kind"] == "PersistentVolumeClaim" and one["spec"]["accessModes"] == ["ReadWriteMany"] for one in made):
         yield "storage: replicas on several nodes read one claim, which needs a storage class with ReadWriteMany"
     if read.model is not None and read.model.value.gated:

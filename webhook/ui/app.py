@@ -19,15 +19,17 @@ inline script or style.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hmac import compare_digest
 from typing import Any
 
 from flask import Flask, Response, jsonify, render_template, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from webhook import __version__
 from webhook.base import data
+from webhook.base.near import nearest
+from webhook.base.secret import FORMS
 from webhook.ui import check, effect, plan
 from webhook.ui.desk import Desk
 from webhook.ui.question import QuestionError
@@ -94,13 +96,18 @@ def create_app(token: str, desk: Desk) -> Flask:
     def files() -> Response:
         return jsonify(check.given(desk))
 
-    def answers(path: str, answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-        """A POST of a question as JSON, answered as JSON; 422 with the field for a value that can't be used."""
+    def answers(path: str, fields: Collection[str], answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+        """A POST of a question as JSON, answered as JSON; 422 with the field for one that is unknown, or a value that
+        can't be used."""
 
         def view() -> Response:
             asked = request.get_json()
             if not isinstance(asked, dict):
-                return _error(400, "expected a JSON object")
+                return _error(400, f"expected a JSON object, got {type(asked).__name__}")
+            for field in asked.keys() - fields:
+                near = next(iter(nearest(field, fields)), None)
+                hint = f"Did you mean {near!r}?" if near else f"Expected {', '.join(sorted(fields))}"
+                return _error(422, FORMS.line(f"unknown field {field!r}. {hint}"), field)
             try:
                 return jsonify(answer(asked))
             except QuestionError as error:
@@ -108,13 +115,19 @@ def create_app(token: str, desk: Desk) -> Flask:
 
         app.add_url_rule(f"/{token}/{path}", path, view, methods=["POST"])
 
-    answers("plan", lambda asked: plan.answer(asked, desk.policy, desk.facts))
-    answers("check", lambda asked: check.answer(asked, desk))
-    answers("effect", lambda asked: effect.answer(asked, desk))
+    answers("plan", plan.FIELDS, lambda asked: plan.answer(asked, desk.policy, desk.facts))
+    answers("check", check.FIELDS, lambda asked: check.answer(asked, desk))
+    answers("effect", effect.FIELDS, lambda asked: effect.answer(asked, desk))
 
     @app.errorhandler(HTTPException)
     def http_error(error: HTTPException) -> Response:
-        words = {413: f"the text is larger than {LARGEST >> 20} MiB", 404: f"no such path {request.path!r}"}
+        words = {
+            400: "the body is not valid JSON",
+            404: f"no such path {request.path!r}",
+            405: f"{request.method} is not allowed at this path (expected {' or '.join(_allowed(error))})",
+            413: f"the text is larger than {LARGEST >> 20} MiB",
+            415: f"not JSON (Content-Type {request.content_type!r}, expected 'application/json')",
+        }
         code = error.code or 500
         return _error(code, words.get(code, error.description or error.name))
 
@@ -124,6 +137,12 @@ def create_app(token: str, desk: Desk) -> Flask:
         return _error(500, f"internal error: {type(error).__name__}")
 
     return app
+
+
+def _allowed(error: HTTPException) -> list[str]:
+    """The methods of the path, of a 405."""
+    methods = error.valid_methods if isinstance(error, MethodNotAllowed) else None
+    return sorted({*(methods or ())} - {"HEAD", "OPTIONS"})
 
 
 def _error(code: int, message: str, field: str | None = None) -> Response:

@@ -19,6 +19,8 @@ from webhook.ui.desk import Desk
 from webhook.ui.plan import chart, tiles
 from webhook.ui.question import raw, text
 
+FIELDS = frozenset({"name", "text"})
+"""Of a question."""
 PASTED = "pasted.yaml"
 """The name of a text that was pasted."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from webhook.evaluation.policy import Policy
+from webhook.evaluation.rehearsal import RehearsedDecision
 from webhook.report.files import ManifestFile
 from webhook.vllm.facts import Facts
 
@@ -35,6 +36,25 @@ class ShippedPolicy:
     text: str
 
 
+@dataclass
+class Decisions:
+    """What policies make of the objects of the opened files, each evaluated once per policy and object."""
+
+    opened: Opened | None = None
+    made: dict[str, dict[int, RehearsedDecision]] = field(default_factory=dict)
+    """Version of a policy → number of an object → its decision."""
+
+    def of(self, policy: Policy, opened: Opened) -> dict[int, RehearsedDecision]:
+        """The decisions of a policy that are made; empty for other files than before. Few policies are kept."""
+        if self.opened is not opened or len(self.made) > MOST_POLICIES:
+            self.opened, self.made = opened, {}
+        return self.made.setdefault(policy.version, {})
+
+
+MOST_POLICIES = 16
+"""Policies whose decisions are kept: a text that is edited is another policy at each pause."""
+
+
 @dataclass(frozen=True)
 class Desk:
     """The command's side of the page."""
@@ -49,5 +69,7 @@ class Desk:
     """The files of the command line."""
     shipped: Mapping[str, ShippedPolicy] = field(default_factory=dict)
     """The policies to choose from, by name."""
+    decisions: Decisions = field(default_factory=Decisions)
+    """Those of the policy tab."""
     gpu: str = ""
     """`--gpu`, for the first configuration."""

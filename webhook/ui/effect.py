@@ -9,16 +9,18 @@ from dataclasses import asdict
 from typing import Any
 
 from webhook.base.secret import FORMS
-from webhook.evaluation import review
+from webhook.evaluation import review, subject
 from webhook.evaluation.policy import Policy, PolicyError, builtin, load
-from webhook.evaluation.rehearsal import RehearsedObject, recorded
-from webhook.evaluation.rehearsal.changes import ORDER, RuleChange, changes
+from webhook.evaluation.rehearsal import RehearsedObject, recorded, rehearse
+from webhook.evaluation.rehearsal.changes import ORDER, RuleChange, rule_changes
 from webhook.kube.path import mapping
-from webhook.ui.desk import Desk
+from webhook.ui.desk import Desk, Opened
 from webhook.ui.question import QuestionError, raw
 from webhook.vllm.facts import Facts
 
 PASTED = "pasted policy"
+FIELDS = frozenset({"shipped", "policy", "scan"})
+"""Of a question."""
 Asked = tuple[str, RehearsedObject, Facts]
 
 
@@ -28,8 +30,7 @@ def answer(asked: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     if scan.strip():
         return _tree(recorded.changes(_scan(scan), builtin(), policy), _RECORDED)
     problems: list[str] = []
-    found = [(_namespace(one[1]), *changed) for one in _objects(desk, problems) for changed in _changed(one, policy)]
-    return _tree(found, "", problems)
+    return _tree(list(_changed(desk, policy, problems)), "", problems)
 
 
 _RECORDED = (
@@ -51,9 +52,8 @@ def _policy(asked: Mapping[str, Any], desk: Desk) -> Policy:
         raise QuestionError("policy", "\n".join(error.problems)) from error
 
 
-def _objects(desk: Desk, problems: list[str]) -> Iterator[Asked]:
-    """Every object of the command line's files, with what is known next to it; `problems` gets what can't be read."""
-    opened = desk.open()
+def _objects(opened: Opened, problems: list[str]) -> Iterator[Asked]:
+    """Every object of the files, with what is known next to it; `problems` gets what can't be read."""
     problems += opened.problems
     for one in opened.files:
         problems += [str(error) for error in one.source.manifests.errors]
@@ -64,8 +64,18 @@ def _objects(desk: Desk, problems: list[str]) -> Iterator[Asked]:
                 problems.append(f"{one.source.name}: {error}")
 
 
-def _changed(one: Asked, policy: Policy) -> Iterator[tuple[str, tuple[RuleChange, ...]]]:
-    return changes([one], builtin(), policy)
+def _changed(desk: Desk, policy: Policy, problems: list[str]) -> Iterator[recorded.Changed]:
+    """Of each object of the command line's files what the policy changes against the default."""
+    opened, default = desk.open(), builtin()
+    made = [(one, desk.decisions.of(one, opened)) for one in (default, policy)]
+    for number, (where, one, facts) in enumerate(_objects(opened, problems)):
+        for rules, known in made:
+            if number not in known:
+                known[number] = rehearse(one, rules, facts)
+        before, after = (known[number] for _, known in made)
+        name = subject.describe_object(one.object)
+        found = tuple(rule_changes(where, name, before, after))
+        yield _namespace(one), name, before.denied != after.denied, found
 
 
 def _namespace(one: RehearsedObject) -> str:
@@ -83,12 +93,10 @@ def _scan(text: str) -> Mapping[str, Any]:
     return found
 
 
-def _tree(
-    found: Iterable[tuple[str, str, tuple[RuleChange, ...]]], note: str, problems: Iterable[str] = ()
-) -> dict[str, Any]:
+def _tree(found: Iterable[recorded.Changed], note: str, problems: Iterable[str] = ()) -> dict[str, Any]:
     """Changes of each object, grouped by what changes, then by namespace and rule."""
     objects = list(found)
-    rows = [(namespace, one) for namespace, _, of_one in objects for one in of_one]
+    rows = [(namespace, one) for namespace, _, _, of_one in objects for one in of_one]
     groups = []
     for what in ORDER:
         of_group = [(namespace, one) for namespace, one in rows if one.what == what]
@@ -106,6 +114,7 @@ def _tree(
     changed = len({(one.where, one.object) for _, one in rows})
     return {
         "objects": len(objects),
+        "decided": sum(otherwise for _, _, otherwise, _ in objects),
         "changed": changed,
         "groups": groups,
         "note": note,

@@ -41,10 +41,10 @@ def changes(
     for where, one, facts in asked:
         before, after = rehearse(one, old, facts), rehearse(one, new, facts)
         name = subject.describe_object(one.object)
-        yield name, tuple(_rule_changes(where, name, before, after))
+        yield name, tuple(rule_changes(where, name, before, after))
 
 
-def _rule_changes(where: str, name: str, before: RehearsedDecision, after: RehearsedDecision) -> Iterator[RuleChange]:
+def rule_changes(where: str, name: str, before: RehearsedDecision, after: RehearsedDecision) -> Iterator[RuleChange]:
     """What changes for one object, rule by rule."""
     for rule in sorted(before.modes.keys() | after.modes.keys()):
         old, new = before.modes.get(rule, "none"), after.modes.get(rule, "none")

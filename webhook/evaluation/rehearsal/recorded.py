@@ -16,12 +16,12 @@ from webhook.rules import all_rules
 from webhook.rules.rule import Mode
 from webhook.vllm.facts import Facts
 
-Changed = tuple[str, str, tuple[RuleChange, ...]]
-"""Namespace, object, changes."""
+Changed = tuple[str, str, bool, tuple[RuleChange, ...]]
+"""Namespace, object, whether it is denied under one policy only, changes."""
 
 
 def changes(scan: Mapping[str, Any], old: Policy, new: Policy) -> Iterator[Changed]:
-    """Of each object of a scan's JSON its namespace, its name and what would change."""
+    """Of each object of a scan's JSON its namespace, its name, whether its decision changes, and what changes."""
     held: dict[str, tuple[JSON, list[Mapping[str, Any]]]] = {}
     for row in map(mapping, _list(scan.get("results"))):
         obj = _object(mapping(row.get("object")))
@@ -29,7 +29,9 @@ def changes(scan: Mapping[str, Any], old: Policy, new: Policy) -> Iterator[Chang
         held.setdefault(subject.describe_object(obj), (obj, []))[1].extend(findings)
     for name, (obj, findings) in held.items():
         before, after = _modes(obj, findings, old), _modes(obj, findings, new)
-        yield str(mapping(obj["metadata"]).get("namespace") or ""), name, tuple(_changes(name, before, after))
+        otherwise = _is_denied(before) != _is_denied(after)
+        namespace = str(mapping(obj["metadata"]).get("namespace") or "")
+        yield namespace, name, otherwise, tuple(_changes(name, before, after))
 
 
 def _object(reference: Mapping[str, Any]) -> JSON:
@@ -56,6 +58,10 @@ def _modes(obj: JSON, findings: Sequence[Mapping[str, Any]], policy: Policy) -> 
         if rule not in found or harder_mode(mode, before) != before:
             found[rule] = mode, shortened(clean(f"{one.get('path')}: {one.get('message')}"))
     return found
+
+
+def _is_denied(modes: _Modes) -> bool:
+    return any(mode == "deny" for mode, _ in modes.values())
 
 
 def _changes(name: str, before: _Modes, after: _Modes) -> Iterator[RuleChange]:

@@ -39,7 +39,8 @@ function show({ answer, error, field }, chosen) {
     to(".summary", element("span.badge.unsure", {}, "no answer"), " ", field ? "" : error);
     return to(".groups");
   }
-  const words = `${answer.changed} of ${answer.objects} ${answer.objects === 1 ? "object" : "objects"} would be decided otherwise`;
+  const objects = `${answer.objects} ${answer.objects === 1 ? "object" : "objects"}`;
+  const words = `${answer.decided} of ${objects} would be denied or allowed instead; findings or repairs of ${answer.changed} change`;
   const nothing = answer.objects === 0 ? "No objects: start podfit ui with files or folders, or choose a saved scan." : words;
   to(".summary", element("p", {}, chosen || !answer.objects ? nothing : `${answer.objects} objects; choose a policy to see its effect.`));
   return to(

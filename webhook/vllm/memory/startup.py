@@ -95,6 +95,11 @@ def _estimate(
     )
 
 
+def first_download(size: float) -> float:
+    """Likely seconds of a checkpoint's download from the hub, at the rate of `FETCH`. `size`: bytes."""
+    return size / (FETCH[1] * GB)
+
+
 def _fetch(size: float, files: CheckpointSource) -> tuple[float, float, float]:
     """Low, likely, high; only in `high` where it is not known whether anything is fetched."""
     if files.download is False:
