@@ -1,4 +1,4 @@
-"""`make facts`: builds webhook/data/*.json from facts/; `--check` names the stale ones.
+"""`make facts`: checks facts/ and builds webhook/data/*.json from it; `--check` names the stale ones.
 
 `--set DIR [--name NAME]` copies them with a digest file into a folder that `podfit --facts` takes."""
 
@@ -9,9 +9,10 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
-from scripts.facts import architectures, flags, gpus, models, settings
+from scripts.facts import architectures, checks, flags, gpus, models, settings
 from scripts.facts.table import DATA, FACTS, ROOT, Extract, by_row, entries, extracts
 from webhook.base import facts_set
 
@@ -76,12 +77,19 @@ def write_set(folder: Path, name: str | None = None) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Writes what is stale, or names it."""
+    """Writes what is stale, or names it; 1 if something of facts/ can't be right."""
     parser = argparse.ArgumentParser(prog="scripts.facts.build", description=__doc__)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--set", type=Path)
     parser.add_argument("--name")
     args = parser.parse_args(argv)
+    today = datetime.now(UTC).date().isoformat()
+    try:
+        wrong = checks.field_problems(today)
+    except ValueError as error:  # a line that is no JSON
+        wrong = [str(error)]
+    if wrong:
+        return _refused(wrong, "nothing is written")
     stale = False
     for name, text in tables():
         path = DATA / name
@@ -93,12 +101,19 @@ def main(argv: list[str]) -> int:
             path.write_text(text, encoding="utf-8")
     if args.check and stale:
         print("run `make facts`")
+    if wrong := checks.problems(today):  # sizes are judged with the packaged defaults of their type
+        return _refused(wrong, "correct facts/")
     if args.set is not None and not args.check:
         try:
             print(f"wrote {args.set}: {write_set(args.set, args.name)}")
         except facts_set.FactsError as error:
             parser.error(str(error))
     return int(args.check and stale)
+
+
+def _refused(wrong: list[str], what: str) -> int:
+    print("\n".join([*wrong, what]), file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

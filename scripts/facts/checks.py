@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from scripts.facts import settle
-from scripts.facts.models import UNKNOWN
+from scripts.facts import fields, hardware_checks, release_checks, settle
+from scripts.facts.models import UNKNOWN, corrected
 from scripts.facts.reduce import NESTED
 from scripts.facts.table import FACTS, Entry, entries, extracts
-from webhook.vllm.release import parse
+from webhook.vllm.model.name import size_of
 
 DTYPE_BYTES = {"BF16": 2.0, "F16": 2.0, "F32": 4.0, "F8_E4M3": 1.0, "F8_E5M2": 1.0, "I8": 1.0, "U8": 1.0, "I32": 4.0}
 """safetensors dtype → bytes of an element (https://huggingface.co/docs/safetensors)."""
+PACKED = {"I8", "U8", "I32"}
+"""dtypes of words that hold several elements."""
 CONFIG_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 BYTES_OFF = 0.05
 """A tower in another dtype: google/medgemma-27b-it, 1.90 bytes for each parameter."""
@@ -28,27 +31,34 @@ NOT_BY_SHAPE = ("eurobert", "molmo")
 """Model types whose parameters the formulas do not give (tests/vllm/memory/test_families.py, KNOWN_TO_BE_OFF)."""
 HEADS = (0.25, 10.0)
 """heads × head size, of the hidden size: DeepSeek-V4-Pro has 128 × 512 for 7,168."""
-CARD = (0.85, 1.01)
-"""GiB that a process sees, of the GB that the maker sells."""
 LENGTHS = (128, 1 << 24)
 """Tokens of max_position_embeddings: 512 (BERT) to 10,485,760 (Llama 4)."""
-NOT_PLANNED = ("Qualcomm AI100",)
-"""Accelerators of machine types that are in no table of GPUs: vLLM's memory is not planned for them."""
-MOST_GPUS = 16
-"""GPUs of one machine: a2-megagpu-16g."""
+EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
+NAMED = (0.5, 2.0)
+"""Parameters, of those that an id says: llava-onevision-qwen2-0.5b has 1.8 times as many, with its tower."""
+NAMED_OTHERWISE = ("OLMoE-1B-7B", "Infinity-Instruct-3M", "1.58bit")
+"""Ids whose first size is the active parameters', or the data set's, and of packed words."""
+ALMOST = 0.93
+"""difflib's ratio of two names that differ in a letter or two."""
+POSITIVE = ("hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
 SIZE = re.compile(r"^num_.*(layers|heads)$|_size$|_dim$|_rank$|^max_position_embeddings$")
-HALVES = ("per GCD", "per tile", "Strix Halo")
-"""Products of which one device is a part of the memory that is sold."""
 
 
 def problems(today: str, folder: Path = FACTS) -> list[str]:
     """`table: entry: problem (value, expected)`, one line for each; `today` is YYYY-MM-DD."""
+    if found := field_problems(today, folder):  # the rest reads the fields
+        return found
     models = [{**UNKNOWN, **row} for row in entries("models", folder)]
     known = {name.lower() for row in models for name in (row["id"], *row["aliases"])}
     gpus = {row["name"]: row for row in entries("gpus", folder)}
-    found = [*_dates(today, folder), *_taken(models, folder)]
+    instances, releases = entries("instances", folder), extracts(folder)
+    found = [*_taken(models, folder), *_corrected(models, folder)]
+    served = {name for one in releases.values() for name in (*one["architectures"], *one["previously_supported"])}
+    relatives = {row["id"].lower() for row in entries("relatives", folder)}
     for row in models:
-        found += [f"models: {row['id']}: {why}" for why in model_problems(row)]
+        found += [f"models: {row['id']}: {why}" for why in (*model_problems(row), *misspelt(row, served))]
+        if row["base"] and row["base"].lower() not in known | relatives:
+            found.append(f"models: {row['id']}: no such model as its base {row['base']}")
     for row in entries("checkpoints", folder):
         found += [f"checkpoints: {row['id']}: {why}" for why in checkpoint_problems(row)]
     for name in ("checkpoints", "corrections"):
@@ -58,22 +68,51 @@ def problems(today: str, folder: Path = FACTS) -> list[str]:
     found += [
         f"relatives: {row['id']}: no such model as its base {row['base']}"
         for row in entries("relatives", folder)
-        if row["base"].lower() not in known
+        if row["base"].lower() not in known or row["base"].lower() == row["id"].lower()
     ]
-    for row in gpus.values():
-        found += [f"gpus: {row['name']}: {why}" for why in gpu_problems(row)]
     for row in entries("model_types", folder):
-        found += [f"model_types: {row['model_type']}: {why}" for why in size_problems(row["defaults"])]
-    for row in entries("instances", folder):
-        found += [f"instances: {row['type']}: {why}" for why in instance_problems(row, gpus)]
-    newest = max(extracts(folder))
-    for row in entries("images", folder):
-        release = parse(row["release"])
-        if release is None or release > newest:
-            found.append(f"images: {row['image']}: release {row['release']!r}, expected a release up to {newest}")
+        found += [f"model_types: {row['model_type']}: {why}" for why in default_problems(row["defaults"])]
+    for row in gpus.values():
+        found += [f"gpus: {row['name']}: {why}" for why in hardware_checks.gpu_problems(row)]
+    found += [f"gpus: {name}: {why}" for name, why in hardware_checks.capability_problems(gpus.values())]
     for row in entries("mig", folder):
-        found += [f"mig: {row['gpu']} {row['profile']}: {why}" for why in _mig(row, gpus)]
-    return found
+        found += [f"mig: {row['gpu']} {row['profile']}: {why}" for why in hardware_checks.mig_problems(row, gpus)]
+    for row in instances:
+        found += [f"instances: {row['type']}: {why}" for why in hardware_checks.instance_problems(row, gpus)]
+    found += [f"instances: {name}: {why}" for name, why in hardware_checks.size_problems(instances, gpus)]
+    found += [f"images: {why}" for why in release_checks.image_problems(entries("images", folder), releases)]
+    return found + [f"releases: {why}" for why in release_checks.extract_problems(releases, today)]
+
+
+def field_problems(today: str, folder: Path = FACTS) -> list[str]:
+    """The same, of single fields alone: without them the tables can't be built. Raises ValueError for a line that is no
+    JSON."""
+    return [*_fields(folder), *_dates(today, folder)]
+
+
+def _fields(folder: Path) -> Iterator[str]:
+    for table in fields.TABLES:
+        for number, row in enumerate(entries(table, folder), 1):
+            yield from (f"{table}: line {number}: {why}" for why in fields.problems(table, row))
+
+
+def _corrected(models: list[Entry], folder: Path) -> Iterator[str]:
+    """Keys of corrections that no config has, and what a correction contradicts."""
+    by_id = {row["id"]: row for row in models}
+    keys = {key for row in models for key in _keys(row["config"])}
+    for row in entries("corrections", folder):
+        for key in sorted({*_keys(row["changes"])} - keys):
+            yield f"corrections: {row['id']}: no config.json has {key!r}"
+        if (model := by_id.get(row["id"])) is not None:
+            config = corrected(model, row["changes"], by_id)
+            yield from (f"corrections: {row['id']}: {why}" for why in shape_problems(language_config(config)))
+
+
+def _keys(config: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in config.items():
+        yield key
+        if isinstance(value, Mapping):
+            yield from _keys(value)
 
 
 def _dates(today: str, folder: Path) -> Iterator[str]:
@@ -105,9 +144,8 @@ def _taken(models: Iterable[Entry], folder: Path) -> Iterator[str]:
             seen.add(name.lower())
 
 
-def model_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """What of a model's sizes contradicts the rest."""
-    config = language_config(row["config"])
+def shape_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    """What of a language model's sizes contradicts the rest."""
     hidden, heads, groups, size = (
         config.get(key) for key in ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
     )
@@ -128,6 +166,15 @@ def model_problems(row: Mapping[str, Any]) -> Iterator[str]:
     layers, kinds = config.get("num_hidden_layers"), config.get("layer_types")
     if isinstance(layers, int) and isinstance(kinds, list) and len(kinds) != layers:
         yield f"{len(kinds)} layer_types, expected num_hidden_layers {layers}"
+    active, experts = config.get("num_experts_per_tok"), next((config[key] for key in EXPERTS if config.get(key)), None)
+    if isinstance(active, int) and isinstance(experts, int) and active > experts:
+        yield f"num_experts_per_tok {active}, expected at most the {experts} experts"
+
+
+def model_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """What of a model contradicts the rest."""
+    config = language_config(row["config"])
+    yield from shape_problems(config)
     parameters, weights = row["parameters"], row["weights_bytes"]
     quantized = settle.is_quantised(row["config"])
     if parameters and weights:
@@ -139,6 +186,10 @@ def model_problems(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"{per:.2f} bytes for each parameter, expected 0.4 to 4.1"
         if not quantized and not any(abs(per - one) <= BYTES_OFF * one for one in usual):
             yield f"{per:.2f} bytes for each parameter, expected {' or '.join(map(str, usual))}"
+    named = size_of(row["id"])
+    size = named.value.parameters if named and not any(part in row["id"] for part in NAMED_OTHERWISE) else None
+    if parameters and size and not NAMED[0] <= parameters / size <= NAMED[1]:
+        yield f"{parameters:,} parameters, expected about the {size:,} in its name"
     counted = settle.counted(row)
     if counted and not quantized and row["trusted"] and config.get("model_type") not in NOT_BY_SHAPE:
         off = settle.misses(row["config"], counted, complete=row["confidence"] == "file")
@@ -146,20 +197,27 @@ def model_problems(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"{counted:,} parameters, {off:.0%} off what its sizes give"
 
 
+def misspelt(row: Mapping[str, Any], served: Collection[str]) -> Iterator[str]:
+    """Architectures that no release serves, but for a letter."""
+    for name in row["config"].get("architectures", ()):
+        near = () if name in served else get_close_matches(name, served, 1, ALMOST)
+        if near and re.sub(r"\d", "", near[0]) != re.sub(r"\d", "", name):
+            yield f"architectures {name!r}, expected {near[0]!r}"
+
+
+def default_problems(defaults: Mapping[str, Any]) -> Iterator[str]:
+    """Sizes that no configuration class has."""
+    yield from size_problems(defaults)
+    for key in POSITIVE:
+        if defaults.get(key) == 0:
+            yield f"{key} 0, expected 1 or more"
+
+
 def size_problems(config: Mapping[str, Any]) -> Iterator[str]:
     """Sizes of a config that no model has."""
     for key, value in config.items():
         if SIZE.search(key) and (isinstance(value, str | float) or (isinstance(value, int) and value < 0)):
             yield f"{key} {value!r}, expected a whole number, 0 or more"
-
-
-def instance_problems(row: Mapping[str, Any], gpus: Mapping[str, Entry]) -> Iterator[str]:
-    """Whether a machine type has GPUs of the table, and as many as machines have."""
-    if row["gpu"] not in gpus and row["gpu"] not in NOT_PLANNED:
-        yield f"gpu {row['gpu']!r}, expected one of gpus.jsonl"
-    count = row.get("count")
-    if count is not None and not (isinstance(count, int) and 0 <= count <= MOST_GPUS):
-        yield f"count {count!r}, expected 0 to {MOST_GPUS}"
 
 
 def language_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -176,24 +234,14 @@ def checkpoint_problems(row: Mapping[str, Any]) -> Iterator[str]:
     if strange:
         yield f"dtype {min(strange)}, expected one of {', '.join(DTYPE_BYTES)}"
         return
+    elements, packed = sum(row["dtype_params"].values()), row["dtype_params"].keys() & PACKED
+    unpacked = any(part in row["id"] for part in UNPACKED)
+    if not packed and abs(elements / row["param_count"] - 1) > STORED_OFF:
+        yield f"param_count {row['param_count']:,}, expected {elements:,} by its dtypes"
+    for key in ("expert_bytes", "replicated_bytes"):
+        if (row.get(key) or 0) > row["weight_bytes"] and not unpacked:
+            yield f"{key} {row[key]:,}, expected at most weight_bytes {row['weight_bytes']:,}"
     stored = sum(DTYPE_BYTES[dtype] * count for dtype, count in row["dtype_params"].items())
     off = abs(stored / row["weight_bytes"] - 1)
-    if off > STORED_OFF and not any(part in row["id"] for part in UNPACKED):
+    if off > STORED_OFF and not unpacked:
         yield f"weight_bytes {row['weight_bytes']:,}, expected {stored:,.0f} by its dtypes"
-
-
-def gpu_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Whether a GPU's memory is what is sold."""
-    mib, gb, label = row["cuda_mib"], row.get("marketing_gb"), row.get("nvidia_smi_mib")
-    if gb and not any(part in row["name"] for part in HALVES) and not CARD[0] <= mib / (gb * 1024) <= CARD[1]:
-        yield f"cuda_mib {mib:,}, expected {CARD[0]} to {CARD[1]} of {gb} GB"
-    if label and mib > label * 1.001:
-        yield f"cuda_mib {mib:,}, expected at most nvidia_smi_mib {label:,}"
-
-
-def _mig(row: Mapping[str, Any], gpus: Mapping[str, Entry]) -> Iterator[str]:
-    card = gpus.get(row["gpu"])
-    if card is None:
-        yield "no such GPU"
-    elif row["mib"] * row["max"] > card["cuda_mib"] * 1.03:
-        yield f"{row['max']} × {row['mib']:,} MiB, expected at most the GPU's {card['cuda_mib']:,}"

@@ -61,7 +61,10 @@ def read(release: Release, day: date, folder: Path, beside: str, transformers: P
 def main(argv: list[str]) -> int:
     """Writes the extract and the review."""
     parser = argparse.ArgumentParser(prog="make release", description="read a vLLM release; see docs/releases.md")
-    parser.add_argument("version", help="a release on PyPI, such as 0.34.0; `newest`: the newest")
+    parser.add_argument(
+        "version",
+        help="a release on PyPI, such as 0.34.0; `newest`: the newest, compared with its extract if there is one",
+    )
     parser.add_argument("--sources", type=Path, metavar="DIR", help="unpacked wheels: DIR/VERSION/vllm; default: PyPI")
     parser.add_argument(
         "--transformers",
@@ -77,9 +80,7 @@ def main(argv: list[str]) -> int:
     if release is None or Version(str(release)) not in uploaded:
         parser.error(f"{args.version!r} is not a vLLM release on PyPI such as {max(stable)}")
     known = extracts(args.facts)
-    if args.version == "newest" and release <= max(known):
-        print(f"vLLM {release} is known")
-        return 0
+    args.check |= args.version == "newest" and release <= max(known)
     before = max((one for one in known if one < release and "options" in known[one]), default=None)
     if before is None:
         parser.error(f"{release} is older than every release in {args.facts}")
