@@ -33,6 +33,8 @@ FACTS_NAME = "node"
 """The set's own name."""
 SUITE = "bookworm"
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
+UNUSED = ("usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/apt", "var/lib/apt/lists")
+"""More than half of what debootstrap leaves: each run of the tests would unpack it."""
 TRUST = ("/etc/ssl/certs", "/etc/pip.conf")
 """What pip needs of this machine to reach its index: mounted while an image is built, not part of it."""
 
@@ -65,7 +67,7 @@ def built(python: str | None = None) -> Path:
             shutil.rmtree(old)
         with tempfile.TemporaryDirectory(dir=_cache()) as folder:
             for name, image in images.items():
-                _buildah("push", "--disable-compression", image, f"oci:{folder}/layout:{name}")
+                _buildah("push", "--compression-format=zstd", image, f"oci:{folder}/layout:{name}")
             Path(folder, "layout").rename(layout)
     return layout
 
@@ -84,7 +86,7 @@ def _podfit(base: str, source: Path) -> str:
         return found
     trust = [f"--volume={path}:{path}:ro" for path in TRUST if Path(path).exists()]
     # Each RUN in a chroot with the network of this machine: no container runtime, no bridge.
-    built = _buildah(
+    built = _made(
         "build", "--layers", "--isolation=chroot", "--network=host", *trust, f"--build-arg=PYTHON={base}", str(source)
     )  # fmt: skip
     _buildah("tag", built, name)
@@ -130,7 +132,7 @@ def _first(base: str) -> str:
 
 def _base() -> str:
     """The ID of an image of Debian's Python, made by debootstrap once."""
-    name = f"localhost/python:{SUITE}"
+    name = f"localhost/python:{SUITE}-slim"
     if found := _found(name):
         return found
     with tempfile.TemporaryDirectory(dir=_cache()) as folder:
@@ -140,13 +142,13 @@ def _base() -> str:
         root.joinpath("usr/bin/python").symlink_to("python3")
         for marker in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):  # pip installs into the base, as in python:3.13
             marker.unlink()
-        for archive in (root / "var/cache/apt/archives").glob("*.deb"):
-            archive.unlink()
+        for unused in UNUSED:
+            shutil.rmtree(root / unused)
         _run("tar", "-C", str(root), "-cf", f"{folder}/root.tar", ".")
         container = _buildah("from", "scratch")
         _buildah("add", container, f"{folder}/root.tar", "/")
         _buildah("config", "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container)
-        return _buildah("commit", "--quiet", "--rm", container, name)
+        return _made("commit", "--quiet", "--rm", container, name)
 
 
 def _facts() -> str:
@@ -184,7 +186,7 @@ def _built_once(name: str, write: Callable[[Path], None]) -> str:
         return found
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
-        built = _buildah("build", "--layers", "--isolation=chroot", folder)
+        built = _made("build", "--layers", "--isolation=chroot", folder)
     _buildah("tag", built, name)
     return built
 
@@ -195,17 +197,22 @@ def _cache() -> Path:
     return folder
 
 
+def _made(command: str, *arguments: str) -> str:
+    """The ID of the image that a command makes, in the form that `buildah images` lists."""
+    return f"sha256:{_buildah(command, *arguments).removeprefix('sha256:')}"
+
+
 def _buildah(command: str, *arguments: str) -> str:
-    """The last line of what it printed."""
-    return _buildah_lines(command, *arguments)[-1]
+    """The last line of what it printed; "" if it printed nothing."""
+    return (_buildah_lines(command, *arguments) or [""])[-1]
 
 
 def _buildah_lines(command: str, *arguments: str) -> list[str]:
-    """What it printed. In a mount namespace of its own: its storage driver leaves mounts."""
+    """What it printed, by lines. In a mount namespace of its own: its storage driver leaves mounts."""
     with tempfile.TemporaryDirectory(prefix="podfit-buildah-") as run:
         print(f"$ buildah {command} … {arguments[-1]}", file=sys.stderr, flush=True)
         store = ["--root", str(_cache() / "storage"), "--runroot", run, "--storage-driver", "overlay"]
-        return _run("unshare", "-m", "buildah", *store, command, *arguments).splitlines() or [""]
+        return _run("unshare", "-m", "buildah", *store, command, *arguments).splitlines()
 
 
 def _run(*command: str) -> str:
