@@ -21,8 +21,9 @@ NAMESPACE = "kube-node-lease"
 """One that the other release excludes."""
 LIFETIME, CA_LIFETIME = timedelta(days=90), timedelta(days=365)
 """The chart's `certificates.lifetime` and `certificates.caLifetime`."""
-SOON = timedelta(seconds=75)
-"""Until the certificate is due: its CA must be trusted for a minute before it serves."""
+SOON = timedelta(seconds=110)
+"""Until the certificate is due. It serves after at most 85 s: its CA must be trusted for a minute, and a replica looks at
+least every 12.5 s."""
 PAUSE = 0.2
 """Seconds between two Pods of a connection: the other stream needs the processors."""
 SECRET = f"/api/v1/namespaces/{OWN}/secrets/{RELEASE}-podfit-certificates"
@@ -46,6 +47,13 @@ def renewed(admin: Admin) -> Renewal:
     """Installs the release with an old certificate, waits until it serves that one and then another, and removes it."""
     install = guide("helm install").replace("helm install podfit", f"helm install {RELEASE}")
     admin.types(install.replace(" --namespace podfit-system", INSTALL))
+    try:
+        return _renewal(admin)
+    finally:
+        admin.types(f"helm uninstall {RELEASE} --namespace {OWN}")
+
+
+def _renewal(admin: Admin) -> Renewal:
     until("its own certificate to be trusted", lambda: admin.denies(NAMESPACE), admin.describe)
     before = _old_certificates()
     admin.cluster.patch(SECRET, {"data": secret_data(before)})
@@ -56,7 +64,6 @@ def renewed(admin: Admin) -> Renewal:
         served, rest = _served(admin), stream.seen.total()
         until("ten more decisions", lambda: stream.seen.total() >= rest + 10)
     assert served == _leaf(after)
-    admin.types(f"helm uninstall {RELEASE} --namespace {OWN}")
     return Renewal(before, after, stream)
 
 

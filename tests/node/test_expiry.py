@@ -1,4 +1,7 @@
-"""A certificate with the chart's own lifetime is renewed after two thirds of it, and no decision is lost."""
+"""A certificate with the chart's own lifetime is renewed after two thirds of it, and no decision is lost.
+
+It runs before test_install.py, where `podfit doctor` expects a single release.
+"""
 
 from __future__ import annotations
 
