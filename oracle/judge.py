@@ -52,11 +52,12 @@ class Judge:
         try:
             with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
                 args = self.parser.parse_args(case["argv"])
-                if case["stage"] == stage:
-                    return {"accepted": True, "values": scalars(vars(args))}
+                values = scalars(vars(args))
                 stage = "validate"
                 args.model = getattr(args, "model_tag", None) or args.model
                 self.validate(args)
+                if case["stage"] == "parse":
+                    return {"accepted": True, "values": values}
                 stage = "config"
                 config = self.engine.from_cli_args(args).create_engine_config(usage_context=self.context)
                 found = {"accepted": True, "resolved": resolved(config)}

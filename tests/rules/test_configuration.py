@@ -36,6 +36,11 @@ VISION: Mapping[str, Any] = {
     **LLAMA_8B, "architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl",
     "vision_config": {"depth": 32, "hidden_size": 1280},
 }  # fmt: skip
+DELTA_NET: Mapping[str, Any] = {
+    **HYBRID, "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "linear_conv_kernel_dim": 4,
+    "num_hidden_layers": 32, "layer_types": [*["linear_attention"] * 3, "full_attention"] * 8,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+}  # fmt: skip
 NGRAM = '{"method": "ngram", "num_speculative_tokens": 4}'
 
 
@@ -65,6 +70,10 @@ CASES: list[tuple[str, Mapping[str, Any], str, str, str]] = [
     ("0.33.0", LLAMA_8B, '--enable-lora --speculative-config {"method":"ngram","num_speculative_tokens":9}',
      '--enable-lora --speculative-config {"method":"ngram","num_speculative_tokens":7}', "256 sequences × 10 = 2,560"),
     ("0.11.0", LLAMA_8B, "--async-scheduling -pp 2", "-pp 2", "--pipeline-parallel-size 2"),
+    ("0.18.0", DELTA_NET, "--enable-prefix-caching --no-enable-chunked-prefill --max-num-batched-tokens 300000",
+     "--no-enable-chunked-prefill --max-num-batched-tokens 300000", "needs chunked prefill"),
+    ("0.16.0", DELTA_NET, f"--enable-prefix-caching --speculative-config {NGRAM}",
+     f"--speculative-config {NGRAM}", "speculative decoding"),
     ("0.33.0", HYBRID, "--no-enable-chunked-prefill",
      "--no-enable-chunked-prefill --no-enable-prefix-caching", "needs chunked prefill"),
     ("0.19.1", EXPERTS, "--enable-eplb -tp 4", "--enable-eplb -tp 4 --enable-expert-parallel", "balances experts"),

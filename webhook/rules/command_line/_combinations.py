@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from webhook.rules.command_line._configuration import ENCODER_ARCHITECTURES, UNREAD, Check, Given
-from webhook.vllm.memory import kv_releases
+from webhook.vllm.memory import kv_releases, kv_specs
 from webhook.vllm.release import Release
 
 # ── Batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -61,12 +61,26 @@ def _lookahead(it: Given) -> str | None:
     )
 
 
+def _aligned_states(it: Given) -> bool:
+    """Prefix caching keeps the states of the model's layers in the mode "align"."""
+    if not it.prefix_caching or kv_releases.STATEFUL.isdisjoint(it.model.layer_types):
+        return False
+    return kv_specs.state_mode(it.model, kv_specs.stored(it.settings)) == "align"
+
+
 def _state_chunks(it: Given) -> str | None:
-    if it.settings.chunked or kv_releases.STATEFUL.isdisjoint(it.model.layer_types):
+    """Prefix caching of states without chunked prefill."""
+    if it.settings.chunked or not _aligned_states(it):
         return None
-    if not it.prefix_caching:
+    default = "" if "enable_prefix_caching" in it.args else ", which is the default,"
+    return f"prefix caching of the state layers of {it.model.id}{default} needs chunked prefill"
+
+
+def _state_drafts(it: Given) -> str | None:
+    """Prefix caching of states with speculative decoding."""
+    if not it.args.get("speculative_config") or not _aligned_states(it):
         return None
-    return f"prefix caching of the state layers of {it.model.id}, which is the default, needs chunked prefill"
+    return f"prefix caching of the state layers of {it.model.id} does not work with speculative decoding"
 
 
 def _long_prompt(it: Given) -> str | None:
@@ -198,9 +212,11 @@ CHECKS = (
     Check("speculative_config", R(0, 11, 1), UNREAD, _lookahead, ("fewer speculative tokens",), of_gpu=True,
           of_model=True),
     Check("async_scheduling", R(0, 10), R(0, 11, 1), _asynchronous_stages, ("leave --async-scheduling out",)),
-    # 0.33 models/config.py MambaModelConfig
-    Check("enable_chunked_prefill", R(0, 33), UNREAD, _state_chunks,
+    # 0.15 … 0.33 models/config.py MambaModelConfig
+    Check("enable_chunked_prefill", R(0, 15), UNREAD, _state_chunks,
           ("--enable-chunked-prefill", "--no-enable-prefix-caching"), of_model=True),
+    Check("enable_prefix_caching", R(0, 15), R(0, 17), _state_drafts,
+          ("leave --enable-prefix-caching out", "leave --speculative-config out"), of_model=True),
     # config/parallel.py ParallelConfig
     Check("enable_eplb", R(0, 10), UNREAD, _eplb_without_experts, ("--enable-expert-parallel",)),
     Check("enable_eplb", R(0, 10), UNREAD, _eplb_alone, ("leave --enable-eplb out",)),

@@ -7,6 +7,7 @@ from typing import Any
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Gpu
 from webhook.vllm.memory import dtype, kv_releases
+from webhook.vllm.memory.kv_specs import CACHED_AT_EACH_BLOCK
 from webhook.vllm.memory.settings import BY_POOLER, Settings
 from webhook.vllm.model import Model
 
@@ -47,6 +48,8 @@ def _prefix_caching(settings: Settings, args: EngineArgs, model: Model) -> bool 
         return False
     if _is_overruled(settings):
         return False
+    if states and release < kv_releases.MODES and model.model_type not in CACHED_AT_EACH_BLOCK:
+        return False  # models/config.py MambaModelConfig
     if given is not None:
         return given
     return not settings.whole_prompts and (not states or release >= kv_releases.STATES_CACHED)
