@@ -22,8 +22,8 @@ NAMESPACE = "kube-node-lease"
 LIFETIME, CA_LIFETIME = timedelta(days=90), timedelta(days=365)
 """The chart's `certificates.lifetime` and `certificates.caLifetime`."""
 SOON = timedelta(seconds=110)
-"""Until the certificate is due. It serves after at most 85 s: its CA must be trusted for a minute, and a replica looks at
-least every 12.5 s."""
+"""Until the certificate is due. It serves after at most 85 s: its CA must be trusted for a minute, and a replica looks
+at least every 12.5 s."""
 PAUSE = 0.2
 """Seconds between two Pods of a connection: the other stream needs the processors."""
 SECRET = f"/api/v1/namespaces/{OWN}/secrets/{RELEASE}-podfit-certificates"
