@@ -10,7 +10,76 @@ from pathlib import Path
 
 import pytest
 
-from tests.vllm.command.pods import argv, script
+from tests.vllm.command.pods import argv, container, script
+
+# In bash, and where it does not say more in dash, too, these are read exactly or not at all.
+UNCERTAIN = r"""
+IFS=-; set -- a b; vllm serve m "$*"
+---
+A=(a b); IFS=,; vllm serve m "${A[*]}"
+---
+read X <<< 'a\b'; vllm serve m "$X"
+---
+IFS=, read -ra A <<< "a b,c,"; vllm serve m "${A[@]}"
+---
+A="abc"; P="*c"; vllm serve m ${A%"*c"} ${A%$P} ${A%"$P"}
+---
+A='a[b]'; vllm serve m "${A%\[b\]}" ${A#[^b]}
+---
+vllm serve m "`echo \"a b\"`" "$(echo 'a\nb')"
+---
+vllm serve m * ./*.txt
+---
+A='*'; vllm serve m $A
+---
+A=; [ -n $A ] && X=1 || X=2; vllm serve m $X
+---
+A="a b"; [ -n $A ] && X=1 || X=2; vllm serve m $X
+---
+A="a b"; [ $A = "a b" ] && X=1 || X=2; vllm serve m $X
+---
+[ a = b -o b = b ] && X=1 || X=2; vllm serve m $X
+---
+[[ c = c || a = b && b = c ]] && X=1 || X=2; vllm serve m $X
+---
+P='a*'; [[ abc == "$P"* ]] && X=1 || X=2; vllm serve m $X
+---
+[[ a == [^b] ]] && X=1 || X=2; vllm serve m $X
+---
+[[ abc == a\*c ]] && X=1 || X=2; vllm serve m $X
+---
+[[ 010 -eq 8 ]] && X=1 || X=2; vllm serve m $X
+---
+case abc in a"*") X=1;; *) X=2;; esac; vllm serve m $X
+---
+P='a*'; case abc in "$P") X=1;; *) X=2;; esac; vllm serve m $X
+---
+case a in [[:alpha:]]) X=1;; *) X=2;; esac; vllm serve m $X
+---
+case abc in a*) X=1;& z) X=3;; *) X=2;; esac; vllm serve m $X
+---
+vllm serve m ${Y:-a\ b}
+---
+set -- 1 2 3 4 5 6 7 8 9 t; vllm serve m $10 ${10}
+---
+A=(x y z); unset 'A[1]'; vllm serve m "${A[@]}"
+---
+A=([2]=x [0]=y); vllm serve m "${A[@]}"
+---
+A=(a b); vllm serve m "${A[@]/a/z}" "${A[@]#a}"
+---
+vllm serve m "$0" ${0##*/}
+---
+A=0; B=1; vllm serve m $((A && (B=5))) $((1 || (B=6))) $B
+---
+vllm serve m $((-2**2)) $((2**3**2)) $((-5 >> 1)) $((-7/2))
+---
+A=ß; vllm serve m ${A^^}
+---
+set -- {a,b}; vllm serve m $#
+---
+export A={a,b}; vllm serve m $A
+"""
 
 # Each is run by a real bash too, with M=model, TP=2 and an empty EMPTY.
 SCRIPTS = r"""
@@ -419,3 +488,25 @@ def test_escapes_of_c(quoted: str, text: str) -> None:
     command = script(f"vllm serve {quoted}")
 
     assert argv(command) == [text]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("text", [one.strip("\n") for one in UNCERTAIN.split("\n---\n")])
+def test_what_is_not_read_exactly_is_unknown(text: str, tmp_path: Path) -> None:
+    vllm = tmp_path / "bin" / "vllm"
+    vllm.parent.mkdir()
+    vllm.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\"\n")
+    vllm.chmod(0o755)
+    (tmp_path / "a.txt").touch()
+    environment = {"PATH": f"{vllm.parent}:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        ["bash", "-c", text], cwd=tmp_path, env=environment, capture_output=True, check=True, encoding="utf-8"
+    )
+    _, *words = done.stdout.split("\0")[:-1]
+
+    command = container({"image": "registry.example/team/base:1", "command": ["bash", "-c", text]})
+
+    assert command is not None
+    certain = command.unread is None and not command.branched and all(word.unknown is None for word in command.words)
+    assert not certain or argv(command) == words
+    assert all(word.unknown is not None or word.text in words or command.branched for word in command.words)

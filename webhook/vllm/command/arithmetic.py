@@ -31,6 +31,12 @@ def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: Dep
         with depth:
             return value(part, scalar, lookup, assign, depth)
 
+    def maybe(part: Node) -> None:
+        """A part that may not be evaluated: what it assigns is not known."""
+        if not depth.full:
+            with depth:
+                value(part, scalar, lookup, lambda name, _: assign(name, None), depth)
+
     kind = node.type
     if kind in ("number", "word", "variable_name"):
         return _number(source(node), lookup)
@@ -52,13 +58,28 @@ def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: Dep
         operator = source(node.children[0])
         if right is None or operator not in ("-", "+", "!", "~"):
             return None
+        if _operator(node.children[1]) not in ("", *(("*", "/", "%") if operator == "-" else ())):
+            return None  # the grammar takes `-5 >> 1` for `-(5 >> 1)`
         return {"-": -right, "+": right, "!": int(not right), "~": ~right}[operator]
     if kind == "ternary_expression" and len(named) == 3:
         condition = of(named[0])
-        return None if condition is None else of(named[1 if condition else 2])
+        if condition is None:
+            maybe(named[1])
+            maybe(named[2])
+            return None
+        return of(named[1 if condition else 2])
     if kind == "binary_expression" and len(node.children) == 3:
         operator = source(node.children[1])
-        left, right = of(node.children[0]), of(node.children[2])
+        left = of(node.children[0])
+        if operator in ("&&", "||"):
+            if left is None:
+                maybe(node.children[2])
+                return None
+            if bool(left) == (operator == "||"):
+                return int(bool(left))
+        right = of(node.children[2])
+        if operator == "**" and "**" in (_operator(node.children[0]), _operator(node.children[2])):
+            return None  # it groups from the right, which the grammar does not know
         if _ASSIGNS.fullmatch(operator):
             if operator != "=" and left is not None and right is not None:
                 right = _calculate(left, operator[:-1], right)
@@ -69,6 +90,11 @@ def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: Dep
             return right
         return None if left is None or right is None else _calculate(left, operator, right)
     return None
+
+
+def _operator(node: Node) -> str:
+    """The operator of a binary expression."""
+    return source(node.children[1]) if node.type == "binary_expression" and len(node.children) == 3 else ""
 
 
 def _number(text: str, lookup: Lookup) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from webhook.vllm.command import builtin
+from webhook.vllm.command import builtin, dialect
 from webhook.vllm.command.flow import Status
 from webhook.vllm.command.state import Array
 from webhook.vllm.command.tree import source
@@ -67,6 +67,8 @@ def declaration(shell: Shell, node: Node) -> Status:
             _make_local(shell, name, array="a" in flags.lower())
         if child.type == "variable_assignment":
             assignment(shell, child)
+            if name and dialect.has_braces(source(child)):
+                shell.state.forget([name], f"{name} is assigned once for each word of the braces")
         elif name and not exports and "a" in flags.lower():
             shell.state.variables.setdefault(name, [])
         elif child.is_named and child.type not in _NAMED and source(child)[:1] != "-":
@@ -101,8 +103,12 @@ def _make_local(shell: Shell, name: str, *, array: bool) -> None:
 def unset(shell: Shell, node: Node) -> Status:
     """`unset A`."""
     for child in node.children[1:]:
-        shell.state.variables.pop(source(child), None)
-        shell.state.removed.add(source(child))
+        name, element, _ = source(child).strip("'\"").partition("[")
+        if element:
+            shell.state.forget([name], f"an element of {name} is removed")
+            continue
+        shell.state.variables.pop(name, None)
+        shell.state.removed.add(name)
     return "yes"
 
 

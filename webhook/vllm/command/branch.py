@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from webhook.vllm.command import condition
 from webhook.vllm.command.flow import Status
-from webhook.vllm.command.tree import source
+from webhook.vllm.command.tree import GiveUp, source
 from webhook.vllm.command.word import known
 
 if TYPE_CHECKING:
@@ -63,14 +63,15 @@ def case_statement(shell: Shell, node: Node) -> Status:
     bodies: list[Callable[[], Status]] = []
     certain = value is not None
     for item in (child for child in node.children if child.type == "case_item"):
-        patterns = [shell.words.scalar(p) for p in item.children_by_field_name("value")]
+        if any(child.type in (";&", ";;&") for child in item.children):
+            raise GiveUp("a case goes on with the next one")
+        patterns = item.children_by_field_name("value")
         closing = next((i for i, c in enumerate(item.children) if c.type == ")"), 0)
         body = functools.partial(shell.block, item.children[closing + 1 :])
         if value is None:
             bodies.append(body)
             continue
-        texts = [known(p) for p in patterns]
-        answers = [None if t is None else condition.matches(shell, value, t.strip("\"'")) for t in texts]
+        answers = [condition.fits(shell, value, pattern) for pattern in patterns]
         if True in answers:
             if certain:
                 return body()

@@ -104,10 +104,11 @@ def _read(shell: Shell, argv: list[Value]) -> Status:
             names.pop(0)
     separator = shell.state.variables.get("IFS")
     by = known(separator) if isinstance(separator, tuple) else " "
-    plain = shell.stdin is not None and not set(letters) & _TAKES and all(map(str.isidentifier, names)) and by
+    raw = shell.stdin is not None and ("r" in letters or "\\" not in shell.stdin)
+    plain = raw and not set(letters) & _TAKES and all(map(str.isidentifier, names)) and by
     if plain and names and shell.stdin is not None and by is not None:
         line = shell.stdin.partition("\n")[0]
-        words = line.split() if by.isspace() else line.split(by) if len(by) == 1 else None
+        words = line.split() if by.isspace() else line.removesuffix(by).split(by) if len(by) == 1 else None
         if words is not None and ("a" in letters or len(names) >= len(words) > 0):
             shell.spend(2 * len(words))
             found = [literal(word) for word in words]

@@ -6,6 +6,7 @@ import fnmatch
 import re
 from typing import TYPE_CHECKING
 
+from webhook.vllm.command import dialect
 from webhook.vllm.command.flow import Status, status_of
 from webhook.vllm.command.tree import source
 from webhook.vllm.command.word import Value, known, text_of
@@ -48,20 +49,55 @@ def _answer(shell: Shell, node: Node, extended: bool) -> bool | None:
         answer = _test(shell, children[-1], extended)
         return None if answer is None else not answer
     if node.type == "unary_expression" and len(children) == 2:
+        if not extended and _splits(shell, children[1]):
+            return None
         return _unary_test(shell, source(children[0]), shell.words.scalar(children[1]))
     if node.type == "binary_expression" and len(children) == 3:
         operator = source(children[1])
-        if operator in ("&&", "||", "-a", "-o"):
+        if operator in ("-a", "-o"):
+            return None  # the grammar does not group them as shells do
+        if operator in ("&&", "||"):
+            if any(_joins(child) not in ("", operator) for child in (children[0], children[2])):
+                return None  # nor these two without parentheses
             left, right = _test(shell, children[0], extended), _test(shell, children[2], extended)
-            decisive = operator in ("||", "-o")
+            decisive = operator == "||"
             if left is decisive or right is decisive:
                 return decisive
             return None if left is None or right is None else not decisive
+        if not _NESTED.isdisjoint((children[0].type, children[2].type)):
+            return None
+        if not extended and (_splits(shell, children[0]) or _splits(shell, children[2])):
+            return None
         left_value, right_value = shell.words.scalar(children[0]), shell.words.scalar(children[2])
-        quoted = children[2].type in ("string", "raw_string")
-        return _compare(shell, left_value, operator, right_value, pattern=extended and not quoted)
+        if extended and operator in ("=", "==", "!="):
+            text = known(left_value)
+            same = None if text is None else fits(shell, text, children[2])
+            return same if operator != "!=" or same is None else not same
+        return _compare(shell, left_value, operator, right_value, octal=extended)
+    if not extended and _splits(shell, node):
+        return None
     text = known(shell.words.scalar(node))
     return None if text is None else bool(text)
+
+
+def _joins(node: Node) -> str:
+    """The `&&` or `||` of an expression without parentheses."""
+    if node.type != "binary_expression" or len(node.children) != 3:
+        return ""
+    operator = source(node.children[1])
+    return operator if operator in ("&&", "||") else ""
+
+
+_NESTED = frozenset({"binary_expression", "unary_expression", "negation_expression"})
+"""What the grammar takes for an operand in `[ a = b -o c = d ]`."""
+_EXPANDS = frozenset({"simple_expansion", "expansion", "command_substitution", "concatenation"})
+
+
+def _splits(shell: Shell, node: Node) -> bool:
+    """An operand without quotation marks that `[` does not get as one word."""
+    if node.type in ("word", "concatenation") and dialect.has_braces(source(node)):
+        return True
+    return node.type in _EXPANDS and len(shell.words.fields(node)) != 1
 
 
 def _unary_test(shell: Shell, operator: str, value: Value) -> bool | None:
@@ -77,15 +113,17 @@ def _unary_test(shell: Shell, operator: str, value: Value) -> bool | None:
     return None
 
 
-def _compare(shell: Shell, left: Value, operator: str, right: Value, *, pattern: bool) -> bool | None:
+def _compare(shell: Shell, left: Value, operator: str, right: Value, *, octal: bool = False) -> bool | None:
+    """`octal`: inside of `[[`, where a number is arithmetic."""
     one, two = known(left), known(right)
     if one is None or two is None:
         return None
     if operator in ("=", "==", "!="):
-        same = matches(shell, one, two) if pattern else one == two
-        return same if operator != "!=" or same is None else not same
+        return (one == two) is (operator != "!=")
     if operator in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
         if not (_DECIMAL.fullmatch(one.strip()) and _DECIMAL.fullmatch(two.strip())):
+            return None
+        if octal and any(text.strip().lstrip("-").startswith("0") and len(text.strip("-")) > 1 for text in (one, two)):
             return None
         a, b = int(one), int(two)
         return {"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b, "-ge": a >= b}[operator]
@@ -103,10 +141,29 @@ def builtin(shell: Shell, argv: list[Value]) -> Status:
     elif len(argv) == 2:
         answer = _unary_test(shell, text_of(argv[0]), argv[1])
     elif len(argv) == 3:
-        answer = _compare(shell, argv[0], text_of(argv[1]), argv[2], pattern=False)
+        answer = _compare(shell, argv[0], text_of(argv[1]), argv[2])
     if answer is None:
         return "maybe"
     return "yes" if answer != negated else "no"
+
+
+_GLOB = re.compile(r"[*?\[\\]")
+_UNLIKE_PYTHON = re.compile(r"\[\^|\[\[?[:.=]|[?*+@!]\(")
+"""What a shell reads differently than `fnmatch`: `[^a]`, `[[:alpha:]]`, `@(a|b)`."""
+
+
+def fits(shell: Shell, text: str, node: Node) -> bool | None:
+    """Whether the pattern that a node stands for fits the whole text; None where it is not known."""
+    pattern, written = known(shell.words.scalar(node)), source(node)
+    if pattern is None:
+        return None
+    if node.type in ("string", "raw_string"):
+        return text == pattern
+    if _GLOB.search(pattern) is None and _GLOB.search(written) is None:
+        return text == pattern
+    if any(mark in written for mark in "\"'\\") or _UNLIKE_PYTHON.search(pattern) is not None:
+        return None
+    return matches(shell, text, pattern)
 
 
 def matches(shell: Shell, text: str, pattern: str) -> bool | None:

@@ -135,6 +135,8 @@ def _output(shell: Shell, node: Node) -> Value | None:
         return literal(text.rstrip("\n")) if text is not None else None
     if texts[:1] in (["which"], ["command"], ["type"]) and texts[-1] and not texts[-1].startswith("-"):
         return literal(texts[-1]) if len(texts) == 2 + (texts[0] != "which") else None  # the path of that program
+    if texts[:1] == ["echo"] and any("\\" in text_of(word) for word in argv):
+        return None  # dash's echo reads escapes
     if texts[:1] == ["echo"] and not any(t is not None and t.startswith("-") for t in texts[1:2]):
         pieces: list[Piece] = []
         for position, word in enumerate(argv[1:]):

@@ -6,17 +6,16 @@ without running something stays as it is written and says why.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from webhook.base.secret import gives
-from webhook.vllm.command import arithmetic, dialect, transform
+from webhook.vllm.command import arithmetic, dialect, file_names, transform
 from webhook.vllm.command.state import Array, ShellState
 from webhook.vllm.command.tree import WorkLimit, source
-from webhook.vllm.command.word import Piece, Value, known, literal, mystery, reason_of, text_of
+from webhook.vllm.command.word import Piece, Value, joined, joined_list, known, literal, mystery, reason_of, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -30,6 +29,9 @@ _OPERATORS = (
 )
 _EXPANSIONS = ("simple_expansion", "expansion", "arithmetic_expansion", "command_substitution")
 _KEY = re.compile(r"\[([^\]]{1,64})\]=")
+_TWO_DIGITS = re.compile(r"\$[0-9]{2,}")
+_QUOTED = re.compile(r"[\"'$]")
+_GLOB = re.compile(r"[*?\[]")
 _LEAD = re.compile(r"(?:\s|\\\n)+")
 
 
@@ -59,6 +61,8 @@ class WordExpander:
         text = source(node)
         if "{" in text and dialect.has_braces(text):
             return [mystery(text, f"{text} is several words in bash")]
+        if node.type in ("word", "concatenation") and (why := file_names.of_word(node)) is not None:
+            return [mystery(text, why)]
         segments = self._charged(self.segments(node, False))
         return _fields(self._separated(segments) if "IFS" in self.state.variables else segments)
 
@@ -81,7 +85,7 @@ class WordExpander:
             return literal("")
         segments = self._charged(self.segments(node, False))
         pieces = [piece for one in segments for piece in ((Piece(" "),) if one is _BREAK else one.value)]
-        return _bounded(_join(pieces))
+        return _bounded(joined(pieces))
 
     def _charged(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
         """The segments, each charged to the budget."""
@@ -117,6 +121,8 @@ class WordExpander:
                 for child in node.children:
                     if child.type != "$":
                         yield from self.segments(child, quoted)
+            elif kind == "simple_expansion" and _TWO_DIGITS.fullmatch(text):
+                yield _Segment(mystery(text, f"{text} is ${text[1]} and {text[2:]}"), not quoted)
             elif kind == "simple_expansion":
                 yield from self._parameter(text[1:], None, quoted, text)
             elif kind == "expansion":
@@ -127,7 +133,8 @@ class WordExpander:
                 why = f"arithmetic {text} over values that are not known"
                 yield _Segment(literal(str(number)) if number is not None else mystery(text, why), not quoted)
             elif kind == "command_substitution":
-                yield _Segment(self.run(node) or mystery(text, f"command substitution {text}"), not quoted)
+                output = None if text[0] == "`" and "\\" in text else self.run(node)
+                yield _Segment(output or mystery(text, f"command substitution {text}"), not quoted)
             elif kind == "process_substitution":
                 yield _Segment(mystery(text, f"process substitution {text}"), False)
             elif text[:1] == "~" and not quoted and _begins(node):
@@ -170,7 +177,8 @@ class WordExpander:
         value = self._lookup(name, index)
         if isinstance(value, list):
             if quoted and (name == "*" or index == "*"):
-                yield _Segment(_join_list(value), False)
+                by_ifs = "IFS" in self.state.variables
+                yield _Segment(mystery(written, "it is joined by IFS") if by_ifs else joined_list(value), False)
                 return
             for position, element in enumerate(value):
                 if position:
@@ -188,6 +196,8 @@ class WordExpander:
         state = self.state
         if name in ("@", "*"):
             return state.positional
+        if name == "#" and any(reason_of(one) is not None for one in state.positional):
+            return mystery("$#", "$# depends on a value that is not known")
         if name == "#":
             return literal(str(len(state.positional)))
         if re.fullmatch(r"[0-9]{1,6}", name):
@@ -204,6 +214,8 @@ class WordExpander:
         """An array's element, or all of them; those of an associative one stand there as `[key]=value`."""
         keyed = [(_KEY.match(text_of(one)), one) for one in value]
         if index in ("@", "*"):
+            if sum(match is not None for match, _ in keyed) > 1:
+                return [mystery(f"${{{name}[{index}]}}", f"the order of {name}'s elements is not known")]
             return (
                 value
                 if not any(match for match, _ in keyed)
@@ -250,6 +262,9 @@ class WordExpander:
             return
         if operator in ("", ":-", ":=", "-", "=", ":?", "?", ":+", "+"):
             empty = _is_empty(value, colon=operator.startswith(":"))
+            if "\\" in rest and not quoted and operator:
+                yield _Segment(mystery(written, f"{written} is not understood"), True)
+                return
             default = list(self._range(node.children, start, node.end_byte - 1, node, quoted))
             if operator in (":+", "+"):
                 if empty is None:
@@ -273,13 +288,14 @@ class WordExpander:
         if value is None:
             value = mystery(written, f"{written}: {name} is not set in the manifest")
         if isinstance(value, list):
-            value = _join_list(value)
+            value = mystery(written, f"{written} is not understood")
         pattern = "".join(
             text_of(s.value) if reason_of(s.value) is None else "\0"
             for s in self._range(node.children, start, node.end_byte - 1, node, True)
         )
         text = known(value)
-        if text is None or "\0" in pattern:
+        literal_glob = _QUOTED.search(rest) is not None and _GLOB.search(pattern) is not None
+        if text is None or "\0" in pattern or (operator[0] in "#%/" and literal_glob):
             yield _Segment(mystery(written, reason_of(value) or f"{written} is not known"), not quoted)
             return
         self.budget.spend(min(len(text), 512) ** 2 // 32)
@@ -328,7 +344,7 @@ def _fields(segments: Iterator[_Segment]) -> list[Value]:
     def end() -> None:
         nonlocal started
         if started:
-            done.append(_bounded(_join(current)))
+            done.append(_bounded(joined(current)))
         current.clear()
         started = False
 
@@ -348,29 +364,10 @@ def _fields(segments: Iterator[_Segment]) -> list[Value]:
                     if part[0] in " \t\n":
                         end()
                     else:
-                        current.append(Piece(part, piece.path))
+                        current.append(Piece(part, piece.path, file_names.doubt(part)))
                         started = True
     end()
     return done
-
-
-def _join(pieces: list[Piece]) -> Value:
-    """Neighbouring known pieces of one origin become one."""
-    joined: list[Piece] = []
-    filled = (piece for piece in pieces if piece.text or piece.unknown is not None)
-    for (unknown, path), run in itertools.groupby(filled, key=lambda piece: (piece.unknown, piece.path)):
-        if unknown is None:
-            joined.append(Piece("".join(piece.text for piece in run), path))
-        else:
-            joined += run
-    return tuple(joined) or literal("")
-
-
-def _join_list(values: Array) -> Value:
-    pieces: list[Piece] = []
-    for position, value in enumerate(values):
-        pieces += [Piece(" "), *value] if position else value
-    return _join(pieces)
 
 
 def _bounded(value: Value) -> Value:

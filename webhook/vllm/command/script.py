@@ -21,7 +21,7 @@ from webhook.vllm.command.flow import Break, Exit, Return, Status, negate
 from webhook.vllm.command.parameter import WordExpander
 from webhook.vllm.command.state import Array, ShellState, merge
 from webhook.vllm.command.tree import TOO_MUCH, GiveUp, WorkLimit, only_command, source
-from webhook.vllm.command.word import Change, Piece, Value, literal, text_of
+from webhook.vllm.command.word import Change, Piece, Value, mystery, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -103,7 +103,7 @@ class Shell:
         """Another shell, started by this one."""
         state = self.copy()
         state.positional = list(positional)
-        state.zero = zero or literal("sh")
+        state.zero = zero or mystery("$0", "$0 is the shell's own name")
         state.functions, state.errexit = {}, False
         state.variables = {name: v for name, v in state.variables.items() if name in state.exported}
         return Shell(state, self.visit, self)

@@ -296,7 +296,7 @@ class _Resolver(Reading):
         runner = shell(self.env, self.files, visit, self.budget)
         runner.marks = inline and self._raw_script == text
         runner.state.positional = positional
-        runner.state.zero = zero or literal("sh")
+        runner.state.zero = zero or runner.state.zero
         runner.state.errexit = errexit or _SHEBANG_E.match(text) is not None
         runner.doubt = dialect.doubt(text, _shell_of(text, shell_name))
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from webhook.base.secret import gives
-from webhook.vllm.command.word import Piece, Value, known, literal, mystery, origin_of, text_of
+from webhook.vllm.command.word import Piece, Value, known, mystery, origin_of, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -23,7 +23,7 @@ class ShellState:
     variables: dict[str, Value | Array] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     positional: Array = field(default_factory=list)
-    zero: Value = field(default_factory=lambda: literal("sh"))
+    zero: Value = field(default_factory=lambda: mystery("$0", "$0 is the shell's own name"))
     files: dict[str, str] = field(default_factory=dict)
     functions: dict[str, Node] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)

@@ -7,13 +7,17 @@ import re
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
 
+_UNLIKE_PYTHON = re.compile(r"\[\^|\[\[?[:.=]|[?*+@!]\(|\\[*?\[\]\\]")
+"""What a shell reads differently than `fnmatch`."""
 _PATTERN = re.compile(r"((?:\\.|[^/\\])*)(?:/(.*))?", re.DOTALL)
 """`${X/find/replacement}`, in which `\\/` is a slash of the first."""
 
 
 def apply(text: str, operator: str, argument: str) -> str | None:
     """`${X#…}`, `${X%…}`, `${X/…/…}`, `${X^^}`, `${X:1:2}` of a known text; None where it is not understood."""
-    if len(text) > 512 or len(argument) > 64:
+    if len(text) > 512 or len(argument) > 64 or (operator[0] in "^," and not text.isascii()):
+        return None
+    if operator[0] in "#%/" and _UNLIKE_PYTHON.search(argument) is not None:
         return None
     if operator in ("#", "##", "%", "%%"):
         pattern = re.compile(fnmatch.translate(argument), re.DOTALL)

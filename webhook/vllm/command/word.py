@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -90,6 +91,26 @@ def after(value: Value, count: int) -> Value:
         if piece.text[cut:]:
             pieces.append(Piece(piece.text[cut:], piece.path, piece.unknown))
     return tuple(pieces) or literal("")
+
+
+def joined(pieces: list[Piece]) -> Value:
+    """Neighbouring known pieces of one origin become one."""
+    joined: list[Piece] = []
+    filled = (piece for piece in pieces if piece.text or piece.unknown is not None)
+    for (unknown, path), run in itertools.groupby(filled, key=lambda piece: (piece.unknown, piece.path)):
+        if unknown is None:
+            joined.append(Piece("".join(piece.text for piece in run), path))
+        else:
+            joined += run
+    return tuple(joined) or literal("")
+
+
+def joined_list(values: Iterable[Value]) -> Value:
+    """Values with a blank between them, as in `"$*"`."""
+    pieces: list[Piece] = []
+    for position, value in enumerate(values):
+        pieces += [Piece(" "), *value] if position else value
+    return joined(pieces)
 
 
 def all_known(values: Mapping[str, Value]) -> dict[str, str]:
