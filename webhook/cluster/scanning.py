@@ -74,6 +74,7 @@ class Scanner:
         self._owners = Owners()
         self._seen: set[str] = set()
         self._starts: dict[str, set[int]] = {}
+        self._predictors: dict[str, list[JSON]] = {}
         """uid of a workload → how its vLLM containers start."""
         self._maps: OrderedDict[tuple[str, str], JSON | None] = OrderedDict()
         self._maps_refused = False
@@ -266,6 +267,8 @@ class Scanner:
         if not self._is_wanted(obj):
             return
         self._starts[ref.uid] = scan.starts(result.engine.container.spec for result in report.results)
+        if _parsed_of(obj)[0] == scan.PREDICTORS:
+            self._predictors[ref.uid] = [result.engine.container.spec for result in report.results]
         self._add_running_pod(obj, ref, ref.uid)
         self._found.rows += scan.rows(report)
         if other is not None and self._found.what_if is not None:
@@ -274,8 +277,10 @@ class Scanner:
     def _add_running_pod(self, obj: JSON, ref: Ref, top: str) -> None:
         """Remembers which workload (uid `top`) a running Pod belongs to, and that it is ready."""
         wanted = self._starts.get(top) if ref.kind == "Pod" else None
-        if wanted and scan.is_ready(obj) and wanted & scan.starts(mapping(obj.get("spec")).get("containers") or ()):
-            self._found.ready.add(top)
+        if wanted and scan.is_ready(obj):
+            same = bool(wanted & scan.starts(mapping(obj.get("spec")).get("containers") or ()))
+            if same or any(scan.runs_predictor(one, obj) for one in self._predictors.get(top, ())):
+                self._found.ready.add(top)
         if self._wanted.pods and ref.kind == "Pod" and mapping(obj.get("status")).get("phase") == "Running":
             self._found.pods[ref.namespace, ref.name] = top
 

@@ -520,3 +520,45 @@ def test_without_the_pods_nothing_is_said_of_what_runs() -> None:
 
     assert result.ready_and_denied is None
     assert "running and ready" not in shown.text(result)
+
+
+PREDICTOR: JSONDict = {
+    "apiVersion": "serving.kserve.io/v1beta1",
+    "kind": "InferenceService",
+    "metadata": {"name": "llama", "namespace": "chat", "uid": "isvc"},
+    "spec": {
+        "predictor": {
+            "nodeSelector": {"nvidia.com/gpu.product": "Tesla-T4"},
+            "model": {
+                "modelFormat": {"name": "vLLM"},
+                "storageUri": "hf://Qwen/Qwen3-8B",
+                "args": ["--max-model-len=8192"],
+                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+            },
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "uri", "runs"),
+    [
+        (["--port=8080", "--max-model-len=8192"], "hf://Qwen/Qwen3-8B", True),
+        (["--port=8080", "--max-model-len=4096"], "hf://Qwen/Qwen3-8B", False),
+        (["--port=8080", "--max-model-len=8192"], "hf://Qwen/Qwen3-4B", False),
+    ],
+)
+def test_a_pod_of_a_predictor_has_what_its_controller_adds(args: list[str], uri: str, runs: bool) -> None:
+    running = ready("llama-predictor-0", PREDICTOR)
+    running["spec"]["containers"][0] |= {"name": "kserve-container", "args": args}
+    running["spec"]["initContainers"] = [{"name": "storage-initializer", "args": [uri, "/mnt/models"]}]
+
+    assert scan.runs_predictor(PREDICTOR["spec"]["predictor"]["model"], running) is runs
+
+
+def test_a_predictor_that_runs_and_is_ready_is_counted() -> None:
+    middle = workload("Deployment", "llama-predictor", owner=PREDICTOR, args=DOOMED)
+    running = ready("llama-predictor-0", middle)
+    running["spec"]["containers"][0] |= {"name": "kserve-container", "args": ["--port=8080", "--max-model-len=8192"]}
+
+    assert scanned(Api(PREDICTOR, middle, running)).ready == {"isvc"}

@@ -313,6 +313,34 @@ def starts(containers: Iterable[Any]) -> set[int]:
     return {hash(repr([mapping(one).get(field) for field in ("image", "command", "args")])) for one in containers}
 
 
+PREDICTORS = "serving.kserve.io"
+"""The API group whose controller completes a container's image, command and arguments."""
+
+
+def runs_predictor(container: JSON, pod: JSON) -> bool:
+    """A Pod of KServe's runs a predictor's present container: it has the image and all arguments that the container
+    sets, and the model of its storageUri where the Pod names one (KServe's storage initializer)."""
+    spec = mapping(pod.get("spec"))
+    uri, image, own = container.get("storageUri"), container.get("image"), set(_words(container.get("args")))
+    annotations = mapping(mapping(pod.get("metadata")).get("annotations")).values()
+    loaded = {one for one in annotations if isinstance(one, str) and "://" in one}
+    loaded |= {word for one in _listed(spec.get("initContainers")) for word in _words(one.get("args")) if "://" in word}
+    if uri and loaded and uri not in loaded:
+        return False
+    return any(
+        own <= {*_words(one.get("command")), *_words(one.get("args"))} and image in (None, one.get("image"))
+        for one in _listed(spec.get("containers"))
+    )
+
+
+def _listed(value: object) -> list[JSON]:
+    return [mapping(one) for one in value] if isinstance(value, list) else []
+
+
+def _words(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
 def rows(report: Report) -> list[ScannedContainer]:
     """The vLLM containers of one object."""
     ref = Ref.of(report.object)
