@@ -156,3 +156,11 @@ spec:
     found = effect.answer({"policy": policy}, desk(tmp_path / "pod.yaml"))
 
     assert (found["decided"], found["changed"]) == (0, 1)
+
+
+def test_prepared_files_are_not_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = desk(EXAMPLES)
+    effect.prepare(held)
+
+    monkeypatch.setattr(effect, "rehearse", None)
+    assert effect.answer({"shipped": list(held.shipped)[:1]}, held)["objects"] > 0

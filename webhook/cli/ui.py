@@ -36,8 +36,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Serves until Ctrl-C; 0 then."""
+    from threading import Thread
+
     from werkzeug.serving import WSGIRequestHandler, make_server
 
+    from webhook.ui import effect
     from webhook.ui.app import create_app
 
     class Handler(WSGIRequestHandler):
@@ -51,13 +54,15 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.port < 1 << 16:
         raise edge.UnusableError(f"--port {args.port}: not a port from 0 to 65535")
     token = secrets.token_urlsafe(24)
-    app = create_app(token, _desk(args))
+    desk = _desk(args)
+    app = create_app(token, desk)
     try:
         server = make_server(HOST, args.port, app, threaded=True, request_handler=Handler)
     except (OSError, SystemExit) as error:  # werkzeug exits if the port is taken
         raise edge.UnusableError(f"--port {args.port}: can't listen on {HOST}:{args.port}", 3) from error
     url = f"http://{HOST}:{server.port}/{token}/"
     print(url, flush=True)
+    Thread(target=effect.prepare, args=[desk], daemon=True).start()
     if args.open:
         import webbrowser
 

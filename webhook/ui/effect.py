@@ -33,6 +33,11 @@ def answer(asked: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     return _tree(list(_changed(desk, policy, problems)), "", problems)
 
 
+def prepare(desk: Desk) -> None:
+    """Evaluate the files under the default, and load the reader of policies: the first answer need not wait for it."""
+    answer({"shipped": list(desk.shipped)[:1]}, desk)
+
+
 _RECORDED = (
     "A saved scan holds findings, not objects: parameters of rules and matches on labels are not evaluated again, and "
     "what only warned there may also stay a warning."
