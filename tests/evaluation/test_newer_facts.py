@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from scripts.facts.table import DATA
 from tests.conftest import GOOD_POD
 from tests.facts import sets
 from tests.reviews import admission_review, without_shm
-from webhook.base import data
+from webhook.base import data, facts_set
 from webhook.base.data import Tables
 from webhook.evaluation import review
 from webhook.evaluation.lint import Report, lint
-from webhook.evaluation.policy import Policy, builtin, load
+from webhook.evaluation.policy import Policy, PolicyError, builtin, load
 from webhook.kube import manifest
 from webhook.rules import all_rules
 from webhook.vllm import gpu
@@ -128,3 +129,31 @@ def test_the_audit_annotations_name_the_set() -> None:
     assert (said["facts-set"], said["facts-version"]) == ("2026-12", newer.version)
     assert "facts-set" not in review.validate(request, builtin(), Facts())["response"]["auditAnnotations"]
     assert review.mutate(request, builtin(), newer)["response"]["patch"]
+
+
+def with_gpu(name: str, like: str) -> Tables:
+    """The packaged tables and one more GPU."""
+    files = {table: (DATA / f"{table}.json").read_bytes() for table in facts_set.NAMES}
+    found = json.loads(files["gpus"])
+    row = next(one for one in found["products"] if one["name"] == like)
+    found["products"].append({**row, "name": name, "names": {"smi": [name]}})
+    files["gpus"] = json.dumps(found).encode()
+    named = {f"{table}.json": content for table, content in files.items()}
+    return facts_set.of_files(named | {facts_set.DIGESTS: facts_set.digests(files, "newer").encode()})
+
+
+def test_a_policy_assumes_a_gpu_that_only_the_set_knows() -> None:
+    newer = with_gpu("NVIDIA L5", "NVIDIA L4")
+    text = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {assume: {gpu: NVIDIA L5}}\n"
+    with pytest.raises(PolicyError, match="no GPU is known by the name 'NVIDIA L5'"):
+        load([("p.yaml", text)])
+    with data.using(newer):
+        policy = load([("p.yaml", text)])
+    obj = pod(sets.LARGE)
+    del obj["spec"]["nodeSelector"]
+
+    by_set, by_package = (lint(obj, policy, Facts(tables=one)) for one in (newer, data.PACKAGED))
+
+    assert "gpu-memory-exceeded" in {one.rule for one in by_set.findings if one.shown}
+    assert not by_set.denied
+    assert "gpu-memory-exceeded" not in {one.rule for one in by_package.findings}

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.asgi import Client
-from tests.evaluation.test_newer_facts import TRUSTING, pod
+from tests.evaluation.test_newer_facts import TRUSTING, pod, with_gpu
 from tests.facts import sets
 from tests.reviews import admission_review
 from tests.server.test_server import serving, until
 from webhook.base.data import PACKAGED
 from webhook.base.facts_set import FactsError
+from webhook.evaluation.policy import PolicyError
 from webhook.server.app import create_app
+from webhook.server.live import Live
 from webhook.server.live_facts import LiveFacts, read
 from webhook.server.metrics import Metrics
 from webhook.vllm.facts import Facts
@@ -272,3 +274,14 @@ def test_a_server_with_a_broken_set_serves_the_packaged_facts(tmp_path: Path) ->
         said = server.request("GET", "/readyz")[1].decode()
 
     assert f"facts not used, the packaged ones stay in use: {tmp_path}/none/digests.json: no such file" in said
+
+
+def test_a_live_policy_is_read_by_the_set_in_use(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {assume: {gpu: NVIDIA L5}}\n"
+    )
+    with pytest.raises(PolicyError):
+        Live([file])
+
+    assert Live([file], tables=lambda: with_gpu("NVIDIA L5", "NVIDIA L4")).problems == ()

@@ -11,7 +11,7 @@ import gc
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from webhook.cli.support.edge import UnusableError
 from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
 
 if TYPE_CHECKING:
+    from webhook.base.data import Tables
     from webhook.cluster import Access, Cluster
     from webhook.evaluation.policy import Policy
     from webhook.server.accesslog import AccessLog
@@ -110,17 +111,21 @@ def _seconds(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
-    policy, facts = policies.load(args.policy), edge.facts(args)
+    from webhook.base.data import using
+    from webhook.evaluation.policy import builtin
     from webhook.server.accesslog import AccessLog
     from webhook.server.lines import Lines
     from webhook.server.live_facts import LiveFacts
 
+    facts = edge.facts(args)
+    known = LiveFacts(facts, args.facts, lambda newer: warm(builtin(), newer))
+    with using(known.facts.tables):  # it knows the GPUs that policies name
+        policy = policies.load(args.policy)
     access = _access(args.kubeconfig)
     serving = certificate.serving(args, access)
     cluster = _cluster(args.watch, access)
-    live = _live(args.policy, cluster)
+    live = _live(args.policy, cluster, lambda: known.facts.tables)
     warm(policy, facts)
-    known = LiveFacts(facts, args.facts, lambda newer: warm(policy, newer))
     ready, answers = _readiness(live, serving, cluster)
     # Without a buffer: its lock, held by a thread that waits for whoever reads, would keep the process from its end.
     lines = AccessLog(None if args.no_access_log or sys.stdout is None else FileIO(1, "w", closefd=False))
@@ -156,20 +161,20 @@ def run(args: argparse.Namespace) -> int:
         said.close(FLUSH)
 
 
-def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
+def _live(files: Sequence[str], cluster: Cluster | None, tables: Callable[[], Tables]) -> Live:
     """The policies of the files and, where Policy objects are watched, of the cluster."""
     from webhook.server.live import Live
 
     paths = [policies.path(name) for name in files]
     if cluster is None or POLICIES not in cluster.watched:
-        return Live(paths)
+        return Live(paths, tables=tables)
     from webhook.server.acceptance import Acceptance
 
     def objects() -> dict[str, Mapping[str, Any]] | None:
         seen = cluster.snapshot().objects.get(POLICIES)
         return None if seen is None else {name: obj for (_, name), obj in seen.items()}
 
-    return Live(paths, objects, Acceptance(cluster.access).tell)
+    return Live(paths, objects, Acceptance(cluster.access).tell, tables=tables)
 
 
 def _access(kubeconfig: Path | None) -> Access | None:

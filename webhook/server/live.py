@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from webhook.base.data import Tables, current, using
 from webhook.evaluation.policy import Layer, PolicyError, document, is_schema, of_layers
 
 POLICY_SUFFIXES = (".yaml", ".yml", ".json")
@@ -47,16 +48,19 @@ class Live:
         objects: Callable[[], Objects | None] = lambda: None,
         tell: Callable[[Objects, Mapping[str, tuple[str, ...]]], None] = lambda *_: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        tables: Callable[[], Tables] = current,
     ) -> None:
         """Reads the files; raises PolicyError where one can't be used: a server starts with what it was told.
 
         `objects`: name → Policy object of the cluster; None where that is not known, and the last ones stay. `tell`
-        gets them, each with why it does not hold, after every look in the background.
+        gets them, each with why it does not hold, after every look in the background. `tables`: the set of facts that
+        knows the GPUs which a policy names.
         """
         self._places = tuple(files)
         self._objects = objects
         self._tell = tell
         self._clock = clock
+        self._tables = tables
         self._files: dict[str, LiveSource] = {}
         self._seen: dict[str, LiveSource] = {}
         self._apart: tuple[str, ...] = ()
@@ -95,10 +99,11 @@ class Live:
     def look(self) -> None:
         """Reads everything once, and takes over what is good."""
         before, told, expired = (self._files, self._seen), self.problems, self.policy.expired
-        self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
-        if (objects := self._objects()) is not None:
-            self._seen = {name: _next_object(self._seen.get(name), name, obj) for name, obj in objects.items()}
-            self.objects_seen = True
+        with using(self._tables()):
+            self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
+            if (objects := self._objects()) is not None:
+                self._seen = {name: _next_object(self._seen.get(name), name, obj) for name, obj in objects.items()}
+                self.objects_seen = True
         if (self._files, self._seen) != before:
             self._take_over()
             for problem in self.problems:

@@ -88,8 +88,8 @@ class GivenModel:
 class Assumed:
     """What a policy says to assume where nothing is known (`spec.assume`). It may inform; no denial rests on it."""
 
-    gpu: Accelerator | None = None
-    """The GPU of a Pod that names none."""
+    gpu: str | None = None
+    """The GPU of a Pod that names none, `NAME[:COUNT]`: what it is, the tables in use say."""
     nodes: Literal["open", "closed"] = "open"
     """closed: no node will come that is not there now (no autoscaler, no Karpenter, no Kueue), so that what the nodes'
     labels say may deny."""

@@ -174,7 +174,7 @@ def test_what_the_pod_names_is_narrowed_only_in_a_closed_cluster() -> None:
 
 
 def test_the_command_line_and_the_policy_come_last() -> None:
-    l40s, t4 = gpu.parse("l40s:2"), gpu.parse("t4")
+    l40s, t4 = gpu.parse("l40s:2"), "t4"
     by_nodes = find(pod(ONE), Facts(gpu=l40s, cluster=snapshot(L4)))
     given_ = find(pod(ONE), Facts(gpu=l40s, assume=Assumed(gpu=t4)))
     assumed = find(pod(ONE), Facts(assume=Assumed(gpu=t4)))

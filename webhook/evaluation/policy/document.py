@@ -17,7 +17,7 @@ from webhook.kube import manifest, quantity
 from webhook.kube.path import FieldPath
 from webhook.kube.selector import Requirement, Selector
 from webhook.rules import all_rules
-from webhook.vllm import gpu, release
+from webhook.vllm import release
 
 Wrong = list[tuple[FieldPath, str]]
 """Places in a document, and what is wrong there."""
@@ -311,8 +311,6 @@ def _assumptions_of(said: shape.AssumeShape) -> dict[str, Any]:
     for name in ("download_bandwidth", "disk_bandwidth"):
         if name in found:
             found[name] = quantity.parse(found[name])
-    if "gpu" in found:
-        found["gpu"] = gpu.parse(found["gpu"])
     if "registries" in found:
         found["registries"] = tuple(found["registries"])
     return found

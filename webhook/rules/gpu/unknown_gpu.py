@@ -63,7 +63,7 @@ class UnknownGpu(Rule):
 
 def _of_another_maker(engine: Engine) -> str:
     """That what was given to assume is not what this container asks for."""
-    assumed = engine.facts.assume.gpu
+    assumed = gpu.assumed(engine.facts)
     if engine.facts.gpu is not None:
         return f" (--gpu {engine.facts.gpu.name} is another maker's)"
     return f" (the policy's assume.gpu, {assumed.name}, is another maker's)" if assumed is not None else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from webhook.base import data
 from webhook.kube import quantity
 from webhook.kube.workload import Container, Workload
 from webhook.vllm.facts import Fact, Facts
@@ -36,6 +37,7 @@ __all__ = [
     "Placement",
     "advice",
     "all_products",
+    "assumed",
     "by_name",
     "device_request",
     "find",
@@ -79,7 +81,7 @@ def find(
         None
         if named
         else next(
-            (one for one in (facts.gpu, facts.assume.gpu) if one and _may_get(one, container, resource, build)), None
+            (one for one in (facts.gpu, assumed(facts)) if one and _may_get(one, container, resource, build)), None
         )
     )
     if given is not None:
@@ -170,6 +172,19 @@ def parse(text: str) -> Accelerator:
         hint = f"; did you mean {', '.join(near)}?" if near else "; expected a name such as l4, h100 or Tesla-T4"
         raise ValueError(f"no GPU is known by the name {name!r}{hint}")
     return Accelerator(gpus=found, count=int(count) if count else None)
+
+
+def assumed(facts: Facts) -> Accelerator | None:
+    """What the policy says to assume (`assume.gpu`), by the tables in use; None if they do not know it."""
+    return None if facts.assume.gpu is None else _known(facts.assume.gpu)
+
+
+@data.remembered(64)
+def _known(text: str) -> Accelerator | None:
+    try:
+        return parse(text)
+    except ValueError:
+        return None
 
 
 def _with_memory(gpus: tuple[Gpu, ...], memory: int) -> tuple[Gpu, ...]:
