@@ -92,7 +92,7 @@ class Diagnosis:
 
 
 def _rules_named_by_line(line: str, rules: Sequence[str]) -> tuple[str, ...]:
-    """Those of the rules that the line itself tells from the others."""
+    """Those of the rules that the line itself distinguishes from the others."""
     if "unknown-flag" in rules and (flag := re.search(r"unrecognized arguments?:? (--[\w-]+)", line)):
         known = flag[1].replace("_", "-") in builtin().spellings
         return ("removed-flag" if known else "unknown-flag",)
@@ -122,7 +122,7 @@ def diagnose(text: str) -> list[Diagnosis]:
 
 
 def of_text(text: str, words: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
-    """Of a log or what kubectl prints, beside what is known of the Pod already."""
+    """Of a log or what kubectl prints, next to what is known of the Pod already."""
     lines = line.read(text)
     rows, taken = events.from_lines(lines)
     said = [*words, *status.from_lines(lines)]
@@ -162,7 +162,7 @@ def _name(pod: JSON) -> str:
 
 
 def _replica_failures(obj: JSON) -> Iterator[events.Event]:
-    """A workload's conditions that tell of Pods that could not be made."""
+    """A workload's conditions that show Pods that could not be made."""
     held: Any = obj.get("status")
     conditions = held.get("conditions") if isinstance(held, Mapping) and obj.get("kind") != "Pod" else None
     for one in conditions if isinstance(conditions, list) else ():

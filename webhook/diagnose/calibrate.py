@@ -65,14 +65,14 @@ CHARGED = Release(0, 20)
 
 @dataclass
 class Start:
-    """One start of vLLM, as its log tells it."""
+    """One start of vLLM, as its log shows it."""
 
     line: int
     """Where it begins, from 1."""
     release: Release | None = None
     model: str | None = None
     given: Mapping[str, Any] | None = None
-    """dest → value of the arguments that are no defaults; None where the log does not list them."""
+    """dest → value of the arguments that are not defaults; None where the log does not list them."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Line of the ledger → bytes of one GPU."""
     tokens: int | None = None
@@ -140,7 +140,7 @@ def _take_line(start: Start, text: str, begins: re.Match[str] | None) -> None:
 
 
 def _python_dict(text: str) -> Mapping[str, Any] | None:
-    """The dict that Python printed; None where it holds objects that are no literals."""
+    """The dict that Python printed; None where it holds objects that are not literals."""
     try:
         found = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -183,7 +183,7 @@ class PrintedLine:
 
 @dataclass(frozen=True)
 class StartComparison:
-    """One start beside the plan of its engine."""
+    """One start next to the plan of its engine."""
 
     source: str
     start: Start
@@ -231,7 +231,7 @@ def _one_of(gpus: Sequence[Gpu]) -> str:
 
 
 def compare(source: str, start: Start, engine: Engine) -> StartComparison:
-    """The start beside the engine that a manifest, or its own arguments, describe."""
+    """The start next to the engine that a manifest, or its own arguments, describe."""
     problem = ""
     if engine.gpu is None or not engine.gpu.value.gpus:
         problem = "which GPU it was is not known: --gpu NAME names it"

@@ -1,4 +1,4 @@
-"""What a cause of a failure is, and the texts by which it is recognised."""
+"""What a cause of a failure is, and the texts by which it is recognized."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from webhook.rules.rule import Plane
 
 Channel = Literal["log", "event", "status"]
-"""Where a text stands: a line of a log, `Reason: message` of an Event, what the kubelet says of a container."""
+"""Where a text is: a line of a log, `Reason: message` of an Event, what the kubelet says of a container."""
 
 
 @dataclass(frozen=True)
@@ -49,4 +49,4 @@ class Cause:
     rules: tuple[str, ...] = ()
     """The rules that find it in the manifest, the likeliest first."""
     meanings: tuple[tuple[str, str], ...] = ()
-    """What a word of the evidence (a regular expression) tells beyond the remedy: what it means, and what helps."""
+    """What a word of the evidence (a regular expression) shows beyond the remedy: what it means, and what helps."""

@@ -14,7 +14,7 @@ from webhook.rules.engine import Engine
 from webhook.vllm import measured
 
 SAME_SHARE = 0.05
-"""Memory that PyTorch reports of two cards of one product differs by less (ECC, firmware, display); that of two
+"""Memory that PyTorch reports of two GPUs of one product differs by less (ECC, firmware, display); that of two
 products by more (`webhook/data/gpus.json`)."""
 
 

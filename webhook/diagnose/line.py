@@ -1,4 +1,4 @@
-"""Text → lines as the program wrote them: without colours, time stamps, and what collectors put around them.
+"""Text → lines as the program wrote them: without colors, time stamps, and what collectors put around them.
 
 A log reaches us through `kubectl logs`, a container runtime's file, a collector's JSON, a terminal. Each wraps a line
 in its own way; what vLLM wrote is inside.
@@ -24,7 +24,7 @@ class LogLine:
     number: int
     """In the file, from 1."""
     raw: str
-    """As it stands in the file, without colours."""
+    """As it is in the file, without colors."""
     text: str
     """What the program wrote: without the prefix of process, level, time and place."""
     level: Level | None
@@ -126,7 +126,7 @@ def level_of(text: str) -> Level | None:
         return "info" if "NCCL INFO" in head else None
     if match := _LEVEL.search(head):
         found = match["word"] or match["key"] or match["letter"]
-        # `FATAL` in the middle of a sentence is no level: one stands at the beginning, or after a time.
+        # `FATAL` in the middle of a sentence is not a level: one is at the beginning, or after a time.
         if match.start() < 60 or match["key"]:
             return _LEVELS.get(found.lower())
     return "warning" if _WARNS.search(text[:300]) else None

@@ -115,7 +115,7 @@ def _ends_the_process(line: LogLine) -> bool:
 
 
 def _signature_of_line(lines: Sequence[LogLine], index: int) -> Compiled | None:
-    """The signature that a line fits, the first of the table; None for what is no error, or is tried again."""
+    """The signature that a line fits, the first of the table; None for what is not an error, or is tried again."""
     line = lines[index]
     quiet = line.level in ("debug", "info", "warning")
     if not quiet and _FRAME.match(line.text):
@@ -140,7 +140,7 @@ def _signature_of_line(lines: Sequence[LogLine], index: int) -> Compiled | None:
 
 
 def _traceback(lines: Sequence[LogLine], index: int) -> str:
-    """The line and what stands above it of the same process, up to the head of its traceback; two lines below, where a
+    """The line and what is above it of the same process, up to the head of its traceback; two lines below, where a
     message goes on."""
     source = lines[index].source
     text = [lines[index].text]

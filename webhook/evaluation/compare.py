@@ -1,6 +1,6 @@
 """Two reports of one workload → what changes between them: the upgrade question, and a merge request's.
 
-Nothing is judged here; both sides are, by the same rules, and the differences are read off.
+Nothing is evaluated here; both sides are, by the same rules, and the differences are read off.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Difference:
     before: Any
     after: Any
     given: bool = False
-    """Somebody wrote it, before or after; else a release decides."""
+    """The author wrote it, before or after; else a release decides."""
 
     @property
     def same(self) -> bool:
@@ -100,7 +100,7 @@ class ContainerComparison:
 
     @cached_property
     def facts(self) -> tuple[Difference, ...]:
-        """Release, model, accelerator, verdict."""
+        """Release, model, accelerator, decision."""
         return (
             _difference("vLLM", self, lambda one: str(one.release or "unknown")),
             _difference("model", self, lambda one: one.model.value.id if one.model else one.args.model),
@@ -127,14 +127,14 @@ class ContainerComparison:
         return tuple(Difference(self._shown(name), before.get(name), after.get(name), given=True) for name in names)
 
     def _shown(self, name: str) -> str:
-        """The name of an argument, masked: a blank that is no space can hold a flag and its value together."""
+        """The name of an argument, masked: a blank that is not a space can hold a flag and its value together."""
         for side in (self.before, self.after):
             name = side.report.secrets.masked(name) if side else name
         return name
 
     @cached_property
     def defaults(self) -> tuple[Difference, ...]:
-        """Parser defaults that differ between the releases, of flags that nobody gives and both know."""
+        """Parser defaults that differ between the releases, of flags that are not given and both know."""
         if self.before is None or self.after is None:
             return ()
         old, new = self.before.engine.args, self.after.engine.args
@@ -213,7 +213,7 @@ class ContainerComparison:
 
     @property
     def newly_denied(self) -> tuple[Judged, ...]:
-        """What would be refused, and was not before."""
+        """What would be denied, and was not before."""
         return tuple(one for one in self.appeared if one.mode == "deny")
 
 
@@ -301,7 +301,7 @@ def _tokens(planned: MemoryPlan) -> int | None:
 
 
 def _finding_identity(judged: Judged) -> tuple[str, str, str]:
-    """How a finding is recognised where numbers and indices move: mode, rule, and the field; of an argument's rule, the
+    """How a finding is recognized where numbers and indices move: mode, rule, and the field; of an argument's rule, the
     flag too."""
     field = re.sub(r"\[\d+\]", "[]", str(judged.finding.path))
     flag = re.search(r"--[a-z][\w-]*", judged.finding.message)

@@ -39,7 +39,7 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B|B|s|%)\b|%)| (?=·$)")
 
 
 REFUSAL_HEADLINE_LENGTH = 200
-"""What Argo CD, Flux and Events show of a refusal without folding it."""
+"""What Argo CD, Flux and Events show of a denial without folding it."""
 
 
 THREATS = {
@@ -56,7 +56,7 @@ def place(engine: Engine) -> str:
 
 
 def refusal_headline(report: Report) -> str:
-    """The refusal's first line, which stands alone in Events and GitOps tools: at most 200 characters."""
+    """The denial's first line, which stands alone in Events and GitOps tools: at most 200 characters."""
     denied = [(result, judged) for result in report.results for judged in result.findings if judged.mode == "deny"]
     threat = next(threat for threat in THREATS if any(judged.threatens == threat for _, judged in denied))
     containers = list(dict.fromkeys(f'"{_short(result.engine.container.name, 24)}"' for result, _ in denied))
@@ -129,7 +129,7 @@ def block(judged: Judged, mark: str = "", width: int = WIDTH) -> str:
 
 
 def lead(finding: Finding) -> str:
-    """What stands before a finding's suggestions, each of which is enough by itself; "fits" is said only where the
+    """The text before a finding's suggestions, each of which is enough by itself; "fits" is said only where the
     planner computed it."""
     if len(finding.suggestions) == 1:
         return "this fits" if finding.computed else "change"
@@ -176,7 +176,7 @@ def wrapped(text: str, first: str, rest: str | None = None, width: int = WIDTH, 
 
 
 def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
-    """The same of a text without white space to mend, as most are: textwrap takes fifteen times as long for it."""
+    """The same of a text without white space to fix, as most are: textwrap takes fifteen times as long for it."""
     lines, indent, start = [], first, 0
     unbroken = _UNIT.sub("\N{NO-BREAK SPACE}", text) if len(first) + len(text) > width else text
     while start + (room := width - len(indent)) < len(text):
@@ -191,7 +191,7 @@ def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
 
 def warnings(report: Report) -> list[str]:
     """One line a finding that warns, the most important first: what only its certainty or its place keeps from being
-    a refusal, then what keeps vLLM from starting; then what is surest."""
+    a denial, then what keeps vLLM from starting; then what is surest."""
     warned = [judged for judged in report.findings if judged.mode == "warn"]
     lines = [warning(judged, _in_vain(judged)) for judged in sorted(warned, key=weight)]
     lines += [
@@ -212,7 +212,7 @@ _SURE = {"certain": 0, "likely": 1, "possible": 2}
 
 
 def weight(judged: Judged) -> tuple[bool, int, int]:
-    """Where a finding stands among the warnings."""
+    """The position of a finding among the warnings."""
     return (judged.why_softened is None, _THREAT_ORDER[judged.threatens], _SURE[judged.finding.certainty])
 
 

@@ -84,7 +84,7 @@ class RuleError:
 
 @frozen
 class Result:
-    """One vLLM container, judged."""
+    """One vLLM container, evaluated."""
 
     engine: Engine
     findings: tuple[Judged, ...]
@@ -109,7 +109,7 @@ class Shadow:
 
     @property
     def denied(self) -> bool:
-        """The object would be refused."""
+        """The object would be denied."""
         return any(result.denied for result in self.results)
 
     @property
@@ -120,7 +120,7 @@ class Shadow:
 
 @frozen(slots=False)
 class Report:
-    """One object, judged."""
+    """One object, evaluated."""
 
     object: JSON
     results: tuple[Result, ...]
@@ -133,13 +133,13 @@ class Report:
 
     @property
     def metadata(self) -> JSON:
-        """The object's metadata; empty where it is no mapping."""
+        """The object's metadata; empty where it is not a mapping."""
         metadata = self.object.get("metadata")
         return metadata if isinstance(metadata, Mapping) else {}
 
     @property
     def denied(self) -> bool:
-        """The object is refused."""
+        """The object is denied."""
         return "deny" in [judged.mode for judged in self.findings]
 
     @property
@@ -162,7 +162,7 @@ def lint(
     old: JSON | None = None,
     namespace: str | None = None,
 ) -> Report:
-    """Judges every vLLM container of `obj`. Never raises: what goes wrong in here is in `Report.errors`.
+    """Evaluates every vLLM container of `obj`. Never raises: what goes wrong in here is in `Report.errors`.
 
     `old`: the object before an UPDATE. What it had already is at most a warning: an old Deployment must still scale,
     roll back and lose a finalizer (kueue's ratchet). `namespace`: where the object goes, in case it does not say so.
@@ -183,7 +183,7 @@ MOST_FINDINGS = 1024
 mistake again. Of the object before an update, which excuses what it had already, four times as many are looked for."""
 _NOTHING: Mapping[str, str] = {}
 _Before = Callable[[], frozenset[tuple[str, ...]]]
-"""What was denied before an update: reading and judging the old object is left out where nothing is denied now."""
+"""What was denied before an update: reading and evaluating the old object is left out where nothing is denied now."""
 
 
 @frozen
@@ -201,7 +201,7 @@ class _Read:
 
 @frozen(slots=False)
 class _Judge:
-    """One object, to be judged under one or more terms."""
+    """One object, to be evaluated under one or more terms."""
 
     obj: JSON
     old: JSON | None
@@ -309,7 +309,7 @@ class _Judge:
         return tuple(results)
 
     def _unrepairable_rules(self, found: Iterable[Result]) -> Mapping[str, str]:
-        """Rules whose repairs of resources the namespace may refuse at admission, and why: a mutation must never
+        """Rules whose repairs of resources the namespace may deny at admission, and why: a mutation must never
         break what was accepted without it. All repairs of one rule together, since all of them are made."""
         spared: dict[str, str] = {}
         if self.where != "admission":
@@ -326,7 +326,7 @@ class _Judge:
         return spared
 
     def _softened_if_not_new(self, judged: Judged, found: Engine, before: _Before) -> Judged:
-        """An update is refused for what it introduces, and not where it returns to what ran before."""
+        """An update is denied for what it introduces, and not where it returns to what ran before."""
         if judged.mode != "deny":
             return judged
         if _keys(judged, found) & before():
@@ -439,7 +439,7 @@ _ROOM, _EACH, _OTHER = 1 << 15, 64, 4
 vLLM (a Ray cluster has a group for each), or 8,192 without: no object that runs has more."""
 _WORD, _RELEASES, _REFUSED, _STEPS = 2, 12, 48, 8
 """What a word of vLLM's command costs besides, how many times as much if the release is not known, since the parsers of
-many releases may read it, how many times if all of them refuse its values, and how many steps of a script
+many releases may read it, how many times if all of them reject its values, and how many steps of a script
 (`WorkLimit`) cost 1."""
 
 
@@ -548,7 +548,7 @@ def _judge_finding(
     """A rule's finding with its consequence. `spared`: why the webhook does not repair it."""
     rule = setting.rule
     if finding.fix and not fits(read.object, finding.fix):
-        finding = replace(finding, fix=())  # malformed beside it: there is nothing to hold on to
+        finding = replace(finding, fix=())  # malformed next to it: there is nothing to hold on to
     if finding.fix and (less := shrinks(read.object, finding.fix)) is not None:
         finding = replace(finding, fix=(), details=(*finding.details, f"not repaired: {less}"))
     withheld = bool(finding.fix) and any(_rewrites(edit, read) for edit in finding.fix)
@@ -645,14 +645,14 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
 
 
 def _of_words(rule: Rule, finding: Finding, found: Engine) -> bool:
-    """It is said of the words that vLLM is told, alone or with model and GPU, and of nothing beside them."""
+    """The finding is about vLLM's arguments, alone or with model and GPU, and about nothing else."""
     told = [found.at(name).parts for name in ("command", "args")]
     here = any(finding.path.parts[: len(one)] == one for one in told)
     return here and rule.plane in ("config", "gpu") and not found.container.synthetic
 
 
 def _keys(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
-    """How a finding is recognised after an edit: by its place or, where list indices moved, by its words."""
+    """How a finding is recognized after an edit: by its place or, where list indices moved, by its words."""
     where = (judged.rule, str(found.workload.path), found.container.name)
     return {(*where, "at", str(judged.finding.path)), (*where, "says", judged.finding.message)}
 
@@ -662,9 +662,9 @@ def _template(obj: JSON) -> object:
 
 
 def _exempt(judged: Judged, found: Engine, terms: Terms, subject: Subject, now: datetime | None) -> Judged:
-    """A finding that somebody accepts is audited: not denied, shown or repaired, but never lost.
+    """An accepted finding is audited: not denied, shown or repaired, but never lost.
 
-    An exemption that does not count is told where the finding is, so that nobody looks for it elsewhere.
+    An exemption that does not count is reported with its finding.
     """
     said: list[str] = []
     for exception in terms.exceptions:

@@ -154,7 +154,7 @@ def _settled(
 
 
 def _finding_identity(result: Result, judged: Judged) -> tuple[str, str, str]:
-    """How a finding is known again when others are repaired: what stands in a list moves, and keeps its words."""
+    """How a finding is known again when others are repaired: what is in a list moves, and keeps its words."""
     path = judged.finding.path
     in_list = bool(path.parts) and isinstance(path.parts[-1], int)
     return judged.rule, result.engine.container.name, judged.finding.message if in_list else str(path)

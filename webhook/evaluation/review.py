@@ -54,7 +54,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 
 class BadReview(ValueError):  # noqa: N818 - the name that other rooms and the documentation use
-    """The request is no AdmissionReview that can be answered; the text is one line."""
+    """The request is not an AdmissionReview that can be answered; the text is one line."""
 
 
 @frozen
@@ -150,7 +150,7 @@ def validate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
 
 
 def mutate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
-    """The mutating webhook's answer: it never refuses, and has nothing to say of podfit's own objects."""
+    """The mutating webhook's answer: it never denies, and has nothing to say of podfit's own objects."""
     return decide("mutate", request, policy, facts).answer
 
 
@@ -179,7 +179,7 @@ def unread(uid: str) -> Request:
 
 
 def allowed_without_time(request: Request, why: str) -> Decision:
-    """Allowed, because there was no time to judge it: `why` in a few words."""
+    """Allowed, because there was no time to evaluate it: `why` in a few words."""
     return Decision(request, "late", warnings=(f"podfit could not check this in time ({why}); allowed",))
 
 
@@ -209,7 +209,7 @@ def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
 
 
 def _of_policy(request: Request) -> Decision:
-    """podfit's own object: a policy that can't be used is refused where somebody types it."""
+    """podfit's own object: a policy that can't be used is denied when the admin applies it."""
     from webhook.evaluation.policy import document  # pydantic, where there is a policy
 
     if request.operation not in ("CREATE", "UPDATE") or request.object is None or request.subresource:
@@ -260,7 +260,7 @@ def _rules_and_modes(findings: Iterable[Judged]) -> tuple[tuple[str, Mode], ...]
 
 
 def _is_allowed_at_once(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> bool:
-    """Allowed at once: nothing that we judge is asked for, or refusing it would do harm."""
+    """Allowed at once: nothing that we evaluate is asked for, or denying it would do harm."""
     if request.operation not in ("CREATE", "UPDATE") or request.object is None:
         return True
     if request.subresource and not (request.is_pod and request.subresource == "resize"):
@@ -289,7 +289,7 @@ def _status(report: Report) -> dict[str, Any]:
 
 
 def _forbidden(message: str, causes: list[dict[str, str]]) -> dict[str, Any]:
-    """The only form that kubectl shows whole: 403, Forbidden, with causes beside the message for machines."""
+    """The only form that kubectl shows whole: 403, Forbidden, with causes next to the message for machines."""
     return {"code": 403, "reason": "Forbidden", "message": message, "details": {"causes": causes}}
 
 
@@ -385,7 +385,7 @@ def _object_field(request: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _optional_object(request: Mapping[str, Any], name: str) -> JSON | None:
-    """`object` or `oldObject` of the request; raises BadReview where it is no object."""
+    """`object` or `oldObject` of the request; raises BadReview where it is not an object."""
     obj = request.get(name)
     if obj is not None and not isinstance(obj, dict):
         _refuse(f"request.{name} is a JSON {_type(obj)}, expected an object")

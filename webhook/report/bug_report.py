@@ -22,7 +22,7 @@ def tree(
 ) -> dict[str, Any]:
     """The objects with stars for secrets; and of those with vLLM the webhook's decision, plans and findings.
 
-    `objects`: each with what is known beside it. `namespace`: of objects that name none.
+    `objects`: each with what is known next to it. `namespace`: of objects that name none.
     """
     decisions, results, errors = [], [], []
     for obj, facts in objects:

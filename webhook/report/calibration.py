@@ -54,7 +54,7 @@ def _line(row: PrintedLine, one: StartComparison) -> str:
 
 
 def _off(row: PrintedLine, one: StartComparison) -> str:
-    """Of the printed value, and for memory of the card as well: a small line may be off by much of itself."""
+    """Of the printed value, and for memory of the GPU as well: a small line may be off by much of itself."""
     difference = row.likely - row.printed
     share = _percent(difference / row.printed) if row.printed else f"{difference:+,}"
     if row.name == "kv_cache_tokens" or one.engine.plan.gpu is None:

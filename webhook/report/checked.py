@@ -85,7 +85,7 @@ class Item:
 
 
 def _names(item: Item) -> Iterator[str]:
-    """What tells a finding from others of its rule in one field: names of the list's items on the way there (`env`,
+    """What shows a finding from others of its rule in one field: names of the list's items on the way there (`env`,
     `volumes`), and in a command the flag's."""
     path, obj = item.judged.finding.path, item.report.object
     for end, part in enumerate(path.parts, 1):
@@ -150,7 +150,7 @@ class Checked:
     fail_on: Level = "denied"
     """The lowest level that makes the run fail."""
     unchecked: int = 0
-    """Kustomize patches in the input, which are no whole objects."""
+    """Kustomize patches in the input, which are not whole objects."""
     printed: frozenset[str] = frozenset()
     """The names among `files` of what a program or an API server printed: no file that `podfit fix` can read."""
     audit: bool = False
@@ -236,7 +236,7 @@ _FLAG = re.compile(r"--[a-z][\w-]*")
 
 
 def _narrowed(document: Document, judged: Judged) -> Mark:
-    """Where the finding's value stands; in a text of several lines or words (a script) the flag that it speaks of, or
+    """Where the finding's value is; in a text of several lines or words (a script) the flag that it speaks of, or
     that it would change."""
     mark = document.mark_of(judged.finding.path)
     lines = document.text.split("\n")
@@ -346,8 +346,8 @@ def baseline(items: Iterable[Item]) -> dict[str, Any]:
 
 
 def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checked, int]:
-    """The run with the findings of a baseline accepted, each as often as it stands there, and how many of the baseline
-    are gone from the files that were read; raises ValueError where `known` is no baseline."""
+    """The run with the findings of a baseline accepted, each as often as it is in the baseline, and how many of it
+    are gone from the files that were read; raises ValueError where `known` is not a baseline."""
     version = known.get("version")
     rows = known.get("findings") if version in (1, VERSION) else None
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) and row.get("fingerprint") for row in rows):

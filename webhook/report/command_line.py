@@ -1,4 +1,4 @@
-"""A command line of vLLM's, judged without a manifest: as the only container of a Pod."""
+"""A command line of vLLM's, evaluated without a manifest: as the only container of a Pod."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPOKEN_OF = ("command", "args", "resources")
 def judged_as(
     argv: list[str], version: str | None, facts: Facts, policy: Policy, namespace: str | None = None
 ) -> Report:
-    """The command line judged as the only container of a Pod."""
+    """The command line evaluated as the only container of a Pod."""
     known = release.parse(version) if version else None
     container: dict[str, Any] = {
         "name": "vllm",

@@ -30,7 +30,7 @@ LINE_NAMES = {
 SETTINGS = {**LINE_NAMES, "cuda_graphs": "place of CUDA graphs"}
 """The same of what a release makes of the arguments: there the CUDA graphs are a place, in a ledger an amount."""
 MAX_ROWS = 8
-"""New flags that people are told of by name; machines get all."""
+"""The most new flags that the text for people names; JSON lists all."""
 
 
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -104,7 +104,7 @@ def _masked(side: Side | None, name: str, value: Any) -> Any:
 
 
 def render_text(changes: Sequence[ContainerComparison]) -> str:
-    """For people; what does not change is told in one line."""
+    """For people; what does not change is given in one line."""
     blocks = [_text(one) for one in changes if one.state != "unchanged"]
     return "\n".join([*blocks, _tally(changes)]) + "\n"
 
@@ -175,7 +175,7 @@ def _line(one: Difference, before: Any = None, after: Any = None) -> str:
 
 
 def _spelt(name: str) -> str:
-    """`max_model_len` → `--max-model-len`; what is no argument stays."""
+    """`max_model_len` → `--max-model-len`; what is not an argument stays."""
     if name in SETTINGS:
         return SETTINGS[name]
     return (

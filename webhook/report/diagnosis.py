@@ -27,12 +27,12 @@ from webhook.vllm.facts import Facts
 
 @dataclass(frozen=True)
 class DiagnosedPod:
-    """A diagnosis beside the Pod it is about."""
+    """A diagnosis next to the Pod it is about."""
 
     file: str
     diagnosis: Diagnosis
     report: Report | None
-    """The Pod or its workload, judged; None where none is known."""
+    """The Pod or its workload, evaluated; None where none is known."""
     patch: list[dict[str, Any]] | None
     """What podfit would change in it; None where that would show a secret."""
     engines: tuple[Engine, ...] = ()

@@ -1,4 +1,4 @@
-"""Planned beside used, for people and machines."""
+"""Planned next to used, for people and machines."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from webhook.vllm.facts import Facts
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """A file that was read, and what is known beside its objects."""
+    """A file that was read, and what is known next to its objects."""
 
     name: str
     manifests: manifest.Manifests
@@ -111,7 +111,7 @@ def _incomplete(file: str, document: Document, missing: Sequence[str]) -> str:
 
 
 def _mentioned(file: str, document: Document, place: FieldPath) -> str:
-    """What is said of an object that names vLLM, and of which nothing was judged."""
+    """What is said of an object that names vLLM, and of which nothing was evaluated."""
     kind = document.object.get("kind")
     why = f"{place} names vLLM, and podfit does not know what Pods this {kind} makes"
     return f"{file}:{document.line_of(place)}: not judged: {why}; check the rendered Pods, or a running cluster"

@@ -38,7 +38,7 @@ class _Indented(Dumper):
 
 
 class Marked:
-    """A document's text and where its nodes stand in it."""
+    """A document's text and where its nodes are in it."""
 
     def __init__(self, text: str) -> None:
         """Raises ValueError where the text can't be read."""
@@ -65,7 +65,7 @@ class Marked:
             done = done[int(part)] if isinstance(done, list) else done[part]
             key, child, alias = self._child(at, part)
             if child is None or alias is not None:
-                # What stands elsewhere (an alias, a merge key) is written out here, changed.
+                # What is elsewhere (an alias, a merge key) is written out here, changed.
                 return self._own(at, part, key, alias, done, path[: index + 1])
             at = child
         key, child, alias = self._child(at, path[-1]) if path[-1] != "-" else (None, None, None)
@@ -85,7 +85,7 @@ class Marked:
     # ── finding ──
 
     def _child(self, at: Node, part: str) -> tuple[Node | None, Node | None, tuple[int, int] | None]:
-        """The key, the value and, where the value is an alias, where that stands."""
+        """The key, the value and, where the value is an alias, where that is."""
         if isinstance(at, MappingNode):
             for key, value in reversed(at.value):
                 if isinstance(key, ScalarNode) and key.value == part:
@@ -96,7 +96,7 @@ class Marked:
         return None, None, None
 
     def _alias(self, value: Node, after: int) -> tuple[int, int] | None:
-        """Where the alias stands that `value` is the target of; None where `value` itself stands after `after`."""
+        """Where the alias is that `value` is the target of; None where `value` itself is after `after`."""
         if value.start_mark.index >= after:
             return None
         found = _ALIAS.match(self.text, after)
@@ -115,7 +115,7 @@ class Marked:
         return self.text.index(mark, end) + 1
 
     def _end(self, node: Node, after: int) -> int:
-        """Right after the last character of what stands there, comments and blank lines left out."""
+        """Right after the last character of what is there, comments and blank lines left out."""
         alias = self._alias(node, after)
         if alias is not None:
             return alias[1]
@@ -254,7 +254,7 @@ class Marked:
         return None
 
     def _block_scalar(self, child: Node, value: Any, text: str) -> str | None:
-        """The value as a block scalar, lines kept (`|`), where such a one stands there; None where that can't be."""
+        """The value as a block scalar, lines kept (`|`), where such a one is there; None where that can't be."""
         if not isinstance(child, ScalarNode) or child.style not in ("|", ">") or not isinstance(value, str):
             return None
         body = value.removesuffix("\n")
@@ -324,7 +324,7 @@ class Marked:
         return str(out).removesuffix("\n").removesuffix("\n...")
 
     def _below(self, value: Any, column: int) -> str:
-        """A value after `key:` whose key stands in `column`."""
+        """A value after `key:` whose key is in `column`."""
         if not isinstance(value, Mapping | list) or not value:
             return " " + self._inline(value)
         indent = column + (self.offset if isinstance(value, list) else self.step)

@@ -35,7 +35,7 @@ class Way:
 
     offer: Offer
     words: tuple[str, ...]
-    """What stands behind `vllm serve`."""
+    """What is behind `vllm serve`."""
     engine: Engine
     refused: str | None
     """Why it would be denied all the same, None where it would not."""

@@ -193,7 +193,7 @@ _READ_IN = re.compile(r"^vLLM (\d+\.\d+) (?=\S)")
 
 
 def source_for(source: str, release: Release | None) -> str:
-    """Where a formula stands, for the evaluated release: the formula follows it, the file is named as in the release
+    """The source of a formula, for the evaluated release: the formula follows it, the file is named as in the release
     that was read."""
     cited = _READ_IN.match(source)
     if cited is None or release is None or str(release).startswith(f"{cited[1]}."):
@@ -202,7 +202,7 @@ def source_for(source: str, release: Release | None) -> str:
 
 
 def _sources(lines: Iterable[tuple[str, Estimate]], release: Release | None) -> list[str]:
-    """Where each line's formula or measurement stands."""
+    """The source of each line's formula or measurement."""
     found = [(name, line.source) for name, line in lines if line.source]
     cited = next((of[1] for _, source in found if (of := _READ_IN.match(source))), None)
     other = cited and release is not None and not str(release).startswith(f"{cited}.")

@@ -1,7 +1,7 @@
 """Edits → the text of a file with them made, every other line as it was, and the difference as a diff.
 
 A round trip through a YAML library reflows quotes, indentation and long lines, so the text is edited where libyaml's
-marks say that a node stands (`webhook.report.marks`). The result is read again and compared with what the edits mean:
+marks place a node (`webhook.report.marks`). The result is read again and compared with what the edits mean:
 where they disagree (an anchor that others share), nothing is written.
 """
 
@@ -32,7 +32,7 @@ def rewrite(text: str, edits: Edits) -> str:
         parts = re.split(r"(?m)^(---(?:[ \t].*)?\r?\n)", text)  # text, separator, text, separator, text …
         bodies = [index for index in range(0, len(parts), 2) if index or parts[0].strip()]
         if bodies[:1] == [0] and not _content(parts[0]):
-            bodies = bodies[1:]  # comments before the first separator are no document
+            bodies = bodies[1:]  # comments before the first separator are not a document
     for number, changes in edits:
         if number >= len(bodies):
             raise ValueError("several documents without --- between them")
@@ -70,7 +70,7 @@ def _changed(text: str, wanted: Any, operations: Iterable[Operation]) -> tuple[s
 
 def _items(obj: Any, operation: Operation) -> Iterator[Operation]:
     """A list of texts in place of another one, item by item, so that the others keep their lines and comments; nothing
-    where it is no such operation."""
+    where it is not such an operation."""
     path, value = operation["path"], operation.get("value")
     old = _get(obj, tokens(path)) if operation["op"] == "replace" else None
     if not (isinstance(old, list) and isinstance(value, list) and old and value):

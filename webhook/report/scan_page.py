@@ -23,7 +23,7 @@ _WORDS: dict[State, str] = {"denied": "denied", "warned": "warnings", "clean": "
 
 
 def render(scan: Scan, now: datetime, drift: Sequence[Sequence[str]] | None = None) -> Iterator[str]:
-    """The page, piece by piece; `now` is told in its head, `drift` are rows of a table, the first its head."""
+    """The page, piece by piece; `now` is given in its head, `drift` are rows of a table, the first its head."""
     yield from (_HEAD, f"<header><h1>vLLM workloads</h1><p>{_e(scan_headline(scan))}</p>")
     yield f'<p class="dim">podfit scan, {now:%Y-%m-%d %H:%M} UTC, policy {_e(scan.policy)}</p></header><main>'
     yield from (_cards(scan), _not_whole(scan))

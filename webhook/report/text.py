@@ -1,4 +1,4 @@
-"""Text for people: the refusal, the warnings, and what `podfit check` prints."""
+"""Text for people: the denial, the warnings, and what `podfit check` prints."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _summary(engine: Engine, *, why: bool) -> str:
 
 
 def verdict(engine: Engine) -> str:
-    """The plan's verdict in words; no refusal where it is doubtful how the weights are stored."""
+    """The plan's decision in words; no denial where it is doubtful how the weights are stored."""
     if engine.plan.verdict == "does-not-fit" and engine.weights_doubtful:
         return f"unsure: how large the weights are is {engine.weights_doubtful}"
     return IN_WORDS[engine.plan.verdict]
@@ -77,7 +77,7 @@ Paint = Callable[[str, str], str]
 
 
 def plain(text: str, _: str) -> str:
-    """No colours."""
+    """No colors."""
     return text
 
 
@@ -94,7 +94,7 @@ _COLOURS = {
 
 
 def coloured(text: str, what: str) -> str:
-    """ANSI colours."""
+    """ANSI colors."""
     return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if text and what in _COLOURS else text
 
 
@@ -110,7 +110,7 @@ _GROUPS = {"bad": "denied", "good": "clean", "unsure": "likely", "label": "place
 
 
 def highlighted(text: str) -> str:
-    """Text of any command with its verdicts, levels and rules in color."""
+    """Text of any command with its decisions, levels and rules in color."""
     levels = {words: level for level, words in LEVELS.items()}
 
     def painted(found: re.Match[str]) -> str:

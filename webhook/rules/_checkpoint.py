@@ -1,4 +1,4 @@
-"""What the rules about quantization share: how the checkpoint that vLLM will read is quantised."""
+"""What the rules about quantization share: how the checkpoint that vLLM will read is quantized."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webhook.vllm.model import annotated
 from webhook.vllm.model.name import tells_quantisation
 
 OTHER_CONFIG = ("revision", "hf_overrides", "hf_config_path", "config_format", "quantization_config")
-"""With these, the config that is read need not be the one that the catalogue knows."""
+"""With these, the config that is read need not be the one that the catalog knows."""
 OVERRIDING = "deepseek_v4"
 """A family of FP8 checkpoints that has a method of its own, whatever is given."""
 
@@ -25,7 +25,7 @@ def is_the_known(engine: Engine, but: str | None = None) -> bool:
 
 
 def is_scheme_known(engine: Engine) -> bool:
-    """The same of how the checkpoint is quantised, which an override of single values such as num_hidden_layers leaves
+    """The same of how the checkpoint is quantized, which an override of single values such as num_hidden_layers leaves
     as it is."""
     overrides = engine.args.given.get("hf_overrides")
     if not isinstance(overrides, Mapping) or any(isinstance(value, Mapping) for value in overrides.values()):
@@ -35,7 +35,7 @@ def is_scheme_known(engine: Engine) -> bool:
 
 
 def method(engine: Engine) -> str:
-    """The `quant_method` that the model says, or that its name tells; "" where there is none."""
+    """The `quant_method` that the model says, or that its name shows; "" where there is none."""
     config = engine.model.value.quantization_config if engine.model else None
     return str((config or {}).get("quant_method") or "").lower().replace("compressed_tensors", "compressed-tensors")
 

@@ -28,11 +28,11 @@ _YAML_KEY = re.compile(
 _CODE = re.compile(r"/(site|dist)-packages(/|$)|/python3?[\d.]*$|/vllm(-workspace)?/vllm(/|$)|/bin/vllm$")
 """Where installed Python code and vLLM's own program lie."""
 _NO_CODE = re.compile(r"\.(json|jinja|ya?ml|txt)$|/configs$")
-"""Tables of tuned kernels and templates that stand among the code."""
+"""Tables of tuned kernels and templates that are among the code."""
 
 
 def is_changed(engine: Engine) -> bool:
-    """Python code of somebody's own may run in place of vLLM's or Transformers': files are mounted or written over it,
+    """Python code of the user may run in place of vLLM's or Transformers': files are mounted or written over it,
     a variable or a folder comes before it, or the vLLM that runs is not the image's."""
     mounted = (mount.path for mount in engine.mounts)
     return not engine.command.changes.isdisjoint(("code", "vllm")) or any(
@@ -82,13 +82,13 @@ def uncertain(engine: Engine) -> str | None:
 
 def registry_certainty(engine: Engine) -> Certainty:
     """The same of a name that vLLM looks up in a registry (parsers, connectors, backends, models): a plugin, which is a
-    Python package that is installed beside vLLM, may have added to it (vLLM 0.33 plugins/__init__.py)."""
+    Python package that is installed next to vLLM, may have added to it (vLLM 0.33 plugins/__init__.py)."""
     return "likely" if engine.command.changes or names_plugins(engine) else certainty(engine)
 
 
 def names_plugins(engine: Engine) -> bool:
     """VLLM_PLUGINS says which plugins to load, so that the image has some; its value need not be known. What an
-    `envFrom` may hold that is not seen is no such word: vLLM's own image has no plugin to name."""
+    `envFrom` may hold that is not seen is not such a word: vLLM's own image has no plugin to name."""
     return "VLLM_PLUGINS" in engine.declared or "VLLM_PLUGINS" in engine.command.env
 
 
@@ -110,7 +110,7 @@ def substitute(engine: Engine, first: int, count: int, *words: str) -> tuple[Edi
 
 
 def in_file(engine: Engine, index: int) -> str:
-    """Where a flag or a value stands that is no word of the command: ", in /etc/vllm.yaml"; "" where it is one."""
+    """Where a flag or a value is that is not a word of the command: ", in /etc/vllm.yaml"; "" where it is one."""
     words = engine.command.words
     config = 0 <= index < len(words) and words[index].text.partition("=")[0] == "--config"
     return f", in {engine.args.written.get('config')}" if config else ""
@@ -181,7 +181,7 @@ TWO_COLONS = frozenset({"command:", "args:", "env:", "image:"})
 
 
 def misplaced(engine: Engine) -> dict[int, str]:
-    """Words that stand where vLLM looks for no such word, by their index, and what is probably meant ("": YAML)."""
+    """Words that are where vLLM looks for no such word, by their index, and what is probably meant ("": YAML)."""
     if engine.command.own_flags or not has_a_sign(engine):
         return {}
     spellings = builtin().spellings
@@ -205,8 +205,8 @@ def unknown(engine: Engine) -> Iterator[UnrecognizedFlag]:
 
 
 def spoilt(engine: Engine, dest: str) -> bool:
-    """The argument stands there, and vLLM's parser refuses it as it stands: its value, its name, or for being no word
-    of its own. What vLLM would do without it is then nobody's question, and the rule that tells the cause is enough."""
+    """The argument is there, and vLLM's parser rejects it: its value, its name, or for being no word
+    of its own. The rule that reports the cause is enough; later effects do not matter."""
     args, flag = engine.args, f"--{dest.replace('_', '-')}"
     if dest in args.given or dest in args.unresolved:
         return False

@@ -16,7 +16,7 @@ from webhook.vllm.release import Release
 
 _ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
 """Where one of the resource is one device to vLLM. One `aws.amazon.com/neuron` is a chip of several cores that tensor
-parallelism counts; one Ascend or Gaudi card may be several too."""
+parallelism counts; one Ascend or Gaudi GPU may be several too."""
 
 
 @frozen
@@ -29,7 +29,7 @@ class Count:
     pods: int
     """1: one container is compared; more: all Pods of the group together."""
     exact: bool
-    """Whatever is more stands idle (Ray may run something else on it)."""
+    """Whatever is more is idle (Ray may run something else on it)."""
 
     @property
     def holders(self) -> str:
@@ -73,7 +73,7 @@ def refuses(engine: Engine) -> bool:
 
 
 def joins_ray(engine: Engine) -> bool:
-    """A script makes a Ray cluster of Pods that this object does not tell of."""
+    """A script makes a Ray cluster of Pods that this object does not show."""
     if refuses(engine) or not engine.command.shell or (engine.group is not None and engine.group.closed):
         return False
     return _RAY_SCRIPT.search(engine.raw_command) is not None
@@ -87,7 +87,7 @@ def makes_ray(engine: Engine) -> bool:
 
 
 def short_of_own(engine: Engine) -> tuple[str, int] | None:
-    """Resource and number of this Pod's GPUs where one engine is more, other Pods have the rest, and vLLM is told
+    """Resource and number of this Pod's GPUs where one engine is more, other Pods have the rest, and vLLM is given
     neither Ray nor nodes: since 0.11.1 it counts the GPUs it sees before it looks for Ray or a placement group (the
     same in every release until 0.33, config/parallel.py `__post_init__`). On CUDA only; on others the workers die.
 
@@ -122,7 +122,7 @@ def _is_read(engine: Engine) -> bool:
 
 
 _READ = Release(0, 34)
-"""The first release whose count of the Pod's GPUs nobody has read."""
+"""The first release whose count of the Pod's GPUs is not known."""
 _INSTALLS = re.compile(r"\b(pip3?|uv|conda|install|source|eval|curl|wget)\b|(?:^|[;&\n'])\s*\. ")
 _TOLD = frozenset({"distributed_executor_backend", "worker_use_ray", "nnodes", "headless"})
 _TOLD_ELSEWHERE = re.compile(r"executor[-_]backend|nnodes|headless")
@@ -139,9 +139,9 @@ def _ray(engine: Engine) -> bool:
 
 
 def sees_more(engine: Engine) -> bool:
-    """The container may see more cards than it asks for, or an executor class of somebody's own uses others.
+    """The container may see more GPUs than it asks for, or a custom executor class uses others.
 
-    A privileged container sees every card of the node (nvidia-container-toolkit); NVIDIA_VISIBLE_DEVICES of the Pod is
+    A privileged container sees every GPU of the node (nvidia-container-toolkit); NVIDIA_VISIBLE_DEVICES of the Pod is
     what the container runtime reads where the device plugin sets none.
     """
     executor = engine.args.get("distributed_executor_backend")
@@ -154,9 +154,9 @@ def sees_more(engine: Engine) -> bool:
 
 
 def visible(engine: Engine) -> int | None:
-    """Cards that CUDA_VISIBLE_DEVICES of the Pod leaves; None where it is not set there, or names no plain indices.
+    """GPUs that CUDA_VISIBLE_DEVICES of the Pod leaves; None where it is not set there, or names no plain indices.
 
-    CUDA numbers the cards of the container from 0, and takes those before the first that is not there.
+    CUDA numbers the GPUs of the container from 0, and takes those before the first that is not there.
     """
     text = engine.command.env.get("CUDA_VISIBLE_DEVICES")
     if engine.command.shell or text is None:

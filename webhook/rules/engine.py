@@ -32,7 +32,7 @@ PARALLEL = frozenset({
     "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes",
 })  # fmt: skip
 _SEARCHES = 32
-"""Containers of one object for which changes that fit are searched: more suggestions help nobody."""
+"""Containers of one object for which changes that fit are searched: more suggestions do not help."""
 _COMPARED = 64
 """Unknown flags of one object that are compared with the known ones, which takes a millisecond for each."""
 NVIDIAS = "nvcr.io/nvidia/vllm:"
@@ -89,7 +89,7 @@ class Engine:
         return found
 
     def at(self, *parts: str | int) -> FieldPath:
-        """Where a field of the container stands in the object: `at("resources", "limits", "memory")`."""
+        """Where a field of the container is in the object: `at("resources", "limits", "memory")`."""
         places = self.container.places
         if places and parts and (place := places.get(str(parts[0]))) is not None:
             return place.join(*parts[1:])
@@ -98,7 +98,7 @@ class Engine:
         return self.container.path.join(*parts)
 
     def argument(self, dest: str) -> FieldPath:
-        """Where an argument stands, or the command where it is not given."""
+        """Where an argument is, or the command where it is not given."""
         return self.args.places.get(dest, self.command.path)
 
     def field(self, *parts: str | int) -> Any:
@@ -127,7 +127,7 @@ class Engine:
 
     @kept
     def raw_command(self) -> str:
-        """`command` and `args` as one text, for rules that look for a word wherever it stands: as much of them as a
+        """`command` and `args` as one text, for rules that look for a word wherever it is: as much of them as a
         person writes."""
         return f"{_first_characters(self.field('command'))} {_first_characters(self.field('args'))}"
 
@@ -158,7 +158,7 @@ class Engine:
 
     @property
     def vendor(self) -> str:
-        """Who makes the GPUs: as the product says, else the resource or the image; "nvidia" where nothing tells."""
+        """Who makes the GPUs: as the product says, else the resource or the image; "nvidia" by default."""
         makers = {gpu.vendor.lower() for gpu in self.gpu.value.gpus} if self.gpu else set()
         return makers.pop() if len(makers) == 1 else _vendor(self.requested, self.field("image"))
 
@@ -167,7 +167,7 @@ class Engine:
         """Bytes of host memory the container may use: the smaller of its own and the Pod's limit (1.32+)."""
         own = quantity.try_parse(self.field("resources", "limits", "memory"))
         pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
-        return min((limit for limit in (own, pod) if limit), default=None)  # 0 is no limit
+        return min((limit for limit in (own, pod) if limit), default=None)  # 0 is not a limit
 
     @kept
     def memory_request(self) -> int | None:
@@ -177,7 +177,7 @@ class Engine:
 
     @property
     def memory_at(self) -> FieldPath:
-        """Where the limit stands that holds: the container's own, or the Pod's where that is the smaller one."""
+        """Where the limit is that holds: the container's own, or the Pod's where that is the smaller one."""
         own = quantity.try_parse(self.field("resources", "limits", "memory"))
         pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
         if pod and (not own or pod < own):
@@ -245,7 +245,7 @@ class Engine:
 
     @property
     def unseen(self) -> str | None:
-        """Why not even what the arguments alone tell is certain, such as how many processes run; None where it is."""
+        """Why not even what the arguments alone show is certain, such as how many processes run; None where it is."""
         unknown = [dest for dest in self.args.unresolved if dest not in HARMLESS]
         if unknown:
             return f"--{unknown[0].replace('_', '-')} can't be known: {self.args.unresolved[unknown[0]]}"
@@ -267,7 +267,7 @@ class Engine:
 
     @property
     def weights_doubtful(self) -> str | None:
-        """What the catalogue doubts of how large the model is, or how it is stored; None where it doubts nothing."""
+        """What the catalog doubts of how large the model is, or how it is stored; None where it doubts nothing."""
         why = self.model.source.partition("; doubtful: ")[2] if self.model else ""
         of_the_cache = ("its length", "num_key_value_heads")
         return f"doubtful: {why}" if why and not why.startswith(of_the_cache) else None
@@ -279,7 +279,7 @@ class Engine:
 
     @kept
     def alternatives(self) -> tuple[str, ...]:
-        """Changes that would fit the GPU, computed by the planner that refused: best first."""
+        """Changes that would fit the GPU, computed by the planner that found no fit: best first."""
         return self.describe(self.changes())
 
     def describe(self, changes: Iterable[solve.Alternative]) -> tuple[str, ...]:
@@ -308,7 +308,7 @@ class Engine:
         """At most `most` changes that would fit, best first, found with at most `steps` plans; `also`: what is changed
         in any case."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
-            return []  # the KV cache memory that one engine had tells nothing of another
+            return []  # the KV cache memory that one engine had does not apply to another
         if not self.whole.is_among(_SEARCHES, "searches"):
             return []
         args = with_changes(self.args, also or {})
@@ -367,7 +367,7 @@ def _own_labels(workload: Workload) -> tuple[str, ...]:
 
 @frozen
 class Shm:
-    """What stands at /dev/shm in the container."""
+    """What is at /dev/shm in the container."""
 
     size: int | None
     """Bytes; None: no limit of its own (a memory volume without sizeLimit, the host's)."""
@@ -395,9 +395,9 @@ def _shm(engine: Engine) -> Shm:
     for mount in engine.mounts:
         if mount.path not in (SHM, "/dev"):
             continue
-        # On disk, sizeLimit is no size of the file system but a reason for an eviction.
+        # On disk, sizeLimit is not a size of the file system but a reason for an eviction.
         limit = (mount.empty_dir or {}).get("sizeLimit") if mount.memory else None
-        # 0 is no limit of its own (kubernetes pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize).
+        # 0 is not a limit of its own (kubernetes pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize).
         return Shm(quantity.try_parse(limit) or None, True, mount.at, mount)
     return Shm(CONTAINER_RUNTIME_SHM, False, at / "volumes")
 

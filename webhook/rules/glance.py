@@ -1,4 +1,4 @@
-"""What one glance at an engine tells: enough to know of most rules that they have nothing to say of it."""
+"""What one glance at an engine shows: enough to know of most rules that they have nothing to say of it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def shown(engine: Engine) -> list[str]:
 
 
 def _is_configured(given: Mapping[str, object]) -> bool:
-    """Whether a check of vLLM's configuration may refuse an argument."""
+    """Whether a check of vLLM's configuration may reject an argument."""
     if not CONFIGURED.isdisjoint(given):
         return True
     return _combinations.may_exceed_batch(given) or _values.may_be_no_length(given)

@@ -104,17 +104,17 @@ def computable(engine: Engine) -> bool:
 
 
 def elsewhere(engine: Engine) -> bool:
-    """Which of the engine's processes run in this container can't be told: it joins a leader, or spans Pods."""
+    """Which of the engine's processes run in this container is not known: it joins a leader, or spans Pods."""
     return engine.command.entry == "worker" or engine.spans_pods
 
 
 def writable(engine: Engine) -> bool:
-    """`resources` of the container stand in the object, or may."""
+    """`resources` of the container are in the object, or may."""
     return not engine.container.synthetic or "resources" in engine.container.places
 
 
 def request_at(engine: Engine) -> FieldPath:
-    """Where the container's memory request stands."""
+    """Where the container's memory request is."""
     return engine.at("resources", "requests", "memory")
 
 

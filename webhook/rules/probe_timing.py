@@ -82,7 +82,7 @@ LONG_DELAY = 60
 
 
 def follows(engine: Engine) -> bool:
-    """The Pod is a worker beside a leader that is spelled out (LeaderWorkerSet): requests go to the leader."""
+    """The Pod is a worker next to a leader that is spelled out (LeaderWorkerSet): requests go to the leader."""
     parts = engine.workload.path.parts
     if "workerTemplate" not in parts:
         return False
@@ -265,7 +265,7 @@ def startup_probe_fix(engine: Engine) -> tuple[Edit, ...]:
 
 
 def writable(engine: Engine, name: str) -> bool:
-    """The field stands in the object, or may."""
+    """The field is in the object, or may."""
     return not engine.container.synthetic or name in engine.container.places
 
 

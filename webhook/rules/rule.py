@@ -20,7 +20,7 @@ Certainty = Literal["certain", "likely", "possible"]
 Place = Literal["admission", "check", "scan"]
 Fix = Literal[True, False, "certain", "manual"]
 """Who applies a rule's fix. The mutating webhook: always, never, only where the finding is certain, never.
-`podfit fix`, whose diff somebody reads, applies all but those of `False`."""
+`podfit fix`, whose diff the author reads, applies all but those of `False`."""
 Threat = Literal["start", "uptime", "practice"]
 
 
@@ -56,7 +56,7 @@ class Finding:
     """What keeps it from being certain, for people; None where nothing does, or the message says it."""
     fillable: str | None = None
     """What may still be put in its place before an API server sees it, for people: at most a warning where files are
-    judged; None where nothing may."""
+    evaluated; None where nothing may."""
     advice: bool = False
     """Worth knowing, and no more: `audit` where the rule's mode is `warn`."""
     suggestions: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Finding:
     container under the policy in force."""
     rests_on: tuple[str, ...] | None = None
     """What of `Rule.needs`' words it was found by, in place of them: a rule that needs a ledger, and finds what the
-    arguments alone tell, rests on nothing; one that looks at a fact it does not need names it here."""
+    arguments alone show, rests on nothing; one that looks at a fact it does not need names it here."""
     fix: tuple[Edit, ...] = ()
     """Edits that repair it. A claim with a proof: applied, the finding is gone and nothing new appears."""
 

@@ -1,4 +1,4 @@
-"""What vLLM refuses of its arguments, for this model and for the GPUs that the container has."""
+"""What vLLM rejects of its arguments, for this model and for the GPUs that the container has."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Policy:
         return other
 
     def of(self, subject: Subject) -> Terms:
-        """What holds for an object."""
+        """The terms that apply to an object."""
         return self._apply_layers(self.layers, subject)
 
     def shadowed(self, subject: Subject) -> Iterator[tuple[str, Terms]]:
@@ -83,7 +83,7 @@ class Policy:
                 )
 
     def _apply_layers(self, layers: tuple[Layer, ...], subject: Subject, shadow: int | None = None) -> Terms:
-        """What holds with these policies; `shadow`: the number of the one among them that is only counted."""
+        """The terms that apply with these policies; `shadow`: the number of the one among them that is only counted."""
         answers = tuple(layer.match.selects(subject) for layer in layers)
         remembered = self._memo.terms
         found = remembered.get((shadow, answers))
@@ -105,7 +105,7 @@ class Policy:
         """A short hash of everything the policies say, for audit annotations and metrics."""
         if not self._memo.version:
             self._memo.version = self._content_hash()
-        # A verdict that an exception made is none any more when that has ended.
+        # A decision that an exception made is none any more when that has ended.
         return self._memo.version + (f"-{ended}" if (ended := len(self.expired)) else "")
 
     def _content_hash(self) -> str:
@@ -188,7 +188,7 @@ def load(texts: Iterable[tuple[str, str]]) -> Policy:
 
 
 def is_schema(text: str) -> bool:
-    """The text of a file is a JSON Schema (`schema.json`, which editors read beside the policies), and no policy."""
+    """The text of a file is a JSON Schema (`schema.json`, which editors read next to the policies), and no policy."""
     if not text.lstrip().startswith("{"):
         return False
     try:

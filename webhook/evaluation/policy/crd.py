@@ -1,7 +1,7 @@
 """The CustomResourceDefinition `policies.podfit.dev`, from the same classes that check policy files.
 
 Its schema is structural (k8s.io/apiextensions-apiserver pkg/apiserver/schema): no references, one type a node. Unknown
-fields are kept, not pruned: a typo that got past podfit's webhook is told by `status`, and never lost without a word.
+fields are kept, not pruned: `status` reports a typo that got past podfit's webhook.
 """
 
 from __future__ import annotations

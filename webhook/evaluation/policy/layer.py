@@ -1,4 +1,4 @@
-"""What one policy says, and what holds when it is laid over the others."""
+"""What one policy says, and the terms that apply when it is laid over the others."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
 
 
 def softer_mode(one: Mode, other: Mode) -> Mode:
-    """The mode of two that refuses and says less."""
+    """The softer of two modes."""
     return min(one, other, key=lambda mode: _STRENGTH[mode])
 
 
 def harder_mode(one: Mode, other: Mode) -> Mode:
-    """The mode of two that refuses or says more."""
+    """The stricter of two modes."""
     return max(one, other, key=lambda mode: _STRENGTH[mode])
 
 
@@ -39,7 +39,7 @@ def _by_hand(fix: Fix) -> Fix:
 
 @dataclass(frozen=True)
 class Setting:
-    """What holds of one rule."""
+    """The terms of one rule."""
 
     rule: Rule
     """The rule with its parameters."""
@@ -53,7 +53,7 @@ class ApplicableRules:
 
     settings: tuple[Setting, ...]
     wrong: tuple[tuple[str, Exception], ...] = ()
-    """Rules of which that can't be told, since they are declared wrong: a bug in one stops no other."""
+    """Rules with an invalid declaration, whose terms are unknown; a bug in one stops no other."""
 
     @classmethod
     def of(cls, settings: Iterable[Setting], who: _Who) -> ApplicableRules:
@@ -83,20 +83,20 @@ class PolicyException:
     """The same as it was written."""
     policy: str
     place: str = field(compare=False, repr=False)
-    """Where it stands: "file:line"."""
+    """Where it is: "file:line"."""
 
     def covers(self, rule: str) -> bool:
         """It is about this rule."""
         return rule in self.rules or "*" in self.rules
 
     def holds(self, now: datetime | None) -> bool:
-        """It has not expired; without a clock none holds, so that nobody forgets to hand one in."""
+        """It has not expired; without a clock none holds, so that callers must pass one."""
         return now is not None and now < self.expires
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What holds for one object: all that the rules are judged by."""
+    """The terms that apply to one object: all that the rules are evaluated by."""
 
     settings: Mapping[str, Setting]
     """Rule id → setting; every rule is there."""
@@ -183,7 +183,7 @@ class Layer:
     order: int = 0
     match: Match = field(default_factory=Match)
     shadow: bool = False
-    """Evaluated beside the others, and only counted."""
+    """Evaluated next to the others, and only counted."""
     rules: Mapping[str, SaidOfRule] = field(default_factory=dict)
     at_most: Mode | None = None
     owned_pods: OwnedPods | None = None
@@ -202,11 +202,11 @@ class Layer:
     """Place in the document → "file:line", of everything it says."""
 
     def place(self, *parts: str | int) -> str:
-        """Where a field stands, "file:line"; the policy's name where that is not known."""
+        """Where a field is, "file:line"; the policy's name where that is not known."""
         return self.places.get(FieldPath(parts), self.name)
 
     def over(self, terms: Terms) -> Terms:
-        """What holds when this policy applies: what it says, rule by rule, parameter by parameter."""
+        """The terms that apply when this policy applies: what it says, rule by rule, parameter by parameter."""
         settings = dict(terms.settings)
         for rule_id, said in self.rules.items():
             before = settings[rule_id]

@@ -1,7 +1,7 @@
 """Which objects a policy, or an exception in it, is about.
 
 An answer may be unknown: a manifest need not name its namespace, and an AdmissionReview does not carry the namespace's
-labels. `Policy.of` takes care that what is not known never makes a verdict harder.
+labels. `Policy.of` takes care that what is not known never makes a decision stricter.
 """
 
 from __future__ import annotations

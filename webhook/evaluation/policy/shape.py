@@ -19,7 +19,7 @@ API_VERSION = "podfit.dev/v1alpha1"
 
 
 class Strict(BaseModel):
-    """No unknown field, no conversion: `"3"` is no number."""
+    """No unknown field, no conversion: `"3"` is not a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=False)
 
@@ -246,7 +246,7 @@ class DocumentShape(Strict):
 
 
 class _RuleWords(Strict):
-    """The two words that every rule has beside its own parameters."""
+    """The two words that every rule has next to its own parameters."""
 
     mode: Mode | None = Field(default=None, description="deny, warn, audit or ignore.")
     fix: words.Repaired | None = Field(

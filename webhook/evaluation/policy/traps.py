@@ -1,4 +1,4 @@
-"""What YAML makes of a text behind its author's back, in a policy a mistake each: what stands there is what holds.
+"""What YAML makes of a text behind its author's back, in a policy a mistake each: the parsed value is what applies.
 
 YAML 1.1 reads `off` and `no` as false, YAML 1.2 as text, kubectl `n` as false too (`manifest/scalar.py`); `010` is
 eight or ten; `1e3` is a number or text; an anchor lets a line far away decide. kubectl, editors and others do not read

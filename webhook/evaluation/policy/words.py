@@ -30,7 +30,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def _validator(problem: Callable[[str], str | None]) -> AfterValidator:
-    """Refuses a text that `problem` has something to say about."""
+    """Rejects a text that `problem` has something to say about."""
 
     def check(text: str) -> str:
         """The text; raises ValueError with the problem."""
@@ -50,14 +50,14 @@ def _name_problem(word: str) -> str | None:
 
 
 def _namespace_problem(word: str) -> str | None:
-    """Why a text is no pattern for namespaces; None where it is one."""
+    """Why a text is not a pattern for namespaces; None where it is one."""
     if _PATTERN.fullmatch(word):
         return None
     return f"{word!r} is no namespace: lower-case letters, digits and -, with * and ? as wildcards"
 
 
 def _kind_problem(word: str) -> str | None:
-    """A group that is not in the table is somebody's own; a word without one must be known."""
+    """A group that is not in the table is a custom one; a word without one must be known."""
     if not _KIND.fullmatch(word):
         return f"{word!r} is no kind: Deployment, or with the API group LeaderWorkerSet.leaderworkerset.x-k8s.io"
     kind, _, group = word.partition(".")
@@ -68,7 +68,7 @@ def _kind_problem(word: str) -> str | None:
 
 
 def _own_kind_problem(word: str) -> str | None:
-    """Why a text is no kind that a policy may add; None where it is one."""
+    """Why a text is not a kind that a policy may add; None where it is one."""
     kind, _, group = word.partition(".")
     if not group or not _KIND.fullmatch(word):
         return f"{word!r} is no kind with its API group, such as Model.serving.example.com"
@@ -76,7 +76,7 @@ def _own_kind_problem(word: str) -> str | None:
 
 
 def _repository_problem(word: str) -> str | None:
-    """Why a text is no image repository; None where it is one."""
+    """Why a text is not an image repository; None where it is one."""
     if _REPOSITORY.fullmatch(word):
         return None
     return f"{word!r} is no image's repository such as registry.example.com/ml/vllm, without tag and digest"
@@ -136,7 +136,7 @@ Name = Annotated[str, _validator(_name_problem)]
 Namespace = Annotated[str, _validator(_namespace_problem)]
 """With wildcards."""
 Kind = Annotated[str, _validator(_kind_problem)]
-"""One that podfit judges, or of a group that it does not know."""
+"""One that podfit evaluates, or of a group that it does not know."""
 OwnKind = Annotated[str, _validator(_own_kind_problem)]
 """One that podfit does not know, with its group."""
 Pods = Annotated[str, _validator(_pods_problem)]

@@ -45,7 +45,7 @@ class RehearsedDecision:
 
     @property
     def denied(self) -> bool:
-        """The object is refused."""
+        """The object is denied."""
         return self.report.denied
 
     def worst(self, rule: str) -> Judged | None:

@@ -1,6 +1,6 @@
-"""The vLLM workloads of a whole cluster, judged one after the other: what is kept of each, and what counts once.
+"""The vLLM workloads of a whole cluster, evaluated one after the other: what is kept of each, and what counts once.
 
-Objects come page by page and go; a `ScannedContainer` of a few kilobytes stays. Nothing here asks anybody.
+Objects come page by page and go; a `ScannedContainer` of a few kilobytes stays. Nothing here sends a request.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ScannedFinding:
     computed: bool
     """The planner computed that each suggestion fits."""
     why: str | None
-    """Why a denying rule's finding is no denial, or who accepts it."""
+    """Why a denying rule's finding is not a denial, or who accepts it."""
     accepted: bool
     """A policy's exception, or its author's annotation, covers it."""
 
@@ -151,7 +151,7 @@ class ScannedContainer:
 
 @dataclass(frozen=True, slots=True)
 class NewDenial:
-    """A rule's finding that would refuse an object under another policy, which today's lets pass."""
+    """A rule's finding that would deny an object under another policy, which today's lets pass."""
 
     object: Ref
     container: str
@@ -171,9 +171,9 @@ class Scan:
     not_read: dict[str, str] = field(default_factory=dict)
     """Kind → why it could not be read."""
     what_if: list[NewDenial] | None = None
-    """None: nobody asked."""
+    """None: not requested."""
     policy: str = ""
-    """Whose verdicts these are, for people."""
+    """Whose decisions these are, for people."""
     pods: dict[tuple[str, str], str] = field(default_factory=dict)
     """Namespace and name of each Pod that is up → the uid of the workload that it comes of."""
     ready: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""Planned beside used: which workloads do what their plan says, on both planes."""
+"""Planned next to used: which workloads do what their plan says, on both planes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One line of one container's plan beside what its Pods use."""
+    """One line of one container's plan next to what its Pods use."""
 
     object: Ref
     container: str
@@ -91,7 +91,7 @@ def compare(scan: Scan, used: Iterable[Used], asked: frozenset[str]) -> list[Dri
 def _drift_of_container(
     row: ScannedContainer, measured: Mapping[tuple[str, Plane, str], list[Used]], asked: frozenset[str], up: bool
 ) -> Iterator[Drift]:
-    """Each planned line of a container beside what its Pods use."""
+    """Each planned line of a container next to what its Pods use."""
     for plane, line, unit in COMPARED_LINES:
         if f"{plane}/{line}" not in asked:
             continue

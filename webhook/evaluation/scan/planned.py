@@ -37,7 +37,7 @@ STEADY, PEAK = "steady", "peak"
 
 
 def planned_lines(plan: MemoryPlan) -> Planned:
-    """The lines of both ledgers; names are those of the ledgers with `_` for what is no letter."""
+    """The lines of both ledgers; names are those of the ledgers with `_` for what is not a letter."""
     found: dict[Plane, dict[str, Span]] = {}
     if plan.gpu is not None:
         lines = {name: Span.of(getattr(plan.gpu, name)) for name in GPU_LINES}
@@ -60,5 +60,5 @@ def _used_of_gpu(ledger: GpuLedger) -> Span:
 
 
 def _line_name(name: str) -> str:
-    """A ledger line's name in lower case, with `_` for anything that is no letter or digit."""
+    """A ledger line's name in lower case, with `_` for anything that is not a letter or digit."""
     return "".join(letter if letter.isalnum() else "_" for letter in name).strip("_").lower()

@@ -1,4 +1,4 @@
-"""The explanation for a terminal: bars of characters, as wide as it is; nothing is said by colour alone."""
+"""The explanation for a terminal: bars of characters, as wide as it is; nothing is said by color alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What vLLM refuses of batches and of parallelism: rows as in `_configuration`."""
+"""What vLLM rejects of batches and of parallelism: rows as in `_configuration`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _seqs(it: Given) -> str | None:
 
 
 def may_exceed_batch(given: Mapping[str, object]) -> bool:
-    """Whether `_seqs` may refuse `--max-num-seqs`: a default batch is of 256 tokens or more, or of the context."""
+    """Whether `_seqs` may reject `--max-num-seqs`: a default batch is of 256 tokens or more, or of the context."""
     if "max_num_seqs" not in given or "max_num_batched_tokens" in given:
         return False
     seqs, length = given["max_num_seqs"], given.get("max_model_len")

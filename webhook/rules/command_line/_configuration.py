@@ -1,4 +1,4 @@
-"""Combinations of arguments that vLLM refuses while it builds its configuration: one row per check of vLLM's.
+"""Combinations of arguments that vLLM rejects while it builds its configuration: one row per check of vLLM's.
 
 Each row is asked only if its argument is given, and names the releases that have the check (every one of them was read,
 from 0.8.5 on) and where in vLLM it is. Values that are not given are vLLM's defaults for this release and GPU.
@@ -57,7 +57,7 @@ class Check(NamedTuple):
     """One check of vLLM's."""
 
     dest: str
-    """The argument that it refuses; asked only if this is given."""
+    """The argument that it rejects; asked only if this is given."""
     first: Release
     before: Release
     """From the first until before the second."""
@@ -75,7 +75,7 @@ class Check(NamedTuple):
 
 
 def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
-    """What vLLM's configuration refuses of an engine whose release and model are known."""
+    """What vLLM's configuration rejects of an engine whose release and model are known."""
     given, release = engine.args.given, engine.release
     if release is None or engine.model is None:
         return
@@ -130,7 +130,7 @@ def _doubt(engine: Engine, check: Check) -> str | None:
 
 
 def _is_unseen(engine: Engine, variable: str) -> bool:
-    """The environment may hold the variable, with a value that the manifest does not tell."""
+    """The environment may hold the variable, with a value that the manifest does not show."""
     if variable in engine.command.env:
         return False
     elsewhere = variable in engine.declared or bool(engine.command.decided & {variable, "*"})

@@ -1,4 +1,4 @@
-"""What vLLM refuses of `--speculative-config` (config/speculative.py of each release): rows as in `_configuration`."""
+"""What vLLM rejects of `--speculative-config` (config/speculative.py of each release): rows as in `_configuration`."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ DRAFTER_NAMES = ("eagle-", "eagle3", "dflash", "dspark")
 
 
 def _is_of_another_method(drafter: object) -> bool:
-    """vLLM may find by the drafter's name or config.json that it is no plain model."""
+    """vLLM may find by the drafter's name or config.json that it is not a plain model."""
     if not isinstance(drafter, str):
         return False
     known = model_of_name(drafter)

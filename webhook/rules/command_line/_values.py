@@ -1,4 +1,4 @@
-"""What vLLM refuses of single values, given what the model is: rows as in `_configuration`."""
+"""What vLLM rejects of single values, given what the model is: rows as in `_configuration`."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _length(it: Given) -> str | None:
 
 
 def may_be_no_length(given: Mapping[str, object]) -> bool:
-    """Whether `_length` may refuse `--max-model-len`."""
+    """Whether `_length` may reject `--max-model-len`."""
     length = given.get("max_model_len")
     return isinstance(length, int) and length < 1
 

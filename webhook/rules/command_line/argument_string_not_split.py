@@ -76,7 +76,7 @@ class ArgumentStringNotSplit(Rule):
 
 
 def _dropped(engine: Engine, index: int, word: Word) -> Finding:
-    """An item that is no error: vLLM starts without it."""
+    """An item that is not an error: vLLM starts without it."""
     words = _words(word.text)
     plain = all(map(_PLAIN.fullmatch, words))
     if len(words) == 2 and "=" not in words[0] and plain:

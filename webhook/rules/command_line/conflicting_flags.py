@@ -30,12 +30,12 @@ LITERAL_ROLES = Release(0, 9, 1)
 KV_ROLES = ("kv_producer", "kv_consumer", "kv_both")
 
 BACKEND_TWICE = Release(0, 13), Release(0, 34)
-"""From the first until before the second, a backend that is named in both places is refused, were it the same one
+"""From the first until before the second, a backend that is named in both places is rejected, were it the same one
 (vLLM 0.13 … 0.33 engine/arg_utils.py create_engine_config)."""
 
 
 CHECKS = (*_combinations.CHECKS, *_values.CHECKS, *_speculative.CHECKS)
-"""What vLLM refuses while it builds its configuration, row by row."""
+"""What vLLM rejects while it builds its configuration, row by row."""
 
 
 class ConflictingFlags(Rule):
@@ -208,7 +208,7 @@ DENSE_MODEL_TYPES = frozenset({
 })  # fmt: skip
 """Families of which no model has experts; of others, a row of a table may only not say how many."""
 EXPERTS_ASKED = Release(0, 8), Release(0, 34)
-"""From the first until before the second, a model without experts is refused (vLLM 0.8 … 0.33 config/model.py,
+"""From the first until before the second, a model without experts is rejected (vLLM 0.8 … 0.33 config/model.py,
 _verify_with_expert_parallelism)."""
 
 

@@ -20,7 +20,7 @@ READS_PORT = Release(0, 4, 3)
 V1_SWITCH = Release(0, 8), Release(0, 11, 0)
 """VLLM_USE_V1 is read as a number in these; the last one has no V0 any more (vLLM 0.11.0 v1/engine/async_llm.py)."""
 BACKEND = Release(0, 10, 1), Release(0, 14, 99)
-"""VLLM_ATTENTION_BACKEND is refused where it names none (read in vLLM 0.10.1.1 … 0.12 attention/selector.py, 0.13 and
+"""VLLM_ATTENTION_BACKEND is rejected where it names none (read in vLLM 0.10.1.1 … 0.12 attention/selector.py, 0.13 and
 0.14.1 envs.py); before, vLLM chooses another, after, nobody reads it."""
 CHOICES = Release(0, 11)
 """From then on the variable has choices, and `FLASH_ATTN_VLLM_V1` is none of them: 0.11.1 … 0.12 would cut the suffix
@@ -50,7 +50,7 @@ NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
 
 
 class InvalidEnvironment(Rule):
-    """An environment variable of vLLM's holds what vLLM refuses.
+    """An environment variable of vLLM's holds what vLLM rejects.
 
     vLLM reads its variables as strictly as its flags, if later. `VLLM_PORT` is a number; with the address of a Service
     in it, vLLM ends with

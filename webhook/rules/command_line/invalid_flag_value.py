@@ -31,14 +31,14 @@ from webhook.vllm.release import Release
 
 
 class InvalidFlagValue(Rule):
-    """vLLM's parser refuses an argument.
+    """vLLM's parser rejects an argument.
 
     A value of the wrong type, a word that belongs to no flag, a missing value: the parser ends with exit code 2
     before it loads anything, for example
 
         vllm: error: argument --max-num-seqs: invalid int value: '1k'
 
-    A number or a JSON value may pass the parser and be refused by the class that it fills, a moment later:
+    A number or a JSON value may pass the parser and be rejected by the class that it fills, a moment later:
 
         pydantic_core._pydantic_core.ValidationError: 1 validation error for LoRAConfig
         max_loras
@@ -110,7 +110,7 @@ class InvalidFlagValue(Rule):
             )
 
     def _refused(self, engine: Engine) -> Iterator[Finding]:
-        """What the parser itself refuses."""
+        """What the parser itself rejects."""
         refused = {error.index for error in engine.args.errors}
         for error in engine.args.errors:
             value = _is_value_of(engine, error.index)
@@ -173,7 +173,7 @@ ELSEWHERE = ("gpu_memory_utilization",)
 
 
 def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
-    """The numbers that their class refuses, by argument."""
+    """The numbers that their class rejects, by argument."""
     given, release = engine.args.given, engine.release
     refused = {
         dest: found
@@ -256,7 +256,7 @@ REGISTERED = {
 
 
 def _registered(engine: Engine) -> Iterator[Finding]:
-    """Certain in vLLM's own image, where nothing tells of a plugin that may have added to the registry."""
+    """Certain in vLLM's own image, where nothing shows a plugin that may have added to the registry."""
     given = engine.args.given
     for dest in REGISTERED:
         name = given.get(dest)
@@ -314,7 +314,7 @@ def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
     """A name that is not in the release's registry (attention backends, tool parsers …)."""
     spelt = settings.NAMED[dest](name)
     found = settings.unknown_name(dest, spelt, engine.release)
-    if found is None or (dest == "distributed_executor_backend" and "." in name):  # a class of somebody's own
+    if found is None or (dest == "distributed_executor_backend" and "." in name):  # a custom class
         return
     known = _looked_up(engine, dest, name)
     if known is None:

@@ -29,7 +29,7 @@ KEYS_SHOWN = 5
 class UnknownConfigKey(Rule):
     """A JSON argument has a key that this release does not know.
 
-    `--speculative-config`, `--compilation-config` and others fill a class of vLLM's. Since v0.16 they all refuse what
+    `--speculative-config`, `--compilation-config` and others fill a class of vLLM's. Since v0.16 they all reject what
     that class has no field for (vLLM 0.16 config/utils.py, `extra="forbid"`), `--compilation-config` since v0.13:
 
         Unexpected keyword argument [type=unexpected_keyword_argument, input_value=…

@@ -28,10 +28,10 @@ _OWN = ("", "apps", "batch")
 
 
 class VariableNotExpanded(Rule):
-    """A reference to a variable reaches vLLM as it stands.
+    """A reference to a variable reaches vLLM unchanged.
 
     Kubernetes expands `$(NAME)` in `command` and `args`, and only names that the container's `env` or `envFrom` has.
-    `$NAME` and `${NAME}` are a shell's, and without one (`sh -c`) nobody expands them. vLLM then gets the dollar sign:
+    `$NAME` and `${NAME}` are a shell's, and without one (`sh -c`) nothing expands them. vLLM then gets the dollar sign:
 
         vllm: error: argument --max-model-len: invalid human_readable_int_or_auto value: '$LEN'
 
@@ -44,7 +44,7 @@ class VariableNotExpanded(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where vLLM's own parser refuses the text itself. `$(NAME)` never is: the kubelet also knows
+        """Certain where vLLM's own parser rejects the text itself. `$(NAME)` never is: the kubelet also knows
         variables of Services, of device plugins, and of webhooks that change the Pod later."""
         if engine.command.shell:
             return
@@ -150,7 +150,7 @@ def _dest(engine: Engine, word: Word) -> str | None:
 
 
 def _refused(engine: Engine, word: Word) -> tuple[str, str] | None:
-    """The argument, and what the release's parser says of the text as it stands; None where it takes it."""
+    """The argument, and what the release's parser says of the unexpanded text; None where it takes it."""
     dest, known = _dest(engine, word), parser(engine)
     if dest is None or known is None:
         return None
@@ -165,7 +165,7 @@ def _refused(engine: Engine, word: Word) -> tuple[str, str] | None:
 
 
 def _is_direct(engine: Engine) -> bool:
-    """Nothing stands between Kubernetes and vLLM that might expand it after all."""
+    """Nothing is between Kubernetes and vLLM that might expand it after all."""
     group = str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0]
     command = engine.field("command")
     first = command[0] if isinstance(command, list) and command else "vllm"

@@ -22,11 +22,11 @@ class GpuCountMismatch(Rule):
     (up to v0.11.0 it switches to Ray instead and waits for ever: `No available node types can fulfill resource
     request`). Where several Pods serve one model (LeaderWorkerSet, Ray, KServe with a `workerSpec`, StormService,
     `--nnodes`), the GPUs of all of them count together, and a mismatch is a warning; so it is where the container may
-    see more cards than it asks for (`privileged: true`, NVIDIA_VISIBLE_DEVICES) or an executor of somebody's own places
+    see more GPUs than it asks for (`privileged: true`, NVIDIA_VISIBLE_DEVICES) or an executor of the user's own places
     the workers. `gpu-idle` speaks of too many.
 
     Since v0.11.1 vLLM does not look for a Ray cluster by itself: where one engine is more than this Pod's GPUs, it ends
-    with the same error although other Pods have the rest, unless it is told `--distributed-executor-backend ray` or
+    with the same error although other Pods have the rest, unless it is given `--distributed-executor-backend ray` or
     `--nnodes`. That is certain of a LeaderWorkerSet with vLLM's own image.
     """
 
@@ -34,7 +34,7 @@ class GpuCountMismatch(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where one Pod is the whole engine: both numbers stand in the manifest."""
+        """Certain where one Pod is the whole engine: both numbers are in the manifest."""
         found = engine.once(_parallel.count)
         enough = found is None or found.have >= found.needed
         if enough and (short := _parallel.short_of_own(engine)) is not None:
@@ -94,7 +94,7 @@ def _for_a_group(engine: Engine, found: _parallel.Count) -> list[str]:
 
 
 def _certainty(engine: Engine, found: _parallel.Count) -> Certainty:
-    """Certain only if vLLM itself refuses, or no other GPU can be visible."""
+    """Certain only if vLLM itself rejects, or no other GPU can be visible."""
     if not engine.alone or _parallel.sees_more(engine):
         return "likely"
     closed = engine.group is not None and engine.group.closed  # a Ray cluster of this one Pod

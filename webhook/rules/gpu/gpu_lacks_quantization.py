@@ -11,9 +11,9 @@ from webhook.vllm.gpu import kernels
 
 
 class GpuLacksQuantization(Rule):
-    """This release of vLLM has no kernel for the model's quantisation on this GPU.
+    """This release of vLLM has no kernel for the model's quantization on this GPU.
 
-    Each quantisation method asks for a least compute capability, and vLLM compares it before it loads a weight:
+    Each quantization method asks for a least compute capability, and vLLM compares it before it loads a weight:
 
         ValueError: The quantization method awq is not supported for the current GPU. Minimum capability: 75. Current
         capability: 70.

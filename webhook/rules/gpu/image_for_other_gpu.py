@@ -24,7 +24,7 @@ class ImageForOtherGpu(Rule):
     never_denies = "an image's name only tells of its build"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: the name of the image tells of its build, as the resource tells of the GPU."""
+        """Likely: the name of the image shows its build, as the resource shows the GPU."""
         image, resource = engine.field("image"), engine.requested[0] if engine.requested else ""
         usual = resource.startswith(_USUAL)
         asked = _USUAL if usual else next((vendor for vendor in _VENDORS if resource.startswith(vendor)), None)
@@ -50,7 +50,7 @@ def _may_be_for_another(image: str) -> bool:
 
 
 def _vendor(image: str) -> str | None:
-    """The prefix of the resources that this build of vLLM's is for; None of what is somebody else's image."""
+    """The prefix of the resources that this build of vLLM's is for; None for a third-party image."""
     name = image.partition("@")[0]
     repository = name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
     if _ROCM.search(repository):
@@ -71,4 +71,4 @@ _IMAGES = {
 }
 _ROCM = re.compile(r"(^|/)(vllm-openai-rocm|rocm/vllm(-dev)?)$")
 _OTHERS = re.compile(r"rocm|hip|gaudi|hpu|neuron", re.IGNORECASE)
-"""In a tag: a mirror may tell builds apart by it."""
+"""In a tag: a mirror may distinguish builds by it."""

@@ -76,10 +76,10 @@ class NoAttentionBackend(Rule):
           capability 8.0); native FP8 (fp8e4nv) requires SM89+. Re-run with --kv-cache-dtype bfloat16.
 
       and those before fail in the kernel. `fp8_e5m2` and the dtypes per token and head it reads nowhere.
-    - Of other attention, from v0.24 on, an FP8 KV cache is read from 8.0 on (a T4 has 7.5), beside gpt-oss' attention
+    - Of other attention, from v0.24 on, an FP8 KV cache is read from 8.0 on (a T4 has 7.5), with gpt-oss' attention
       sinks from 8.9 on; `--kv-cache-dtype nvfp4` from v0.25.1 until v0.31 on 10.x alone.
 
-    A backend that is named (`--attention-backend`) is judged by `invalid-environment`.
+    A backend that is named (`--attention-backend`) is checked by `invalid-environment`.
     """
 
     plane = "config"

@@ -16,12 +16,12 @@ PRODUCT_LABEL = {
     None: "nvidia.com/gpu.product", "nvidia": "nvidia.com/gpu.product", "amd": "amd.com/gpu.product-name",
     "intel": "gpu.intel.com/product", "google": "cloud.google.com/gke-tpu-accelerator",
 }  # fmt: skip
-"""Maker of the resource → the label that tells the product: GPU feature discovery's, the AMD GPU operator's, Intel's,
+"""Maker of the resource → the label that shows the product: GPU feature discovery's, the AMD GPU operator's, Intel's,
 GKE's. Other makers' have none that podfit reads a size from."""
 
 
 class UnknownGpu(Rule):
-    """Nothing says which GPU the Pod will get, so GPU memory can't be judged, or the Pod asks for none.
+    """Nothing says which GPU the Pod will get, so GPU memory can't be evaluated, or the Pod asks for none.
 
     `nvidia.com/gpu: 1` is any GPU of the cluster, of 16 GB or of 180. A nodeSelector says which, and keeps the Pod
     off GPUs that are too small:
@@ -32,7 +32,7 @@ class UnknownGpu(Rule):
     `assume.gpu` does. Where podfit may read nodes, their labels say it too.
 
     A node that is named is no GPU yet: without a GPU in `resources.limits` the container sees none, unless the node's
-    runtime gives its GPUs to whoever comes, and vLLM ends with `Failed to infer device type`. A misspelt resource is
+    runtime gives its GPUs to every container, and vLLM ends with `Failed to infer device type`. A misspelt resource is
     none that a node has; the API server takes it, and the Pod stays Pending:
 
         0/3 nodes are available: 3 Insufficient nvidia.com/gpus.

@@ -1,4 +1,4 @@
-"""What the rules about GPU memory share: the servers that may stand on one card."""
+"""What the rules about GPU memory share: the servers that may be on one GPU."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from webhook.vllm.release import Release
 
 
 def share_of(given: object, running: Release | None) -> float:
-    """The share of a card that vLLM takes: as given, else the release's default (the newest's where unknown)."""
+    """The share of a GPU that vLLM takes: as given, else the release's default (the newest's where unknown)."""
     if isinstance(given, int | float) and not isinstance(given, bool):
         return float(given)
     return default_utilization(running or release.known_releases()[-1])
 
 
 def servers_on_one_card(engine: Engine) -> tuple[tuple[str, float], ...]:
-    """(container, share) of every vLLM of this Pod that may be given the same shared card, this one among them.
+    """(container, share) of every vLLM of this Pod that may be given the same shared GPU, this one among them.
 
-    Time-slicing and MPS hand one card to several containers that ask for the same resource; whole cards and MIG slices
+    Time-slicing and MPS hand one GPU to several containers that ask for the same resource; whole GPUs and MIG slices
     are handed out once.
     """
     if engine.gpu is None or not engine.gpu.value.shared or engine.requested is None:

@@ -41,7 +41,7 @@ def is_short(engine: Engine) -> bool:
 
 def within(engine: Engine) -> tuple[Alternative, ...]:
     """Changes that fit the GPU with no longer a context than the model allows, where a longer one is given: who follows
-    what only makes room for it is refused next for its length."""
+    what only makes room for it is rejected next for its length."""
     longest = too_long(engine)
     if longest is None or engine.model is None or engine.gpu is None:
         return ()
@@ -61,7 +61,7 @@ _WRITTEN = re.compile(r"(?<![\w-])--max[-_]model[-_]len\b")
 
 
 def not_given(engine: Engine) -> str:
-    """That no length is given; where one is written beside a script, or in another command of it, that it is lost."""
+    """That no length is given; where one is written next to a script, or in another command of it, that it is lost."""
     if engine.command.shell and _WRITTEN.search(engine.raw_command):
         return "--max-model-len stands in the command, but does not reach this vLLM"
     return "--max-model-len is not set"

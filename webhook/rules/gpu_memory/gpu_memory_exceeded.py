@@ -25,7 +25,7 @@ class GpuMemoryExceeded(Rule):
     the largest memory ever seen for the product. Tensor parallelism divides the weights; a context length does not.
 
     With `--quantization fp8` and a checkpoint in 16 bits, vLLM before v0.16 puts all weights on the GPU in 16 bits and
-    quantises them then: they must fit its memory as they are stored. From v0.16 on each layer is quantised as it is
+    quantizes them then: they must fit its memory as they are stored. From v0.16 on each layer is quantized as it is
     filled; a checkpoint that is stored in FP8 takes 8 bits from the start.
     """
 
@@ -63,7 +63,7 @@ class GpuMemoryExceeded(Rule):
         )
 
     def _while_loading(self, engine: Engine, ledger: GpuLedger, name: str) -> Finding:
-        """Quantised, the weights may fit: not before."""
+        """Quantized, the weights may fit: not before."""
         whole, streamed = ledger.loading or ledger.weights, quantisation.STREAMED.get(engine.args.quantization or "")
         later = (
             f"; from v{streamed.major}.{streamed.minor} on each layer is quantised as it is filled" if streamed else ""

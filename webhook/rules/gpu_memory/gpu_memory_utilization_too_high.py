@@ -21,7 +21,7 @@ def _refuses_zero(release: Release | None) -> bool:
 
 
 def _has_others(engine: Engine) -> bool:
-    """Somebody else may hold a part of the card: another container, or whoever the policy assumes."""
+    """Another process may hold a part of the GPU: another container, or one that the policy assumes."""
     return (engine.gpu is not None and engine.gpu.value.shared) or engine.facts.assume.free_gpu_memory is not None
 
 
@@ -30,8 +30,8 @@ class GpuMemoryUtilizationTooHigh(Rule):
     """The share of GPU memory that vLLM may use is out of range or leaves nothing to others.
 
     `--gpu-memory-utilization` is a fraction of the *whole* GPU, at most 1 (vLLM config/cache.py); `95` is read as
-    9500 % and refused. The CUDA context, NCCL's buffers and, before v0.20, the CUDA graphs come on top of it: near 1
-    vLLM runs out of memory while it captures graphs, and from v0.9.1 on refuses to start:
+    9500 % and rejected. The CUDA context, NCCL's buffers and, before v0.20, the CUDA graphs come on top of it: near 1
+    vLLM runs out of memory while it captures graphs, and from v0.9.1 on does not start:
 
         ValueError: Free memory on device (77.2/79.2 GiB) on startup is less than desired GPU memory utilization (0.98…
 
@@ -105,7 +105,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
         )
 
     def _together(self, engine: Engine) -> Iterator[Finding]:
-        """Servers of one Pod that may stand on one card must fit on it together."""
+        """Servers of one Pod that may be on one GPU must fit on it together."""
         servers = servers_on_one_card(engine)
         whole = sum(share for _, share in servers)
         if len(servers) < 2 or whole <= self.maximum or engine.args.given.get("kv_cache_memory_bytes"):

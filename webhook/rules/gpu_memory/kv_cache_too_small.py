@@ -15,7 +15,7 @@ from webhook.vllm.memory.verdict import subtraction
 class KvCacheTooSmall(Rule):
     """The KV cache is too small for one request of the maximum length.
 
-    vLLM refuses to start when the KV cache can't hold a single request of `--max-model-len` tokens:
+    vLLM does not start when the KV cache can't hold a single request of `--max-model-len` tokens:
 
         ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is
         needed, which is larger than the available KV cache memory (7.13 GiB). Based on the available memory, the

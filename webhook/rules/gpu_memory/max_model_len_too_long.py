@@ -24,14 +24,14 @@ MAY_BE_OLD = "the hub's config.json may allow more by now"
 class MaxModelLenTooLong(Rule):
     """The context length is longer than the model's config.json allows.
 
-    vLLM derives the longest context from config.json and refuses a longer one before it loads anything:
+    vLLM derives the longest context from config.json and rejects a longer one before it loads anything:
 
         ValueError: User-specified max_model_len (131072) is greater than the derived max_model_len
         (max_position_embeddings=32768 …). … VLLM_ALLOW_LONG_MAX_MODEL_LEN=1
 
     A model that is to be stretched needs its rope scaling stated (`--hf-overrides`), else its answers get worse.
 
-    It denies if the length stands in a config.json that you gave for exactly this model (`--model-config`, `--models`,
+    It denies if the length is in a config.json that you gave for exactly this model (`--model-config`, `--models`,
     a ConfigMap), and vLLM's own image, of a release from v0.6.6 on, reads that file. Elsewhere it is a warning that
     says why: the hub's config.json may have got a longer context since the catalog read it (unless the policy sets
     `believeCatalog`), the length is of a table or of a copy's original, `--revision` names another file,
@@ -48,7 +48,7 @@ class MaxModelLenTooLong(Rule):
     believe_catalog: bool = parameter(False, "deny what the catalog's config.json does not allow, however old it is")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where the config.json itself was read, and nothing else may tell a length."""
+        """Certain where the config.json itself was read, and nothing else may set a length."""
         longest = _length.too_long(engine)
         if longest is None or engine.model is None:
             return
@@ -87,7 +87,7 @@ def _unread(engine: Engine, model: Model) -> str | None:
 
 
 def _uncertain(engine: Engine, model: Model) -> str | None:
-    """What else may tell vLLM another length; None where nothing does."""
+    """Another possible source of vLLM's length; None if there is none."""
     given = engine.args.given
     if any(dest in given or dest in engine.args.unresolved for dest in ("revision", "code_revision")):
         return "--revision names another file than the one that was read"

@@ -19,7 +19,7 @@ class MaxModelLenUnset(Rule):
 
     Without `--max-model-len` vLLM takes the longest context in the model's config.json, for many models 131,072
     tokens. It must then be able to hold one request of that length, and a few long requests can take the whole KV
-    cache from everybody else. State the length that your users need; `--max-model-len auto` (v0.14 and newer) takes
+    cache from all other requests. State the length that your users need; `--max-model-len auto` (v0.14 and newer) takes
     what fits.
     """
 

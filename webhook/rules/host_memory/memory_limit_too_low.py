@@ -21,7 +21,7 @@ class MemoryLimitTooLow(Rule):
 
     The limit that holds is the smaller one of the container's and of the Pod's (`spec.resources`, which sidecars and
     memory volumes share). On nodes with swap (the kubelet's LimitedSwap) a container that requests less than its limit
-    may be swapped out instead; no manifest tells. Where the container would fit without what is offloaded, see
+    may be swapped out instead; no manifest shows it. Where the container would fit without what is offloaded, see
     `offload-exceeds-limit`.
     """
 

@@ -14,7 +14,7 @@ class ShmMissing(Rule):
     """Several processes of one engine talk through /dev/shm, and nothing is mounted there.
 
     Without a volume at /dev/shm a container has 64 MiB. Tensor, pipeline and data parallelism talk through rings in
-    it, 160 MiB and more. From v0.27 vLLM refuses to start:
+    it, 160 MiB and more. From v0.27 vLLM does not start:
 
         RuntimeError: Insufficient space in /dev/shm for shared-memory allocation: 160 MiB required, 64 MiB free.
 
@@ -30,7 +30,7 @@ class ShmMissing(Rule):
     mute_for = ("shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where this release refuses to start, possible before; likely where the Pod may have another one."""
+        """Certain where this release does not start, possible before; likely where the Pod may have another one."""
         host, size = engine.plan.host, engine.shm.size
         if host is None or engine.shm.mounted or size is None or engine.command.entry == "worker":
             return

@@ -41,7 +41,7 @@ def has_workers(engine: Engine) -> bool:
 
 
 def may_be_resized(engine: Engine) -> bool:
-    """/dev/shm may be larger than a container runtime makes it: a command or a hook mounts it anew, or the Pod runs in
+    """/dev/shm may be larger than a container runtime makes it: a command or a hook mounts it again, or the Pod runs in
     a sandbox with a /dev/shm of its own (gVisor: no limit; Kata: half of the guest's memory)."""
     said = engine.raw_command
     if hook := engine.field("lifecycle", "postStart"):

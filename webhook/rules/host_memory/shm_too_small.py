@@ -29,7 +29,7 @@ class ShmTooSmall(Rule):
     about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where this release refuses to start with so little, and where what it needs can't be written."""
+        """Certain where this release does not start with so little, and where what it needs can't be written."""
         host, shm = engine.plan.host, engine.shm
         if host is None or not shm.mounted or engine.command.entry == "worker" or not shm_mounts.has_workers(engine):
             return

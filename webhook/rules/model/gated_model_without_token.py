@@ -17,7 +17,7 @@ from webhook.vllm.volumes import MODELSCOPE, OFFLINE, is_offline, modelscope
 class GatedModelWithoutToken(Rule):
     """The model is gated on Hugging Face, and no token is seen.
 
-    Without the token of an account that has accepted the licence the download is refused, and vLLM ends with "You are
+    Without the token of an account that has accepted the license the download is rejected, and vLLM ends with "You are
     trying to access a gated repo" and "401 Client Error: Unauthorized". A token anywhere in the object, a volume that
     may hold the checkpoint already, another hub and offline mode silence this rule.
     """
@@ -63,7 +63,7 @@ TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
 
 
 def _told(engine: Engine) -> bool:
-    """A token, or another place than the hub, is told somewhere, or may be where it can't be seen."""
+    """A token, or another place than the hub, is given somewhere, or may be where it can't be seen."""
     known, env = engine.command.env, engine.field("env")
     if engine.field("envFrom") or engine.args.open or any(known.get(name) for name in OTHER_TOKEN_SOURCES):
         return True

@@ -13,7 +13,7 @@ from webhook.vllm.memory.dtype import READ_SINCE, lacks_half
 class ModelLacksDtype(Rule):
     """The model can't be served in float16.
 
-    The activations of some families overflow float16, and vLLM refuses to serve them in it:
+    The activations of some families overflow float16, and vLLM does not serve them in it:
 
         ValueError: The model type 'gemma3' does not support float16. Reason: Numerical instability. Please use bfloat16
         or float32 instead.

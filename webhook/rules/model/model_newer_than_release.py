@@ -13,7 +13,7 @@ from webhook.vllm.model import architectures
 class ModelNewerThanRelease(Rule):
     """The model's architecture is newer than this vLLM release.
 
-    Each release knows the architectures of its time. A newer one is refused before anything loads, by Transformers or
+    Each release knows the architectures of its time. A newer one is rejected before anything loads, by Transformers or
     by vLLM:
 
         ValueError: The checkpoint you are trying to load has model type `qwen3_5` but Transformers does not recognize

@@ -26,7 +26,7 @@ so."""
 class ModelOlderThanRelease(Rule):
     """This vLLM release no longer serves the model's architecture, or the format of its checkpoint.
 
-    Every few releases vLLM drops architectures that hardly anybody serves any more (QWen of 2023, Baichuan, InternLM,
+    Every few releases vLLM drops architectures that are hardly in use (QWen of 2023, Baichuan, InternLM,
     MPT, MiniMax-M1 …), and ends before anything loads (models/registry.py, _raise_for_unsupported):
 
         ValueError: Model architecture QWenLMHeadModel was supported in vLLM until v0.23.0, and is not supported
@@ -35,7 +35,7 @@ class ModelOlderThanRelease(Rule):
     Where the Transformers library of the image knows the model, or the checkpoint brings code that is trusted, this is
     a warning: it may run, slower. An older image serves it.
 
-    Two formats went into plugins, which vLLM's own image does not have: GGUF files with v0.24, checkpoints quantised by
+    Two formats went into plugins, which vLLM's own image does not have: GGUF files with v0.24, checkpoints quantized by
     bitsandbytes with v0.28.
 
         ValueError: Invalid repository ID or local directory specified: 'unsloth/Qwen3-8B-GGUF:Q4_K_M'.
@@ -68,7 +68,7 @@ class ModelOlderThanRelease(Rule):
 
 
 def _gguf(engine: Engine) -> Iterator[Finding]:
-    """A GGUF file, which is no folder with a config.json."""
+    """A GGUF file, which is not a folder with a config.json."""
     name = engine.args.model
     if name is None or not _is_in(engine, WITHOUT_GGUF) or not engine.args.is_sure("model") or not GGUF.fullmatch(name):
         return
@@ -83,7 +83,7 @@ def _gguf(engine: Engine) -> Iterator[Finding]:
 
 
 def _bitsandbytes(engine: Engine) -> Iterator[Finding]:
-    """A checkpoint that bitsandbytes quantised. Its name is enough where it is a catalogued one: no other program
+    """A checkpoint that bitsandbytes quantized. Its name is enough where it is a cataloged one: no other program
     writes what is called bnb."""
     if engine.model is None or not _is_in(engine, WITHOUT_BITSANDBYTES) or "quantization" in engine.args.given:
         return

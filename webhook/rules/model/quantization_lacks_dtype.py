@@ -45,9 +45,9 @@ AS_NAMED = Release(0, 22)
 
 
 class QuantizationLacksDtype(Rule):
-    """The model's quantisation can't be computed in the given dtype.
+    """The model's quantization can't be computed in the given dtype.
 
-    A quantised layer's inputs and outputs stay in 16 bits, and each method says which of them its kernels know. vLLM
+    A quantized layer's inputs and outputs stay in 16 bits, and each method says which of them its kernels know. vLLM
     compares it before it loads a weight:
 
         ValueError: torch.float16 is not supported for quantization method mxfp4. Supported dtypes: [torch.bfloat16]

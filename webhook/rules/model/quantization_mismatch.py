@@ -36,7 +36,7 @@ PLAIN = frozenset({
 TAKES = {"awq": ("moe_wna16",), "gptq": ("moe_wna16",)}
 """Checkpoint → methods of PLAIN that it may be loaded with (moe_wna16.py is_moe_wna16_compatible)."""
 MXFP4_UNTIL = Release(0, 20)
-"""Before, an MXFP4 checkpoint refuses another method; since then it overrides what is given (0.20 mxfp4.py)."""
+"""Before, an MXFP4 checkpoint rejects another method; since then it overrides what is given (0.20 mxfp4.py)."""
 ASYMMETRIC = Release(0, 22)
 """Since then GPTQ is loaded by auto_gptq.py, whose TYPE_MAP has symmetric weights alone. Before, `gptq` loads others,
 and `gptq_marlin` does not take them (0.10.2 … 0.21 gptq_marlin.py is_gptq_marlin_compatible)."""
@@ -63,7 +63,7 @@ NEED_A_FILE: Mapping[str, tuple[Release, Release]] = {
     "quark": (OTHERS_SINCE, END),
     "torchao": (OTHERS_SINCE, END),
 }
-"""Methods that can't quantise what is not, and their releases: they look for the checkpoint's own config
+"""Methods that can't quantize what is not, and their releases: they look for the checkpoint's own config
 (`get_config_filenames`), or their class can't be made without one."""
 NO_FILE = frozenset({"compressed-tensors", "fbgemm_fp8", "online", "quark", "torchao"})
 """Methods of NEED_A_FILE that look into config.json alone. The others read `quantize_config.json`, `quant_config.json`,
@@ -83,14 +83,14 @@ DEPRECATED: Mapping[str, tuple[Release, Release]] = {
     "rtn": (Release(0, 14), Release(0, 15)),
     "tpu_int8": (Release(0, 14), Release(0, 23)),
 }
-"""From the first until before the second refused without --allow-deprecated-quantization (quantization/__init__.py
+"""From the first until before the second rejected without --allow-deprecated-quantization (quantization/__init__.py
 DEPRECATED_QUANTIZATION_METHODS)."""
 OTHER_FILES = "load_format", "model_loader_extra_config", "quantization_config"
-"""With these, what is loaded or how need not be what the catalogue knows."""
+"""With these, what is loaded or how need not be what the catalog knows."""
 
 
 class QuantizationMismatch(Rule):
-    """--quantization names another method than the checkpoint was quantised with.
+    """--quantization names another method than the checkpoint was quantized with.
 
     vLLM reads the method from the checkpoint's own config.json; the flag need not be given. Where it is, it must agree,
     or be a faster kernel for the same format (`awq_marlin` for AWQ, `gptq_marlin` for GPTQ):
@@ -98,7 +98,7 @@ class QuantizationMismatch(Rule):
         ValueError: Quantization method specified in the model config (compressed-tensors) does not match the
         quantization method specified in the `quantization` argument (awq).
 
-    `awq` and `gptq` do not quantise a model while it loads, as `fp8` and `bitsandbytes` do. For a checkpoint in 16 bits
+    `awq` and `gptq` do not quantize a model while it loads, as `fp8` and `bitsandbytes` do. For a checkpoint in 16 bits
     vLLM ends with one of
 
         ValueError: Cannot find the config file for awq
@@ -160,7 +160,7 @@ class QuantizationMismatch(Rule):
 
 def _has_no_other_file(model: Model, asked: str) -> bool:
     """Nothing but config.json can describe the method: a model that is not in the catalog may have a file of its own
-    beside it, which only the methods of NO_FILE do not look for."""
+    next to it, which only the methods of NO_FILE do not look for."""
     return (by_id(model.id) is not None or asked in NO_FILE) and not tells_quantisation(model.id)
 
 
@@ -170,7 +170,7 @@ def _is_within(spans: Mapping[str, tuple[Release, Release]], asked: str, release
 
 
 def _differ(asked: str, has: str, release: Release) -> bool:
-    """vLLM refuses the method for such a checkpoint."""
+    """vLLM rejects the method for such a checkpoint."""
     if has == "mxfp4":
         return asked in CHECKPOINT_FORMAT and OTHERS_SINCE <= release < MXFP4_UNTIL
     if has not in CHECKPOINT_FORMAT.values():

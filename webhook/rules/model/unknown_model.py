@@ -24,12 +24,12 @@ class UnknownModel(Rule):
 
         metadata.annotations["podfit.dev/model"]: meta-llama/Llama-3.1-8B-Instruct
 
-    A model of your own is taught once, for everybody: `podfit models add DIR` writes its config.json, and what it
+    Add a model of your own once, for all users: `podfit models add DIR` writes its config.json, and what it
     counted in its safetensors files, as a ConfigMap labelled `podfit.dev/model-config` (docs/models.md). In CI,
     `--models DIR` and `podfit plan --model-config config.json` take the model's own files. Without a shape nothing
-    about memory is judged: ignorance is a finding, not a guess.
+    about memory is evaluated: ignorance is a finding, not a guess.
 
-    A published model's name without its organisation is planned as that model, and vLLM would not find it at the hub:
+    A published model's name without its organization is planned as that model, and vLLM would not find it at the hub:
 
         OSError: Qwen3-14B is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'
     """
@@ -101,7 +101,7 @@ def _without_organisation(engine: Engine, id_: str) -> Iterator[Finding]:
 
 
 def _names_one(word: Word) -> bool:
-    """`--model NAME` in one word, of which `argument-string-not-split` tells."""
+    """`--model NAME` in one word, which `argument-string-not-split` reports."""
     return re.match(r"--model\b", word.text) is not None
 
 
@@ -111,7 +111,7 @@ TEACH = f"a ConfigMap with its config.json, labelled {LABEL} (`podfit models add
 
 
 def _place(engine: Engine) -> FieldPath:
-    """Where the annotation stands: on the Pod's template or, where it has none there, on the object itself."""
+    """Where the annotation is: on the Pod's template or, where it has none there, on the object itself."""
     own = FieldPath(("metadata", "annotations", ANNOTATION))
     template = FieldPath(engine.workload.path.parts[:-1]).join("metadata", "annotations", ANNOTATION)
     return template if template.get(engine.workload.object) is not None else own

@@ -19,7 +19,7 @@ class AutoscalerOnCpu(Rule):
 
     vLLM's work is on the GPU. Its processes keep a core or two busy while they wait for it, at one request as at a
     hundred, so CPU use is flat, or high from the start; host memory does not fall at all. Such an autoscaler adds
-    replicas that are not needed, or none while requests queue up. What tells the load are vLLM's own metrics:
+    replicas that are not needed, or none while requests queue up. What shows the load are vLLM's own metrics:
     `vllm:num_requests_waiting`, and `vllm:kv_cache_usage_perc` (`vllm:gpu_cache_usage_perc` in old releases).
     """
 

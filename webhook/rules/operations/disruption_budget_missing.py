@@ -13,8 +13,8 @@ from webhook.rules.rule import Finding, Rule
 class DisruptionBudgetMissing(Rule):
     """No PodDisruptionBudget keeps a node drain from stopping several replicas at once.
 
-    An upgrade of the nodes, or an autoscaler that packs them anew, evicts Pods as fast as it can. A web server is back
-    in seconds; vLLM needs minutes, and two replicas that are evicted together leave nobody to answer. A
+    An upgrade of the nodes, or an autoscaler that packs them again, evicts Pods as fast as it can. A web server is back
+    in seconds; vLLM needs minutes, and two replicas that are evicted together leave no replica to answer. A
     PodDisruptionBudget with `maxUnavailable: 1` makes the drain wait until the first one is ready again.
 
     Said only where all of the cluster's objects are at hand, or the input plausibly holds the whole release: as a

@@ -15,7 +15,7 @@ SHARED = Release(0, 7, 3), Release(0, 28)
 entrypoints/openai/api_server.py create_server_socket), before and after only its own API servers, where they are more
 than one (vLLM 0.33 entrypoints/cli/serve.py). Linux wants it of both, and of the same user."""
 FIRST_UNREAD_RELEASE = Release(0, 34)
-"""The first release that nobody has read."""
+"""The first release whose source has not been read."""
 EVERYWHERE = (None, "", "0.0.0.0", "::")  # noqa: S104
 
 
@@ -62,7 +62,7 @@ class PortTaken(Rule):
 
 
 def _alone(release: Release | None, args: EngineArgs) -> bool:
-    """A server of that release lets nobody else listen on its port."""
+    """A server of that release lets no other process listen on its port."""
     if release is None or release >= FIRST_UNREAD_RELEASE:
         return False
     several = any((args.get(dest) or 1) != 1 for dest in ("api_server_count", "data_parallel_size"))

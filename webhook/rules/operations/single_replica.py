@@ -12,7 +12,7 @@ from webhook.rules.rule import Finding, Rule
 
 
 class SingleReplica(Rule):
-    """One replica serves: nobody answers while it starts anew.
+    """One replica serves: no replica answers while it restarts.
 
     A vLLM Pod that is evicted, drained or killed needs minutes to load, compile and capture before it answers again.
     With one replica every request of that time fails. Two replicas on two nodes keep one answering. An autoscaler's

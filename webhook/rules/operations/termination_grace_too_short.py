@@ -38,7 +38,7 @@ class TerminationGraceTooShort(Rule):
     about = ("lifecycle", "terminationGracePeriodSeconds", "shutdown_timeout")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain: all numbers stand in the manifest."""
+        """Certain: all numbers are in the manifest."""
         if engine.container.init or not engine.served:
             return
         given = engine.pod("terminationGracePeriodSeconds")

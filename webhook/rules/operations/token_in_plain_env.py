@@ -12,9 +12,9 @@ from webhook.rules.rule import Finding, Rule
 
 
 class TokenInPlainEnv(Rule):
-    """A token stands in the manifest in plain text.
+    """A token is in the manifest in plain text.
 
-    Whoever may read the workload, its history in Git or an audit log reads the token, too. Kubernetes keeps tokens in
+    Users who can read the workload, its history in Git or an audit log can read the token. Kubernetes keeps tokens in
     Secrets: `env[].valueFrom.secretKeyRef` for HF_TOKEN, VLLM_API_KEY (instead of --api-key) and the like. The token
     itself is never printed here.
     """

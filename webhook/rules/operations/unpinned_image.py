@@ -53,7 +53,7 @@ _CPU = re.compile(r"(^|[/:._-])cpu", re.IGNORECASE)
 _MOVING = frozenset({"latest", "nightly", "main", "master", "dev", "edge", "head", "stable"})
 _MOVES = re.compile(rf"(.+-)?({'|'.join(sorted(_MOVING))})(-.+)?", re.IGNORECASE)
 _OF_A_COMMIT = re.compile(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
-"""`nightly-0d4044e…`, `main-20251103`: one build, which nobody moves."""
+"""`nightly-0d4044e…`, `main-20251103`: one build, which does not move."""
 
 
 def _is_moving(tag: str) -> bool:
@@ -64,7 +64,7 @@ def _is_moving(tag: str) -> bool:
 
 
 def _published(engine: Engine, image: str) -> str:
-    """vLLM's own image for the processors that this one is for, as its name or the resource tells."""
+    """vLLM's own image for the processors that this one is for, as its name or the resource shows."""
     resource = engine.requested[0] if engine.requested else ""
     image = image[: release.LONGEST]
     builds = {

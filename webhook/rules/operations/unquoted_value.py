@@ -12,7 +12,7 @@ from webhook.rules.rule import Finding, Rule
 
 
 class UnquotedValue(Rule):
-    """A number or a boolean stands where Kubernetes wants text.
+    """A number or a boolean is where Kubernetes wants text.
 
     The items of `command` and `args` and the values of `env` are text. Without quotes YAML reads `8000`, `0.9` and
     `true` as something else, and the API server takes none of it:

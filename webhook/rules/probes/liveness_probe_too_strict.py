@@ -21,7 +21,7 @@ FORGIVING = 60
 class LivenessProbeTooStrict(Rule):
     """The liveness probe restarts a vLLM that is only busy.
 
-    /health is answered by the API server's event loop. While that tokenises long prompts or decodes images it may not
+    /health is answered by the API server's event loop. While that tokenizes long prompts or decodes images it may not
     answer within timeoutSeconds (1 by default): "a saturated vLLM only had to miss three 1s /health checks"
     (llm-d-benchmark#1734). A liveness probe that gives up soon kills the replica that has most to do, cuts its
     requests, and sends them to the others, which are next:

@@ -112,11 +112,11 @@ def _unnamed(engine: Engine, action: str, port: object) -> bool:
 
 
 _PORT_NAME = re.compile(r"[a-z0-9-]{1,15}")
-"""What is no such name is a template's hole, or refused by the API server."""
+"""Any other name is a template's placeholder, or the API server rejects it."""
 
 
 def _whole(engine: Engine) -> bool:
-    """The container stands in the object as it will run; an operator may add ports to what it makes."""
+    """The container is in the object as it will run; an operator may add ports to what it makes."""
     return str(engine.workload.object.get("apiVersion")) in ("v1", "apps/v1", "batch/v1")
 
 

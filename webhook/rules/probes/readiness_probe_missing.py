@@ -13,7 +13,7 @@ from webhook.rules.rule import Finding, Rule
 class ReadinessProbeMissing(Rule):
     """There is no readiness probe, so requests are sent to a vLLM that is still loading.
 
-    A container without one is ready as soon as it runs. vLLM refuses connections until it has loaded, minutes later:
+    A container without one is ready as soon as it runs. vLLM rejects connections until it has loaded, minutes later:
     each rollout, restart and scale-up answers a share of the requests with `connection refused` (502 and 503 behind
     an ingress), a rolling update takes the old replicas away before the new ones serve, and an autoscaler counts Pods
     that do nothing yet.

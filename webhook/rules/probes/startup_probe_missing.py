@@ -10,7 +10,7 @@ from webhook.rules.rule import Finding, Rule
 
 
 class StartupProbeMissing(Rule):
-    """There is no startup probe, so nothing tells a slow start from a hang.
+    """There is no startup probe, so nothing distinguishes a slow start from a hang.
 
     vLLM binds its port at once but listens only when the weights are loaded, compiled and captured: minutes, not
     seconds. A startup probe holds the liveness probe back for that long and ends a start that hangs. Without one,

@@ -14,8 +14,8 @@ from webhook.rules.rule import Finding, Rule
 class CpuTooSmall(Rule):
     """The CPU limit is below what vLLM's processes keep busy.
 
-    An engine's loop and each GPU worker poll, and may keep a core busy each; the API server tokenises, detokenises and
-    serialises on another one. vLLM's documentation asks for at least 2 + N physical cores for N GPUs ("CPU Resources
+    An engine's loop and each GPU worker poll, and may keep a core busy each; the API server tokenizes, detokenizes and
+    serializes on another one. vLLM's documentation asks for at least 2 + N physical cores for N GPUs ("CPU Resources
     for GPU Deployments"). Under a CPU limit below that the kernel throttles the processes that feed the GPU: it idles,
     latency jumps, and a probe may time out.
     """

@@ -16,7 +16,7 @@ from webhook.vllm.gpu import requested_resource
 class GpuRequestWithoutLimit(Rule):
     """GPUs are requested without a limit, or with another one.
 
-    Extended resources can't be overcommitted: a limit alone is enough, a request must equal it. The API server refuses
+    Extended resources can't be overcommitted: a limit alone is enough, a request must equal it. The API server rejects
     anything else, for workloads of its own kinds at once and for others (InferenceService, RayService,
     LeaderWorkerSet) when their Pods are made:
 

@@ -14,7 +14,7 @@ class MixedGpuNodes(Rule):
     """The Pod may land on a GPU on which it does not fit.
 
     `nvidia.com/gpu: 1` is any GPU of the nodes that nodeSelector, affinity and taints leave, and some names mean
-    several cards (a `Tesla-V100` has 16 or 32 GB). Each kind is planned; where the plan fits one and not another, the
+    several GPUs (a `Tesla-V100` has 16 or 32 GB). Each kind is planned; where the plan fits one and not another, the
     Pod works until the day that it is scheduled elsewhere, and then dies with `CUDA out of memory`.
 
     With a cluster the kinds are those of its nodes now. They come and go, so this is never more than a warning; a

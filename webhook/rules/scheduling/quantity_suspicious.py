@@ -20,10 +20,10 @@ _MEANT = {
     "gib": "Gi", "gi": "Gi", "mib": "Mi", "mi": "Mi", "kib": "Ki", "ki": "Ki", "tib": "Ti", "ti": "Ti",
 }  # fmt: skip
 _FAR = 8
-"""Nobody asks for so many times what would do."""
+"""Many times more than any workload needs."""
 _QUANTITIES = ("memory", "ephemeral-storage", "cpu")
 _NO_NUMBER = (bool, dict, list)
-"""What no unit can mend: the API server refuses it."""
+"""What no unit can fix: the API server rejects it."""
 
 
 class QuantitySuspicious(Rule):
@@ -36,7 +36,7 @@ class QuantitySuspicious(Rule):
 
     `64GB` and `64gi` are no quantities at all, and the API server refuses the object: `quantities must match the
     regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`. Bytes are written 64Gi (1024³) or 64G (1000³),
-    cores 4 or 4000m. GPUs and other devices are whole: `nvidia.com/gpu: "0.5"` is refused with
+    cores 4 or 4000m. GPUs and other devices are whole: `nvidia.com/gpu: "0.5"` is rejected with
     `Invalid value: "500m": must be an integer`.
     """
 
@@ -45,7 +45,7 @@ class QuantitySuspicious(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: nothing runs in a megabyte, and no node has thousands of cores. With a request of a few bytes, a
-        limit of thousands of cores beside a request of few, or a volume that may not be needed, it runs: likely a
+        limit of thousands of cores next to a request of few, or a volume that may not be needed, it runs: likely a
         slip."""
         resources = mapping(engine.field("resources"))
         sides = [(side, listed) for side in ("limits", "requests") if (listed := mapping(resources.get(side)))]
@@ -66,7 +66,7 @@ class QuantitySuspicious(Rule):
 
 def _is_fatal(engine: Engine, side: str, name: str) -> bool:
     """Bytes: a container with so small a limit does not start. Cores: no node has so many free for a request, and a
-    limit is the request where none is given; beside a request of its own it is merely no limit."""
+    limit is the request where none is given; next to a request of its own it is merely no limit."""
     if name == "cpu":
         return side == "requests" or engine.field("resources", "requests", "cpu") is None
     return side == "limits"
@@ -91,7 +91,7 @@ def _not_whole(engine: Engine, side: str, name: str, text: str) -> Finding:
 
 
 def _is_odd(name: str, given: object) -> bool:
-    """It is no quantity, or none that can be meant."""
+    """It is not a quantity, or none that can be meant."""
     if given is None or isinstance(given, _NO_NUMBER):
         return False
     size = try_parse(given)
@@ -106,7 +106,7 @@ def _judged(engine: Engine, path: FieldPath, name: str, given: object, *, fatal:
     if match is not None and meant is not None and name == "memory":
         meant = _enough(engine, match[1], meant, limit="limits" in path.parts)
     if size is None:
-        if match is not None:  # a placeholder that a template fills in is no number
+        if match is not None:  # a placeholder that a template fills in is not a number
             yield Finding(
                 path=path,
                 message=f"{name} {text!r} is no quantity: the API server refuses it",

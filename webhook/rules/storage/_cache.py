@@ -30,7 +30,7 @@ class Volume:
     kind: str
     """ "claim", "template" (of a StatefulSet), "ephemeral", "emptyDir", "hostPath", "image", "config" or "other"."""
     spec: JSON
-    """What stands in the volume under its kind; of a claim that is known, the PersistentVolumeClaim."""
+    """What is in the volume under its kind; of a claim that is known, the PersistentVolumeClaim."""
 
     @property
     def read_only(self) -> bool:
@@ -78,7 +78,7 @@ def find(engine: Engine) -> Cache | None:
 
 
 def _directory(engine: Engine) -> tuple[str, str] | None:
-    """The directory, and what says so; None where it can't be known (a home directory of somebody's own image)."""
+    """The directory, and what says so; None where it can't be known (a home directory of the user's own image)."""
     if "download_dir" in engine.args.unresolved or _hidden(engine):
         return None
     env = engine.command.env
@@ -119,7 +119,7 @@ def is_sure(engine: Engine) -> bool:
 
 
 def _over(engine: Engine, directory: str) -> Volume | None:
-    """The volume that the directory is in; one below it counts too, for then somebody has thought of it."""
+    """The volume that the directory is in; one below it counts too, for then the author has thought of it."""
     mount = mount_of_path(engine.mounts, directory)
     if mount is None:
         mount = next((one for one in engine.mounts if one.path.startswith(f"{directory}/")), None)

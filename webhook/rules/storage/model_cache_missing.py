@@ -18,7 +18,7 @@ RUNS_ONCE = ("Job", "CronJob", "Workflow", "WorkflowTemplate", "ClusterWorkflowT
 
 @dataclass(frozen=True)
 class ModelCacheMissing(Rule):
-    """The model is downloaded anew at each restart of the container.
+    """The model is downloaded again at each restart of the container.
 
     A container's own file system ends with the container: after a crash, a probe's kill or an eviction, vLLM fetches
     the whole checkpoint from the hub again, which takes minutes, may run into the hub's rate limit (`429 Client Error:
@@ -35,7 +35,7 @@ class ModelCacheMissing(Rule):
     min_gib: float = parameter(4.0, "checkpoints smaller than this many GiB are not worth a volume", ge=0)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: an image of somebody's own may hold the files."""
+        """Likely: a custom image may hold the files."""
         if not engine.served or engine.container.init or engine.workload.kind in RUNS_ONCE:
             return
         if engine.pod("restartPolicy") == "Never":
@@ -47,7 +47,7 @@ class ModelCacheMissing(Rule):
         if (size is not None and size < self.min_gib * GI) or not isinstance(image, str) or not is_official(image):
             return
         if engine.weights_doubtful:
-            size = None  # nothing is told of it
+            size = None  # its size is unknown
         what = f"{human(size)} are" if size is not None else "the model is"
         claim = f" of {quantity(round_up_gi(size * 2))}" if size is not None else ""
         mount = cache.directory.removesuffix("/hub") if cache.said_by != "--download-dir" else cache.directory

@@ -14,14 +14,14 @@ from webhook.rules.rule import Certainty, Finding, Rule
 from webhook.rules.storage import _cache
 
 _TOLERANCE = 0.98
-"""A checkpoint's size is exact to a per cent or so; a limit this near to it is not judged."""
+"""A checkpoint's size is exact to a per cent or so; a limit this near to it is not evaluated."""
 
 
 class ModelCacheTooSmall(Rule):
     """The volume or the limit on local storage is smaller than the model's files.
 
     A download that outgrows an emptyDir's `sizeLimit`, or the container's `ephemeral-storage` limit, ends with an
-    eviction of the Pod, and the next Pod begins anew:
+    eviction of the Pod, and the next Pod begins again:
 
         Usage of EmptyDir volume "cache" exceeds the limit "20Gi".
         Container vllm exceeded its local ephemeral storage limit "20Gi".
@@ -75,7 +75,7 @@ def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str,
     if volume.kind != "emptyDir":
         return None
     size = quantities.try_parse(volume.spec.get("sizeLimit"))
-    if size:  # 0 is no limit (kubernetes pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction)
+    if size:  # 0 is not a limit (kubernetes pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction)
         return size, volume.mount.at.join("emptyDir", "sizeLimit"), f"emptyDir {volume.mount.name!r}", "certain"
     stored = engine.workload.once(_of_all_containers)
     if stored is None or volume.spec.get("medium") == "Memory":
