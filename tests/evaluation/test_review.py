@@ -261,7 +261,7 @@ BAD_BODIES = {
     "the body is not JSON: Expecting value at line 1 column 1": b"",
     "the body is not JSON: Expecting ',' delimiter at line 2 column 1": b'{"kind": 1\n"request": 2}',
     "the body is not JSON: Unterminated string starting at line 1 column 10": b'{"kind": "Adm',
-    "the body is not JSON: NaN is no JSON number": b'{"kind": NaN}',
+    "the body is not JSON: NaN is not a JSON number": b'{"kind": NaN}',
     "the body is not JSON: a number is out of range": b'{"kind": ' + b"9" * 5000 + b"}",
     "the body is not UTF-8 at byte 9": b'{"kind":"\xff"}',
     "the body is nested too deep": b'{"request":' * 10_000 + b"1" + b"}" * 10_000,
@@ -392,7 +392,7 @@ def test_a_policy_of_podfits_own_is_refused_for_its_mistakes_alone() -> None:
     assert not refused["allowed"]
     assert refused["status"]["message"] == (
         "1 problem in Policy p\n\n"
-        "spec.rules.unpinned-imgae: 'unpinned-imgae' is no rule; did you mean 'unpinned-image'?\n\n"
+        "spec.rules.unpinned-imgae: 'unpinned-imgae' is not a rule; did you mean 'unpinned-image'?\n\n"
         "next: podfit policy lint FILE says the same before anything is applied; docs/policies.md has every field"
     )
     assert refused["status"]["details"]["causes"][0]["field"] == "spec.rules.unpinned-imgae"

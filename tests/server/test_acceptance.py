@@ -11,7 +11,7 @@ from webhook.cluster.access import Client, StatusError
 from webhook.server.acceptance import PAUSE, Acceptance, condition
 
 JSONDict = dict[str, Any]
-PROBLEM = "policies.podfit.dev/mine: spec.rules.a: 'a' is no rule"
+PROBLEM = "policies.podfit.dev/mine: spec.rules.a: 'a' is not a rule"
 
 
 class Server:
@@ -71,7 +71,7 @@ def test_it_is_written_once_and_again_when_something_changes(server: Server) -> 
     ours.tell({"mine": obj(2)}, {"mine": (PROBLEM,)})
     assert server.accepted("mine")["status"] == "False"
     assert server.status["mine"]["accepted"] == '{"order": 1}', "what holds until it is mended"
-    assert server.accepted("mine")["message"] == "not taken over: spec.rules.a: 'a' is no rule"
+    assert server.accepted("mine")["message"] == "not taken over: spec.rules.a: 'a' is not a rule"
     assert server.accepted("mine")["observedGeneration"] == 2
 
 

@@ -597,7 +597,9 @@ def test_what_can_not_be_served_is_told_in_one_line_with_an_exit_code(
         return line
 
     assert told(3, folder=tmp_path / "none") == f"error: {tmp_path / 'none' / 'tls.crt'}: no such file or directory"
-    assert told(2, "--policy", str(policy)).startswith(f"error: {policy}:6: spec.rules.nonsense: 'nonsense' is no rule")
+    assert told(2, "--policy", str(policy)).startswith(
+        f"error: {policy}:6: spec.rules.nonsense: 'nonsense' is not a rule"
+    )
     assert (
         told(3, "--policy", str(tmp_path / "none.yaml"))
         == f"error: --policy {tmp_path / 'none.yaml'}: no such file or directory"

@@ -632,7 +632,7 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
     if computed and (doubt := found.doubt if rests_on else found.unseen):
         return "warn", doubt
     if "plan.host" in rule.needs and found.spans_pods:
-        return "warn", "the engine spans several Pods, and which of its processes run in this one can't be told"
+        return "warn", "the engine spans several Pods, and which of its processes run in this one is unknown"
     facts = [glance.FACT[fact](found) for name in rests_on for fact in FACTS[name]]
     informing = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
     if informing:

@@ -370,7 +370,7 @@ def _decode_json(body: bytes) -> dict[str, Any]:
 
 
 def _not_a_number(word: str) -> NoReturn:
-    raise BadReview(f"the body is not JSON: {word} is no JSON number")
+    raise BadReview(f"the body is not JSON: {word} is not a JSON number")
 
 
 _JSON = json.JSONDecoder(parse_constant=_not_a_number)

@@ -184,5 +184,7 @@ def test_a_rule_with_a_typo_is_refused_with_the_nearest_name(rule: str) -> None:
     head = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: p}\n"
     typo = f"{rule[0]}{rule[2]}{rule[1]}{rule[3:]}x"
 
-    with pytest.raises(PolicyError, match=f"^p.yaml:6: spec.rules.{typo}: '{typo}' is no rule; did you mean '{rule}'"):
+    with pytest.raises(
+        PolicyError, match=f"^p.yaml:6: spec.rules.{typo}: '{typo}' is not a rule; did you mean '{rule}'"
+    ):
         load([("p.yaml", f"{head}spec:\n  rules:\n    {typo}: {{mode: warn}}\n")])

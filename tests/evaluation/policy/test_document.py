@@ -91,14 +91,14 @@ def test_what_kubectl_prints_of_a_policy_is_a_policy() -> None:
     assert mode(load([("one.json", json.dumps(printed(spec)))])) == "deny"
     assert mode(load([("list.json", json.dumps(listed, indent=1))])) == "deny"
     wrong = {**listed, "items": [printed({"rules": {"unpinned-imgae": {}}})]}
-    with pytest.raises(PolicyError, match=r"^list.json:\d+: spec.rules.unpinned-imgae: 'unpinned-imgae' is no rule"):
+    with pytest.raises(PolicyError, match=r"^list.json:\d+: spec.rules.unpinned-imgae: 'unpinned-imgae' is not a rule"):
         load([("list.json", json.dumps(wrong, indent=1))])
 
 
 MISTAKES = {
     "a rule that does not exist": (
         "spec:\n  rules:\n    unpinned-imgae: {mode: deny}\n",
-        "p.yaml:6: spec.rules.unpinned-imgae: 'unpinned-imgae' is no rule; did you mean 'unpinned-image'?",
+        "p.yaml:6: spec.rules.unpinned-imgae: 'unpinned-imgae' is not a rule; did you mean 'unpinned-image'?",
     ),
     "a mode that does not exist": (
         "spec:\n  rules:\n    unpinned-image:\n      mode: block\n",
@@ -134,7 +134,7 @@ MISTAKES = {
     ),
     "a kind that nothing judges": (
         "spec:\n  match: {kinds: [Deploymnet]}\n",
-        "p.yaml:5: spec.match.kinds[0]: podfit judges no kind 'Deploymnet'; did you mean 'Deployment'?",
+        "p.yaml:5: spec.match.kinds[0]: podfit does not check the kind 'Deploymnet'; did you mean 'Deployment'?",
     ),
     "a GPU that nobody makes": (
         "spec:\n  assume: {gpu: l44}\n",
@@ -142,7 +142,7 @@ MISTAKES = {
     ),
     "the 30th of February": (
         "spec:\n  exceptions:\n  - {rules: [shm-missing], reason: r, owner: o, expires: 2026-02-30}\n",
-        "p.yaml:6: spec.exceptions[0].expires: '2026-02-30' is no date such as 2026-12-31, nor a time such as "
+        "p.yaml:6: spec.exceptions[0].expires: '2026-02-30' is not a date such as 2026-12-31 or a time such as "
         "2026-12-31T18:00:00Z",
     ),
     "a label's value that YAML takes for a number": (

@@ -97,7 +97,7 @@ def test_a_taught_release_has_its_own_defaults() -> None:
         ('stable-*": 0.20.2', 'x": latest', "p.yaml:8: spec.releases.images[registry.example/ml/vllm:x]: 'latest' is"),
         ("like: 0.33.0", "like: 0.32.9", "p.yaml:12: spec.releases.known[0.34.0].like: '0.32.9' is not in the"),
         ("--monokernel", "--mono", "p.yaml:13: spec.releases.known[0.34.0].removed[0]: '--mono' can't be removed"),
-        ("      0.34.0:", "      new:", "p.yaml:11: spec.releases.known.new: 'new' is no vLLM release such as"),
+        ("      0.34.0:", "      new:", "p.yaml:11: spec.releases.known.new: 'new' is not a vLLM release such as"),
         ("flags: [--brand-new, -bn]", "nargs: 1", "spec.releases.known[0.34.0].options[0]: an option needs flags"),
         ("known:", "unknown:", "spec.releases.unknown: unknown field"),
     ],

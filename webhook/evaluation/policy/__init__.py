@@ -48,7 +48,7 @@ class Policy:
     """All policies, in the order in which they apply."""
 
     base: Terms
-    """What holds before any policy that asks for whom it is: the built-in terms and the policies for everything."""
+    """The terms before any policy with a `match`: the built-in terms and the policies for all objects."""
     layers: tuple[Layer, ...] = ()
     """The policies that come after it."""
     shadows: tuple[tuple[int, Layer], ...] = ()

@@ -36,7 +36,7 @@ class DecidedField:
 
     @property
     def decided(self) -> PolicyValue:
-        """What holds; of those that may not apply, the softer answer of both may be another (docs/policies.md)."""
+        """The value that applies. If a policy may not apply, the softer answer may be another (docs/policies.md)."""
         return self.said[-1]
 
 

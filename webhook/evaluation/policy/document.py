@@ -114,7 +114,7 @@ def check(obj: Mapping[str, Any]) -> Wrong:
     for rule_id, said in listed.items() if isinstance(listed, Mapping) else ():
         place = FieldPath(("spec", "rules", rule_id))
         if rule_id not in all_rules():
-            wrong.append((place, f"{rule_id!r} is no rule{nearest(rule_id, all_rules())}"))
+            wrong.append((place, f"{rule_id!r} is not a rule{nearest(rule_id, all_rules())}"))
         elif isinstance(said, Mapping):
             wrong += _validate(shape.rule_shape(rule_id), said, place, {path for path, _ in wrong})
     return wrong + list(_selectors(obj))

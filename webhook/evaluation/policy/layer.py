@@ -229,7 +229,7 @@ class Layer:
         )
 
     def perhaps_over(self, terms: Terms) -> Terms:
-        """What holds when it can't be known whether this policy applies: of both answers the softer one, each time.
+        """The terms if it is unknown whether this policy applies: the softer of both answers, each time.
 
         A rule whose parameters depend on it is at most a warning, and nothing is patched that one answer leaves alone.
         """

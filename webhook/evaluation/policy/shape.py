@@ -150,7 +150,7 @@ class EnforceShape(Strict):
         "With audit nothing is patched either. Default: deny.",
     )
     owned_pods: Literal["warn", "deny"] | None = Field(
-        default=None, description="A Pod that a controller made. Default: warn, since its workload was judged."
+        default=None, description="A Pod that a controller made. Default: warn, since its workload was checked."
     )
 
 
@@ -171,7 +171,7 @@ class SpecShape(Strict):
         le=2**31 - 1,
         description="Policies apply in ascending order, then by name; a later one overrides an earlier one.",
     )
-    shadow: bool = Field(default=False, description="Evaluate it beside the others, and only count what it would do.")
+    shadow: bool = Field(default=False, description="Evaluate it next to the others, and only count its effect.")
     match: MatchShape = Field(default_factory=MatchShape, description="Which objects it is for.")
     rules: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Rule id to its mode, fix and parameters."

@@ -42,36 +42,36 @@ def _validator(problem: Callable[[str], str | None]) -> AfterValidator:
 
 
 def _rule_problem(word: str) -> str | None:
-    return None if word == "*" or word in all_rules() else f"{word!r} is no rule{nearest(word, all_rules())}"
+    return None if word == "*" or word in all_rules() else f"{word!r} is not a rule{nearest(word, all_rules())}"
 
 
 def _name_problem(word: str) -> str | None:
-    return None if _DNS.fullmatch(word) else f"{word!r} is no name: lower-case letters, digits, - and . (a DNS name)"
+    return None if _DNS.fullmatch(word) else f"{word!r} is not a name: lower-case letters, digits, - and . (a DNS name)"
 
 
 def _namespace_problem(word: str) -> str | None:
     """Why a text is not a pattern for namespaces; None where it is one."""
     if _PATTERN.fullmatch(word):
         return None
-    return f"{word!r} is no namespace: lower-case letters, digits and -, with * and ? as wildcards"
+    return f"{word!r} is not a namespace: lower-case letters, digits and -, with * and ? as wildcards"
 
 
 def _kind_problem(word: str) -> str | None:
     """A group that is not in the table is a custom one; a word without one must be known."""
     if not _KIND.fullmatch(word):
-        return f"{word!r} is no kind: Deployment, or with the API group LeaderWorkerSet.leaderworkerset.x-k8s.io"
+        return f"{word!r} is not a kind: Deployment, or with the API group LeaderWorkerSet.leaderworkerset.x-k8s.io"
     kind, _, group = word.partition(".")
     known = {kind for _, kind in WORKLOAD_KINDS}
     if kind in known or (group and group not in {group for group, _ in WORKLOAD_KINDS}):
         return None
-    return f"podfit judges no kind {word!r}{nearest(kind, known)}"
+    return f"podfit does not check the kind {word!r}{nearest(kind, known)}"
 
 
 def _own_kind_problem(word: str) -> str | None:
     """Why a text is not a kind that a policy may add; None where it is one."""
     kind, _, group = word.partition(".")
     if not group or not _KIND.fullmatch(word):
-        return f"{word!r} is no kind with its API group, such as Model.serving.example.com"
+        return f"{word!r} is not a kind with its API group, such as Model.serving.example.com"
     return f"podfit knows {word} already" if (group, kind) in WORKLOAD_KINDS else None
 
 
@@ -79,7 +79,7 @@ def _repository_problem(word: str) -> str | None:
     """Why a text is not an image repository; None where it is one."""
     if _REPOSITORY.fullmatch(word):
         return None
-    return f"{word!r} is no image's repository such as registry.example.com/ml/vllm, without tag and digest"
+    return f"{word!r} is not an image repository such as registry.example.com/ml/vllm, without tag and digest"
 
 
 def _gpu_problem(word: str) -> str | None:
@@ -104,19 +104,19 @@ def _validate_rate(value: int | str) -> int | str:
 
 def _release_problem(word: str) -> str | None:
     found = release.parse(word)
-    return None if found else f"{word!r} is no vLLM release such as 0.27.1"
+    return None if found else f"{word!r} is not a vLLM release such as 0.27.1"
 
 
 def _expiry_problem(word: str) -> str | None:
     return (
         None
         if expiry_time(word)
-        else f"{word!r} is no date such as 2026-12-31, nor a time such as 2026-12-31T18:00:00Z"
+        else f"{word!r} is not a date such as 2026-12-31 or a time such as 2026-12-31T18:00:00Z"
     )
 
 
 def _pods_problem(word: str) -> str | None:
-    return None if _PODS.fullmatch(word) else f"{word!r} is no path such as spec.roles.*.template.spec"
+    return None if _PODS.fullmatch(word) else f"{word!r} is not a path such as spec.roles.*.template.spec"
 
 
 def _blank_problem(word: str) -> str | None:

@@ -66,7 +66,7 @@ def teach_release(
     """
     number, model = parse(release), table.releases[-1] if like is None else parse(like)
     if number is None:
-        raise TaughtError(f"{release!r} is no vLLM release such as 0.34.0")
+        raise TaughtError(f"{release!r} is not a vLLM release such as 0.34.0")
     if model not in table.releases:
         raise TaughtError(f"{like!r} is not in the table; its newest release is {table.releases[-1]}")
     kept = dict(table.rows(model))
