@@ -177,11 +177,12 @@ def smaller(before: str, after: str) -> list[str]:
 
 
 def numbers(value: Any, place: str = "") -> Iterator[tuple[str, float]]:
-    """Every number and quantity with its place; items of lists by their name, if they have one."""
+    """Every number and quantity except ports with its place; items of lists by their name, if they have one."""
     match value:
         case dict():
             for key, one in value.items():
-                yield from numbers(one, f"{place}.{key}")
+                if key != "port":
+                    yield from numbers(one, f"{place}.{key}")
         case list():
             for index, one in enumerate(value):
                 yield from numbers(one, f"{place}[{one.get('name', index) if isinstance(one, dict) else index}]")

@@ -213,7 +213,7 @@ def _shorten(sections: Sequence[list[str]], spare: Sequence[list[str]], most: in
         over = sum(map(len, sections)) - most
         if over > 0 and len(section) > 1:
             del section[max(1, len(section) - over) :]
-            section[-1] = section[-1].rstrip(" ,;") + " … (-v shows all)"
+            section[-1] = section[-1].rstrip(" ,;.0123456789") + " … (-v shows all)"  # no number without its unit
 
 
 def _contradicted(one: DiagnosedPod, width: int) -> list[str]:
