@@ -164,11 +164,11 @@ def test_another_card_of_that_name_is_another_card() -> None:
         ("{", "not JSON"),
         ("{}", 'no list "measured"'),
         ('{"measured": [{"gpu": "x", "vllm_version": "0.19.0"}]}', "measured[0].model: a text is needed"),
-        ('{"measured": [{"model": "m", "gpu": "x", "vllm_version": "new"}]}', "'new' is no release"),
+        ('{"measured": [{"model": "m", "gpu": "x", "vllm_version": "new"}]}', "'new' is not a release"),
         ('{"measured": [{"model": "m", "gpu": "x", "vllm_version": "0.19.0"}]}', "none of weights"),
         (
             '{"measured": [{"model": "m", "gpu": "x", "vllm_version": "0.19.0", "weights": "15Gi"}]}',
-            "measured[0].weights: '15Gi' is no number of bytes",
+            "measured[0].weights: '15Gi' is not a number of bytes",
         ),
     ],
 )

@@ -1,27 +1,27 @@
-"""Facts about models and accelerators: an immutable snapshot made at the edge, and one order in which to ask.
+"""Facts about models and accelerators: an immutable snapshot, and the order in which the sources are tried.
 
-Where a fact may come from, the surest first (`model.find` and `gpu.find` go down these lists):
+The sources of a fact, the most certain first (`model.find` and `gpu.find` go down these lists):
 
 | the model | may deny |
 | --- | --- |
 | annotation `podfit.dev/model`, naming a model of the next lines | as that |
 | a config.json given: a ConfigMap labelled `podfit.dev/model-config`, `--models DIR`, `--model-config` | yes |
-| the id or an alias in the catalogue | where the row is trusted |
+| the id or an alias in the catalog | if the entry is trusted |
 | `path`: a path, a URI or a mirror whose last parts name one model of the lines above | no |
-| `name`: what a name tells: a published model with a quantisation or a fine-tune's word added; else a size | no |
+| `name`: a published model with a quantization or a fine-tune's word added to its name; else a size in the name | no |
 
 | the accelerator | may deny |
 | --- | --- |
 | a node label in nodeSelector or required nodeAffinity; the MIG profile in the resource's name | yes |
-| a DRA claim's class and selectors, where the claim is known | where they name the product whole |
+| a DRA claim's class and selectors, if the claim is known | if they name the whole GPU |
 | Ray's `accelerator_type` | yes |
-| a label of the cluster's own making (`gpu-type: a100`), HAMi's `use-gputype` | no |
+| a label that the cluster's admins invented (`gpu-type: a100`), HAMi's `use-gputype` | no |
 | the labels of the nodes on which the Pod may be scheduled | only under the policy's `assume.nodes: closed` |
 | `--gpu` | yes |
 | the policy's `assume.gpu` | no |
 
-Everything else (preferred affinity, tolerations) is no fact. What `--gpu` and `assume.gpu` name is nothing to a
-container that is for another maker's devices, or for none: by its resources, else its build of vLLM (`gpu/maker.py`).
+Everything else (preferred affinity, tolerations) is not used as a fact. `--gpu` and `assume.gpu` don't apply to a
+container for another maker's devices, or for none. Its resources decide that, else its build of vLLM (`gpu/maker.py`).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ T = TypeVar("T", covariant=True)
 
 @frozen
 class Fact(Generic[T]):
-    """A value, where it came from, and whether a denial may rest on it."""
+    """A value, its source, and whether a denial may be based on it."""
 
     value: T
     source: str
-    """For people: "built-in catalogue (config.json)", "node label nvidia.com/gpu.product", "guessed from the path"."""
+    """For people: "built-in catalog (config.json)", "node label nvidia.com/gpu.product", "guessed from the path"."""
     may_deny: bool
 
 
@@ -75,7 +75,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class GivenModel:
-    """A model's own files, as somebody gave them."""
+    """A model's own files, from the user or from a ConfigMap."""
 
     config: Mapping[str, Any]
     """Its config.json."""
@@ -86,17 +86,17 @@ class GivenModel:
 
 @dataclass(frozen=True)
 class Assumed:
-    """What a policy says to assume where nothing is known (`spec.assume`). It may inform; no denial rests on it."""
+    """What a policy assumes about unknown values (`spec.assume`). It may inform; no denial is based on it."""
 
     gpu: str | None = None
-    """The GPU of a Pod that names none, `NAME[:COUNT]`: what it is, the tables in use say."""
+    """The GPU of a Pod that names none, `NAME[:COUNT]`; the tables in use describe it."""
     nodes: Literal["open", "closed"] = "open"
-    """closed: no node will come that is not there now (no autoscaler, no Karpenter, no Kueue), so that what the nodes'
-    labels say may deny."""
+    """closed: no new nodes will come (no autoscaler, no Karpenter, no Kueue), so that the labels of the present nodes
+    may support a denial."""
     download_bandwidth: int | None = None
-    """Bytes a second at which a model comes from a hub; None: what hubs are seen to give."""
+    """Bytes per second of a download from a hub; None: the usual rates of hubs."""
     disk_bandwidth: int | None = None
-    """Bytes a second at which weights are read from a volume; None: what volumes are seen to give."""
+    """Bytes per second at which weights are read from a volume; None: the usual rates of volumes."""
     free_gpu_memory: float | None = None
     """Share of a GPU's memory that is free when vLLM starts, above 0, at most 1."""
     registries: tuple[str, ...] = ()
@@ -105,28 +105,28 @@ class Assumed:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known besides the object itself: the tables, and what was given."""
+    """What is known besides the object itself: the tables of models, GPUs and releases, and the user's inputs."""
 
     gpu: Accelerator | None = None
     """The accelerator given on the command line (`--gpu NAME[:COUNT]`): used where the Pod names none."""
     gpu_memory: int | None = None
-    """Bytes that a process sees on each GPU, where that was measured: wins over any product's figure."""
+    """Measured bytes that a process sees on each GPU. It overrides the GPU memory of the tables."""
     kv_cache_memory: int | None = None
-    """Bytes on each GPU that vLLM found for the KV cache: takes the place of the estimate."""
+    """Bytes on each GPU that vLLM reported for the KV cache. It replaces the estimate."""
     models: Mapping[str, GivenModel] = field(default_factory=dict)
-    """Model id or path → its files (`webhook.vllm.model.given`); "*" is whatever model is served."""
+    """Model id or path → its files (`webhook.vllm.model.given`); "*" applies to whatever model is served."""
     weights_bytes: int | None = None
-    """Bytes of the served checkpoint's tensors, where they were counted."""
+    """Counted bytes of the served checkpoint's tensors."""
     given_measured: tuple[MeasuredStart, ...] = ()
-    """What logs printed, of the files given (`webhook.vllm.measured`)."""
+    """Measurements in logs, from files that the user passed (`webhook.vllm.measured`)."""
     config_maps: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef` and `--config`."""
     companions: Companions = field(default_factory=Companions)
-    """The objects beside the one that is judged; none at admission, where a Deployment arrives before its HPA."""
+    """The other objects of the same input. None at admission, where a Deployment arrives before its HPA."""
     cluster: Snapshot | None = None
     """What a watch has seen of the cluster; None without one."""
     assume: Assumed = field(default_factory=Assumed)
-    """What the policy for the object says to assume; `lint` puts it here."""
+    """The `assume` section of the policy for the object; `lint` sets it."""
     show_secrets: bool = False
     """Do not mask secrets in texts (`--show-secrets`)."""
     tables: Tables = field(default_factory=current, repr=False)
@@ -148,8 +148,8 @@ class Facts:
 
     @cached_property
     def measured(self) -> tuple[MeasuredStart, ...]:
-        """What logs printed: of the files given, and of the labelled ConfigMaps of the cluster or beside the object.
-        What was given by hand comes last, and wins."""
+        """Measurements in logs: from labeled ConfigMaps of the cluster or of the same input, and from the user's files.
+        The user's come last and win."""
         seen = self.snapshot.objects.get("configmaps", {})
         return (*(one for obj in seen.values() for one in measured.of_config_map(obj)[0]), *self.given_measured)
 

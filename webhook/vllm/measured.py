@@ -1,4 +1,4 @@
-"""What vLLM itself printed of its memory, as `podfit calibrate` writes it down: believed before any estimate.
+"""What vLLM itself reported about its memory, as `podfit calibrate` writes it: preferred to any estimate.
 
 A file `NAME.measured.json`, in the folder of `--models` or in a ConfigMap labelled `podfit.dev/model-config`:
 
@@ -8,8 +8,8 @@ A file `NAME.measured.json`, in the folder of `--models` or in a ConfigMap label
                    "cuda_graphs": 977105060, "non_torch": 268435456, "kv_cache": 62395449999,
                    "source": "kubectl logs llama-0"}]}
 
-Bytes of one GPU. A line that was not printed is left out. It holds for the same model, product, release, arguments and
-variables, and for nothing else.
+Sizes are bytes of one GPU. A size that was not reported is left out. A measurement applies only to the same model, GPU,
+release, arguments and variables.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class MeasuredStart:
 
     model: str
     gpu: str
-    """The product, as data/gpus.json names it."""
+    """The GPU's name in data/gpus.json."""
     release: Release
     arguments: str
-    """What was given beyond the defaults, as `canonical_arguments` writes it."""
+    """What is set beyond the defaults, as `canonical_arguments` writes it."""
     lines: Mapping[str, int]
     """Line of the ledger → bytes of one GPU."""
     gpu_memory: int | None = None
@@ -91,14 +91,14 @@ SETTINGS_WITHOUT_EFFECT = frozenset({
     "dispatch_function", "enable_request_id_headers", "enable_server_load_tracking", "headless", "max_log_len", "model",
     "model_tag", "subcommand",
 })  # fmt: skip
-"""More of them, which a log lists beside the engine's."""
+"""More of them, which vLLM's log lists among the engine's arguments."""
 
 
 def find_measured(
     known: Iterable[MeasuredStart], models: Iterable[str], gpu: str, memory: int, release: Release, arguments: str
 ) -> MeasuredStart | None:
-    """What was measured of exactly this; the last of several. `models`: the names that it goes by; `memory`: what the
-    product's processes see, from which another card of that name may differ."""
+    """The measurement of exactly this setup; the last one of several. `models`: the names of the model. `memory`: bytes
+    that processes see on this GPU, because another variant with the same name may have a different size."""
     names = {one for one in models if one}
     found = None
     for one in known:
@@ -109,7 +109,7 @@ def find_measured(
 
 
 def read(text: str, at: str) -> tuple[tuple[MeasuredStart, ...], list[str]]:
-    """(what a file tells, what can't be read in it); never raises."""
+    """The measurements in a file, and the errors in it; never raises."""
     try:
         rows = mapping(json.loads(text)).get("measured")
     except (ValueError, RecursionError) as error:
@@ -133,12 +133,12 @@ def _measured_of_row(row: Mapping[str, Any], at: str) -> MeasuredStart:
             raise ValueError(f".{name}: a text is needed")
     release = parse(str(texts[2]))
     if release is None:
-        raise ValueError(f".vllm_version: {texts[2]!r} is no release of vLLM")
+        raise ValueError(f".vllm_version: {texts[2]!r} is not a release of vLLM")
     lines = {name: row[name] for name in GPU_LINES if row.get(name) is not None}
     memory = row.get("gpu_memory_bytes")
     for name, size in {**lines, **({"gpu_memory_bytes": memory} if memory is not None else {})}.items():
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 1 << 50:
-            raise ValueError(f".{name}: {size!r} is no number of bytes")
+            raise ValueError(f".{name}: {size!r} is not a number of bytes")
     if not lines:
         raise ValueError(f": none of {', '.join(GPU_LINES)} in it")
     given, env = mapping(row.get("arguments")), mapping(row.get("env"))
@@ -154,7 +154,7 @@ def _measured_of_row(row: Mapping[str, Any], at: str) -> MeasuredStart:
 
 
 def of_config_map(obj: Mapping[str, Any]) -> tuple[tuple[MeasuredStart, ...], list[str]]:
-    """What a labelled ConfigMap's `*.measured.json` tell, and what can't be read of them."""
+    """The measurements in the `*.measured.json` of a labeled ConfigMap, and the errors in them."""
     metadata = mapping(obj.get("metadata"))
     if snapshot.MODEL_CONFIG not in mapping(metadata.get("labels")):
         return (), []

@@ -39,7 +39,7 @@ _VERSION = re.compile(
 
 
 def parse(text: str) -> Release | None:
-    """ "v0.27.1", "0.8.5.post1", "0.11.0rc2", "0.20" → Release; None where `text` is no vLLM version.
+    """ "v0.27.1", "0.8.5.post1", "0.11.0rc2", "0.20" → Release; None if `text` is not a vLLM version.
 
     A release candidate or a development build counts as the release that it leads to.
     """
@@ -50,8 +50,8 @@ def parse(text: str) -> Release | None:
     return Release(major, minor, patch, post, fix)
 
 
-# In a tag, the release may stand among what the image was built for: v0.10.2-cu128, rocm7.0_vllm_0.11.1,
-# v0.11.0-x86_64, 0.9.2-ubuntu22.04.
+# A tag may name the release next to what the image was built for: v0.10.2-cu128, rocm7.0_vllm_0.11.1, v0.11.0-x86_64,
+# 0.9.2-ubuntu22.04.
 _NAMED = re.compile(
     r"(?:^|[-_.])vllm[-_.]?v?(\d+\.\d+(?:\.\d+){1,2}(?:rc\d+)?(?:\.?post\d+)?)(?![0-9a-z.])", re.IGNORECASE
 )
@@ -77,16 +77,17 @@ _BUILD = (
     r"|ubi\d*|rhel\d*|llm|scaler"
 )
 _ITS_NAME = re.compile(rf"vllm[-_]?openai|^(?:{_BUILD})(?:[-_.](?:{_BUILD}))*$")
-"""A build of vLLM by its name, so that its tag is vLLM's number: vllm-openai with whatever else, or `vllm` and what it
-was built for. vllm-chat:0.5.0 is somebody's program. vLLM Ascend's numbers match vLLM's by its versioning policy."""
+"""Names of images whose tags are vLLM's version numbers: vllm-openai with any additions, or `vllm` and what it was
+built for. The image `vllm-chat:0.5.0` is another program. vLLM Ascend's version numbers match vLLM's by its versioning
+policy."""
 
 
 Images = tuple[tuple[str, Release], ...]
-"""Pattern of an image (`*` and `?` as in a shell) → the release in it; the first that fits counts."""
+"""Pattern of an image (`*` and `?` as in a shell) → the release in it; the first match counts."""
 
 
 def release_of_image(image: str, images: Images) -> Release | None:
-    """The release that somebody says the image holds, by its name without a digest."""
+    """The release that a list of images gives for this image, by the image's name without a digest."""
     name = image.strip().partition("@")[0]
     return next((release for pattern, release in images if _matches(name, pattern)), None)
 
@@ -142,8 +143,8 @@ def _from_tag(image: str) -> Release | None:
     its = "vllm" in last and _ITS_NAME.search(last) and not _OWN_NUMBERS.search(head)
     match = _NAMED.search(tag) or (_LEADING.fullmatch(tag) if its else None)
     release = match and parse(match[1])
-    # vLLM's releases are 0.x so far: 25.09 and 3.2.1 are somebody else's numbers, unless the image is vLLM's own. So is
-    # a private vllm:v0.1.0, since nobody builds images of the releases before 0.4 any more.
+    # vLLM's releases are 0.x so far: 25.09 and 3.2.1 are numbers of other programs, unless the image is vLLM's own. So
+    # is a private vllm:v0.1.0, because images of releases before 0.4 are no longer built.
     oldest = Release(0, 1) if "vllm-openai" in last else Release(0, 4)
     if not release or not (oldest <= release < Release(1, 0) or is_official(name)):
         return None
@@ -173,7 +174,7 @@ def neighbours(release: Release, table: Sequence[Release] | None = None) -> tupl
 _PUBLISHED = re.compile(
     r"latest|nightly|v?\d+\.\d+\.\d+(\.\d+)?(\.post\d+)?(-(cu\d+|x86_64|aarch64|arm64|ubuntu[\d.]+))*"
 )
-"""Tags as vLLM publishes them; a release candidate or a suffix of somebody's own may have other flags."""
+"""Tags as vLLM publishes them. A release candidate, or a tag with another suffix, may have other flags."""
 _OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai(?:-(?:cpu|rocm|xpu|tpu))?$", re.IGNORECASE)
 
 

@@ -22,13 +22,13 @@ class CheckpointSource(NamedTuple):
     """Where the checkpoint comes from."""
 
     download: bool | None = None
-    """It is fetched first (True), it is there (False), or that is not known (None)."""
+    """True: vLLM downloads it before it loads it. False: it is already there. None: unknown."""
     in_memory: bool = False
-    """It lies in a memory-backed volume: vLLM downloads it there, or somebody has put it there."""
+    """It is in a memory-backed volume: vLLM downloads it there, or another container has put it there."""
     rate: int | None = None
-    """Bytes a second that a download reaches here, where somebody says so."""
+    """Bytes per second of a download, if the policy sets it."""
     disk_rate: int | None = None
-    """Bytes a second at which weights are read here, where somebody says so."""
+    """Bytes per second at which weights are read from disk, if the policy sets it."""
 
 
 @frozen
@@ -36,31 +36,31 @@ class Mount:
     """One of a container's volumeMounts, with the volume behind it."""
 
     path: str
-    """mountPath, without a slash at its end."""
+    """mountPath, without a trailing slash."""
     index: int
-    """Of the mount, in the container's list."""
+    """The mount's index in the container's list."""
     name: str
-    """The volume's."""
+    """The volume's name."""
     volume: JSON
-    """The volume; empty where the Pod declares none of that name (a StatefulSet's volumeClaimTemplates do)."""
+    """The volume; empty if the Pod declares none of that name (a StatefulSet's volumeClaimTemplates do)."""
     at: FieldPath
-    """Where the volume stands, or its claim's template, or the list where it would."""
+    """The field of the volume, or of its claim's template; of the list of volumes if there is neither."""
     read_only: bool
 
     @property
     def empty_dir(self) -> JSON | None:
-        """The emptyDir behind it, None where it is another sort of volume."""
+        """The emptyDir of the volume, None if it is another type of volume."""
         found = self.volume.get("emptyDir")
         return found if is_object(found) else {} if "emptyDir" in self.volume else None
 
     @property
     def memory(self) -> bool:
-        """A tmpfs: what is written there is host memory."""
+        """Whether it is a tmpfs: files in it use host memory."""
         return (self.empty_dir or {}).get("medium") == "Memory"
 
 
 def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
-    """A container's mounts; what is no mount is left out."""
+    """A container's mounts; invalid items are left out."""
     listed = as_list(container.spec.get("volumeMounts"))
     if not listed:
         return ()
@@ -107,11 +107,11 @@ def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _FOLDERS = ("models", "model", "data", "weights")
-"""Directories of people's own images, rather than organisations of a hub."""
+"""Typical directories in private images, not organizations of a hub."""
 
 
 def is_hub_id(name: str | None) -> bool:
-    """A model that the catalogue knows, or `org/name`: what vLLM downloads from a hub, unlike a path or a URI."""
+    """Whether it is a model of the catalog, or `org/name`: what vLLM downloads from a hub, unlike a path or a URI."""
     known = name is not None and by_id(name) is not None
     return known or bool(name and _HUB_ID.fullmatch(name) and name.partition("/")[0] not in _FOLDERS)
 
@@ -143,11 +143,11 @@ def files(
 ) -> CheckpointSource:
     """Where the checkpoint comes from: fetched at each start, there already, or not known.
 
-    `mounted`: the container's `mounts`, for who has read them already.
+    `mounted`: the container's `mounts`, if the caller has read them already.
 
-    A path is there when vLLM starts, whoever filled it. An id of a hub is downloaded where nothing keeps the cache (no
-    volume in vLLM's own image, which holds no models; an emptyDir that no init container fills), and may be there in
-    a volume that outlives the Pod.
+    The files of a path are there when vLLM starts, whatever put them there. A model of a hub is downloaded if nothing
+    keeps the cache: no volume in vLLM's own image, which contains no models, or an emptyDir that no init container
+    fills. It may already be in a volume that outlives the Pod.
     """
     mounted, name = mounts(workload, container) if mounted is None else mounted, args.model
     if not is_hub_id(name) or is_offline(env):

@@ -33,14 +33,14 @@ class UnrecognizedFlag:
     """The nearest flag that this release knows ("did you mean"), None where none is near."""
     first: str | None
     last: str | None
-    """The first and last release of the table that know it, of the run nearest to this release (the one before it,
-    where there is one); both None where none does."""
+    """The first and last release of the nearest run of releases in the table that know the flag. Runs before this
+    release come first. Both are None if no release knows it."""
     removed: str | None = None
-    """The first release of the table without it, where that is an earlier run."""
+    """The first release of the table without the flag, if the flag was removed before this release."""
     index: int = -1
-    """Which of the command's words it is."""
+    """The flag's index in the command's words."""
     words: int = 1
-    """It and its values."""
+    """The number of words: the flag and its values."""
 
 
 @dataclass(frozen=True)
@@ -71,36 +71,36 @@ class EngineArgs:
     """dest → why what is `given` is probably not what will arrive: a placeholder is in it."""
     unknown: tuple[UnrecognizedFlag, ...] = ()
     unheard: tuple[UnrecognizedFlag, ...] = ()
-    """Flags that no release of the table knows, and that are no error all the same: the release is beyond the table, or
-    the container's program may have flags of its own and this one is hardly another than one of vLLM's."""
+    """Flags that no release of the table knows and that are still not an error. Either the release is outside the
+    table, or the program may have flags of its own and this one is probably a misspelled flag of vLLM."""
     errors: tuple[ArgumentError, ...] = ()
     written: Mapping[str, Any] = field(default_factory=dict)
-    """Name as written, with underscores → text as written (True: nothing), where `given` does not say the same: flags
-    that the release does not know, values that it refuses or that can't be known, abbreviations, `--config`, LoRA
-    modules. For people; they mean nothing to vLLM, or not this."""
+    """Name as written, with underscores → text as written (True: no value), if `given` does not have the same: unknown
+    flags, rejected or unknown values, abbreviations, `--config`, LoRA modules. Only for messages: vLLM ignores these
+    or reads them differently."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """dest → that release's default (of the newest release of the table where the release is unknown)."""
     conflicts: tuple[ArgumentError, ...] = ()
-    """What vLLM refuses right after parsing, before it loads anything (`validate_parsed_serve_args`), beyond what is
-    in `errors`."""
+    """What vLLM rejects right after parsing, before it loads anything (`validate_parsed_serve_args`), if it is not
+    already in `errors`."""
     open: str | None = None
-    """Why there may be arguments beyond these (`$EXTRA_ARGS`, a config file nobody showed us), else None: then what
-    is not given may be given all the same."""
+    """Why there may be arguments beyond these (`$EXTRA_ARGS`, a config file that podfit can't read), else None. If it
+    is set, an argument that is not in `given` may still be set."""
     served: str | None = None
-    """What `--model` says, where the model is `unserved`."""
+    """The value of `--model`, if the model is `unserved`."""
     unserved: bool = False
     """The model is the positional of the api_server module, which parses it and serves `--model` all the same:
     only `vllm serve` copies `model_tag` to `model` (vLLM 0.10.2 … 0.33 entrypoints/cli/serve.py)."""
     releases: tuple[Release, ...] = ()
-    """Where the release is not known: those of the table whose parser accepts every flag on the command line; a vLLM
-    of another release would not get beyond its arguments. Empty: nothing is told."""
+    """If the release is not known: the releases of the table whose parser accepts every flag on the command line. vLLM
+    of any other release would fail on its arguments. Empty if nothing can be concluded."""
 
     def get(self, dest: str) -> Any:
         """The value given, else the release's default; None where neither is known (one that is `unresolved`)."""
         return None if dest in self.unresolved else self.given.get(dest, self.defaults.get(dest))
 
     def is_sure(self, dest: str) -> bool:
-        """What is `given` of it, or that nothing is, is what vLLM will see."""
+        """Whether vLLM certainly sees the argument as `given` has it, set or not set."""
         return dest not in self.unresolved and dest not in self.doubtful
 
     def with_arguments(self, given: Mapping[str, Any], unresolved: Mapping[str, str]) -> EngineArgs:
@@ -143,7 +143,7 @@ def parse(
     *,
     suggests: Callable[[], bool] = lambda: True,
 ) -> EngineArgs:
-    """Reads `command.words` as the release's parser does; never raises: what vLLM would refuse is in `errors`.
+    """Reads `command.words` as the release's parser does; never raises: what vLLM would reject is in `errors`.
 
     `suggests`: whether one more unknown flag is compared with the known ones, which takes a millisecond.
     """
@@ -154,7 +154,7 @@ def parse(
     defaults = parser(lower or upper or newest, entry).defaults
     whole = "\n".join([word.text for word in command.words])
     if command.entry == "worker":
-        return EngineArgs(release, defaults={**defaults, "model": None})  # it serves what the leader tells it
+        return EngineArgs(release, defaults={**defaults, "model": None})  # it serves the model that the leader sends
     if release is None:
         candidates = table.releases[:: -max(1, len(command.words) * len(table.releases) // _READINGS)]
     else:
@@ -203,7 +203,8 @@ def _read_by_candidates(
 ) -> tuple[Parser, ParseResult, tuple[Problem, ...]]:
     """The reading of the first release that accepts the command, with the fewest abbreviations.
 
-    Where none does, the one with the fewest problems, and of those the ones at words that every release refuses.
+    If no release accepts it: the reading with the fewest problems, of which only those at words that every release
+    rejects are returned.
     """
     tried: list[tuple[Parser, ParseResult]] = []
     accepted: list[tuple[Parser, ParseResult]] = []
@@ -219,7 +220,7 @@ def _read_by_candidates(
         indices = {problem.index for problem in reading.problems}
         common = indices if common is None else common & indices
         if all(_is_of_no_release(problem, parser) for problem in reading.problems):
-            break  # every other release refuses these words, too
+            break  # every other release rejects these words, too
     if accepted:
         # `--device cpu` is an option of old releases rather than an abbreviation of a new one's `--device-ids`.
         parser, reading = min(accepted, key=lambda pair: pair[1].abbreviated)
@@ -229,13 +230,13 @@ def _read_by_candidates(
 
 
 def _is_of_no_release(problem: Problem, parser: Parser) -> bool:
-    """The problem is a flag that argparse takes for none of any release's flags."""
+    """Whether the problem is a flag that argparse can't match with any flag of any release."""
     flag = problem.flag or ""
     return flag[:2] == "--" and flag.replace("_", "-").partition(".")[0] not in parser.table.beginnings
 
 
 _WHOLE = -1
-"""The index of a problem that is about no word."""
+"""The index of a problem that is about the whole command."""
 
 
 def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> ParseResult:
@@ -266,18 +267,19 @@ def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> 
 
 
 _CHECKED = Release(0, 11, 1)
-"""`vllm serve` was seen to end with these since here; for what came before, and for the module, they are conflicts."""
+"""The first release in which `vllm serve` was observed to exit with the messages of `_conflicts`. For earlier releases
+and the api_server module they are only `conflicts`."""
 
 
 _CONFLICTING = frozenset({
     "enable_auto_tool_choice", "enable_reasoning", "enable_log_outputs", "data_parallel_multi_port_external_lb",
     "reasoning_effort_map",
 })  # fmt: skip
-"""Options without which `_conflicts` has nothing to say."""
+"""Options without which `_conflicts` finds nothing."""
 
 
 def _conflicts(reading: ParseResult, command: Command, release: Release) -> list[ArgumentError]:
-    """What `validate_parsed_serve_args` refuses (vLLM 0.33 entrypoints/openai/cli_args.py)."""
+    """What `validate_parsed_serve_args` rejects (vLLM 0.33 entrypoints/openai/cli_args.py)."""
     given = reading.given
     if _CONFLICTING.isdisjoint(given):
         return []
@@ -339,7 +341,7 @@ def _unknown_flags(
 def _probable_slips(
     reading: ParseResult, command: Command, parser: Parser, suggests: Callable[[], bool]
 ) -> list[UnrecognizedFlag]:
-    """Flags of a program that nobody knows, which are probably vLLM's with a slip in them."""
+    """Flags of a program that podfit does not know, if they are probably misspelled flags of vLLM."""
     if not reading.passed_over or command.guessed is None:
         return []
     from difflib import SequenceMatcher

@@ -68,16 +68,17 @@ class Parser:
     spellings: Mapping[str, tuple[Option, bool]]
     """Flag → its option, and whether this spelling switches it on."""
     flags: dict[str, Flag]
-    """Those that command lines have had, alone and spelled out, as they are read: a release's first use makes few."""
+    """The flags that command lines have used so far, spelled out and without values. They are added when they are
+    first read, so that the first use of a release makes only a few."""
     ordered: tuple[str, ...]
-    """The spellings in order, so that those with one beginning stand together."""
+    """The spellings in sorted order, so that those with the same beginning are adjacent."""
     positional: Option | None
     underscores: bool
     """`--some_flag` is `--some-flag`."""
     defaults: Mapping[str, Any]
     dests: frozenset[str]
     plain: frozenset[str]
-    """The spellings that tell nothing beyond their option: `--max-model-len`, unlike 0.33's `--disable-x` for
+    """The spellings that carry no information beyond their option: `--max-model-len`, unlike 0.33's `--disable-x` for
     `--enable-x`."""
 
     def flags_beginning_with(self, text: str) -> list[str]:
@@ -251,7 +252,7 @@ class Table:
     def releases_accepting(self, flags: Iterable[str]) -> tuple[Release, ...]:
         """The releases whose parser accepts each of `flags`, spelled out or as a beginning (argparse takes both).
 
-        A flag that no release knows tells nothing; where no release knows them all, nothing is told either.
+        A flag that no release knows is ignored. If no release knows all the others, all releases are returned.
         """
         found = frozenset(range(len(self.releases)))
         for flag in flags:

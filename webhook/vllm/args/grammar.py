@@ -1,9 +1,11 @@
-"""argparse's grammar over vLLM's options: which word is a flag, which a value, and what is refused.
+"""argparse's grammar over vLLM's options: which word is a flag, which is a value, and what argparse rejects.
 
-Python's own argparse can't be used: it stops at the first error, forgets which word a value came from, takes no word
-that is not known yet, and reads some lines differently from one Python to the next. This is its algorithm
-(CPython 3.11 Lib/argparse.py, `_parse_optional`, `_get_option_tuples`, `_parse_known_args`, `_match_argument`) with
-`allow_abbrev=True`, for the kinds of options that vLLM has; `tests/vllm/args/test_args.py` compares the two.
+Python's own argparse is not usable here. It stops at the first error, forgets which word a value came from, and accepts
+no words with unknown text. It also reads some lines differently from one Python release to the next.
+
+This is its algorithm (CPython 3.11 Lib/argparse.py, `_parse_optional`, `_get_option_tuples`, `_parse_known_args`,
+`_match_argument`) with `allow_abbrev=True`, for the kinds of options that vLLM has. `tests/vllm/args/test_args.py`
+compares the two.
 """
 
 from __future__ import annotations
@@ -20,15 +22,15 @@ from webhook.vllm.args.values import InvalidValueError, UnreadableValueError, co
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why this release refuses the command line."""
+    """Why this release rejects the command line."""
 
     index: int
-    """The word it is about; -1 and below: the command as a whole."""
+    """The index of the word that it is about; -1 and below: the command as a whole."""
     message: str
     path: FieldPath
     dest: str | None = None
     flag: str | None = None
-    """Set where the release does not know this flag; then the message is argparse's."""
+    """The flag, if the release does not know it; then the message is argparse's."""
     words: int = 1
     """How many words it is about: a flag and its values."""
 
@@ -41,21 +43,21 @@ class ParseResult:
     places: dict[str, FieldPath] = field(default_factory=dict)
     unresolved: dict[str, str] = field(default_factory=dict)
     doubtful: dict[str, str] = field(default_factory=dict)
-    """Why a value of `given` is probably not what will arrive: it holds a placeholder."""
+    """Why a value of `given` is probably not the value that vLLM gets: it contains a placeholder."""
     problems: list[Problem] = field(default_factory=list)
     passed_over: list[Problem] = field(default_factory=list)
-    """Unknown flags that are no problem: the program may have flags of its own."""
+    """Unknown flags that are ignored because the program may have flags of its own."""
     written: dict[str, Any] = field(default_factory=dict)
-    """What `given` does not say as it is written, under the name that is written, with underscores: flags that the
-    release does not know, values that it refuses or that can't be known, abbreviations, LoRA modules, a level
-    that stands for a compilation config. True where nothing is written behind the flag."""
+    """Name as written, with underscores → text as written (True: no value), if `given` does not have the same. These
+    are unknown flags, rejected or unknown values, abbreviations, LoRA modules, and levels in place of a compilation
+    config."""
     abbreviated: int = 0
     """How many flags are abbreviations."""
     open: str | None = None
     tagged: bool = False
-    """The model is named by the positional."""
+    """The model is named by the positional argument."""
     optional: str | None = None
-    """What `--model` says, where the positional says something too."""
+    """The value of `--model`, if the positional argument names a model too."""
 
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
@@ -142,12 +144,12 @@ class _Reader:
     def _refuse(
         self, message: str, token: Token, option: Option | None = None, flag: str | None = None, words: int = 1
     ) -> None:
-        """Note what argparse would refuse, with the word that it is about."""
+        """Note what argparse would reject, with the word that it is about."""
         dest = option.dest if option else None
         self.reading.problems.append(Problem(token.index, message, token.path, dest, flag, words))
 
     def _argument(self, at: int) -> int:
-        """A word where a flag could stand: the model, or one too many."""
+        """A word that is not a flag's value: the model, or one argument too many."""
         token = self.tokens[at]
         self.reading.open = self.reading.open or token.open
         if self.positional is not None:
@@ -221,7 +223,7 @@ class _Reader:
         if token.why and not _CLEAN_FLAG.fullmatch(flag.spelling):
             self.reading.open = self.reading.open or token.why
         else:
-            words = 1 + len(values) if life else 1  # of a flag that nobody knows, nobody knows the values
+            words = 1 + len(values) if life else 1  # the number of values of an unknown flag is unknown
             self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling, words=words)
         if flag.explicit is not None:
             self._note_written(name_of(flag.spelling), [flag.explicit])
@@ -254,7 +256,7 @@ class _Reader:
         return self.reading.given.pop(dest, None)
 
     def _store(self, option: Option, tokens: list[Token], flag: Token) -> None:
-        """Convert and set an option's value, or note why its value is unknown or refused."""
+        """Convert and set an option's value, or note why its value is unknown or rejected."""
         reading, dest = self.reading, option.dest
         before = self._replaced_value(dest) if dest in reading.places else None
         texts = [token.text for token in tokens]
@@ -291,7 +293,7 @@ class _Reader:
             reading.written.pop(dest, None)
 
     def _value(self, option: Option, texts: list[str], before: Any) -> Any:
-        """The converted value of an option; raises InvalidValueError where its type refuses the text."""
+        """The converted value of an option; raises InvalidValueError if its type rejects the text."""
         if option.action is None and option.nargs is None and len(texts) == 1:  # as most are
             return convert(option, texts[0], self.parser.release)
         if option.action == "StoreBoolean":

@@ -1,8 +1,9 @@
-"""What vLLM's config classes and registries take beyond what its parser checks, by release (`data/settings.json`).
+"""What vLLM's config classes and registries accept beyond what its parser checks, by release (`data/settings.json`).
 
-Every answer is a refusal or none: a release that is not in the table is asked of both of its neighbours, and refuses
-only what both refuse; where there is none on one side, nothing is certain and nothing is refused. Where the release is
-not known, all those that know the thing at all are asked.
+Each check returns a `Refusal` (what vLLM rejects) or None. A release that is not in the table is checked against both
+of its neighbors, and only what both reject is reported. A release outside the table has only one neighbor, so nothing
+is certain and nothing is reported. If the release is not known, all releases that have the setting must reject the
+value.
 """
 
 from __future__ import annotations
@@ -15,25 +16,26 @@ from webhook.base.data import load, remembered
 from webhook.vllm.release import Release, neighbours, parse
 
 Span = Sequence[Any]
-"""First and last release (indices, both included), and what is known there."""
+"""First and last release (indices, both included), and optionally the definition in these releases."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """What is not taken, and what would be."""
+    """What vLLM rejects, and what it accepts."""
 
     place: str
-    """Of a JSON argument the key ("pass_config.enable_fusion"), else ""."""
+    """The key in a JSON argument ("pass_config.enable_fusion"); "" for any other argument."""
     value: Any = None
     allowed: tuple[Any, ...] = ()
-    """What is taken instead, where that is a list."""
+    """The accepted values, if they are a list."""
     bounds: str | None = None
-    """What is taken instead, where that is a range: "1 and more"."""
+    """The accepted values, if they are a range: "1 and more"."""
     first: Release | None = None
-    """The first release of the table that takes it, in the run nearest to the one that was asked; None: none does."""
+    """The first release of the table that accepts it, in the run of releases nearest to the given one; None: no
+    release does."""
     last: Release | None = None
     open: bool = False
-    """A plugin may add to what is taken."""
+    """A plugin may add accepted values."""
 
 
 @remembered()
@@ -50,7 +52,7 @@ NAMED: Mapping[str, Callable[[str], str]] = {
     "kv_cache_dtype": str,
     "mamba_backend": str.upper,
 }
-"""Arguments that name something of a registry, and how vLLM spells what is given before it looks (vLLM 0.33
+"""Arguments that name an entry of a registry → how vLLM normalizes the name before the lookup (vLLM 0.33
 config/model.py, load.py, mamba.py)."""
 
 
@@ -61,7 +63,7 @@ def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | Non
     there = _registry_was_read(kind)
 
     def refused(number: int) -> Refusal | None:
-        """The refusal by the release with this number in the table; None where it knows the name."""
+        """The `Refusal` of the release with this number in the table; None if the release knows the name."""
         if not there[number] or _definition_in(names.get(name, ()), number) is not None:
             return None
         known = tuple(sorted(other for other, spans in names.items() if _definition_in(spans, number) is not None))
@@ -72,7 +74,7 @@ def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | Non
 
 @remembered()
 def _registry_was_read(kind: str) -> tuple[bool, ...]:
-    """Of each release, whether its registry of that kind was read."""
+    """Per release: whether its registry of that kind was read."""
     names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
     return tuple(
         any(_definition_in(spans, number) is not None for spans in names.values()) for number in range(len(releases()))
@@ -80,7 +82,7 @@ def _registry_was_read(kind: str) -> tuple[bool, ...]:
 
 
 def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal | None:
-    """A number that is handed to a config class as it is, and lies outside of what its field takes."""
+    """A number that a config class gets unchanged and that is outside the bounds of its field."""
     refused: Refusal | None = None
     for known in _bounds(dest, release):  # as `_refused_by_all` has it
         if (found := _out_of_bounds("", value, known)) is None:
@@ -91,7 +93,7 @@ def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal 
 
 @remembered(1024)
 def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | None, ...]:
-    """What is known of an argument's number in each release that counts, the newest first."""
+    """The bounds of a numeric argument in each release that counts, the newest first."""
     spans: Sequence[Span] = load("settings")["bounds"].get(dest, ())
     return tuple([_definition_in(spans, number) for number in _counting_releases(release, lambda number: True)])
 
@@ -103,8 +105,8 @@ def variables() -> frozenset[str]:
 
 
 def bad_variable(name: str, value: str, release: Release | None) -> Refusal | None:
-    """An environment variable with choices (`env_with_choices`) that holds none of them, or no number where vLLM's
-    envs.py makes one of it."""
+    """An environment variable whose value is not one of its choices (`env_with_choices`), or is not a number where
+    vLLM's envs.py converts it to one."""
     spans: Sequence[Span] = load("settings")["environment"].get(name, ())
     return _refused_by_all(
         release, lambda number: _bad_number(value, _definition_in(spans, number)), lambda number: bool(spans)
@@ -120,7 +122,7 @@ _NUMBERS: Mapping[str, tuple[Callable[[str], object], str]] = {
 
 
 def _bad_number(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
-    """The refusal of a text that is no number of the wanted type, or is out of bounds."""
+    """A `Refusal` if the text is not a number of the expected type, or is out of bounds."""
     if known is None or "number" not in known:
         return _out_of_bounds("", value, known)
     read, wanted = _NUMBERS[known["number"]]
@@ -133,7 +135,7 @@ def _bad_number(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
 
 @remembered()
 def argument_that_enables(dest: str) -> str | None:
-    """The argument without which the class that has `dest`'s bounds is not made."""
+    """The argument that must be set so that vLLM creates the class with `dest`'s bounds."""
     return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)
 
 
@@ -151,12 +153,12 @@ def config_arguments() -> frozenset[str]:
 
 @remembered()
 def is_strict(dest: str) -> bool:
-    """The argument's class refuses keys that it has not."""
+    """Whether the argument's class rejects unknown keys."""
     return "" in load("settings")["configs"].get(dest, {}).get("strict", ())
 
 
 def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
-    """The keys of a JSON argument that its class has not, where it refuses such."""
+    """The keys of a JSON argument that its class does not have, if the class rejects unknown keys."""
     said = load("settings")["configs"].get(dest)
     for above, path, _ in _walk_keys(value) if said else ():
         numbers = _strict(dest, above, release) if above in said["strict"] else ()
@@ -167,7 +169,7 @@ def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -
 
 @remembered(1024)
 def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
-    """The releases that count, the newest first, if each refuses keys that it does not know."""
+    """The releases that count, the newest first, if each of them rejects unknown keys."""
     spans: Sequence[Span] = load("settings")["configs"][dest]["strict"][above]
     numbers = _counting_releases(release, lambda number: _definition_in(spans, number) is not None)
     return numbers if all(_definition_in(spans, number) is not None for number in numbers) else ()
@@ -175,7 +177,7 @@ def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
 
 @remembered(1024)
 def _beside(dest: str, above: str, number: int) -> tuple[str, ...]:
-    """The keys that one of a release's classes has."""
+    """The keys that the class of one release has."""
     fields: Mapping[str, Sequence[Span]] = load("settings")["configs"][dest]["fields"]
     prefix = f"{above}." if above else ""
     beside = (one for one in fields if one.startswith(prefix) and "." not in one.removeprefix(prefix))
@@ -183,7 +185,7 @@ def _beside(dest: str, above: str, number: int) -> tuple[str, ...]:
 
 
 def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
-    """The values of a JSON argument that its class refuses: none of a list, or out of bounds."""
+    """The values of a JSON argument that its class rejects: not one of the choices, or out of bounds."""
     said = load("settings")["configs"].get(dest)
     for _, path, given in _walk_keys(value) if said else ():
         found = _bad_value(said["fields"].get(path, ()), path, given, release)
@@ -192,7 +194,7 @@ def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> 
 
 
 def _bad_value(spans: Sequence[Span], path: str, given: object, release: Release | None) -> Refusal | None:
-    """The refusal of a key's value by all releases that count."""
+    """A `Refusal` if all releases that count reject the key's value."""
     return _refused_by_all(
         release,
         lambda number: _bad_choice(path, given, _definition_in(spans, number), number),
@@ -201,8 +203,8 @@ def _bad_value(spans: Sequence[Span], path: str, given: object, release: Release
 
 
 def _bad_choice(path: str, given: object, known: Mapping[str, Any] | None, number: int) -> Refusal | None:
-    """The refusal of a value that is none of the key's names or is out of its bounds, by the release with this
-    number."""
+    """A `Refusal` if the release with this number rejects the value: not one of the key's names, or out of its
+    bounds."""
     kind = known.get("names") if known else None
     if kind is None or known is None or not isinstance(given, str):
         return _out_of_bounds(path, given, known)
@@ -226,8 +228,10 @@ def _walk_keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
 
 
 def _definition_in(spans: Sequence[Span], release_number: int) -> Mapping[str, Any] | None:
-    """The definition of a setting in a release, by the release's place in the table: {} if the release has the setting
-    and its definition was not read, None if the release does not have it."""
+    """The definition of a setting in the release with this index in the table.
+
+    {} if the release has the setting but its definition was not read. None if the release does not have the setting.
+    """
     for first, last, *definition in spans:
         if first <= release_number <= last:
             return definition[0] if definition else {}
@@ -235,7 +239,7 @@ def _definition_in(spans: Sequence[Span], release_number: int) -> Mapping[str, A
 
 
 def _nearest_releases(spans: Sequence[Span], number: int) -> tuple[Release | None, Release | None]:
-    """The nearest run of releases that have it: the one before, where there is one."""
+    """The first and last release of the nearest run of releases that have it; earlier runs come first."""
     before = [span for span in spans if span[1] < number]
     after = [span for span in spans if span[0] > number]
     if not before and not after:
@@ -247,7 +251,7 @@ def _nearest_releases(spans: Sequence[Span], number: int) -> tuple[Release | Non
 
 
 def _out_of_bounds(place: str, value: object, known: Mapping[str, Any] | None) -> Refusal | None:
-    """The refusal of a value that is none of the choices, of another type, or out of the bounds of a definition."""
+    """A `Refusal` if the value is not one of the choices, has another type, or is out of the definition's bounds."""
     if not known or value is None:
         return None
     if "choices" in known:
@@ -317,9 +321,9 @@ def _table_numbers_around(release: Release) -> tuple[int, ...]:
 def _refused_by_all(
     release: Release | None, refused: Callable[[int], Refusal | None], asked: Callable[[int], bool]
 ) -> Refusal | None:
-    """What every release that counts refuses, as the newest of them says it."""
+    """The newest release's `Refusal`, if every release that counts rejects the value."""
     newest: Refusal | None = None
-    for number in _counting_releases(release, asked):  # one that takes it is enough, and mostly the newest does
+    for number in _counting_releases(release, asked):  # one release that accepts it is enough; usually the newest does
         if (found := refused(number)) is None:
             return None
         newest = newest or found

@@ -1,4 +1,4 @@
-"""Releases that the package's table lacks: what somebody says of them → rows of the table."""
+"""Releases that the package's table lacks: rows of the table from what a policy or newer facts add."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from webhook.vllm.release import Release, parse
 
 _SUPPRESS = "==SUPPRESS=="
 Lesson = tuple[str, str | None, Sequence[str], Mapping[str, Row]]
-"""A release that is added: what `teach_release` takes beside the table."""
+"""An added release: the arguments of `teach_release` after `table`."""
 
 
 class TaughtError(ValueError):
-    """What is said of a release can't be used; the text says why."""
+    """A release can't be added to the table; the text gives the reason."""
 
 
 def row(option: Mapping[str, Any], entries: Iterable[str] = ()) -> Row:
-    """One option of a parser that was read out → how the table writes it.
+    """One option, as a dump of a parser describes it → its row in the table.
 
-    What decides how it is read; help texts, groups and titles are left out. `entries` is what the release's options
-    know together: an option that belongs to one entry point only says which.
+    The row has what decides how the option is parsed; help texts, groups and titles are left out. `entries` are the
+    entry points of all options of the release; the row names its entry point only if the option has just one.
     """
     default = option.get("default")
     if isinstance(default, str) and (default == _SUPPRESS or default.startswith("<")):
@@ -46,7 +46,7 @@ def row(option: Mapping[str, Any], entries: Iterable[str] = ()) -> Row:
 
 
 def rows(options: Iterable[Mapping[str, Any]]) -> dict[str, Row]:
-    """The options of a parser that was read out, by dest."""
+    """The rows of all options in a dump of a parser, by dest."""
     listed = list(options)
     entries = {entry.partition("(")[0] for one in listed if one.get("flags") for entry in one.get("entrypoints") or ()}
     return {str(one["dest"]): row(one, entries) for one in listed}
@@ -60,7 +60,7 @@ def options_difference(new: Mapping[str, Row], old: Mapping[str, Row]) -> tuple[
 def teach_release(
     table: Table, release: str, like: str | None, removed: Iterable[str], options: Mapping[str, Row]
 ) -> Table:
-    """The table with a release that is `like` another one (the newest), but for some options.
+    """The table with one more release, which equals the release `like` (default: the newest) except for some options.
 
     `removed` are dests or flags; `options` are by dest, as the table writes them. Raises TaughtError.
     """

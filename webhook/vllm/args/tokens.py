@@ -70,7 +70,7 @@ class CommandLine(NamedTuple):
 
     tokens: Sequence[Token]
     whole: str
-    """All their texts: one look at it tells what most commands have nothing of."""
+    """The texts of all tokens, for one quick check that lets most commands skip further steps."""
 
 
 def command_line_of(command: Command, whole: str) -> CommandLine:
@@ -135,7 +135,7 @@ def prepare_words(command: Command, line: CommandLine, parser: Parser) -> Argpar
 
 
 def _model_first(words: ArgparseWords, parser: Parser, whole: str) -> None:
-    """Move the model of `--model` to the front, in releases that want it first; note an error in those that refuse
+    """Move the model of `--model` to the front, in releases that expect it first; note an error in releases that reject
     `--model`."""
     tokens, release = words.tokens, parser.release
     if release < _MODEL_BEFORE_ALL[0]:
@@ -215,16 +215,16 @@ def _config(words: ArgparseWords, command: Command, parser: Parser) -> None:
 
 
 def _settings(text: str) -> Mapping[Any, Any] | str:
-    """What the file says, or why that is not known: a file that we can't read is not held against anybody."""
+    """The settings in the file, or why they are unknown. podfit reports no problem with a file that it can't read."""
     import yaml  # here, because few commands have a config file
 
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            return "uses YAML aliases"  # few bytes of which may stand for a very long text
+            return "uses YAML aliases"  # a few bytes of aliases can expand to a very long text
         settings = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError):
-        return "is no YAML"
-    return settings if isinstance(settings, dict) else "is no YAML mapping"
+        return "is not valid YAML"
+    return settings if isinstance(settings, dict) else "is not a YAML mapping"
 
 
 def _config_words(settings: Mapping[Any, Any], parser: Parser) -> list[str]:

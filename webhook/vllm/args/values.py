@@ -14,7 +14,7 @@ from webhook.vllm.release import Release
 
 
 class InvalidValueError(Exception):
-    """A value that vLLM refuses; the text is argparse's, without `argument --flag: ` before it unless `complete`."""
+    """A value that vLLM rejects. The text is argparse's, without the prefix `argument --flag: ` unless `complete`."""
 
     def __init__(self, message: str, complete: bool = False) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class InvalidValueError(Exception):
 
 
 class UnreadableValueError(InvalidValueError):
-    """A value that is nested too deeply to be read here, which vLLM may accept."""
+    """A value that is nested too deeply for podfit to read, and that vLLM may accept."""
 
 
 DEEPEST = 50
@@ -35,7 +35,7 @@ _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
 def human_int(text: str) -> int:
     """ "8k" → 8000, "8K" → 8192, "25.6k" → 25600 (vLLM 0.33 utils/argparse_utils.py).
 
-    Raises ValueError where it is no number, InvalidValueError where vLLM has words of its own for what is wrong.
+    Raises ValueError if it is not a number, InvalidValueError if vLLM has an error message of its own.
     """
     if text.isdecimal():  # as most are
         return int(text)
@@ -100,7 +100,7 @@ _IN_BRACES = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
 
 
 def text_or_json(text: str) -> Any:
-    """JSON where the text stands in braces, else the text itself."""
+    """Parsed JSON if the text is in braces, else the text itself."""
     return from_json(text) if _IN_BRACES.fullmatch(text) else text
 
 
@@ -150,12 +150,12 @@ def device_ids(text: str) -> list[int | str]:
 
 
 def backend_name(text: str) -> str:
-    """Backends are named with underscores, dashes are welcome (vLLM 0.33 engine/arg_utils.py)."""
+    """vLLM names backends with underscores and accepts dashes (vLLM 0.33 engine/arg_utils.py)."""
     return text.lower().replace("-", "_")
 
 
 def name_or_none(text: str) -> str:
-    """ "none" in any case is no parser (vLLM 0.33 engine/arg_utils.py, parse_reasoning_parser)."""
+    """ "none" in any case disables the parser (vLLM 0.33 engine/arg_utils.py, parse_reasoning_parser)."""
     return "" if text.lower() == "none" else text
 
 
@@ -188,17 +188,19 @@ _LAMBDAS: dict[str, Convert] = {
 _COMMA_LISTS = Release(0, 8, 5), Release(0, 10)
 """Where the engine's JSON options still take `key=value,key=value` (from the first until before the second)."""
 _ON_ONE_LINE = re.compile(r"\{.*\}\n?")
-"""What is JSON there: a line break within makes it something else (vLLM 0.9.2 engine/arg_utils.py, parse_type)."""
+"""What vLLM reads as JSON there; text with another line break is `key=value` (vLLM 0.9.2 engine/arg_utils.py,
+parse_type)."""
 _OF_THE_SERVER = frozenset({"allowed_origins", "allowed_methods", "allowed_headers"})
-"""The API server's: nothing but JSON in every release (vLLM 0.9.2 entrypoints/openai/cli_args.py)."""
+"""Options of the API server: JSON only, in every release (vLLM 0.9.2 entrypoints/openai/cli_args.py)."""
 _BARE_LEVEL_UNTIL = Release(0, 12)
 _HUMAN_JSON = Release(0, 17)
-"""0.33 takes `{"cpu_bytes_to_use": 80m}`. Since when is not known; nothing is refused that may have been accepted."""
+"""0.33 accepts `{"cpu_bytes_to_use": 80m}`. The first release that does is not known; this one is early enough that
+podfit reports no value that vLLM may accept."""
 
 
 @lru_cache(4096)  # options and releases are those of the table
 def _converter(dest: str, name: str, release: Release) -> tuple[Convert, str, bool]:
-    """What converts an option's text, the name of that in messages, and whether an empty text is no value."""
+    """The function that converts an option's text, its name in messages, and whether an empty text means None."""
     if name.startswith("optional["):
         return *_converter_of_type(dest, name.removeprefix("optional[").removesuffix("]"), release), True
     return *_converter_of_type(dest, name, release), False
