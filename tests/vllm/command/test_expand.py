@@ -33,7 +33,7 @@ CONFIG_MAPS = {"cm": {"data": {"a": "from-cm", "PORT": 8000, "run.sh": '#!/bin/b
         (
             "$(REF)",
             "org/m-$(LATER)",
-            "LATER stands further down in env, and Kubernetes expands what stands above alone",
+            "LATER is defined further down in env, and Kubernetes expands only variables defined above",
         ),
         ("$(NOPE)", "$(NOPE)", "$(NOPE) is not in this container's env"),
         ("--api-key=$(KEY)", "--api-key=$(KEY)", "KEY comes from Secret s"),

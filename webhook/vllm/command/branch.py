@@ -95,7 +95,7 @@ def and_or(shell: Shell, node: Node) -> Status:
         operator = next((c.type for c in node.children if c.type in ("&&", "||")), "&&")
         chain.append((named[0], operator, named[1]))
         node = named[0]
-    # What stands left of an `||` may fail, however much of it there is.
+    # The command on the left of `||` may fail without ending the script, even if it is a long chain itself.
     branches, caught = shell.branches, sum(operator == "||" for _, operator, _ in chain)
     try:
         shell.branches = branches + caught

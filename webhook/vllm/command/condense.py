@@ -1,8 +1,8 @@
-"""Long commands and long words, made short: what is left says the same to vLLM.
+"""Shorten long commands and long words so that vLLM would read the rest in the same way.
 
-No person writes more than a few hundred words, and an object holds half a million. Reading each would take seconds,
-and leaving the rest out would let padding hide what is wrong. argparse itself makes most of them irrelevant: the last
-of a flag's values wins, and a word without a dash is a value of the flag before it, or the model.
+People write at most a few hundred words, but an object can have half a million. Reading each would take seconds, and
+dropping the last ones would let padding hide a problem. Most of them are irrelevant to argparse. The last value
+of a flag wins, and a word without a dash is a value of the flag before it, or the model.
 """
 
 from __future__ import annotations
@@ -17,31 +17,33 @@ from webhook.kube.path import FieldPath
 from webhook.vllm.command.word import Value, Word, mystery
 
 _VALUES = 8
-"""Values of one flag that are left. Of no option do more of them make an engine smaller, or a refusal go away."""
+"""Values of one flag that are kept. For no option do more values make an engine smaller or a rejected command valid."""
 _UNKNOWN = 16
-"""Flags of no release that are left, of those with dashes and of all others: vLLM refuses the first already."""
+"""Unknown flags that are kept, of those with dashes and of all others: vLLM already rejects the first one."""
 _DOTTED = 128
-"""Keys of one JSON argument that are left (`--compilation-config.key=value`). No class has as many, so that one which
-takes no other keys refuses one of these already."""
+"""Keys of one JSON argument that are kept (`--compilation-config.key=value`). No class has as many keys, so a class
+that accepts no other keys already rejects one of these."""
 _NAME = 100
-"""Characters of a word that say which flag it is; no flag has more."""
+"""Characters of a word that can be the name of a flag; no flag has more."""
 _MORE = "…"
 
 
 class Left(NamedTuple):
-    """A word that is left."""
+    """A word that is kept."""
 
     at: int
-    """Which of the words it is, or the first of those that it stands for."""
+    """The index of the word, or of the first of the words that it replaces."""
     text: str | None = None
-    """What stands there instead; None: the word itself."""
+    """The text that replaces it; None: the word itself."""
     unknown: str | None = None
-    """Why that is not known."""
+    """Why the text is not known."""
 
 
 def condensed(words: Sequence[str]) -> list[Left]:
-    """Which of many words are left, in their order: the last place of each flag that some release knows, with the first
-    of its values, and the first of all others."""
+    """The words that are kept of a long list, in their order.
+
+    These are the last occurrence of each known flag, with the first few of its values, and the first few of all others.
+    """
     from webhook.vllm.args import settings  # here: `args` reads what this package makes
     from webhook.vllm.args.flags import builtin
 
@@ -121,17 +123,17 @@ def _group(words: Sequence[str], n: int, until: int) -> list[Left]:
 
 
 def _run(words: Sequence[str], start: int, end: int) -> list[Left]:
-    """The first of some words that are no flags, and one of the others that may turn out to be one."""
+    """The first few of consecutive words that are not flags, and one of the others that may expand to a flag."""
     left = [Left(n) for n in range(start, min(end, start + _VALUES))]
     rest = range(start + len(left), end)
     return [*left, *(Left(n) for n in islice((n for n in rest if words[n][:2] == "$("), 1))]
 
 
 def unread(text: str, path: FieldPath) -> Value:
-    """What is left of a word that is too long to be read: which flag it is, and that its value is not known."""
+    """What is kept of a word that is too long to read: its flag, with an unknown value."""
     why = f"a word of {len(text):,} characters is not read"
     name, equals, _ = text[:_NAME].partition("=")
     if name[:1] != "-" or name[1:2] in _NUMBER or " " in name:
         return mystery(_MORE, why, path)
-    # A name of so many characters is no flag of any release's.
+    # No release has a flag with so long a name.
     return mystery(f"{name}={_MORE}", why, path) if equals else (Word(name + _MORE, path),)

@@ -1,7 +1,7 @@
-"""Words of a command → the edits that write others in their place: in a list, or inside the script of `sh -c`.
+"""Words of a command → the edits that replace them: in a list, or inside the script of `sh -c`.
 
-Only where it is safe: the words stand in the object as they are (nothing is expanded in them), and next to each other.
-Otherwise there is no edit, and what should change is described.
+An edit is returned only if it is safe: the words appear in the object literally (nothing in them is expanded), and next
+to each other. Otherwise there is no edit, and the finding describes the change in words.
 """
 
 from __future__ import annotations

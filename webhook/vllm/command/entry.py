@@ -236,7 +236,7 @@ def _login(argv: Argv, depth: int) -> Start | None:
 
 
 def _xargs(argv: Argv, depth: int) -> Start:
-    """`… | xargs COMMAND`: with further words, which nobody knows."""
+    """`… | xargs COMMAND`: the command gets further words, which are unknown."""
     near = range(1, min(len(argv), _NEAR))
     found = next((one for index in near if (one := _plain(argv[index:], depth + 1)) is not None), None)
     if isinstance(found, Serve):
@@ -257,7 +257,7 @@ def _cli(argv: Argv) -> Start | None:
 
 
 def _slipped(argv: Argv) -> Serve | None:
-    """`vllm server MODEL`, `vllm MODEL`, `vllm "serve MODEL"`: vLLM refuses it, and it is meant to serve."""
+    """`vllm server MODEL`, `vllm MODEL`, `vllm "serve MODEL"`: vLLM rejects it, but the author means `vllm serve`."""
     text, path = text_of(argv[1]), argv[1][0].path
     first, *rest = split(text) or [""]
     words = (*(literal(word, path) for word in rest), *argv[2:])
@@ -436,7 +436,8 @@ _ASIDE = re.compile(r"--(target|prefix|root|python|dry-run|user)\b|-[tp]$")
 
 
 def release_installed(argv: Argv) -> str:
-    """X of `pip install vllm==X`; empty where something else may tell the release, too, or it goes elsewhere."""
+    """X of `pip install vllm==X`. Empty if the command names vLLM in another way too, or installs it for another
+    Python."""
     if "/" in text_of(argv[0]) or any(_ASIDE.match(text_of(word)[:500]) for word in argv[1:_NEAR]):
         return ""
     texts = [text_of(word)[:500] for word in argv[1:_NEAR]]
@@ -452,7 +453,7 @@ _MANAGERS = frozenset(
 
 
 def brings(argv: Argv) -> Change | None:
-    """What such a wrapper puts beside vLLM (`uv run --with PLUGIN vllm serve`), or that vLLM itself is another one."""
+    """What such a wrapper installs: packages next to vLLM (`uv run --with PLUGIN vllm serve`), or another vLLM."""
     if _name(argv[0]) not in _WRAPPERS:
         return None
     names = [_name(word) for word in argv[:_NEAR]]
@@ -470,7 +471,7 @@ def brings(argv: Argv) -> Change | None:
 
 
 def release_brought(argv: Argv) -> str:
-    """The release of vLLM that such a wrapper is told to bring; empty where it is not told."""
+    """The release of vLLM that such a wrapper is asked to install; empty if the command does not name one."""
     texts = [text_of(word) for word in argv[:_NEAR]]
     named = [found[1] for text in texts if (found := _VERSIONED.fullmatch(text)) is not None]
     return named[0] if named else ""

@@ -26,8 +26,8 @@ _ESCAPES = {"_": " ", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"} | {
 
 
 def split(argv: Argv, variables: Mapping[str, Value], spend: Callable[[int], None]) -> Argv:
-    """The words of an `env`, which is the first, with those of its strings in their place. `variables`: what it gets
-    from whoever starts it; `spend` pays for the work."""
+    """The argv of an `env` command, with the words in its `-S` strings split. `variables`: those of the process that
+    starts it; `spend` charges the work."""
     for _ in range(_TIMES):
         found = _string(argv)
         if found is None:
@@ -53,7 +53,7 @@ def _string(argv: Argv) -> tuple[int, int, list[Value], Value] | None:
         if text.startswith(f"{_SPLIT}="):
             return index, index + 1, [], after(word, len(_SPLIT) + 1)
         if not text.startswith("-") or text in ("-", "--"):
-            return None  # the program, or a variable: options stand before
+            return None  # the program, or a variable: options come before it
         at = next((n for n, letter in enumerate(text) if letter in f"S{_TAKE}"), 0) if text[1] != "-" else 0
         if at and text[at] == "S":
             before = [literal(text[:at], word[0].path)] if at > 1 else []

@@ -17,15 +17,15 @@ from webhook.kube.workload import JSON, Container, Workload
 from webhook.vllm.command.word import UNDEFINED, Piece, Value, known, literal, mystery
 
 MAX_EXPANDED_LENGTH = 1 << 17
-"""Bytes of an argument or a variable that Linux refuses, with the NUL at its end (MAX_ARG_STRLEN: 32 pages, of 4 KiB
-but on some Arm servers). What the references in one text expand to is followed as far: doubling a variable must not
-fill our memory."""
+"""Length in bytes, with the NUL at its end, at which Linux rejects an argument or a variable (MAX_ARG_STRLEN: 32 pages,
+of 4 KiB except on some Arm servers). The references in one text are expanded only up to this length: a variable that
+doubles itself must not fill podfit's memory."""
 _REFERENCE, _BEGINNING = 512, 64
-"""What a reference costs, in characters of the text that is expanded in a container (64 times
-MAX_EXPANDED_LENGTH): 16,384 references in a container are read. And
-the characters that stand for a text that is not expanded."""
+"""What a reference costs, in characters of the text that is expanded in a container (64 times MAX_EXPANDED_LENGTH), so
+that 16,384 references in a container are read. The second number is how many characters are kept of a text that is not
+expanded."""
 TOO_LONG = "the text grows too long"
-"""Why a text is not known that no process can be given."""
+"""Why a text is not known: no process could receive it."""
 TOO_MUCH = "too much text is expanded in this container"
 
 _LWS = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
@@ -60,11 +60,11 @@ _SET_AT_START = {name: mystery(f"${name}", f"{name} is set when the container st
 class Environment(Mapping[str, Value]):
     """A container's environment variables, by name.
 
-    Most are plain texts, and nobody asks where they came from: their values are made when somebody does.
+    Most are plain texts whose origin no rule needs, so each value is built only when it is first read.
     """
 
     def __init__(self, place: FieldPath) -> None:
-        """`place`: where the list `env` stands."""
+        """`place`: the field of the list `env`."""
         self.rest: str | None = None
         """Why there may be more variables than these (an `envFrom` we can't see), else None."""
         self.later: set[str] | None = None
@@ -278,17 +278,17 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
 
 
 def _undefined(name: str, env: Environment, path: FieldPath | None) -> Value:
-    """A reference to a variable that there is not, or not yet."""
+    """A reference to a variable that is not defined, or not yet."""
     shown = name[:80]
     if env.later is not None and name in env.later:
-        why = f"{shown} stands further down in env, and Kubernetes expands what stands above alone"
+        why = f"{shown} is defined further down in env, and Kubernetes expands only variables defined above"
     else:
         why = env.rest or f"$({shown}) {UNDEFINED}"
     return mystery(f"$({name})", why, path)
 
 
 def _beginning(text: str, env: Environment) -> str:
-    """The first characters of what a text expands to: they tell whether it is a flag."""
+    """The first characters of what a text expands to: they are enough to see whether it is a flag."""
     if not text.startswith("$("):
         return "…" if text.startswith("$") else text[:64]
     reference = text[: text.find(")", 0, 256) + 1]

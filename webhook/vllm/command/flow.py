@@ -1,4 +1,4 @@
-"""How the parts of a script end: what the shell's rooms tell each other."""
+"""How the parts of a script end: the statuses and exceptions that the modules of the shell share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Exit(Exception):  # noqa: N818 - a way out of the walk, not an error
 
     def __init__(self, *, failed: bool = False) -> None:
         self.failed = failed
-        """With an exit status that is no success."""
+        """Whether the exit status is a failure."""
 
 
 class Return(Exception):  # noqa: N818

@@ -124,9 +124,11 @@ _NUMBERED = re.compile(r"(?<!lmcache)/vllm-(?:openai|cpu)[\w-]*:v?0\.(\d{1,3})(?
 
 
 def before_serve(image: str) -> bool:
-    """The tag is of a vLLM whose entrypoint may still be the module (vllm-openai up to 0.11.0): that reads `--model`
-    in every release; from 0.10 on it takes a positional model too, and serves its default all the same
-    (`args.EngineArgs.unserved`). From 0.11.1 on `vllm serve` accepts both."""
+    """Whether the tag is of a release whose entrypoint may still be the module (vllm-openai up to 0.11.0).
+
+    The module reads `--model` in every release. From 0.10 on it also accepts a positional model but still serves its
+    default (`args.EngineArgs.unserved`). From 0.11.1 on `vllm serve` accepts both.
+    """
     return _before_serve(image[:_LONGEST])
 
 

@@ -211,7 +211,7 @@ class WordExpander:
         return self._element(name, value, index) if isinstance(value, list) else value
 
     def _element(self, name: str, value: Array, index: str | None) -> Value | Array | None:
-        """An array's element, or all of them; those of an associative one stand there as `[key]=value`."""
+        """An array's element, or all of them; an associative array has its elements as `[key]=value`."""
         keyed = [(_KEY.match(text_of(one)), one) for one in value]
         if index in ("@", "*"):
             if sum(match is not None for match, _ in keyed) > 1:
@@ -237,7 +237,7 @@ class WordExpander:
         return value[position] if -len(value) <= position < len(value) else None
 
     def _expansion(self, node: Node, written: str, quoted: bool) -> Iterator[_Segment]:
-        """`${…}` with everything that can stand in it."""
+        """`${…}` with every form of expansion in it."""
         match = re.match(r"\$\{([#!]?)(\w+|[@*#?$!-])(?:\[([^\]]*)\])?", written)
         if match is None:
             yield _Segment(mystery(written, f"{written} is not understood"), not quoted)

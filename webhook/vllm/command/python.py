@@ -15,7 +15,7 @@ _PROGRAM = re.compile(
     r"((?:.*/)?)(vllm|vllm-omni|lmcache_vllm|python[\d.]*|pypy[\d.]*|torchrun|accelerate|ddtrace-run|"
     r"opentelemetry-instrument|newrelic-admin|coverage|memray|scalene|viztracer)"
 )
-"""What stands in a Python environment's `bin`, and runs its code."""
+"""Programs in a Python environment's `bin` that run the environment's code."""
 _NO_PYTHON = re.compile(
     r"/(usr/(local/)?)?s?bin/*|/usr/local/(cuda|nvidia|mpi|ucx|gib|tensorrt|Ascend)[^/]*(/.*)?|"
     r"/opt/(rocm|nvidia|amazon|hpcx|mellanox|intel|aws|habanalabs|maca|dtk)[^/]*(/.*)?"
@@ -28,7 +28,7 @@ _HOLDS = re.compile(
 """Folders with Python code or programs in them or below: `/root/.local` is where `pip install --user` installs."""
 _VARIABLES = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"})
 _WORK = frozenset({"/", "/vllm-workspace", "/workspace"})
-"""Where vLLM's images start, or nothing stands."""
+"""The working directory of vLLM's images, or an empty folder."""
 
 
 def holds_code(folder: str) -> bool:
@@ -37,8 +37,10 @@ def holds_code(folder: str) -> bool:
 
 
 def is_another(argv: Sequence[Value], image: str, mounted: Sequence[str]) -> bool:
-    """The words before vLLM's arguments name a program by a path that is none of the image's: on a volume, or in an
-    image of vLLM's own that has no such path. Other images have their environments where they like."""
+    """Whether the words before vLLM's arguments name a program by a path that is not one of the image's.
+
+    Such a path is on a volume, or does not exist in vLLM's own image. Other images may have their Python anywhere.
+    """
     for word in argv:
         text = text_of(word)
         found = _PROGRAM.fullmatch(text) if "/" in text else None

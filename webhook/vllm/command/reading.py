@@ -84,7 +84,7 @@ class Reading:
         self.path = container.place(given) if container.spec.get(given) else container.path
         self.script_path = self.path
         self.script: tuple[str, str] | None = None
-        """The shell's name and its script, where that stands in the manifest as it is."""
+        """The shell's name and its script, if the script is in the manifest literally."""
 
     @kept
     def env(self) -> Environment:
@@ -97,13 +97,13 @@ class Reading:
         return mounts(self.workload, self.container, self.config_maps)
 
     def expanded_items(self, name: str) -> list[Value]:
-        """The items of `command` or `args`, expanded as Kubernetes does. Of those after the first `_ITEMS` only what
-        may name vLLM is kept apart, and `beyond` says so."""
+        """The items of `command` or `args`, expanded as Kubernetes does. Of the items after the first `_ITEMS`, only
+        those that may name vLLM are kept, and `beyond` says so."""
         given = self.container.spec.get(name)
         if given is None:
             return []
         place = self.container.place(name)
-        # A synthetic container's words stand at one place, unless that place is such a list itself.
+        # A synthetic container's words have one field together, unless that field is such a list itself.
         one = name in self.container.places and place.parts[-1:] != (name,)
         listed = list(items(given))
         if set(map(type, listed)) != {str}:
@@ -189,7 +189,7 @@ class Reading:
         if words is None:
             return None
         texts = texts_of(words)
-        whole = "\n".join(texts)  # one look at all of them tells what most have nothing of
+        whole = "\n".join(texts)  # one check of all texts lets most commands skip what follows
         if "$" in whole or "{{" in whole:
             words = [_honest(word, shell=shell_exec is not None) for word in words]
         return Command(

@@ -1,9 +1,11 @@
-"""A shell script → the commands it would run, with what can be known of their words.
+"""A shell script → the commands it would run, with what is known of their words.
 
-Nothing is executed: variables, functions, loops and branches are followed as far as their values are known. Where a
-condition is not known, every branch is followed and what they disagree on becomes unknown. Here are statements and
-commands; `tree` is the grammar, `branch` and `loop` follow branches and loops, `redirect` redirections, `condition`
-answers tests, `assign` and `builtin` change the state, `output` knows what commands write, `parameter` expands words.
+Nothing is executed: variables, functions, loops and branches are followed as far as their values are known. If a
+condition is not known, every branch is followed, and the values in which they differ become unknown.
+
+This module has statements and commands. `tree` is the grammar, `branch` and `loop` follow branches and loops,
+`redirect` handles redirections. `condition` evaluates tests, `assign` and `builtin` change the state, `output` knows
+what commands write, and `parameter` expands words.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _SPACE = re.compile(r"\s+")
 
 
 class Shell:
-    """Walks scripts; `visit(argv, shell)` is called for every command that is no builtin or function."""
+    """Walks scripts; `visit(argv, shell)` is called for every command other than a builtin or a function."""
 
     def __init__(
         self, state: ShellState, visit: Callable[[list[Value], Shell], None], parent: Shell | None = None
@@ -67,19 +69,19 @@ class Shell:
         self.choices: int = parent.choices if parent else 0
         """Above 0: in one of several branches, of which another may be taken."""
         self.exits: bool = parent.conditional if parent else False
-        """The script may have ended well before."""
+        """The script may already have ended with success."""
         self.skips = False
-        """The function or the loop's body may have ended before."""
+        """The function or the loop's body may already have ended."""
         self.marks = False
-        """The script is read as it stands in its field, so that a word's place in it means something."""
+        """The script is read exactly as its field has it, so that a word's position in it is meaningful."""
         self.changes: set[Change] = parent.changes if parent else set()
-        """What the script may have changed of the Python code; one set for the shell and its children."""
+        """What the script may have changed in the Python code; one set for the shell and its children."""
         self.blind = False
-        """Commands are followed that were visited before (`unseen`)."""
+        """The commands being followed were visited before (`unseen`)."""
         self.locals: list[dict[str, Value | Array | None]] = []
-        """Of each function that is being called, its local variables, with what they were before."""
+        """For each function that is being called: its local variables, with their values before the call."""
         self.doubt: str | None = parent.doubt if parent else None
-        """Why the shell may read the script otherwise (`dialect`)."""
+        """Why the shell may read the script in another way (`dialect`)."""
         self.elsewhere: bool = parent.elsewhere if parent else False
         """The script has gone to another folder than the image starts in."""
 
@@ -109,7 +111,7 @@ class Shell:
         return Shell(state, self.visit, self)
 
     def run(self, script: str) -> Status:
-        """Follows a whole script, and tells how it ends."""
+        """Follows a whole script; returns how it ends."""
         root = self.parse(script)
         alone = only_command(root)
         if self.depth == 0:
@@ -165,7 +167,8 @@ class Shell:
 
     @contextlib.contextmanager
     def unseen(self, when: bool = True) -> Iterator[None]:
-        """Follows commands that were visited before: what they set counts, and nobody sees them again."""
+        """Follows commands that were visited before: the values that they set count, but `visit` is not called
+        again."""
         visit, blind = self.visit, self.blind
         if when:
             self.visit, self.blind = lambda argv, shell: None, True
@@ -185,11 +188,11 @@ class Shell:
             method = _STATEMENTS.get(node.type)
             if method is not None:
                 return method(self, node)
-            # An unknown node, or one that the grammar could not parse: what stands in it may still run.
+            # An unknown node, or one that the grammar could not parse: the commands in it may still run.
             return self.block(node.children) if node.children else "likely"
 
     def asked(self, condition: Sequence[Node]) -> Status:
-        """A condition: that it fails is an answer, not the script's end."""
+        """Follows a condition. If it fails, the condition is false, and the script goes on."""
         self.branches += 1
         try:
             return self.block(condition)

@@ -434,13 +434,13 @@ class _Resolver(Reading):
                 self._note_guess(started.program, started.words, sh, seen)
 
     def _run_child(self, child: Shell, text: str, sh: Shell, seen: _Seen, name: str = "") -> None:
-        """A script that another one starts: it fails with the servers in it. `name`: its shell."""
+        """Follows a script that another one starts. It fails if the servers in it fail. `name`: its shell."""
         child.doubt = sh.doubt or dialect.doubt(text, _shell_of(text, name))
         before = len(seen.servers)
         sh.failed = child.run(text) == "no" and len(seen.servers) > before
 
     def _unforked(self, sh: Shell) -> bool:
-        """Whether a shell may replace itself by this command, although nobody wrote `exec`."""
+        """Whether a shell may replace itself by this command, although the script has no `exec`."""
         last = sh.last
         if self.script is None or last is None or last.name == "exec":
             return False
@@ -471,7 +471,7 @@ class _Resolver(Reading):
         lost: list[Value] = []
         if zero is not None and not uses_zero:
             name = text_of(zero)
-            # By convention $0 is a name ("sh", "--", "_"), which nobody misses.
+            # By convention $0 is a name ("sh", "--", "_"); losing it changes nothing.
             if (positional and not uses_rest and name not in ("--", "_")) or re.match(r"--?\w", name):
                 lost.append(zero)
         return (*lost, *positional) if not uses_rest else tuple(lost)

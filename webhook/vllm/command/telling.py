@@ -1,4 +1,4 @@
-"""Whether a program that the manifest says nothing of runs vLLM: told by its name and its arguments."""
+"""Guess from its name and arguments whether a program that the manifest does not describe runs vLLM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TELLING = frozenset(
         "enable-chunked-prefill", "swap-space", "enable-auto-tool-choice", "disable-log-requests",
     }
 )  # fmt: skip
-"""Flags that vLLM has and hardly anyone else."""
+"""Flags that vLLM has and hardly any other program."""
 _NO_SERVER = re.compile(
     r"bench|client|download|router|proxy|simulat|inference-sim|mock|test|eval|convert|quantiz|profil|tune|load_|"
     r"sync|export|echo|sglang|lmdeploy|tgi|triton|mlserver|frontend|planner|gateway|scheduler",

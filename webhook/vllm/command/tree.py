@@ -14,36 +14,36 @@ if TYPE_CHECKING:
     from tree_sitter import Language, Node, Parser
 
 WORK = 50_000
-"""How far one script is followed, in units of some 3 microseconds: a command costs 10, each of its words 2. The
+"""Work that one script may cost, in units of some 3 microseconds: a command costs 10, each of its words 2. The
 costliest of 188 start scripts in the field costs 1,170."""
 ALL_WORK = WORK
-"""The same for all scripts of one object, which may have hundreds of containers: a review of 3 MiB of scripts takes
-less than 20 times as long as parsing its JSON (`benchmarks/hostile.py`)."""
+"""The same limit for all scripts of one object, which may have hundreds of containers. A review of 3 MiB of scripts
+takes less than 20 times as long as parsing its JSON (`benchmarks/hostile.py`)."""
 MAX_SCRIPT_LENGTH = 1 << 14
-"""Characters of a script; larger ones are not read, for every one costs an admission request its time."""
+"""Characters of a script. Longer ones are not read, because each character costs an admission request time."""
 NESTING = 50
-"""Statements within each other that are followed, those of functions, shells and files that they run too. The most in
-the field is 11. Each takes up to 9 frames of Python's 1,000 (`benchmarks/fuzz_scripts.py` measures them)."""
+"""Depth of nested statements that are followed, including those of functions, shells and files that they run. The most
+in the field is 11. Each takes up to 9 frames of Python's 1,000 (`benchmarks/fuzz_scripts.py` measures them)."""
 WORD_NESTING = 24
-"""Parts of a word, of arithmetic or of a condition within each other that are read; deeper ones are not known."""
+"""Depth of nested parts of a word, an arithmetic expression or a condition that are read; deeper ones are unknown."""
 _SHORT = 512
-"""Bytes that are parsed without a trial: at worst they take 3 ms. Among errors the parser reads on to the end of the
-text from each word, so that the worst grows with the square of the length, and 16 KiB take two seconds."""
+"""Bytes that are parsed without a trial: at worst they take 3 ms. After errors the parser reads on to the end of the
+text from each word, so the worst case grows with the square of the length. A text of 16 KiB takes two seconds."""
 _STEP = 30
-"""What a hundred steps of the parser cost, and one more per 256 bytes of the text so far. Among errors it is one per 2
-bytes, which every error goes through."""
+"""Cost of a hundred steps of the parser, plus one per 256 bytes of the text so far. After errors it is one per 2
+bytes, because every error goes through them."""
 _READ = 8, 512
-"""What it costs to read from somewhere to the end, and how many bytes of that cost one more."""
+"""Cost of reading from a position to the end, and the number of bytes that cost one more."""
 
 _OPENINGS, _OPENED = re.compile(rb"(?:[!~+(\[{-]\s*+)++"), 1000
-"""Signs in a row that may each open something, and how many are read: the parser calls itself once for each of them
+"""Consecutive signs that may each open something, and how many are read: the parser recurses once for each of them
 (`webhook.server.memory.STACK`)."""
 _BLANKS = re.compile(rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}")
 """`<MODEL>` and `{{ .Values.model }}`."""
 
 
 class GiveUp(Exception):  # noqa: N818
-    """The script is too complex to be read to its end; the text says in what way, for people."""
+    """The script is too complex to be read to its end; the text is the reason, for people."""
 
 
 TOO_LONG = f"it is longer than the {MAX_SCRIPT_LENGTH:,} characters that are read"
@@ -120,8 +120,8 @@ def _parser() -> Parser:
 
 
 _HELD: list[bytearray] = []
-"""What the parsers of trials read, as many as there were at the same time. tree-sitter 0.26 never lets go of an object
-that a function has handed it, so that it is handed the same ones over and over."""
+"""Buffers that the parsers of trials read, one per trial that ran at the same time. They are reused because tree-sitter
+0.26 never releases an object that a function has passed to it."""
 
 
 def _tree(text: bytes, budget: WorkLimit) -> Node:

@@ -11,9 +11,11 @@ from webhook.base.frozen import frozen
 from webhook.kube.path import FieldPath
 
 Change = Literal["vllm", "code", "packages"]
-"""It installs vLLM itself, so that the image's tag says nothing of the release; it writes among installed packages,
-where vLLM's and Transformers' own files are; or it installs, or runs what may install, something else, which may be a
-plugin that adds to vLLM's registries."""
+"""What a command changes in the Python code that vLLM runs:
+
+- "vllm": it installs vLLM itself, so the image's tag does not show the release.
+- "code": it writes into installed packages, which include vLLM's and Transformers' own files.
+- "packages": it installs something else, or may do so. That may be a plugin that adds to vLLM's registries."""
 
 
 @frozen
@@ -21,17 +23,17 @@ class Piece:
     """A run of text with one origin."""
 
     text: str
-    """The text; where it can't be known, as it was written (`$MODEL`)."""
+    """The text; if it is unknown, as it was written (`$MODEL`)."""
     path: FieldPath | None = None
     """The field it came from; None: the field that is being read."""
     unknown: str | None = None
-    """Why it can't be known, else None."""
+    """Why it is unknown, else None."""
     span: tuple[int, int] | None = field(default=None, compare=False)
-    """Where it stands in the script of that field, quotes included, in bytes; None where it does not stand there as it
-    is."""
+    """Its position in the script of that field, quotes included, in bytes; None if the script does not have it
+    literally."""
 
     def __eq__(self, other: object) -> bool:
-        """They say the same of the same field; a `Word` is equal to the piece that it was made of."""
+        """Equal if text, field and reason are equal; a `Word` is equal to the piece that it was made of."""
         if not isinstance(other, Piece):
             return NotImplemented
         return (self.text, self.path, self.unknown) == (other.text, other.path, other.unknown)
@@ -156,11 +158,11 @@ def _word(value: Value, path: FieldPath) -> Word:
 
 @dataclass(frozen=True)
 class Slip:
-    """A word before vLLM's arguments with which nothing starts, although it is clear what is meant."""
+    """A word before vLLM's arguments that keeps vLLM from starting, although the intention is clear."""
 
     text: str
     instead: tuple[str, ...]
-    """The words that are meant."""
+    """The intended words."""
     why: str
     path: FieldPath | None = None
     """The field it came from; None: the command as a whole."""
@@ -186,22 +188,22 @@ class Command:
     shell: bool = False
     """Started by a shell script."""
     exec: bool = True
-    """vLLM replaces the shell (PID 1 gets SIGTERM)."""
+    """vLLM replaces the shell (so that it is PID 1 and gets SIGTERM)."""
     unforked: bool = False
-    """No `exec` is written, but it is the last command: some shells replace themselves by it (bash 5.1 and later does,
-    dash 0.5.12 was seen not to, even where it is the only one)."""
+    """There is no `exec`, but vLLM is the last command, so that some shells replace themselves by it. Since 5.1, bash
+    does; dash 0.5.12 was observed not to, even if it is the only command."""
     exec_at: int | None = None
-    """The character of the script at `words`' place where `exec ` would make vLLM replace the shell; None where vLLM is
-    not the script's last command, or the script does not stand there as it is."""
+    """The character in the script at `words`' field before which `exec ` would make vLLM replace the shell. None if
+    vLLM is not the script's last command, or the field does not have the script literally."""
     script_path: FieldPath | None = None
-    """The field of the script, where there is one."""
+    """The field of the script, if there is one."""
     script: str | None = None
-    """The text of the field that holds the script, where nothing but a shell expands it; for `edit`."""
+    """The text of the field that has the script, if only a shell expands it; for `edit`."""
     branched: bool = False
-    """The script may go another way, on which it starts something else, or this otherwise."""
+    """The script may take another branch, on which it starts another program, or vLLM with other arguments."""
     may_follow: bool = False
-    """On some way through the script it may serve nothing: it mentions `--headless` or joins a Ray cluster, or another
-    way starts no server."""
+    """On some branch of the script it may not serve: it mentions `--headless` or joins a Ray cluster, or another branch
+    starts no server."""
     lost: tuple[Word, ...] = ()
     """Words of the manifest that never reach vLLM (`sh -c 'vllm serve' --flag`)."""
     config: Mapping[str, str] = field(default_factory=dict)
@@ -209,7 +211,8 @@ class Command:
     program: str = "vllm serve"
     """What is started: "vllm serve", a module ("vllm.entrypoints.openai.api_server", "dynamo.vllm"), or a file."""
     own_flags: bool = False
-    """`program` wraps vLLM and takes flags of its own, so one that vLLM does not know is no error (dynamo.vllm)."""
+    """`program` wraps vLLM and has flags of its own (dynamo.vllm), so a flag that vLLM does not know is not an
+    error."""
     guessed: str | None = None
     """Why this is taken for vLLM although nothing in the manifest says so with certainty, else None."""
     complete: bool = True
@@ -219,19 +222,19 @@ class Command:
     release: str = ""
     """The release of vLLM that the command itself brings (`uvx vllm@0.10.0`), where it says so."""
     slip: Slip | None = None
-    """What keeps the command from starting vLLM at all; everything else is read as it is meant."""
+    """A mistake that keeps the command from starting vLLM at all; the rest is read as the author means it."""
     unclosed: str | None = None
-    """The line of the script with a quote that nothing closes, so that no shell runs the script."""
+    """The line of the script with an unclosed quote, because of which no shell runs the script."""
     long: tuple[tuple[FieldPath, int], ...] = ()
-    """Words, also before vLLM's own, that Linux hands to no process: where, and how many bytes at least."""
+    """Words, also before vLLM's own, that are too long for Linux to pass to a process: field, and bytes at least."""
     unread: str | None = None
-    """Why the script that may start vLLM is too complex to be read, for people; then nothing is known of its words."""
+    """Why the script that may start vLLM is too complex to read, for people; then its words are unknown."""
     unnamed: bool = False
-    """Nothing in what is not read names vLLM: all that speaks for it is the GPU that the container asks for."""
+    """The text that was not read does not name vLLM: the only sign of vLLM is the GPU that the container requests."""
     survived: str | None = None
-    """Why the container may serve although this command fails, for people; None: nothing tells so."""
+    """Why the container may serve although this command fails, for people; None: no sign of that."""
     then: tuple[Command, ...] = ()
-    """The servers that the script starts one after the other when this one, and each before it, has failed."""
+    """The servers that the script starts one after another if this one, and each one before it, has failed."""
     hidden: frozenset[str] = frozenset()
     """Values in the script of variables with the name of a secret, and parts of them, for masks."""
     repeated: bool = False
