@@ -160,7 +160,7 @@ def test_install_upgrade_roll_back_and_uninstall(fresh: Cluster, helm: Helm) -> 
 
     assert set(answers) == {201}, "vLLM's Pods go on while Helm takes the Service away, and the configurations after it"
     # The API server finalizes a CustomResourceDefinition in its own time: it tries again with growing pauses.
-    until("nothing to be left", lambda: not left(fresh), lambda: left(fresh), seconds=180)
+    until("nothing to be left", lambda: not left(fresh), lambda: left(fresh), seconds=420)
 
 
 def test_off_survives_helms_upgrade_and_roll_back(fresh: Cluster, helm: Helm) -> None:
