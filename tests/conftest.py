@@ -1,4 +1,4 @@
-"""What the tests share: a manifest of a vLLM Pod to change, and the verdict on it."""
+"""What the tests share: a manifest of a vLLM Pod to change, and the findings in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webhook.evaluation.policy import builtin
 from webhook.vllm.facts import Facts
 
 settings.register_profile("podfit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("podfit")  # the same examples each time, and no deadline: a busy machine is no failure
+settings.load_profile("podfit")  # the same examples each time, and no deadline: a busy machine is not a failure
 
 GOOD_POD: dict[str, Any] = {
     "apiVersion": "v1",

@@ -67,14 +67,14 @@ def deployment(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def doomed(pod: dict[str, Any]) -> dict[str, Any]:
-    """The Pod, with a flag that no vLLM release knows: certainly refused."""
+    """The Pod, with a flag that no vLLM release knows: certainly denied."""
     bad = copy.deepcopy(pod)
     bad["spec"]["containers"][0]["args"].append("--no-such-flag")
     return bad
 
 
 def without_shm(pod: dict[str, Any]) -> dict[str, Any]:
-    """The Pod with two GPUs and nothing at /dev/shm, which this release refuses: certainly repaired."""
+    """The Pod with two GPUs and nothing at /dev/shm, which this release rejects: certainly repaired."""
     bare = copy.deepcopy(pod)
     container = bare["spec"]["containers"][0]
     container["args"] += ["--tensor-parallel-size", "2"]

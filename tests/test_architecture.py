@@ -175,7 +175,7 @@ def _imported(*words: str) -> set[str]:
         f"import sys; sys.path += {[path for path in sys.path if path]!r}; from webhook.cli import main; "
         f"code = main({list(words)!r}); print(); print(*sys.modules); sys.exit(code)"
     )
-    # -S: what this machine's site-packages import at every start is no matter of ours.
+    # -S: what this machine's site-packages import at every start is not podfit's.
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
 

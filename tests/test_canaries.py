@@ -88,7 +88,7 @@ def in_one_string(pod: JSONDict, canary: str, pick: Pick) -> str:
 
 
 def after_its_flag(pod: JSONDict, canary: str, pick: Pick) -> str:
-    """A flag and its value that a blank holds together which is no space, or parts though a `=` joins them."""
+    """A flag and its value with white space between them that does not split words, or in two words after a `=`."""
     value = _plain(canary)
     _args(pod, *pick(((f"--api-key\t{value}",), (f"--api-key\u00a0{value}",), ("--api-key=", value))))
     return value
@@ -279,7 +279,7 @@ def wrapped(pod: JSONDict, pick: Pick) -> JSONDict:
 
 
 def written(obj: JSONDict, beside: JSONDict | None, pick: Pick) -> str:
-    """The text of the object and of what is beside it."""
+    """The text of the object and of the objects with it."""
     style = pick(("json", "block", "flow", "narrow"))
     objects = [obj] if beside is None else [obj, beside]
     if style == "json":
@@ -402,7 +402,7 @@ def leaks(canary: str, text: str) -> list[str]:
 
 
 def case(plant: Plant, pick: Pick, canary: str) -> tuple[JSONDict, JSONDict | None, str, str]:
-    """An object with the canary in it, the one beside it, their text, and the canary as it is written there."""
+    """An object with the canary in it, the one next to it, their text, and the canary as it is written there."""
     pod = deepcopy(GOOD_POD)
     pod["spec"]["containers"][0]["args"] = ["--model", "Qwen/Qwen3-8B", "--max-model-len", "8192"]
     value = plant(pod, canary, pick)

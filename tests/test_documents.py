@@ -1,4 +1,4 @@
-"""What people read: the refusal that README shows is the real one, links lead somewhere, commands exist."""
+"""What people read: the denial that README shows is the real one, links lead somewhere, commands exist."""
 
 from __future__ import annotations
 

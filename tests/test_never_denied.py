@@ -1,4 +1,4 @@
-"""Manifests that run, each of a kind that was once refused or nearly so: a false refusal is the worst bug."""
+"""Manifests that run, each of a kind that was once denied or nearly so: a false denial is the worst bug."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ PRODUCT = "nvidia.com/gpu.product"
 
 
 def gpu_of(product: str) -> object:
-    """The GPU of a Pod whose node has that product."""
+    """The GPU of a Pod whose node has that label."""
     return _gpu({"nodeSelector": {PRODUCT: product}})
 
 
@@ -107,7 +107,7 @@ def test_of_an_image_no_more_is_kept_than_is_read() -> None:
 LONGEST = 20_000
 """Characters: no two hundred short texts have so many."""
 MARK = "\N{SNOWMAN}"
-"""Stands in no table and in no message of ours: what holds it came with a Pod."""
+"""Appears in no table and in no message of podfit: an object that contains it came with a Pod."""
 POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",

@@ -1,4 +1,4 @@
-"""A set of facts that was built elsewhere: what is taken, and what is refused with one line."""
+"""A set of facts that was built elsewhere: what is accepted, and what is rejected with one line."""
 
 from __future__ import annotations
 

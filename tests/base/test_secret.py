@@ -38,7 +38,7 @@ REPEATED = [
     ["--max-num-seqs", "{}", "--api-key", "{}"],
     ["--quantization", "{}", "--api-key", "{}"],
 ]
-"""Where the value stands without its name, too: one of two characters can't be told from other words there."""
+"""Also where the value appears without its name. A value of two characters looks like any other word there."""
 CASES = [(form, key) for form in FORMED for key in KEYS] + [(form, key) for form in REPEATED for key in KEYS[:-2]]
 
 
@@ -104,7 +104,7 @@ def test_no_repair_rewrites_a_text_with_a_secret(tmp_path: Path, capsys: pytest.
 def test_a_patch_that_would_show_a_secret_beside_what_it_repairs_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two items in place of one: JSON Patch replaces the list, in which a key stands, too."""
+    """Two items in place of one: JSON Patch replaces the list, which also contains a key."""
     pod = _pod(["--max-model-len 8_192 --port=8001", "--api-key", KEYS[3]])
     result = _checked(tmp_path, capsys, pod)
     shown = _checked(tmp_path, capsys, pod, "--show-secrets")

@@ -17,7 +17,7 @@ GIB = 2**30
 
 
 def case(name: str = "a", **fields: Any) -> dict[str, Any]:
-    """Llama 8B on an H100, as the log of 0.19.0 told it."""
+    """Llama 8B on an H100, as the log of 0.19.0 printed it."""
     return {
         "id": name, "source": "acme/logs:run.log", "model": "meta-llama/Llama-3.1-8B-Instruct",
         "gpu": "NVIDIA H100 80GB HBM3", "gpu_count": 1, "gpu_total_gib": 79.19, "vllm_version": "0.19.0",
@@ -36,7 +36,7 @@ def row(
     printed: float | None = 58.0,
     source: str = "acme/logs:run.log",
 ) -> Row:
-    """A prediction made by hand, of a card of 100 GiB."""
+    """A prediction made by hand, for a GPU of 100 GiB."""
     line = {"floor": 0, "low": int((kv_gib - 1) * GIB), "likely": int(kv_gib * GIB), "high": int((kv_gib + 1) * GIB)}
     gpu = {"total": {"likely": 100 * GIB}, "kv_cache": line, "weights": line, "kv_cache_tokens": None,
            "estimated_max_model_len": None}  # fmt: skip

@@ -75,7 +75,7 @@ def _template(values: str) -> str:
 
 
 def refused(kubernetes: str = KUBERNETES, **values: Any) -> str:
-    """What helm says of values that it refuses."""
+    """What helm prints for values that it rejects."""
     done = helm("template", "podfit", str(CHART), "--kube-version", kubernetes, values=values)
     assert done.returncode != 0
     return done.stderr
@@ -382,7 +382,7 @@ def test_the_doctor_tells_who_can_call_what_the_chart_installs(values: JSONDict,
 
 
 def test_no_object_is_judged_by_two_webhooks(chart: list[JSONDict]) -> None:
-    """An API server shows the user only the first refusal that it gets."""
+    """An API server shows the user only the first denial that it gets."""
     for kind in ("Validating", "Mutating"):
         matched = [
             (group, resource)

@@ -71,7 +71,7 @@ class Runner:
         ({"podfit.yaml": "gpu: t4\n"}, {"podfit.yaml": EXCLUDE_ALL}, 1),
         ({"podfit.yaml": "exclude: [deploy/*]\n"}, {}, 0),
         ({"podfit.yaml": "policies: [ours.yaml]\n", "ours.yaml": POLICY}, {"ours.yaml": "no: policy\n"}, 0),
-        ({"podfit.yaml": POLICY}, {}, 1),  # a policy of that name is no project file
+        ({"podfit.yaml": POLICY}, {}, 1),  # a policy of that name is not a project file
         ({"podfit.yaml": "gpu: t4\n"}, {"podfit.yaml": "not: known\n"}, 1),
     ],
 )

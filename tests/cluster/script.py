@@ -1,4 +1,4 @@
-"""An API server that answers by a script, and a clock and a stop that do as they are told: no network, no waiting."""
+"""An API server that answers by a script, and a clock and a stop that a test controls: no network, no waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers on loopback for one test: an API server that answers what it is told, a proxy, and kubeconfigs for them."""
+"""Servers on loopback for one test: an API server whose answers a test sets, a proxy, and kubeconfigs for them."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def serving(folder: Path, *, clients: bool = False, tls: bool = True) -> Iterato
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
-            """A client that does not trust us is no trouble of ours."""
+            """A client that does not trust this server is not an error of the server."""
 
     with Quiet(("127.0.0.1", 0), Handler) as server:
         if tls:

@@ -1,4 +1,4 @@
-"""All kinds together: one snapshot, which gets old where nobody speaks, and the facts that are made of it."""
+"""All kinds together: one snapshot, which gets old if no watch receives anything, and the facts that are made of it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _clock() -> Clock:
 
 @pytest.fixture(name="cluster")
 def _cluster(clock: Clock) -> Cluster:
-    """A cluster that nobody watches: tests say what is seen."""
+    """A cluster without watches: tests say what is seen."""
     return Cluster(access(), ("nodes", "configmaps"), clock)
 
 

@@ -44,7 +44,7 @@ def _server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever is written into a temporary folder is gone in the end; nothing is told by the environment."""
+    """All temporary files are gone at the end, and no environment variable has an effect."""
     place = tmp_path / "tmp"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
@@ -65,14 +65,14 @@ def ask(server: Server, path: Path, times: int = 1, **options: Any) -> list[Aske
 
 
 def told(path: Path, **options: Any) -> str:
-    """Why this kubeconfig is no way."""
+    """Why this kubeconfig can't be used."""
     with pytest.raises(AccessError) as error:
         from_kubeconfig(path, plugins=True, **options)
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
-# ── what stands in the file, or in a file beside it ──────────────────────────────────────────────────────────────────
+# ── credentials in the file, or in a file next to it ─────────────────────────────────────────────────────────────────
 
 
 def test_a_token(server: Server) -> None:
@@ -370,7 +370,7 @@ def test_a_proxy_that_is_away_is_told_without_its_password(server: Server, schem
 
 
 def plugin(server: Server, script: str, **more: Any) -> JSONDict:
-    """A user who signs in by a script beside the kubeconfig."""
+    """A user who signs in by a script next to the kubeconfig."""
     (server.folder / "plugin").write_text(f"#!/bin/sh\n{script}\n")
     (server.folder / "plugin").chmod(0o755)
     return {"exec": {"apiVersion": PLUGIN, "command": "./plugin", **more}}
@@ -582,7 +582,7 @@ def test_a_kubeconfig_that_root_renews_stays_its_owners(server: Server) -> None:
 def test_a_provider_that_refuses_basic_authentication_gets_the_client_in_the_form(
     server: Server, secret: str, named: str
 ) -> None:
-    """As client-go: some refuse it to clients without a secret."""
+    """As client-go: some providers reject clients without a secret."""
     new = jwt(NOW + timedelta(hours=1))
     server.answers["/.well-known/openid-configuration"] = {"token_endpoint": f"{server.url}/token"}
     server.answers["/token"] = [(401, {}, {"error": "invalid_client"}), {"id_token": new}]

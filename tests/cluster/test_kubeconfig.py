@@ -41,7 +41,7 @@ def test_of_several_files_the_first_that_says_something_wins(tmp_path: Path) -> 
 
 
 def test_paths_start_at_the_file_that_names_them(tmp_path: Path) -> None:
-    """The user's at the user's, also where the cluster stands in another one."""
+    """The user's files are next to the file with the user, also if the cluster is in another file."""
     cluster = config(tmp_path / "one" / "config", "a", current="a", users=[])
     user = config(tmp_path / "two" / "config", "a", contexts=None, clusters=None)
 

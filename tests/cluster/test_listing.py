@@ -1,4 +1,4 @@
-"""Lists in pages: what comes, in what order, and what happens where the API server forgets, is busy or refuses."""
+"""Lists in pages: what comes, in what order, and what happens if the API server forgets, is busy or forbids it."""
 
 from __future__ import annotations
 

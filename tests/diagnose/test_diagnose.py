@@ -22,7 +22,7 @@ from webhook.diagnose.line import read
 from webhook.diagnose.sighting import quiet_signatures
 
 CASES = Path(__file__).parent
-"""CAUSE.txt: `=== what is special`, then the text, as often as there are cases. none.txt: what is no failure."""
+"""CAUSE.txt: `=== what is special`, then the text, as often as there are cases. none.txt: what is not a failure."""
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "diagnose.json").read_text())
 
 
@@ -148,7 +148,7 @@ def test_a_log_that_was_cut_off_after_the_cause_still_tells_it(cause: str, text:
     found = _one(text)
     assert found.line is not None
 
-    # A symptom may need what stands below it; a cause does not.
+    # A symptom may need the lines below it; a cause does not.
     if found.certainty == "certain":
         assert _id(_one("\n".join(text.splitlines()[: found.line + 2]))) == cause
 
@@ -404,7 +404,7 @@ def test_a_pod_that_is_not_there_is_told_in_the_servers_words(
     assert "shm-too-small" in said.out, "the others go on"
 
 
-# ── The log beside the manifest ──────────────────────────────────────────────────────────────────────────────────────
+# ── The log and the manifest ─────────────────────────────────────────────────────────────────────────────────────────
 
 MANIFEST = """\
 apiVersion: v1

@@ -1,6 +1,6 @@
 """Whether what an API server takes as it is, it also takes as podfit patches it.
 
-Each Pod is made twice, both times for nothing (`dryRun=All`): in a namespace that podfit judges and in its twin that it
+Each Pod is made twice as a dry run (`dryRun=All`): in a namespace that podfit evaluates and in its twin that it
 does not. `python -m tests.e2e.accepted DIR…` asks this of every manifest of a folder.
 """
 
@@ -44,7 +44,7 @@ POLICY: JSONDict = {
     "mutate": {"workloads": True},
     "rules": {rule: {"fix": True} for rule, kind in all_rules().items() if kind.fix is not False},
 }
-"""Repairs all that can be repaired, and refuses nothing."""
+"""Repairs all that can be repaired, and denies nothing."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Asked:
     namespace: str
     name: str
     plain: str
-    """Why it is refused without podfit; "" where it is taken."""
+    """Why the API server rejects it without podfit; "" if it is accepted."""
     patched: str
     """The same with podfit."""
     changed: bool
@@ -136,7 +136,7 @@ def pods(paths: Iterable[Path]) -> Iterator[JSONDict]:
 
 @contextmanager
 def lab(cluster: Cluster, name: str = "podfit-accepted", knows: bool = True) -> Iterator[Lab]:
-    """podfit with a policy that repairs all, the namespaces, and somebody else's webhook. `knows`: it reads the
+    """podfit with a policy that repairs all, the namespaces, and another project's webhook. `knows`: it reads the
     namespaces' limits."""
     with ExitStack() as stack:
         for namespace, limits in LIMITS.items():

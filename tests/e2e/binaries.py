@@ -21,8 +21,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NEWEST, OLDEST, NODE = "controlplane", "oldest", "node"
-"""The two API servers that are pinned, by the folder of their module: one that all tests run against, and the oldest
-one that the chart allows, for the tests of the chart, its CRD and its conditions. NODE: the other programs of a node,
+"""The two pinned API servers, by the folder of their module. All tests run against the newest; the oldest
+that the chart allows runs for the tests of the chart, its CRD and its conditions. NODE: the other programs of a node,
 for tests/node."""
 ASSETS_FROM = (1, 34)
 """The oldest API server in $KUBEBUILDER_ASSETS that all tests are for."""
@@ -40,7 +40,7 @@ class Module:
     packages: Mapping[str, str]
     """Program → Go package."""
     flags: str = "-s -w"
-    """What the linker is told."""
+    """The linker's arguments."""
     tags: str = ""
     """Build tags, separated by commas."""
 
@@ -105,7 +105,7 @@ class Programs:
     etcd: Path
     apiserver: Path
     controllers: Path | None
-    """None beside the oldest API server, and where $KUBEBUILDER_ASSETS has none: setup-envtest brings no controller
+    """None for the oldest API server, and if $KUBEBUILDER_ASSETS has none: setup-envtest brings no controller
     manager."""
     kubectl: Path
     helm: Path
@@ -290,7 +290,7 @@ def _build(module: Module, names: Sequence[str], folder: Path) -> None:
 
 
 def _file(package: str) -> str:
-    """What Go calls the program of a package: the last part of its path that is no version."""
+    """What Go calls the program of a package: the last part of its path that is not a version."""
     *_, parent, last = package.split("/")
     return parent if re.fullmatch(r"v\d+", last) else last
 

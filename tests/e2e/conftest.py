@@ -62,7 +62,7 @@ def _podfit(cluster: Cluster) -> Iterator[Podfit]:
 
 @pytest.fixture(name="install")
 def _install(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Callable[..., Podfit]]:
-    """Installs a podfit of the test's own, and others beside it; takes what `installed` takes."""
+    """Installs a podfit of the test's own, and others next to it; takes what `installed` takes."""
     with ExitStack() as stack:
         numbers = count(1)
 
@@ -75,7 +75,7 @@ def _install(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Calla
 
 @pytest.fixture(name="user_of")
 def _user_of(request: pytest.FixtureRequest) -> Callable[[Podfit], User]:
-    """Makes a user of a namespace that this podfit judges."""
+    """Makes a user of a namespace that this podfit evaluates."""
     users = request.node.stash.setdefault(USERS, [])
 
     def user_of(podfit: Podfit) -> User:

@@ -1,7 +1,7 @@
 """A Kubernetes control plane on loopback: etcd, API server and controller manager; no scheduler, no kubelet.
 
 It is a process of its own (`python -m tests.e2e.controlplane [VERSION]`), which says in one line of JSON how to reach
-it, and lives until its standard input ends. So it ends with whoever started it, even where that one was killed, and
+it, and lives until its standard input ends. So it ends with the process that started it, even if that was killed, and
 leaves nothing: no process, no port, no folder. By hand: `KUBECONFIG=FOLDER/kubeconfig-admin-default kubectl …`; Ctrl-D.
 """
 
@@ -186,7 +186,7 @@ def _start(programs: binaries.Programs, folder: Path, stack: ExitStack) -> Clust
         return process
 
     def port() -> int:
-        """A free port that stays ours: the server binds it beside us (SO_REUSEPORT), connections go to who listens."""
+        """A free port that stays ours: the server binds it too (SO_REUSEPORT), and only the server listens."""
         held = stack.enter_context(socket.socket())
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.bind((HOST, 0))

@@ -1,4 +1,4 @@
-"""Somebody else's mutating webhook, as service meshes and secret injectors have one: it gives each Pod a sidecar."""
+"""Another project's mutating webhook, as service meshes and secret injectors have one: it gives each Pod a sidecar."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def sidecars(cluster: Cluster, name: str, namespaces: Mapping[str, str]) -> Iter
     """Gives the Pods of namespaces with these labels a sidecar, until the block ends.
 
     API servers ask webhooks in the order of their configurations' names. The sidecar comes first among the containers,
-    so that whoever remembered a container by its number would patch the wrong one.
+    so that a webhook that remembered a container by its number would patch the wrong one.
     """
     folder = Path(cluster.folder) / name
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Processes and threads that never outlive whoever started them, and waiting that ends."""
+"""Processes and threads that never outlive the process that started them, and waiting that ends."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ JSONDict = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 OWN = "podfit-system"
 LABEL = "podfit"
-"""A namespace's label: which release judges it."""
+"""A namespace's label: which release evaluates it."""
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 
 
@@ -140,7 +140,7 @@ def installed(
 
     `values` are the chart's; `change` is called with each webhook before it is registered; `program` is what Python
     runs as the server; `label` selects the namespaces (default: the release's name). `reads`: the server reads the
-    cluster, with the rights that the chart gives it, and judges Policy objects too. (Of all servers of a session, only
+    cluster, with the rights that the chart gives it, and evaluates Policy objects. (Of all servers of a session, only
     such a one does: no label keeps a webhook from objects without a namespace.) `arguments` come after the chart's.
     The certificate is a file's, unless `values` have certificates.mode self.
     """
@@ -188,11 +188,11 @@ def installed(
 
 
 def make_namespace(cluster: Cluster, name: str, release: str) -> None:
-    """A namespace that a release judges, with what a Pod needs in it."""
+    """A namespace that a release evaluates, with what a Pod needs in it."""
     metadata = {"name": name, "labels": {LABEL: release}}
     status, answer = cluster.call("POST", "/api/v1/namespaces", {"metadata": metadata})
     assert status == 201, answer
-    # The controller manager makes it, too, but later, and an API server refuses Pods until it is there.
+    # The controller manager makes it, too, but later, and an API server rejects Pods until it is there.
     account = {"metadata": {"name": "default"}}
     status, answer = cluster.call("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account)
     assert status in (201, 409), answer

@@ -1,7 +1,7 @@
 """The kinds in which PolicyReports are written, as small as the real ones' fields allow, and the way to install them.
 
 The fields are those of the CRDs of wg-policy-prototypes (wgpolicyk8s.io/v1alpha2) and reports-api
-(openreports.io/v1alpha1): what they do not know, the API server drops, and a value that is none of theirs it refuses.
+(openreports.io/v1alpha1): the API server drops unknown fields, and rejects unknown values.
 """
 
 from __future__ import annotations

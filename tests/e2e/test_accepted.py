@@ -1,4 +1,4 @@
-"""A mutation never breaks what was accepted without it: under limits, quotas, Pod Security, and beside a sidecar."""
+"""A mutation never breaks what was accepted without it: under limits, quotas, Pod Security, and with a sidecar."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PODS = list(pods(path for rules in RULES for path in sorted(EXAMPLES.glob(f"{rul
 
 @pytest.fixture(name="twins", scope="module")
 def _twins(cluster: Cluster) -> Iterator[Lab]:
-    """podfit with a policy that repairs all, and each namespace with a twin that it does not judge."""
+    """podfit with a policy that repairs all, and each namespace with a twin that it does not evaluate."""
     with lab(cluster) as found:
         yield found
 

@@ -79,7 +79,7 @@ def token(cluster: Cluster, account: str) -> str:
 
 
 def plugin(folder: Path, script: str) -> JSONDict:
-    """A user who signs in by a script beside the kubeconfig."""
+    """A user who signs in by a script next to the kubeconfig."""
     (folder / "plugin").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "plugin").chmod(0o755)
     return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"}}

@@ -1,7 +1,7 @@
 """The chart's match conditions on the oldest and the newest API server: what is sent, and that no object is too large.
 
-podfit is registered with `failurePolicy: Fail` and has ended: what is sent is refused, what is not sent is made, and a
-condition that fails, by its cost or otherwise, refuses with an error of its own.
+podfit is registered with `failurePolicy: Fail` and has ended. An object that is sent is rejected, one that is not sent
+is created. A condition that fails, by its cost or otherwise, rejects the object with another error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IMAGE, NAME, RESOURCES = 500, 100, 16
 
 @pytest.fixture(name="podfit", scope="module", params=["oldest", "cluster"], ids=["oldest", "newest"])
 def _podfit(request: pytest.FixtureRequest) -> Iterator[Podfit]:
-    """A podfit that has ended and would refuse what it is sent."""
+    """A podfit that has ended: whatever is sent to it is rejected."""
     cluster: Cluster = request.getfixturevalue(request.param)
     with installed(cluster, "podfit-conditions", {"webhooks": {"failurePolicy": "Fail"}}) as podfit:
         podfit.gone()
@@ -218,7 +218,7 @@ def worst() -> dict[str, JSONDict]:
 
 @pytest.mark.parametrize("kind", worst())
 def test_no_object_is_too_costly_for_the_conditions(kind: str, podfit: Podfit) -> None:
-    """Some are refused in the end, since they are not valid; never for a condition, and never by podfit."""
+    """The API server rejects some in the end, since they are not valid; never for a condition, and never by podfit."""
     body = worst()[kind]
     path = f"/api/v1/namespaces/{podfit.name}-probe/pods?dryRun=All"
 

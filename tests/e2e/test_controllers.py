@@ -1,4 +1,4 @@
-"""Pods that controllers make: a denial there reaches nobody who could read it."""
+"""Pods that controllers make: no user reads a denial there."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pods(user: User) -> list[JSONDict]:
 
 
 def bad_deployment_from_before(user: User) -> None:
-    """A bad Deployment that nobody has judged, still without Pods."""
+    """A bad Deployment that podfit has not evaluated, still without Pods."""
     bad = deployment(doomed(GOOD_POD))
     bad["spec"]["replicas"] = 0
     user.write("llama-8b.yaml", bad)
@@ -96,7 +96,7 @@ def test_the_pods_of_good_workloads_are_made(resource: str, user: User) -> None:
 
 
 def test_a_workload_that_a_controller_made_is_not_judged_again(install: Install, user_of: UserOf) -> None:
-    """Its owner was; a Deployment's ReplicaSet that was refused would show in events only."""
+    """Its owner was denied; the denial of a Deployment's ReplicaSet would show in events only."""
     user = user_of(install())
     user.write("llama-8b.yaml", deployment(GOOD_POD))
 
@@ -109,7 +109,7 @@ def test_a_workload_that_a_controller_made_is_not_judged_again(install: Install,
 
 
 OPERATORS = (*crds.KINDS, ("argoproj.io", "Workflow"), ("example.com", "Widget"))
-"""The kinds of operators that podfit knows, and one that nobody knows."""
+"""The kinds of operators that podfit knows, and an unknown one."""
 
 
 def owned(obj: JSONDict, name: str, api_version: str, kind: str, **metadata: Any) -> JSONDict:
@@ -121,7 +121,7 @@ def owned(obj: JSONDict, name: str, api_version: str, kind: str, **metadata: Any
 
 
 def test_the_children_of_operators_are_warned_of_and_not_denied(install: Install, user_of: UserOf) -> None:
-    """A denial there would stop the operator; its own object was judged, or nobody knows it."""
+    """A denial there would stop the operator; its own object was evaluated, or is of an unknown kind."""
     user = user_of(install())
     bad = doomed(GOOD_POD)
     pods = [owned(bad, f"p{n}", f"{group}/v1", kind) for n, (group, kind) in enumerate(OPERATORS)]

@@ -53,7 +53,7 @@ def test_the_api_server_is_new_enough_and_knows_its_version(cluster: Cluster) ->
 
 
 def test_who_has_no_rights_may_do_nothing(cluster: Cluster) -> None:
-    """RBAC is on; whoever podfit is asked about had the right to do it."""
+    """RBAC is on; the user whose request podfit reviews had the right to make it."""
     status, answer = cluster.call("GET", "/api/v1/namespaces/default/pods", user=STRANGER)
 
     assert (status, answer["reason"]) == (403, "Forbidden")

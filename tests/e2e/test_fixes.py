@@ -29,7 +29,7 @@ PATHS = {
     ("apps/v1", "DaemonSet"): "/apis/apps/v1/namespaces/default/daemonsets",
     ("batch/v1", "Job"): "/apis/batch/v1/namespaces/default/jobs",
 }
-"""Kubernetes' own kinds, in a namespace that podfit does not judge."""
+"""Kubernetes' own kinds, in a namespace that podfit does not evaluate."""
 
 
 @pytest.fixture(name="server", scope="session")

@@ -42,7 +42,7 @@ SCALED_OBJECTS = {
         ],
     },
 }
-"""The fields of KEDA's own that are written; one more would be refused."""
+"""The fields of KEDA's own that are written; any other field would be rejected."""
 
 
 @pytest.mark.parametrize("output", ["hpa", "keda"])

@@ -32,7 +32,7 @@ FOREIGN = {
 }
 """Kinds of others that the chart may render."""
 JUDGED = {"podfit": "podfit"}
-"""Labels of the namespaces that the release judges."""
+"""Labels of the namespaces that the release evaluates."""
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = "/apis/podfit.dev/v1alpha1/policies"
 CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
@@ -92,7 +92,7 @@ def test_every_variant_is_taken_by_the_api_server_and_restricted(fresh: Cluster)
 
 
 def check_every_variant(cluster: Cluster, without: Collection[str] = ()) -> None:
-    """Strictly: no field that it does not know. The host's network alone is no restricted Pod's."""
+    """Strictly: no field that it does not know. Only the host's network is not allowed in a restricted Pod."""
     variants = {**VARIANTS, "a scanner": SCANNING}
     assert variants.keys() >= set(without)
     for name, values in variants.items():
@@ -122,7 +122,7 @@ def _helm(fresh: Cluster) -> Iterator[Helm]:
 
 
 def written(cluster: Cluster) -> JSONDict:
-    """What was written by somebody: everything of the release but status and bookkeeping."""
+    """What a client wrote: everything of the release except status and bookkeeping."""
     found = json.loads(run(cluster, "kubectl", f"get {LEFT} -l app.kubernetes.io/instance=podfit -o json"))["items"]
     return {
         f"{obj['kind']}/{obj['metadata']['name']}": {
@@ -218,7 +218,7 @@ def served(cluster: Cluster) -> bool:
 
 @contextmanager
 def passing(cluster: Cluster) -> Iterator[list[int]]:
-    """Makes Pods that the release judges all the while; what the API server says of each."""
+    """Makes Pods that the release evaluates meanwhile; the API server's answer to each."""
     namespace = cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": "chat", "labels": JUDGED}})
     assert namespace[0] == 201, namespace
     account = "/api/v1/namespaces/chat/serviceaccounts/default"

@@ -1,5 +1,5 @@
-"""The image, without a builder of images: the Dockerfile's own steps in a folder, and its command as its user on a tree
-that nobody may write."""
+"""The image, without an image builder: the Dockerfile's steps in a folder, and its command as its user on a read-only
+tree."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def stages() -> list[Stage]:
 def _image() -> Iterator[Image]:
     """The build stage, run: its Python is a clean environment of the one that runs this."""
     build, final = stages()
-    with TemporaryDirectory(prefix="podfit-image-") as folder:  # pytest's own are for nobody else
+    with TemporaryDirectory(prefix="podfit-image-") as folder:  # other users can't read pytest's own folders
         Path(folder).chmod(0o755)
         root = Path(folder, "root")
         root.mkdir()
@@ -175,7 +175,7 @@ def _serves(log: Path) -> int | None:
 
 
 def _as_its_user(image: Image, command: list[str]) -> list[str]:
-    """As the image's user, on a read-only mount, where this is root; else as whoever runs this, who is no root then."""
+    """As the image's user, on a read-only mount, if the tests run as root; else as the user who runs them."""
     if os.geteuid() != 0:
         return command
     user, group = image.final.all("USER")[0].split(":")
@@ -189,7 +189,7 @@ def _as_its_user(image: Image, command: list[str]) -> list[str]:
 
 
 def _python() -> str:
-    """A Python that everybody may run: the one that runs this, or the system's."""
+    """A Python that every user may run: the one that runs this, or the system's."""
     mine = Path(sys.base_prefix, "bin", "python3")
     open_ = all(folder.stat().st_mode & 0o005 == 0o005 for folder in mine.resolve().parents)
     return str(mine) if open_ or os.geteuid() != 0 or not Path("/usr/bin/python3").exists() else "/usr/bin/python3"

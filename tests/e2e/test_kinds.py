@@ -1,4 +1,4 @@
-"""Every kind that makes Pods, by every way in which somebody types it: refused, warned of, patched."""
+"""Every kind that makes Pods, by every command that a user types: denied, warned about, patched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""podfit away, slow or broken: what happens to everybody else's objects."""
+"""podfit away, slow or broken: what happens to all other objects."""
 
 from __future__ import annotations
 

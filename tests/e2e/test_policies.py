@@ -1,4 +1,4 @@
-"""Policy objects in a real cluster: what holds follows them within five seconds, and they say whether it does."""
+"""Policy objects in a real cluster: podfit follows them within five seconds, and their status says whether it does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def policy(**spec: Any) -> JSONDict:
 
 
 def refused(user: User) -> bool:
-    """Whether the Pod that can't start is refused now."""
+    """Whether the Pod that can't start is denied now."""
     probe = doomed(GOOD_POD) | {"metadata": {"name": "probe"}}
     return user.cluster.call("POST", user.path("pods") + "?dryRun=All", probe)[0] == 403
 
@@ -56,7 +56,7 @@ def accepted(user: User) -> str:
 def test_replicas_follow_a_policy_that_is_applied_changed_broken_and_deleted(
     install: Install, user_of: UserOf, golden: Golden
 ) -> None:
-    """Without podfit's own webhook, as when it was away: the object itself tells what is wrong."""
+    """Without podfit's own webhook, as if it were away: the status of the object says what is wrong."""
     podfit = install(reads=True, change=deaf)
     replica = podfit.beside(podfit)
     user = user_of(podfit)

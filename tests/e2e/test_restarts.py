@@ -1,4 +1,4 @@
-"""Replicas come and go, certificates, CAs and policies change, and with failurePolicy Fail nobody notices."""
+"""Replicas come and go, certificates, CAs and policies change, and with failurePolicy Fail no request fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.e2e.controlplane import Cluster
 
 def test_a_pod_without_an_answer_counts_and_its_caller_goes_on(cluster: Cluster) -> None:
     with closing(Creator(cluster, "default")) as creator:
-        port, creator.connection.port = creator.connection.port, 1  # nobody listens there
+        port, creator.connection.port = creator.connection.port, 1  # no process listens there
         what, why = creator.create(1)
         creator.connection.port = port
         again, _ = creator.create(1)

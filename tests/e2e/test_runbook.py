@@ -1,5 +1,5 @@
 """docs/runbook.md, as it is typed: every command runs against a control plane whose Pods have what was recorded, and
-prints what the page shows (`make e2e ARGS="-k runbook --update"` writes it anew)."""
+prints what the page shows (`make e2e ARGS="-k runbook --update"` writes it again)."""
 
 from __future__ import annotations
 

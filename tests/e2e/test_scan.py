@@ -1,4 +1,4 @@
-"""`podfit scan` as somebody types it, against a real API server with real controllers."""
+"""`podfit scan` as a user types it, against a real API server with real controllers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def told(done: subprocess.CompletedProcess[str]) -> JSONDict:
 
 @pytest.fixture(name="user")
 def _user(podfit: Podfit, user_of: UserOf) -> User:
-    """Somebody with a bad Deployment, whose Pods the controllers made, and a good Pod."""
+    """A user with a bad Deployment, whose Pods the controllers made, and a good Pod."""
     user = user_of(podfit)
     user.write("bad.yaml", deployment(doomed(GOOD_POD)))
     user.write("good.yaml", {**GOOD_POD, "metadata": {"name": "good"}})
@@ -113,7 +113,7 @@ def test_a_report_lives_as_long_as_what_it_says(user: User, groups: tuple[str, .
         if POLICY.partition("/")[0] in groups:
             assert set(found_reports(user, POLICY, "policyreports")) == {"llama-8b", "good"}
 
-        # mended: the next scan replaces the report
+        # fixed: the next scan replaces the report
         user.write("mended.yaml", deployment(GOOD_POD))
         user.kubectl("apply -f mended.yaml")
         scan(user.cluster, "-n", user.namespace, "--write-reports", "--fail-on", "never")

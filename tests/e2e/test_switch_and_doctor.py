@@ -187,7 +187,7 @@ def test_the_doctor_sees_that_the_bundle_does_not_verify_what_is_served(install:
 
 
 def podfit_ca(_: Install) -> str:
-    """The caBundle of somebody else."""
+    """The caBundle of another CA."""
     import base64
     from datetime import UTC, datetime
 

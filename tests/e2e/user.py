@@ -1,4 +1,4 @@
-"""Somebody with kubectl, a folder and a namespace."""
+"""A user with kubectl, a folder and a namespace."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class User:
 
     @contextmanager
     def before_podfit(self) -> Iterator[None]:
-        """What is made in the block is not judged: the namespace gets its label back when it ends."""
+        """Objects made in the block are not evaluated: the namespace gets its label back when it ends."""
         self._judged(False)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Whatever stands in an object, an answer is short, readable, and says the most important thing."""
+"""Whatever an object contains, the answer is short, readable, and says the most important thing."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_another_image_moves_defaults_and_flags(diff: Run) -> None:
 
 
 def test_flags_without_a_default_are_in_both_parsers(diff: Run) -> None:
-    """Only `defaults` that are set tell nothing of an option such as --api-key, which every release has."""
+    """If only `defaults` are set, nothing is known of an option such as --api-key, which every release has."""
     (change,) = changes(diff(GOOD.replace("v0.27.1", "v0.19.0"), GOOD, "--format", "json")[1])
 
     assert "device_ids" in change["new_arguments"]

@@ -190,7 +190,7 @@ def test_a_rule_that_raises_is_an_error_of_ours_and_the_object_is_allowed(
 def test_rules_that_need_an_unknown_fact_are_skipped(
     pod: dict[str, Any], container: dict[str, Any], judge: Judge
 ) -> None:
-    """No GPU named: nothing is said about GPU memory but that it is not judged."""
+    """No GPU named: the only statement about GPU memory is that it is not evaluated."""
     container["args"] = ["--model", "meta-llama/Llama-3.1-405B", "--max-model-len", "8192"]
     del pod["spec"]["nodeSelector"]
 
@@ -265,7 +265,7 @@ _FIELDS = st.sampled_from(
 
 @given(field=_FIELDS, value=_JSON)
 def test_odd_values_anywhere_in_a_container_never_raise(field: str, value: Any) -> None:
-    """What the API server would refuse must not stop us either."""
+    """An object that the API server would reject must not stop podfit either."""
     container = {
         "name": "vllm",
         "image": "vllm/vllm-openai:v0.27.1",

@@ -336,7 +336,7 @@ def test_random_bytes_are_refused_and_nothing_else(body: bytes) -> None:
 
 @given(JSON_VALUES, st.sampled_from(["", "request", "object", "oldObject", "kind", "resource", "operation", "uid"]))
 def test_random_json_anywhere_in_a_review_is_refused_or_answered(value: Any, place: str) -> None:
-    """Whatever stands in a field, `parse` raises BadReview and nothing else, or there is an answer with its uid."""
+    """Whatever a field contains, `parse` raises BadReview and nothing else, or there is an answer with its uid."""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
     body: Any = admission_review(pod, "UPDATE", old=pod)
     if place:

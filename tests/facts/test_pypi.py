@@ -40,7 +40,7 @@ def test_a_version_is_as_old_as_its_first_wheel() -> None:
 @pytest.mark.parametrize(
     ("released", "beside"),
     [
-        ("2026-10-18", "5.21.0"),  # vLLM 0.32.0; 5.22.0rc1 is no release, and 5.19.9 one of an older line
+        ("2026-10-18", "5.21.0"),  # vLLM 0.32.0; 5.22.0rc1 is not a release, and 5.19.9 one of an older line
         ("2026-11-02", "5.23.0"),  # vLLM 0.33.0
         ("2026-11-13", "5.23.0"),  # nothing newer yet
     ],

@@ -1,4 +1,4 @@
-"""What stands in another folder of the same input."""
+"""What is in another folder of the same input."""
 
 from __future__ import annotations
 

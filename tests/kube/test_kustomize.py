@@ -1,4 +1,4 @@
-"""Kustomize patches: what is no whole object is neither judged nor repaired."""
+"""Kustomize patches: a part of an object is neither evaluated nor repaired."""
 
 from __future__ import annotations
 

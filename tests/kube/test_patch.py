@@ -124,7 +124,7 @@ def test_a_field_that_was_set_has_the_value(obj: Any, path: FieldPath, value: An
         after = apply(obj, json_patch(obj, [Edit(path, value)]))
     except ValueError:
         return
-    if 1 not in path.parts:  # beyond a list's end is appended, and then stands elsewhere
+    if 1 not in path.parts:  # a value beyond the end of a list is appended, so its place differs
         assert path.get(after) == value
 
 
@@ -139,7 +139,7 @@ def test_an_edit_made_twice_changes_nothing_more(obj: Any, path: FieldPath, valu
     except ValueError:
         return
     if 1 in path.parts:
-        return  # beyond a list's end is appended, and then stands elsewhere
+        return  # a value beyond the end of a list is appended, so its place differs
 
     assert json_patch(after, [edit]) == []
 

@@ -65,7 +65,7 @@ def test_parse_refuses_other_text(text: str) -> None:
         ("spec.none", None),
         ("spec.containers[1].name", "absent"),
         ("spec.containers.name", "absent"),
-        ("spec.containers[0].name[0]", "absent"),  # a text is no list of letters
+        ("spec.containers[0].name[0]", "absent"),  # a text is not a list of letters
         ("spec.none.deeper", "absent"),
         ("spec[0]", "absent"),
     ],

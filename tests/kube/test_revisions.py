@@ -1,4 +1,4 @@
-"""An update that returns to what ran before is told from one that brings something new."""
+"""An update that returns to what ran before is distinguished from one that brings something new."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Label selectors select what Kubernetes' own code selects, and refuse what it refuses."""
+"""Label selectors select what Kubernetes' own code selects, and reject what it rejects."""
 
 from __future__ import annotations
 

@@ -667,7 +667,7 @@ def test_odd_shapes_never_raise(kind: tuple[str, str], spec: Any, inference: Any
 @PROPERTY
 @given(st.sampled_from(sorted(WORKLOAD_KINDS)), st.data())
 def test_a_template_with_odd_fields_in_it_never_raises(kind: tuple[str, str], data: st.DataObject) -> None:
-    """The odd value stands where the table looks."""
+    """The odd value is where the table looks."""
     paths = [pods.path for pods in WORKLOAD_KINDS[kind].pods] or [
         "spec.templates.*.container",
         "spec.workflowSpec.templates.*",

@@ -70,7 +70,7 @@ def _planned() -> Iterator[Metric]:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Every query of alerts and dashboard: where it stands and its text."""
+    """Every query of alerts and dashboard: its place and its text."""
     for rule in RULES:
         yield rule.get("alert") or rule["record"], rule["expr"]
     for panel in DASHBOARD["panels"]:

@@ -1,6 +1,6 @@
 """A real cluster of one node, inside the namespaces of `namespaces.py`: all processes of a cluster, and containerd.
 
-Tests talk to its API server with the `Cluster` of the e2e suite. All ports and addresses are fixed: no one else is in
+Tests call its API server with the `Cluster` of the e2e suite. All ports and addresses are fixed: nothing else is in
 this network namespace, and nothing leads out of it.
 """
 

@@ -36,7 +36,7 @@ def _standins(admin: Admin, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(name="_early", scope="session", autouse=True)
 def _start_early(request: pytest.FixtureRequest) -> None:
-    """Starts what goes on beside other tests, if a test needs it."""
+    """Starts what runs along with other tests, if a test needs it."""
     if any("renewal" in getattr(item, "fixturenames", ()) for item in request.session.items):
         request.getfixturevalue("renewal")
 

@@ -21,7 +21,7 @@ from tests.e2e.process import alive, die_with_parent
 CGROUPS = Path("/sys/fs/cgroup")
 NAME = "podfit-node-"
 FOLDER, IMAGES = "PODFIT_NODE_FOLDER", "PODFIT_NODE_IMAGES"
-"""Variables that tell the process inside where it may write, and which images it has."""
+"""Variables for the process inside: where it may write, and which images it has."""
 PROGRAMS = ("unshare", "mount", "ip", "iptables", "conntrack", "dnsmasq", "runc")
 """On Debian: util-linux, iproute2, iptables, conntrack, dnsmasq-base and runc."""
 PLUGINS = Path("/usr/lib/cni")

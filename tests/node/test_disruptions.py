@@ -40,9 +40,9 @@ IN_FLIGHT = ("connection reset by peer", "EOF", "broken pipe", "server closed id
 REFUSED = "connect: connection refused"
 """How it ends if the container is gone and the Service does not know it yet."""
 DETECTION = 25
-"""The most decisions of the stream that may be lost when a whole container ends without notice. Measured: 2 to 10 in
-six runs, 0 to 2 of them in flight, the others refused within 1.5 s. The kubelet looks at its containers every second
-(pkg/kubelet: plegRelistPeriod); until then the Service's address leads to the dead one for every second connection."""
+"""The most decisions of the stream that may be lost when a container ends without notice. Measured: 2 to 10 in six
+runs, 0 to 2 of them in flight, the others without a connection within 1.5 s. The kubelet looks at its containers every
+second (pkg/kubelet: plegRelistPeriod); until then every second connection to the Service goes to the dead container."""
 EAT = """
 import os, sys
 open(sys.argv[1], "w").write(str(os.getpid()))
@@ -65,7 +65,7 @@ def _stream(podfit: Admin, request: pytest.FixtureRequest) -> Iterator[Stream]:
     make_namespace(podfit.cluster, namespace, "podfit")
     until("the namespace to be judged", lambda: podfit.denies(namespace))
     with streaming(podfit.cluster, namespace) as stream:
-        podfit.cluster.call("DELETE", SECRET)  # the first of the disruptions goes on beside the others
+        podfit.cluster.call("DELETE", SECRET)  # the first of the disruptions runs along with the others
         yield stream
     print(f"\nfailurePolicy {policy}: {stream}", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""Others that change objects beside podfit: a webhook that adds a sidecar, and two managers of server-side apply."""
+"""Others that change objects as podfit does: a webhook that adds a sidecar, and two managers of server-side apply."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What podfit computes, under the real kubelet and the kernel: a stand-in for vLLM (`vllm.py`) starts as the manifest
-says, with the limits, probes and volumes that podfit denies, and with those that it writes in their place.
+"""What podfit computes, under the real kubelet and the kernel. A stand-in for vLLM (`vllm.py`) starts as the manifest
+says: with the limits, probes and volumes that podfit denies, and with those of its repairs.
 
 Pods run in a namespace that podfit does not evaluate. `podfit diagnose` reads what became of them from the cluster.
 """

@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def ring() -> None:
-    """Takes its part of /dev/shm, and refuses to start where there is less, as vLLM 0.27 does."""
+    """Takes its part of /dev/shm, and exits with an error if there is less, as vLLM 0.27 does."""
     free = shutil.disk_usage("/dev/shm").free
     if free < RING:
         sys.exit(

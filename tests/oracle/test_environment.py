@@ -1,4 +1,4 @@
-"""Which libraries and sources a release is judged with, and the bound of the cache."""
+"""Which libraries and sources a release is compared with, and the bound of the cache."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`podfit fix` changes the lines that it must, and no other."""
-# ruff: noqa: E501 - a text and what becomes of it stand side by side
+# ruff: noqa: E501 - a text and its replacement are on one line each
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_the_text_means_what_the_edit_means(obj: Any, style: Any, value: Any, da
     try:
         patch = json_patch(deepcopy(obj), [edit])
     except ValueError:
-        return  # something else stands in the way
+        return  # something else is in the way
 
     after = rewrite(text, [(0, [edit])])
 

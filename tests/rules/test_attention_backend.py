@@ -66,7 +66,7 @@ def judged(
         (H100, "v0.24.0", "--attention-config.backend FLASH_ATTN", "", None),
         (L4, "v0.24.0", "--attention-backend FLASH_ATTN", "", None),
         (T4, "v0.11.0", "", "FLASH_ATTN", None),  # it takes another by itself
-        (T4, "v0.16.0", "", "FLASH_ATTN", None),  # nobody reads the variable any more
+        (T4, "v0.16.0", "", "FLASH_ATTN", None),  # vLLM no longer reads the variable
         (T4, "v0.34.0", "--attention-backend FLASH_ATTN", "", None),
         (T4, "latest", "--attention-backend FLASH_ATTN", "", None),
         (T4, "v0.24.0", "--attention-backend $BACKEND", "", None),

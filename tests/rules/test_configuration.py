@@ -1,4 +1,4 @@
-"""What vLLM's configuration refuses, check by check: a command line that it refuses, and one next to it that it takes.
+"""What vLLM's configuration rejects, check by check: a command line that it rejects, and a similar one that it accepts.
 
 Each line was answered by vLLM's own `create_engine_config` on a CPU, or read in its source.
 """
@@ -56,7 +56,7 @@ def said(pod: dict[str, Any], release: str, config: Mapping[str, Any], *args: st
 
 
 CASES: list[tuple[str, Mapping[str, Any], str, str, str]] = [
-    # release, config.json, what is refused, what is taken, the problem
+    # release, config.json, what is rejected, what is accepted, the problem
     ("0.33.0", LLAMA_8B, "--max-num-seqs 3000", "--max-num-seqs 2048", "larger than the default"),
     ("0.33.0", ENCODER, "--max-num-batched-tokens 4096", "--max-num-batched-tokens 8194", "fit into one step"),
     ("0.11.0", ENCODER, "--max-num-batched-tokens 512", "--max-num-batched-tokens 9000", "fit into one step"),

@@ -33,7 +33,7 @@ def judged(tag: str, variables: dict[str, str], *flags: str) -> str | None:
         ("v0.27.1", "debug", None),
         ("v0.8.0", "debug", "deny"),  # as it is written
         ("v0.8.1", "debug", None),  # not read: may take it
-        ("v0.4.2", "verbose", None),  # nobody reads it yet
+        ("v0.4.2", "verbose", None),  # vLLM does not read it yet
         ("v0.27.1", "$LEVEL", None),
     ],
 )

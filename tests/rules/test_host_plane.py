@@ -466,7 +466,7 @@ def test_repairs_settle_in_one_run() -> None:
 
 
 def test_a_key_from_a_secret_hides_no_other_argument() -> None:
-    """What vLLM would refuse is refused all the same."""
+    """What vLLM would reject is denied all the same."""
     env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "vllm", "key": "key"}}}]
     args = [M8, "-tp", "2", "--api-key", "$(KEY)", "--max-model-len", "8192"]
     pod = spec(args, gpus=2, limits={"memory": "64Gi"}, env=env)

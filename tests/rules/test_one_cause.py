@@ -1,4 +1,4 @@
-"""One mistake, one answer: no rule tells what would follow without the flag, and no advice is refused next."""
+"""One mistake, one answer: no rule reports a consequence of it, and following the advice leads to no new denial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--quantization and the checkpoint: a method that its release refuses, and one next to it that it takes."""
+"""--quantization and the checkpoint: a method that its release rejects, and a similar one that it accepts."""
 
 from __future__ import annotations
 

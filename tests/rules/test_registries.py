@@ -1,4 +1,4 @@
-"""Names that vLLM looks up when the engine is configured: refused where it is sure to look for just this name."""
+"""Names that vLLM looks up when the engine is configured: denied if vLLM certainly looks up exactly this name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WHATEVER = [
         ("0.33.0", PLAIN, ["--quantization", "marlin"], "deny"),
         ("0.33.0", FP8, ["--quantization", "marlin"], "deny"),
         ("0.33.0", AWQ, ["--quantization", "awq_marlim"], "deny"),
-        ("0.33.0", GPTQ, ["--quantization", "gptq_marlim"], "warn"),  # that it is GPTQ is told by its name
+        ("0.33.0", GPTQ, ["--quantization", "gptq_marlim"], "warn"),  # only the name says that it is GPTQ
         ("0.33.0", AWQ, ["--quantization", "awq_marlim", "--revision", "other"], "warn"),
         ("0.33.0", PLAIN, ["--quantization", "gptq_marlim", "--hf-overrides", '{"vocab_size": 1}'], "warn"),
         ("0.33.0", "/models/ours", ["--quantization", "gptq_marlim"], "warn"),

@@ -1,4 +1,4 @@
-"""References that nobody expands: refused at the API server where vLLM's own parser refuses them, and only there."""
+"""References that are not expanded: denied if vLLM's own parser rejects them, and only then."""
 
 from __future__ import annotations
 

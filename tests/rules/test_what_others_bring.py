@@ -1,4 +1,4 @@
-"""What an operator, a plugin or a template brings is not reported as absent, and what is not vLLM is not judged."""
+"""What an operator, a plugin or a template adds is not reported as missing, and what is not vLLM is not evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Policy objects say of themselves, and how often anybody is asked to write it."""
+"""What the status of Policy objects says, and how often podfit writes it."""
 
 from __future__ import annotations
 

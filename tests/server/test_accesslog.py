@@ -89,7 +89,7 @@ def test_a_line_is_a_line_and_is_bounded_and_holds_no_secret() -> None:
 
 
 class Stuck(io.BytesIO):
-    """Whoever reads has stopped."""
+    """The process that reads has stopped."""
 
     def __init__(self) -> None:
         super().__init__()

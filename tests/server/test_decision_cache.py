@@ -1,4 +1,4 @@
-"""Remembered decisions: the same as computed ones, and never somebody else's."""
+"""Remembered decisions: the same as computed ones, and never those of another object."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_another_policy_and_other_facts_are_another_question() -> None:
 
 
 def _others() -> Iterator[tuple[str, Request, Request]]:
-    """What differs, and two requests that must not share a verdict."""
+    """What differs, and two requests that must not share a decision."""
     pod = generated(GOOD_POD, "abcde")
     for field, value in {"namespace": "prod", "labels": {"a": "b"}, "annotations": {"podfit.dev/model": "x"}}.items():
         yield field, asked(pod), asked({**pod, "metadata": {**pod["metadata"], field: value}})

@@ -1,4 +1,4 @@
-"""The server with a cluster: what /readyz, the metrics and the verdicts say while the view comes and goes."""
+"""The server with a cluster: what /readyz, the metrics and the findings say while the view comes and goes."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_what_is_no_file_of_a_set_is_refused_at_once(what: str, tmp_path: Path) 
 
 
 def test_a_file_that_may_be_read_again_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """chmod changes neither the time nor the size nor the inode of a file. (Root may read any file: the refusal is
+    """chmod changes neither the time nor the size nor the inode of a file. (Root may read any file: the error is
     made here.)"""
     sets.write(tmp_path, sets.NEW, sets.LARGE, "one")
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""Readiness: what must be in place before the first review, and what is only told afterwards."""
+"""Readiness: what must be in place before the first review, and what is only reported afterwards."""
 
 from __future__ import annotations
 

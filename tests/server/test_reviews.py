@@ -1,4 +1,4 @@
-"""A review is answered in time, whatever happens: allowed with a warning where there is no time to judge it."""
+"""A review is answered in time, whatever happens: allowed with a warning if there is no time to evaluate it."""
 
 from __future__ import annotations
 

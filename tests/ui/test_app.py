@@ -1,4 +1,4 @@
-"""The HTTP edge of the page: who may ask, what a browser is told, what is too large."""
+"""The HTTP edge of the page: who may ask, what a browser gets, what is too large."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def of(text: str, index: int = 0) -> tuple[int, int] | None:
         (LWS.format(f"size: 4, workerTemplate: {{spec: {POD}}}"), 0, (4, 32)),
         (LWS.format(f"size: 4, leaderTemplate: {{spec: {POD}}}, workerTemplate: {{spec: {POD}}}"), 0, (4, 32)),
         (LWS.format(f"size: 4, leaderTemplate: {{spec: {POD}}}, workerTemplate: {{spec: {CPU}}}"), 0, (4, 8)),
-        # the leader is judged, not its workers
+        # the leader is evaluated, not its workers
         (LWS.format(f"size: 4, leaderTemplate: {{spec: {POD}}}, workerTemplate: {{spec: {POD}}}"), 1, None),
         (LWS.format(f"size: '{{{{N}}}}', workerTemplate: {{spec: {POD}}}"), 0, None),
         (LWS.format(f"size: 2, workerTemplate: {{spec: {POD.replace('8', 'x')}}}"), 0, None),
@@ -69,7 +69,7 @@ def test_a_group(text: str, index: int, wanted: Any) -> None:
     [
         (f"{{template: {{spec: {POD}}}}}", f"{{replicas: 1, template: {{spec: {POD}}}}}", (2, 16)),
         (f"{{template: {{spec: {CPU}}}}}", f"{{replicas: 2, numOfHosts: 2, template: {{spec: {POD}}}}}", (5, 32)),
-        # the most that the autoscaler may make, and what Ray is told instead of what is there
+        # the most that the autoscaler may make, and the resources that Ray is given by an argument
         (f"{{template: {{spec: {CPU}}}}}", f"{{replicas: 0, maxReplicas: 2, template: {{spec: {POD}}}}}", (3, 16)),
         (
             f"{{rayStartParams: {{num-gpus: '0'}}, template: {{spec: {POD}}}}}",

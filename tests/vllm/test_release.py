@@ -28,7 +28,7 @@ from webhook.vllm.release import Release, is_official
     ],
 )
 def test_a_version_is_read(text: str, expected: Release | None) -> None:
-    """A candidate counts as the release that it leads to; what is no version is None."""
+    """A candidate counts as the release that it leads to; any other text is None."""
     assert release.parse(text) == expected
 
 
@@ -91,7 +91,7 @@ def test_a_release_reads_back_what_it_writes(one: Release) -> None:
         ("registry.example.com:5000/vllm-openai", None),
         ("$(IMAGE)", None),
         ("", None),
-        # numbers, but somebody else's
+        # numbers, but another project's
         ("nvcr.io/nvidia/vllm:25.09-py3", None),
         ("nvcr.io/nvidia/vllm:26.08-py3", None),
         ("registry.redhat.io/rhaii/vllm-cuda-rhel9:3.4.0-1776326705", None),
@@ -198,14 +198,14 @@ def test_a_release_reads_back_what_it_writes(one: Release) -> None:
     ],
 )
 def test_an_image_names_its_release_only_where_the_tag_is_vllms_own(image: str, expected: str | None) -> None:
-    """A wrong release would refuse flags that the image knows, so a tag is trusted only where it must be vLLM's."""
+    """With a wrong release podfit would deny flags that the image knows: a tag is trusted only if it must be vLLM's."""
     found = release.from_image(image)
     assert (str(found) if found else None) == expected
 
 
 @given(st.text())
 def test_any_image_is_read_without_an_error(image: str) -> None:
-    """Whatever stands in `image`."""
+    """Whatever `image` contains."""
     release.from_image(image)
 
 
@@ -268,7 +268,7 @@ def test_every_release_that_a_vendor_names_has_its_source() -> None:
 
 
 def test_the_first_pattern_that_fits_an_image_counts() -> None:
-    """The digest is no part of it."""
+    """The digest is not part of the pattern."""
     images = (("a/b:stable*", Release(0, 20)), ("a/*", Release(0, 21)))
     assert release.release_of_image("a/b:stable-1@sha256:00", images) == Release(0, 20)
     assert release.release_of_image("a/c@sha256:00", images) == Release(0, 21)

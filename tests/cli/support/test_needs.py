@@ -198,7 +198,7 @@ def test_manifests_leave_the_strict_policy_without_a_word(
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """What a run says that must be refused."""
+    """What a run prints that must be rejected."""
     try:
         code = main(["plan", *argv])
     except SystemExit as error:

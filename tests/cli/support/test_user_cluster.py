@@ -1,4 +1,4 @@
-"""The way to the user's cluster, and what is told where there is none. Each credential is tried in tests/cluster."""
+"""The way to the user's cluster, and what is printed if there is none. Each credential is tried in tests/cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way to break a policy, made from one that says everything: each is refused with its file, line and path."""
+"""Every way to break a policy, made from one that sets every field: each is rejected with its file, line and path."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_broken_policy_is_refused_with_its_line(line: int, text: str) -> None:
 
     said = [re.fullmatch(r"p\.yaml:(\d+): (.+)", problem) for problem in error.value.problems]
     assert all(said), error.value.problems
-    # What follows from a mistake may be told elsewhere, too, and libyaml sees some only on the next line.
+    # A consequence of a mistake may be reported elsewhere, and libyaml sees some mistakes only on the next line.
     assert any(one and int(one[1]) in (line, line + 1) for one in said), error.value.problems
 
 

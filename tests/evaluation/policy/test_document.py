@@ -1,4 +1,4 @@
-"""Policies: what may stand in them, and how a mistake is told."""
+"""Policies: what they may contain, and how a mistake is reported."""
 
 from __future__ import annotations
 

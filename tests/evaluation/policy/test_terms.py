@@ -1,4 +1,4 @@
-"""What holds for an object, of several policies, their exceptions and what its author says."""
+"""Which of several policies apply to an object, with their exceptions and its author's annotations."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_the_namespaces_labels_come_from_the_snapshot(pod: JSONDict) -> None:
 
 
 def test_a_namespace_that_is_not_known_never_hardens(pod: JSONDict) -> None:
-    """Whether or not a policy applies, nobody is refused by the policy of somebody else's namespace."""
+    """A policy denies no object in a namespace of another team, whether or not it applies."""
     unpinned = doomed(pod)
     unpinned["spec"]["containers"][0]["image"] = "vllm/vllm-openai:latest"
     harder = of_layers([Layer("prod", match=PROD, rules={"unpinned-image": SaidOfRule(mode="deny")})])

@@ -1,4 +1,4 @@
-"""An API server in memory: what it serves, in pages, and what it refuses. No network."""
+"""An API server in memory: what it serves, in pages, and what it forbids. No network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNSCOPED = {"Namespace", "Node", "StorageClass", "ClusterServingRuntime", "Polic
 
 
 class Api(Client):
-    """Objects in, answers out. `refuse`: plurals that nobody may list. `size`: objects of a page."""
+    """Objects in, answers out. `refuse`: plurals that no user may list. `size`: objects of a page."""
 
     def __init__(
         self,
@@ -169,4 +169,4 @@ def meta(name: str, namespace: str, owner: JSONDict | None) -> JSONDict:
 
 
 DOOMED = ["--model", "unsloth/Llama-3.1-8B-Instruct", "--max-model-len", "8192", "--no-such-flag"]
-"""Arguments that vLLM refuses."""
+"""Arguments that vLLM rejects."""

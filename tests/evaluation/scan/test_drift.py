@@ -1,4 +1,4 @@
-"""Planned beside used: what a Prometheus answers (recorded of version 2.42), and what vLLM's logs say."""
+"""Planned and used memory: what a Prometheus answers (recorded of version 2.42), and what vLLM's logs say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole cluster in memory: what counts, what counts once, what stands beside it, and what can't be read."""
+"""A whole cluster in memory: what counts, what counts once, what else is there, and what can't be read."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_kinds_below_the_last_one_that_is_wanted_are_not_read() -> None:
     assert "/api/v1/pods" not in [path for path, _ in api.asked]
 
 
-# ── Beside it ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Other objects ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_everything_of_the_namespace_is_at_hand_so_that_what_is_not_there_is_missing() -> None:
@@ -182,7 +182,7 @@ def test_everything_of_the_namespace_is_at_hand_so_that_what_is_not_there_is_mis
 
     assert budgets(elsewhere) == ["certain"]
     assert budgets(budget) == []
-    assert budgets(refuse=["services"]) == []  # something beside it may be what was not seen
+    assert budgets(refuse=["services"]) == []  # an object that could not be listed may matter
 
 
 def test_nodes_and_config_maps_are_read_as_check_has_them() -> None:

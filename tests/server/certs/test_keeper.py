@@ -1,4 +1,4 @@
-"""The keeper's edge: an API server that is away, refuses, or belongs to somebody faster; and what is told meanwhile."""
+"""The keeper's edge: an API server that is away, forbids, or has a newer write; and what is reported meanwhile."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _server() -> APIServer:
 
 @pytest.fixture(name="seconds")
 def _seconds() -> list[float]:
-    """A clock, at whose last value it stands."""
+    """A clock that stops at its last value."""
     return [0.0]
 
 
@@ -151,7 +151,7 @@ def test_a_missing_right_is_told_and_the_certificate_is_made_all_the_same(keeper
 
 
 def test_without_configurations_it_is_ready_and_fills_them_when_they_come(keeper: Keeper, server: APIServer) -> None:
-    """As at an install, which makes them last, and after somebody has deleted them."""
+    """As at an install, which makes them last, and after a user has deleted them."""
     for path in PATHS:
         del server.objects[path]
     keeper.look()

@@ -199,7 +199,7 @@ def test_a_lost_secret_gets_another_ca_and_the_leaf_that_is_served() -> None:
 
 
 def test_a_leaf_of_a_ca_that_is_not_announced_is_not_taken_over_by_who_serves_another() -> None:
-    """Somebody who had nothing was faster after the Secret was lost."""
+    """A replica that had nothing was faster after the Secret was lost."""
     other = stored()
     told = look(serving(GOOD), other, live(CA), NOW, 100).bundles
     assert told == live(CA, other.cas[0])
@@ -346,12 +346,12 @@ def _ca(held: StoredCertificates) -> Pair:
 
 class World(RuleBasedStateMachine):
     """Four replicas, two of which have long served and two of which know nothing; a Secret; two configurations that
-    somebody edits. Each replica acts on what it read, however long ago that was; writes of an old version are lost.
+    a user edits. Each replica acts on what it read, however long ago that was; writes of an old version are lost.
     API servers follow a configuration after up to a minute: until then, one or the other still goes by an older state.
-    At times nobody may write the Secret, one answer has a date of its own, and a replica's clock is wrong.
+    At times no replica may write the Secret, one answer has a date of its own, and a replica's clock is wrong.
 
-    No step of a replica may make what somebody serves untrusted; and once every replica has looked, all are trusted,
-    even where the Secret can't be written, as long as what it holds is good.
+    No step of a replica may make a served certificate untrusted. Once every replica has looked, all are trusted,
+    even if the Secret can't be written, as long as its content is good.
     """
 
     def __init__(self) -> None:
@@ -417,7 +417,7 @@ class World(RuleBasedStateMachine):
 
     @rule(locked=st.booleans())
     def lock(self, locked: bool) -> None:
-        """The right to write the Secret is lost, etcd is full, somebody made it immutable."""
+        """The right to write the Secret is lost, etcd is full, a user made it immutable."""
         self.locked = locked
 
     @rule(number=st.integers(0, 3), days=st.sampled_from([-400, 0, 400]))
@@ -438,7 +438,7 @@ class World(RuleBasedStateMachine):
         fresh=st.booleans(),
     )
     def lose(self, left: set[str], first: int, fresh: bool) -> None:
-        """And somebody finds it, who may know nothing of before."""
+        """And a replica finds it that may know nothing of before."""
         self.held = renewal.read_secret(
             {name: text for name, text in renewal.secret_data(self.held).items() if name in left}
         )

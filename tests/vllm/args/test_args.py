@@ -41,7 +41,7 @@ def module(words: str | Sequence[str | Word], release: str | None = "0.27.1", **
 
 
 def problems(read: EngineArgs) -> list[str]:
-    """What vLLM refuses, flags and texts."""
+    """What vLLM rejects, flags and texts."""
     return [flag.flag for flag in read.unknown] + [error.message for error in read.errors]
 
 
@@ -62,7 +62,7 @@ def problems(read: EngineArgs) -> list[str]:
         ("m --max-num-seqs 8 --max-num-seqs 16", "0.27.1", {"max_num_seqs": 16}),  # the last one wins
         ("m --middleware a.b --middleware c.d", "0.27.1", {"middleware": ["a.b", "c.d"]}),  # or all count
         ("m --served-model-name a b --port 80", "0.27.1", {"served_model_name": ["a", "b"], "port": 80}),
-        ("m --seed -1", "0.27.1", {"seed": -1}),  # a negative number is no flag
+        ("m --seed -1", "0.27.1", {"seed": -1}),  # a negative number is not a flag
         ("m --enforce-eager", "0.6.0", {"enforce_eager": True}),
         ("m --enable-prefix-caching", "0.27.1", {"enable_prefix_caching": True}),
         ("m --no-enable-prefix-caching", "0.27.1", {"enable_prefix_caching": False}),
@@ -281,7 +281,7 @@ def test_the_module_parses_a_positional_and_serves_the_option() -> None:
     assert read.given["model"] == "b"
     assert module("b --port 80", program=program).model is None
     assert module("--model a", program=program).model == "a"
-    assert module("--model a b").model == "b"  # another module: nobody knows
+    assert module("--model a b").model == "b"  # another module: not known
     assert problems(module("--model a b", "0.9.2")) == ["unrecognized arguments: b"]
 
 
@@ -466,7 +466,7 @@ def test_beyond_the_table_nothing_is_refused(release: str) -> None:
 
 
 def test_a_value_that_cannot_be_known_is_unresolved() -> None:
-    """It is no error, and it is not the default either."""
+    """It is neither an error nor the default."""
     read = serve(["m", "--max-model-len", Word("$(cat /len)", ARGS / 2, "command substitution $(cat /len)")])
     assert read.unresolved == {"max_model_len": "command substitution $(cat /len)"}
     assert read.places["max_model_len"] == ARGS / 2

@@ -1,4 +1,4 @@
-"""Releases that somebody teaches: in a policy, and with `podfit releases`."""
+"""Releases that a user describes: in a policy, and with `podfit releases`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_policy_says_which_release_an_image_holds() -> None:
 
 
 def test_a_policy_teaches_a_release() -> None:
-    """What it adds is read as told, what it takes away is unknown; the other releases stay as they were."""
+    """Its new options are read as described, its removed ones are unknown; the other releases stay as they were."""
     new = "vllm/vllm-openai:v0.34.0"
     assert found(new, "--brand-new", "8k", "--max-num-seqs", "many", "-bn", "None") == {}
     assert found(new, "--max-num-seqs", "8") == {"invalid-flag-value": "deny"}
@@ -103,7 +103,7 @@ def test_a_taught_release_has_its_own_defaults() -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_policys_releases_is_told(old: str, new: str, problem: str) -> None:
-    """Where it stands, and what would be right."""
+    """Its place, and what would be right."""
     with pytest.raises(PolicyError) as error:
         policy.load([("p.yaml", NEW.replace(old, new, 1))])
     assert problem in str(error.value)

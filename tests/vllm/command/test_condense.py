@@ -1,4 +1,4 @@
-"""What is left of commands that nobody writes: as argparse reads them, whatever their length."""
+"""What is left of commands longer than any real one: read as argparse reads them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PADDING = {
 
 @pytest.mark.parametrize("padding", PADDING.values(), ids=PADDING.keys())
 def test_padding_hides_nothing(padding: list[str]) -> None:
-    """What matters stands before it, in its middle and behind it."""
+    """What matters is before it, in its middle and after it."""
     half = len(padding) // 2
     middle = next(n for n in range(half, len(padding)) if padding[n][:1] == "-" or n == len(padding) - 1)
     words = [

@@ -54,23 +54,23 @@ def script(text: str, first: int, count: int, *words: str, **spec: Any) -> str |
         ("vllm serve m --a=1 --b", 1, 1, ["--c", "2"], "vllm serve m --c 2 --b"),
         ("exec vllm serve m --ü 1 2>&1 | tee log", 1, 1, ["--u"], "exec vllm serve m --u 1 2>&1 | tee log"),
         ("vllm serve m --a {{ x }}", 1, 1, ["--b"], None),  # the template moves everything
-        ("X=1; vllm serve m --a $X", 2, 1, ["2"], None),  # it stands elsewhere
+        ("X=1; vllm serve m --a $X", 2, 1, ["2"], None),  # it is elsewhere
         ("A='--a 1'; vllm serve m $A", 1, 1, [], None),
         ("f() { vllm serve m --a; }; f", 1, 1, [], None),  # a function may be called twice
         ("eval 'vllm serve m --a'", 1, 1, [], None),
         ("bash -c 'vllm serve m --a'", 1, 1, [], None),
         ("echo --a 1; vllm serve m --a 1", 1, 2, [], None),  # which one is it?
-        ("vllm serve m --a 2>&1 1", 1, 2, [], None),  # something stands between them
+        ("vllm serve m --a 2>&1 1", 1, 2, [], None),  # something is between them
         ("vllm serve m --a 1", 3, 1, [], None),
     ],
 )
 def test_inside_a_script(text: str, first: int, count: int, words: list[str], after: str | None) -> None:
-    """Only words that stand there as they are, and only where it is clear which."""
+    """Only words that are written literally, and only if it is clear which."""
     assert script(text, first, count, *words) == after
 
 
 def test_not_where_kubernetes_expands_something_before_the_shell() -> None:
-    """Then the script that runs is not the one that stands there."""
+    """Then the script that runs is not the one in the manifest."""
     env = [{"name": "M", "value": "m"}]
     assert script("vllm serve $(M) --a", 1, 1, env=env) is None
     assert script("vllm serve m --a $$1", 1, 1) is None

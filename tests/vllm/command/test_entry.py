@@ -142,7 +142,7 @@ def test_how_vllm_is_started(spec: str, entry: str, words: list[str]) -> None:
     ],
 )
 def test_what_does_not_run_vllm(spec: str) -> None:
-    """What runs first decides: a vLLM image alone is no vLLM."""
+    """What runs first decides: a vLLM image alone does not mean that vLLM runs."""
     assert container(yaml.safe_load(spec)) is None
 
 

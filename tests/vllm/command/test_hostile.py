@@ -86,7 +86,7 @@ SCRIPTS = {
     "a file that runs itself": "cat > a.sh <<'E'\nbash a.sh; bash a.sh\nE\nbash a.sh\nvllm serve m",
     "many files": FILES + "cat nowhere\n" * 50 + "vllm serve m",
     "a variable that names itself": "A=B; B=A; vllm serve " + "${!A}" * 450,
-    # bytes that are no text
+    # bytes that are not text
     "NUL": "vllm serve \0 m",
     "half a surrogate": "vllm serve \ud800" * 500,
     "nothing but newlines": "\n" * 16_000,
@@ -102,7 +102,7 @@ def container(spec: dict[str, Any], budget: WorkLimit) -> Command | None:
 
 @pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS.keys())
 def test_a_hostile_script_ends_within_bounds(text: str) -> None:
-    """It is followed so far and no further, and what it leaves is no larger than what a process can be given."""
+    """It is followed to a limit, and its result fits into the arguments of a process."""
     budget = WorkLimit(ALL_WORK)
     command = container({"name": "vllm", "image": "i", "command": ["sh", "-c", text]}, budget)
     assert budget.spent < 1.5 * WORK
@@ -122,7 +122,7 @@ def test_all_scripts_of_an_object_cost_no_more_than_a_few() -> None:
 
 
 def test_two_hundred_ordinary_scripts_are_all_read() -> None:
-    """The bound is far above what anybody writes."""
+    """The bound is far above real commands."""
     budget = WorkLimit(ALL_WORK)
     text = 'set -euo pipefail\nB="--port 8000"; ulimit -n 65536 || true\nexec vllm serve m $B'
     for _ in range(200):
@@ -157,7 +157,7 @@ ARGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("spec", ARGS.values(), ids=ARGS.keys())
 def test_hostile_arguments_are_read_within_bounds(spec: dict[str, Any]) -> None:
-    """Beyond what anybody writes nothing is read, and then nothing that is missing is held against anybody."""
+    """Commands far above real ones are not read, and then nothing is reported as missing."""
     served = {"name": "v", "image": "vllm/vllm-openai:v0.27.1", **spec}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [served]}}
     (found,) = workload.find(pod)
@@ -249,7 +249,7 @@ def test_many_variables_of_env_are_passed_over() -> None:
 
 
 def test_the_flags_of_a_long_command_are_read_to_its_end() -> None:
-    """The missing flag stands behind two thousand others."""
+    """The missing flag follows two thousand others."""
     args = ["m", "--enable-auto-tool-choice", *["--middleware=a.b"] * 2_000, "--tool-call-parser", "hermes"]
     command = container({"name": "v", "image": "vllm/vllm-openai:v0.27.1", "args": args}, WorkLimit(ALL_WORK))
     assert command is not None
@@ -257,7 +257,7 @@ def test_the_flags_of_a_long_command_are_read_to_its_end() -> None:
 
 
 def test_nothing_is_run(tmp_path: Path) -> None:
-    """Not what stands in `$( )`, in backticks, in eval, in a sourced file or in a condition."""
+    """Not the text in `$( )`, in backticks, in eval, in a sourced file or in a condition."""
     made = tmp_path / "made"
     text = f"""
     $(touch {made}); `touch {made}`; eval 'touch {made}'; if touch {made}; then touch {made}; fi

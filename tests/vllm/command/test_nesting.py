@@ -180,7 +180,7 @@ DEEP = "( " * 99 + "vllm serve m" + " )" * 99
     ],
 )
 def test_a_script_that_is_not_read_is_a_finding_where_it_may_start_vllm(spec: dict[str, Any], found: bool) -> None:
-    """A warning and never a denial, with nothing said of arguments that nobody has seen."""
+    """A warning and never a denial, with nothing said of arguments that were not read."""
     command = container(spec)
     assert (command is not None) == found
     pod = {
@@ -297,7 +297,7 @@ def test_a_row_of_signs_is_not_read() -> None:
 
 
 def test_few_frames_are_an_error_and_no_crash() -> None:
-    """Whoever calls the reader close to Python's limit gets Python's exception."""
+    """A caller close to Python's recursion limit gets Python's exception."""
     text = "if a; then " * 20 + "x" + "; fi" * 20 + "\n# " + "x" * 600 + SERVE
 
     def deep(frames: int) -> Command | None:

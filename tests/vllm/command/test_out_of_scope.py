@@ -1,4 +1,4 @@
-"""Servers that podfit does not see (docs/security.md): they are not judged, rather than judged wrongly."""
+"""Servers that podfit does not see (docs/security.md): they are not evaluated, rather than evaluated wrongly."""
 
 from __future__ import annotations
 

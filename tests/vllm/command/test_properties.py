@@ -48,13 +48,13 @@ SPEC = st.fixed_dictionaries(
 
 @given(SPEC, st.booleans(), JSON)
 def test_no_container_raises(spec: dict[str, Any], init: bool, volumes: Any) -> None:
-    """Wrong types anywhere are no error here."""
+    """Wrong types anywhere raise no error."""
     container(spec, init=init, volumes=volumes)
 
 
 @given(SHELL, st.lists(st.text(max_size=5), max_size=3))
 def test_no_script_raises(text: str, rest: list[str]) -> None:
-    """Nor is text that is no shell script."""
+    """Nor does text that is not a shell script."""
     script(text, *rest)
     script(text + "\nvllm serve m", *rest)
 
@@ -83,7 +83,7 @@ def test_quoted_words_with_dollars_come_back(words: list[str]) -> None:
 
 @given(WORDS, SHELLS, st.sampled_from(["", "exec ", "cd /tmp && exec ", "# start\nnohup ", "A=b tini -- "]))
 def test_quoted_words_come_back_from_any_shell(words: list[str], shell: list[str], before: str) -> None:
-    """Whatever starts the shell, and whatever stands before."""
+    """Whatever starts the shell, and whatever comes before it."""
     assert argv(container({"command": [*shell, before + "vllm serve " + shlex.join(words) + "\n"]})) == words
 
 
@@ -104,7 +104,7 @@ def test_words_behind_a_script_come_back_from_its_parameters(words: list[str]) -
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20))
 def test_a_variables_value_comes_back_between_quotes(value: str) -> None:
-    """Of a container's env, whatever stands in it; `$(` and `$$` are Kubernetes'."""
+    """Of a container's env, whatever it contains; `$(` and `$$` are Kubernetes'."""
     kept = value.replace("$", "")
     assert argv(script('vllm serve "$V" "${V}" "${V:-d}" x"$V"', V=kept)) == [kept, kept, kept or "d", f"x{kept}"]
 

@@ -1,7 +1,7 @@
 """What may replace a variable before vLLM starts: files that are sourced, loops, functions, pipes, environments.
 
-Each script sets M first. "first": its value is certainly what vLLM gets, "second": that of the script's second
-assignment; None: it can't be known, so that nothing is denied for it.
+Each script sets M first. "first": vLLM certainly gets this value. "second": vLLM certainly gets the value of the second
+assignment. None: the value is unknown, so nothing is denied for it.
 """
 
 from __future__ import annotations

@@ -436,7 +436,7 @@ def test_a_preset_of_go_templates_in_an_eval() -> None:
     ],
 )
 def test_scripts_that_serve_nothing(text: str) -> None:
-    """Text that speaks of vLLM and does not start it, and text that is no script."""
+    """Text that mentions vLLM and does not start it, and text that is not a script."""
     assert script(text) is None
 
 

@@ -1,4 +1,4 @@
-"""Advice speaks the words of the Pod's own selectors, so that whoever follows it is scheduled."""
+"""Advice uses the labels of the Pod's own selectors, so that a Pod that follows it is scheduled."""
 
 from __future__ import annotations
 

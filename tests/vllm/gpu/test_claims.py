@@ -1,4 +1,4 @@
-"""Dynamic resource allocation: a claim's class and selectors → devices and products."""
+"""Dynamic resource allocation: a claim's class and selectors → devices and GPUs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def claiming(name: str = "one-gpu", word: str = "resourceClaimTemplateName", req
 
 
 def products(*requests: dict[str, Any], others: tuple[dict[str, Any], ...] = ()) -> list[str]:
-    """The products that a claim of these requests may be."""
+    """The GPUs that a claim with these requests may get."""
     found = find(claiming(), Facts(cluster=from_objects([template(*requests), *others])))
     return sorted(one.name for one in found.value.gpus) if found else []
 

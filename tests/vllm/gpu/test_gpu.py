@@ -1,4 +1,4 @@
-"""What a Pod says of its GPU: names, labels, resources, and what is no answer."""
+"""What a Pod says of its GPU: names, labels, resources, and what does not name a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which GPU a release's quantisation kernels ask for: numbers read from its sources, and never a number too high."""
+"""Which GPU a release's quantization kernels need: numbers read from its sources, and never a number too high."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ POLICY = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {{name: mine}
 
 
 def report(image: str, limits: dict[str, Any], facts: Facts, *env: str, assumed: str = "", **spec: Any) -> Report:
-    """The verdict on a Pod whose model fits one MI300X, and no L4; `assumed`: the policy's `assume.gpu`."""
+    """The findings in a Pod whose model fits one MI300X, and no L4; `assumed`: the policy's `assume.gpu`."""
     policy = load([("p.yaml", POLICY.format(assumed))]) if assumed else builtin()
     variables = [dict(zip(("name", "value"), one.split("="), strict=True)) for one in env]
     runs = {"name": "vllm", "image": image, "command": ["vllm"], "args": ARGS, "env": variables}

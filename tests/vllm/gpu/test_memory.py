@@ -1,4 +1,4 @@
-"""What a process sees of each card, against what torch printed on real ones; and what a slice of one sees."""
+"""What a process sees of each GPU, compared with what torch printed on real ones; and what a slice of one sees."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEEN = [
     ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 94.97),
     ("NVIDIA GB10", 119.61),
 ]
-"""What nvidia-smi calls the card, and the GiB that torch or vLLM printed for it in a public log (Linux, containers)."""
+"""What nvidia-smi calls the GPU, and the GiB that torch or vLLM printed for it in a public log (Linux, containers)."""
 
 
 @pytest.mark.parametrize(("name", "gib"), SEEN)

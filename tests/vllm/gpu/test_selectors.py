@@ -61,7 +61,7 @@ SELECTORS: list[tuple[str, dict[str, str], list[str]]] = [
     ("gfd", {"nvidia.com/gpu.family": "volta"}, [V100_16, V100_32]),
     ("gfd", {"nvidia.com/gpu.compute.major": "10", "nvidia.com/gpu.compute.minor": "3"},
      ["NVIDIA B300 (Blackwell Ultra) SXM6", "NVIDIA GB300"]),
-    # MIG by the product's label, where all slices of a node are alike
+    # MIG by the GPU's label, if all slices of a node are alike
     ("mig", {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}, [f"{A100_40} MIG 1g.5gb"]),
     ("mig", {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb-SHARED"}, [f"{A100_80} MIG 3g.40gb"]),
     ("mig", {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.me"}, [f"{H100} MIG 1g.10gb.me"]),
@@ -115,7 +115,7 @@ SELECTORS: list[tuple[str, dict[str, str], list[str]]] = [
     ("aws", {"beta.kubernetes.io/instance-type": "p3.2xlarge"}, [V100_16]),
     ("aws", {"node.kubernetes.io/instance-type": "inf2.48xlarge"}, ["AWS Inferentia2"]),
     ("aws", {"node.kubernetes.io/instance-type": "trn1.32xlarge"}, ["AWS Trainium1"]),
-    # Azure: the vendor's label says no product, the machine type does
+    # Azure: the vendor's label names no GPU, the machine type does
     ("azure", {"node.kubernetes.io/instance-type": "Standard_NC24ads_A100_v4"}, [A100_80P]),
     ("azure", {"node.kubernetes.io/instance-type": "Standard_NC40ads_H100_v5"}, ["NVIDIA H100 NVL 94GB"]),
     ("azure", {"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}, [H100]),
@@ -148,7 +148,7 @@ SELECTORS: list[tuple[str, dict[str, str], list[str]]] = [
     ("alibaba", {"aliyun.accelerator/nvidia_name": "NVIDIA-A10"}, [A10]),
     ("alibaba", {"alibabacloud.com/gpu-card-model": "Tesla-V100-SXM2-16GB"}, [V100_16]),
     ("baidu", {"baidu/nvidia_name": "NVIDIA-A100-SXM4-80GB"}, [A100_80]),
-    # AMD's labeller: product, device id, and both with the value in the key
+    # AMD's labeller: GPU name, device id, and both with the value in the key
     ("amd", {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}, [MI300X]),
     ("amd", {"amd.com/gpu.product-name": "AMD_Instinct_MI325_OAM"}, ["AMD Instinct MI325X"]),
     ("amd", {"beta.amd.com/gpu.device-id": "74a1"}, [MI300X]),

@@ -1,4 +1,4 @@
-"""What makes an engine smaller than its ledger says: a 70B model on an L4 is then not refused."""
+"""What makes an engine smaller than its ledger says: a 70B model on an L4 is then not denied."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_checkpoint_quantised_in_an_unknown_way_is_not_refused(method: str) ->
 
 
 def test_v0_takes_the_given_number_of_blocks_before_it_checks() -> None:
-    """Llama 8B in 16 bits leaves nothing of the budget; V0 starts all the same if the card holds its weights."""
+    """Llama 8B in 16 bits leaves nothing of the budget; V0 starts all the same if the weights fit the GPU."""
     small = gpu(16.2, name="Example", capability=(8, 0))
     plain: dict[str, Any] = {"max_model_len": 4096}
     given = {**plain, "num_gpu_blocks_override": 300}

@@ -23,7 +23,7 @@ L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9))
     [
         (GEMMA3_27B, T4, "0.33.0", None, 4),
         (GEMMA3_27B, T4, "0.10.2", "auto", 4),
-        (GEMMA3_27B, T4, "0.33.0", "bfloat16", 2),  # refused for that, by gpu-lacks-dtype
+        (GEMMA3_27B, T4, "0.33.0", "bfloat16", 2),  # denied for that, by gpu-lacks-dtype
         (GEMMA3_27B, T4, "0.8.5", None, 2),
         (GEMMA3_27B, L4, "0.33.0", None, 2),
         (GEMMA3_27B, None, "0.33.0", None, 2),

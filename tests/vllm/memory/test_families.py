@@ -119,11 +119,11 @@ PUBLISHED: list[tuple[str, int, dict[str, Any]]] = [
      "moe_layer_end_index": 53, "moe_layer_interval": 1, "num_attention_heads": 64, "num_key_value_heads": 8,
      "vocab_size": 103424, "tie_word_embeddings": False}),
 ]  # fmt: skip
-"""Id, parameters of its safetensors files on the Hugging Face hub, its config.json as far as it tells sizes."""
+"""Id, parameters of its safetensors files on the Hugging Face hub, the fields of its config.json that give sizes."""
 
 
 def counted(model: Model) -> int | None:
-    """Parameters by the formulas, None where the layers are not described."""
+    """Parameters by the formulas, None if the layers are not described."""
     found = shape.of(model)
     return found.elements + tower.parameters(model) if found is not None and found.known else None
 
@@ -137,8 +137,8 @@ def test_a_config_json_alone_tells_the_parameters(name: str, parameters: int, co
 
 
 def test_the_formulas_agree_with_the_counts_of_the_catalogue() -> None:
-    """By family: half of a family's trusted, unquantised rows are off by at most 0.2 %, norms and biases, but for
-    families whose rows lack the tower's config or whose checkpoints store more than is loaded."""
+    """By family: half of a family's trusted, unquantized rows are off by at most 0.2 % (norms, biases). Exceptions are
+    families whose rows lack the tower's config, or whose checkpoints store more than is loaded."""
     off: dict[str, list[float]] = defaultdict(list)
     for name in ids().values():
         row, fact = row_of(name), by_id(name)
@@ -199,7 +199,7 @@ def test_a_tied_head_that_the_files_hold_all_the_same_is_not_loaded() -> None:
 
 
 def test_a_head_that_the_files_lack_is_not_missed_elsewhere() -> None:
-    """Qwen3-Embedding-8B: 7,567,295,488 elements without a head that config.json tells; vLLM loads 14.1 GiB."""
+    """Qwen3-Embedding-8B: 7,567,295,488 elements without the head that config.json describes; vLLM loads 14.1 GiB."""
     config = {**QWEN3_0_6B, "num_hidden_layers": 36, "hidden_size": 4096, "num_attention_heads": 32,
               "intermediate_size": 12288, "vocab_size": 151665, "tie_word_embeddings": False}  # fmt: skip
 

@@ -92,7 +92,7 @@ def test_layers_with_unlike_heads_are_not_described() -> None:
 
 
 def test_a_state_has_the_dtype_that_the_arguments_say() -> None:
-    """Qwen 3.5 keeps its recurrent state in float32 unless told otherwise."""
+    """Qwen 3.5 keeps its recurrent state in float32 by default."""
     _, usual = laid_out("0.27.1", QWEN35_35B)
     _, small = laid_out("0.27.1", QWEN35_35B, mamba_ssm_cache_dtype="bfloat16")
     wide, narrow = (

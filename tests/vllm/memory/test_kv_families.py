@@ -1,9 +1,9 @@
 """Bytes that one token of a long request takes in the KV cache, for every kind of architecture that vLLM serves.
 
-Expected figures are written out as vLLM computes them: layers that attend × (keys + values) × heads × width × 2 bytes,
-or one latent a token (vLLM 0.33 v1/kv_cache_interface.py: FullAttentionSpec, SlidingWindowSpec, MLAAttentionSpec,
-MambaSpec; config/model.py get_num_kv_heads), each with the file of its model. Layers that keep a window or a state add
-nothing to a long request; their bytes a request are asserted beside.
+Expected figures are written out as vLLM computes them: attention layers × (keys + values) × heads × width × 2 bytes, or
+one latent per token. Each names the file of its model. Source: vLLM 0.33, v1/kv_cache_interface.py (FullAttentionSpec,
+SlidingWindowSpec, MLAAttentionSpec, MambaSpec), config/model.py (get_num_kv_heads). Layers with a window or a state add
+nothing to a long request; their bytes per request are asserted too.
 """
 
 from __future__ import annotations

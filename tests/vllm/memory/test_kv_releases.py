@@ -1,7 +1,7 @@
-"""The KV cache by release, against what vLLM's own code answers.
+"""The KV cache by release, compared with the answers of vLLM's own code.
 
-`kv_answers.jsonl` holds what the unmodified KV-cache code of 29 releases made of the shapes below on a CPU: whether the
-engine starts with so many bytes of KV cache memory, what it prints, and the longest request that it suggests.
+`kv_answers.jsonl`: answers of the unmodified KV-cache code of 29 releases for the shapes below on a CPU: whether
+the engine starts with this memory. Also what it prints, and the longest request that it suggests.
 """
 
 from __future__ import annotations

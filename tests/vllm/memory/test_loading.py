@@ -1,4 +1,4 @@
-"""What stands on the GPU while the weights load: `--quantization fp8` of a checkpoint in 16 bits."""
+"""What is on the GPU while the weights load: `--quantization fp8` of a checkpoint in 16 bits."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_memory_that_is_the_hosts_is_no_ground() -> None:
 
 
 def test_the_whole_gpu_counts_and_not_the_share_that_vllm_may_use() -> None:
-    """30 GiB hold 27.5; 0.4 of them hold 15.2 no longer, and that is another refusal."""
+    """27.5 GiB fit into 30 GiB. 15.2 GiB do not fit into 0.4 of them, and that is another denial."""
     card = gpu(30, capability=(8, 9))
     assert plan(engine("0.9.2", **FP8), model(**QWEN_14B), on(card)).verdict == "fits"
     assert plan(engine("0.9.2", **FP8, gpu_memory_utilization=0.4), model(**QWEN_14B), on(card)).cause == "blocks"
@@ -156,7 +156,7 @@ def test_less_memory_is_never_a_softer_verdict(
 
 @given(st.sampled_from(RELEASES), st.sampled_from([1, 2, 4]), st.floats(4, 160))
 def test_what_fits_in_16_bits_is_never_refused_for_loading(release: str, ranks: int, size: float) -> None:
-    """What is refused for loading would not fit in 16 bits either."""
+    """What is denied for loading would not fit in 16 bits either."""
     card = on(gpu(size), count=ranks)
     found = plan(engine(release, **FP8, tensor_parallel_size=ranks), model(**QWEN_14B), card)
     plain = plan(

@@ -1,4 +1,4 @@
-"""The verdict: what is certain is refused, what is likely fits, the rest is unsure."""
+"""Whether a plan fits: yes if it is likely, no only if it is certain, else unsure."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_experts_of_data_parallel_ranks_see_the_tokens_of_all(
     found = plan(engine("0.10.1", **given_), coder, on(card, count=8), env=env)
     assert found.gpu is not None
     chunk = min(tokens, 32_768)
-    certain = 2 * (chunk * 8 * (6144 + 2560) + tokens * 6144)  # gate and up or down, their product; hidden states
+    certain = 2 * (chunk * 8 * (6144 + 2560) + tokens * 6144)  # gate and up or down, multiplied; hidden states
     assert found.gpu.activations.floor >= certain
     if tokens == 65_536:
         assert found.gpu.kv_cache.likely / 2**30 == pytest.approx(55.65, abs=0.5)
@@ -260,7 +260,7 @@ def test_a_card_with_memory_of_its_host_is_not_compared() -> None:
 def test_generations_that_would_not_get_beyond_their_arguments_have_no_say(
     flags: tuple[str, ...], oldest: tuple[int, ...], newest: tuple[int, ...]
 ) -> None:
-    """The last row: no release knows both flags, so they tell nothing."""
+    """The last row: no release knows both flags, so they say nothing about the release."""
     found = generations.possible(model(), replace(engine(None), releases=builtin().releases_accepting(flags)))
     assert (found[0], found[-1]) == (Release(*oldest), Release(*newest))
 
@@ -522,7 +522,7 @@ def test_odd_arguments_never_raise(given_: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 1e300])
 def test_a_utilization_that_is_no_share_is_planned_as_the_default(value: float) -> None:
-    """`invalid-flag-value` tells of it; the other lines of the ledger are still worth reading."""
+    """`invalid-flag-value` reports it; the other lines of the ledger are still worth reading."""
     usual = plan(engine(max_model_len=8192), model(**LLAMA_8B), on(L4))
     odd = plan(engine(max_model_len=8192, gpu_memory_utilization=value), model(**LLAMA_8B), on(L4))
 

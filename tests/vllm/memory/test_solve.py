@@ -72,7 +72,7 @@ def test_a_share_that_leaves_nothing_to_the_context_is_lowered() -> None:
 
 @pytest.mark.parametrize("share", [0.95, 0.97])
 def test_a_lower_share_with_a_shorter_context_keeps_the_gpu(share: float) -> None:
-    """Before 0.20 CUDA graphs come on top of the share, so at 0.95 no context fits beside them."""
+    """Before 0.20 CUDA graphs come on top of the share, so at 0.95 no context fits with them."""
     args = engine("0.19.1", gpu_memory_utilization=share)
     found = [one for one in alternatives(args, model(**LLAMA_8B), on(L4)) if "max_model_len" in one.changes]
 
@@ -153,7 +153,7 @@ def test_tensor_parallelism_must_divide_the_heads(heads: int, groups: int, fits:
 
 
 def applied(one: Alternative, args: EngineArgs, shape: Model, where: Accelerator) -> str:
-    """The verdict with the change made."""
+    """The plan's answer with the change made."""
     changes = {dest: value for dest, value in one.changes.items() if dest not in ("gpus", "product", "model")}
     if "product" in one.changes:
         where = replace(where, gpus=by_name(one.changes["product"]))
@@ -195,7 +195,7 @@ def test_every_alternative_fits_when_it_is_applied(
 def test_a_ratio_of_the_weights_says_what_a_plan_says(
     config: Mapping[str, Any], release: str | None, tp: int, also: Mapping[str, Any], gib: int, card: Gpu
 ) -> None:
-    """With nothing told by a ratio, the same changes are found with as many steps."""
+    """The search finds the same changes with as many steps if no ratio is known."""
     args, shape = engine(release, tensor_parallel_size=tp, **also), model(**config)
     where = on(card.with_memory(gib << 30), count=tp)
     for steps in (5, 75):
@@ -209,7 +209,7 @@ def test_a_ratio_of_the_weights_says_what_a_plan_says(
     [
         (LLAMA_70B, {}, True),
         (LLAMA_70B, {"tensor_parallel_size": 2, "quantization": "fp8"}, True),
-        (GEMMA3_27B, {}, False),  # float32 on a card without bfloat16
+        (GEMMA3_27B, {}, False),  # float32 on a GPU without bfloat16
         (GPT_OSS_120B, {}, False),  # padded where Marlin's kernel runs
         (LLAMA_70B, {"enable_lora": True}, False),  # sharded twice
         (LLAMA_70B, {"cpu_offload_gb": 4.0}, False),  # as much on each rank

@@ -80,7 +80,7 @@ def test_a_quantised_checkpoint_keeps_its_embeddings_in_16_bits(
 
 
 def test_a_language_models_own_quantisation_leaves_the_tower_alone() -> None:
-    """Kimi K2.5: `quantization_config` stands in `text_config`, and the tower is loaded in 16 bits."""
+    """Kimi K2.5: `quantization_config` is in `text_config`, and the tower is loaded in 16 bits."""
     four = {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}
     quantised = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], "config_groups": {"group_0": four}}
     tower = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14}
@@ -121,7 +121,7 @@ def test_counted_bytes_win_over_the_formula() -> None:
 
 
 def test_a_name_that_tells_a_quantisation_is_not_planned_as_16_bits() -> None:
-    """A table's row may lack quantization_config; a checkpoint called w4a16 must not be refused for its 16-bit size."""
+    """A table's row may lack quantization_config; a checkpoint called w4a16 must not be denied for its 16-bit size."""
     found = plan(engine(), model("someone/Llama-8B-w4a16"), on(gpu(79.19)))
     assert found.gpu is not None
     assert found.gpu.weights.floor / GI < 5
@@ -162,7 +162,7 @@ def test_a_layer_partition_of_the_environment_is_obeyed() -> None:
 
 @pytest.mark.parametrize("field", ["engram_layer_ids", "ple_layer_ids"])
 def test_tables_of_n_grams_stand_in_host_memory_and_are_no_reason_to_refuse(field: str) -> None:
-    """vLLM 0.33 config/engram.py: `cpu_offload` is on unless told otherwise."""
+    """vLLM 0.33 config/engram.py: `cpu_offload` is on by default."""
     config: dict[str, Any] = {field: [1, 17]}
     with_tables = model(weights_bytes=200 * GI, **config)
 

@@ -1,4 +1,4 @@
-"""Which releases know a model's architecture: what stands in the sources, and what is only likely."""
+"""Which releases know a model's architecture: what the sources say, and what is only likely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantised copies of a model in the catalogue."""
+"""Quantized copies of a model in the catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model is judged where the command names none: vLLM's own default."""
+"""Which model is evaluated if the command names none: vLLM's own default."""
 
 from __future__ import annotations
 
