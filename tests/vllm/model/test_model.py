@@ -191,7 +191,7 @@ def test_an_id_of_the_catalogue_is_known_in_any_case_and_may_deny(name: str) -> 
 
     assert found is not None
     assert (found.value.id, found.may_deny) == ("Qwen/Qwen3-8B", True)
-    assert "catalogue" in found.source
+    assert "built-in catalog" in found.source
 
 
 def test_a_doubtful_row_only_informs() -> None:

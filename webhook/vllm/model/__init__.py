@@ -37,12 +37,12 @@ MOUNTS = re.compile(
     r"(/(mnt|data|opt|opt/ml|var|root|workspace|home/\w+))*"
     r"/(models?|model[-_]?(cache|store|dir|repo)|weights|checkpoints?|huggingface|data|mnt|pvc|repository|llm)/?(\d+/?)?"
 )
-"""Paths where an operator or an image puts whatever model it was told elsewhere (KServe: /mnt/models)."""
+"""Paths to which an operator or an image mounts whatever model it was configured with (KServe: /mnt/models)."""
 ENVIRONMENT = ("HF_MODEL_ID", "MODEL_ID", "MODEL_NAME", "HF_MODEL", "MODEL", "VLLM_MODEL", "MODEL_REPO", "HF_REPO_ID",
                "STORAGE_URI", "MODEL_URI")  # fmt: skip
-"""Variables in which images and operators are told the model."""
+"""Variables that name the model for images and operators."""
 HOLE = re.compile(r"[$`<>]|\{\{")
-"""What is filled in later: a shell's variable, a template's field, a placeholder."""
+"""Text that is filled in later: a shell's variable, a template's field, a placeholder."""
 DEFAULT_MODEL = "vLLM's default model"
 URI_FIELDS = (
     ("spec", "predictor", "model", "storageUri"),
@@ -73,7 +73,7 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
     object."""
     annotation = annotated(workload)
     if annotation and (row := _exact_model(annotation, facts)):
-        # the annotation tells the shape; a served name that tells a quantisation has other bytes
+        # The annotation gives the shape. A served name that names a quantization means other weight sizes.
         copy = tells_quantisation(args.model or "") and not row.value.quantization_config
         return replace(row, source=f"annotation {ANNOTATION}: {row.source}", may_deny=row.may_deny and not copy)
     name = args.model or ""
@@ -104,8 +104,8 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
 
 
 def _default(args: EngineArgs, workload: Workload, container: Container) -> Fact[Model] | None:
-    """The model that vLLM serves where the command names none; not where an operator, or somebody's image that the
-    manifest gives no command, may add one."""
+    """The model that vLLM serves if the command names none. None if an operator, or an image other than vLLM's own
+    without a command in the manifest, may add a model."""
     default, image = args.defaults.get("model"), container.spec.get("image")
     whole = bool(container.spec.get("command")) or (isinstance(image, str) and is_official(image))
     if args.release is None or args.open or not whole or "model" in workload.completes or not isinstance(default, str):
@@ -120,13 +120,13 @@ def is_default(found: Fact[Model] | None) -> bool:
 
 
 def annotated(workload: Workload) -> str | None:
-    """What the annotation `podfit.dev/model` says, None where there is none."""
+    """The value of the annotation `podfit.dev/model`, None if there is none."""
     said = workload.annotations.get(ANNOTATION)
     return said.strip() or None if isinstance(said, str) else None
 
 
 def _exact_model(name: str, facts: Facts) -> Fact[Model] | None:
-    """The model of exactly that name: an admin's files, then the catalogue."""
+    """The model of exactly that name: an admin's files first, then the catalog."""
     return _given_model(name, facts) or by_id(name)
 
 
@@ -137,7 +137,7 @@ def _given_model(name: str, facts: Facts) -> Fact[Model] | None:
 
 
 def _model_of_name(name: str, facts: Facts) -> Fact[Model] | None:
-    """The model that a name tells, exactly or by its last part."""
+    """The model that a name identifies, exactly or by its last part."""
     if found := _exact_model(_hub_id(name) or name, facts):
         return found
     wanted = last_part(name)
@@ -166,7 +166,7 @@ def _is_path(name: str) -> bool:
 
 
 def _names_in_object(args: EngineArgs, workload: Workload, container: Container) -> Iterator[str]:
-    """What else of the object names a model, the most telling first."""
+    """Other names of the model in the object, the most specific first."""
     if workload.model_uri:
         yield workload.model_uri
     for parts in URI_FIELDS:
@@ -188,13 +188,13 @@ def _names_in_object(args: EngineArgs, workload: Workload, container: Container)
 
 
 def recognise(name: str, facts: Facts) -> Fact[Model] | None:
-    """The model that a name alone tells, by the order in `webhook.vllm.facts`; None where it tells none."""
+    """The model that a name alone identifies, by the order in `webhook.vllm.facts`; None if it identifies none."""
     return _given_model(name, facts) or _model_of_name(name, facts) or size_of(name)
 
 
 def given_model(name: str, given: GivenModel) -> Model:
-    """The model of a config.json, with what was counted in it; else with the parameters of its row in the catalogue,
-    where the shapes agree."""
+    """The model of a config.json, with the counted sizes of its checkpoint. If nothing was counted: with the parameters
+    of its catalog entry, if the shapes are equal."""
     model = from_config(name if name != "*" else "model", given.config)
     found = given.counted
     if found == Counted() and (row := by_id(name)) is not None and shape(row.value) == shape(model):

@@ -11,23 +11,23 @@ from webhook.vllm.model.shape import Model
 from webhook.vllm.release import Release, parse
 
 ARCHITECTURE_SUFFIXES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-"""Architectures that are looked up by their own name: others (…ForSequenceClassification, …Model) may be served by the
-language model under them (vLLM 0.33 models/registry.py, _normalize_arch)."""
+"""Architectures that vLLM looks up by their own name. It may serve others (…ForSequenceClassification, …Model) through
+the language model in them (vLLM 0.33 models/registry.py, _normalize_arch)."""
 OTHER_FORMATS = ("mistral", "ministral", "pixtral", "voxtral")
-"""Families whose repositories hold a params.json beside config.json: vLLM may name their architecture itself."""
+"""Families whose repositories have a params.json next to config.json: vLLM may name their architecture itself."""
 FALLBACK = Release(0, 7)
-"""From here Transformers serves what vLLM does not name."""
+"""From this release on, Transformers serves the architectures that vLLM does not name."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """When an architecture came."""
+    """The releases around the one that added an architecture."""
 
     name: str
     missing: Release
-    """The last release, of those whose sources were read, that does not know it."""
+    """The last release without it, of those whose sources were read."""
     first: Release
-    """The first that does."""
+    """The first release with it."""
 
 
 @dataclass(frozen=True)

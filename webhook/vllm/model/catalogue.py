@@ -1,4 +1,4 @@
-"""The built-in catalogue: published models by id, each row with its source."""
+"""The built-in catalog: published models by id, each entry with its source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhook.vllm.model.schemes import SCHEMES
 from webhook.vllm.model.shape import Model
 
 OTHERS = ("aliases", "last_parts", "relatives", "sources", "models")
-"""Lines of the table that are no rows."""
+"""Lines of the table that are not entries."""
 
 
 @remembered()
@@ -84,16 +84,17 @@ MIRRORS = frozenset({"unsloth", "redhatai", "nousresearch", "lmstudio-community"
 
 
 def by_id(name: str) -> Fact[Model] | None:
-    """The catalogue's model for `name`, an id or an alias in any case; None where there is none.
+    """The catalog's model for `name`, an id or an alias in any case; None if there is none.
 
-    Rows and their aliases come first; then ids under an owner's older name, fine-tunes and copies whose cards name the
-    model they were made of, and mirrors: ids of an owner who copies, under the name of exactly one original.
+    Entries and their aliases come first. Next are ids under an owner's older name, then fine-tunes and copies whose
+    model card names the base model. Last are mirrors: an id under an owner of `MIRRORS` with the name of exactly one
+    original.
     """
     return _by_id(name.strip()) if len(name) <= _LONGEST else None
 
 
 _LONGEST = 256
-"""A hub's names have at most 96 characters a part."""
+"""A hub's names have at most 96 characters per part."""
 
 
 @remembered(512)  # a cluster serves a few models
@@ -113,7 +114,7 @@ def _by_id(name: str) -> Fact[Model] | None:
 def _fact_of_row(name: str) -> Fact[Model]:
     """The fact for a catalog entry; it may deny where the entry is trusted."""
     row = row_of(name)
-    source = f"built-in catalogue ({SOURCE_IN_WORDS.get(row['confidence'], row['confidence'])})"
+    source = f"built-in catalog ({SOURCE_IN_WORDS.get(row['confidence'], row['confidence'])})"
     if not row["trusted"]:
         source += f"; doubtful: {row.get('doubts', 'unchecked')}"
     return Fact(model_of_row(name), source, bool(row["trusted"]))
@@ -134,7 +135,7 @@ def _fact_of_relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
             model, quantization_config=SCHEMES[scheme], scheme_guessed=True, weights_bytes=None, dtype_parameters={},
             expert_bytes=None, replicated_bytes=None,
         )  # fmt: skip
-    return Fact(model, f"built-in catalogue (the architecture of {base}: a fine-tune or copy of it)", may_deny=False)
+    return Fact(model, f"built-in catalog (the architecture of {base}: a fine-tune or copy of it)", may_deny=False)
 
 
 @remembered()
@@ -159,7 +160,7 @@ def _fact_of_mirror(name: str, last: str) -> Fact[Model] | None:
 
 
 def source(name: str) -> str | None:
-    """Where the catalogue has a row from: a file of a repository at a revision, a table of a library's release."""
+    """The source of a catalog entry: a file of a repository at a revision, or a table of a library's release."""
     found = ids().get(name.lower()) or aliases().get(name.lower())
     return _sources()[row_of(found)["source"]] if found else None
 

@@ -124,7 +124,8 @@ def _dtype(config: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
 
 
 def _quantization(config: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The first that is there; the language model's own says `_text_only`: what stands beside it is not quantised."""
+    """The first quantization config found. `_text_only` marks one of the language model alone: other parts are not
+    quantized."""
     for one in (config, given):
         for key in ("quantization_config", "compression_config", "hf_quant_config"):
             if found := mapping(one.get(key)):
@@ -133,8 +134,8 @@ def _quantization(config: Mapping[str, Any], given: Mapping[str, Any]) -> Mappin
 
 
 def _key_value_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
-    """One each query head where nothing says less. Falcon: `multi_query` means one, unless the new architecture is
-    used (vLLM 0.33 config/model.py, get_total_num_kv_heads)."""
+    """Key/value heads: one per query head unless config.json has fewer. Falcon's `multi_query` means one, unless it
+    uses the new architecture (vLLM 0.33 config/model.py, get_total_num_kv_heads)."""
     if text.get("multi_query") is True and not text.get("new_decoder_architecture"):
         return 1
     attention = text.get("attn_config")

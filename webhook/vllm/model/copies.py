@@ -1,4 +1,4 @@
-"""Quantised copies of a model in the catalogue: what could be served in its place."""
+"""Quantized copies of a model in the catalog: what could be served instead."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _OWNERS = (
 
 @remembered(256)
 def quantised_copies(model: Model) -> tuple[Model, ...]:
-    """Trusted rows of the catalogue that are `model` quantised, the best-known makers first; () for one that is
-    quantised itself."""
+    """Trusted catalog entries that are quantized copies of `model`, the best-known makers first. () if `model` is
+    quantized itself."""
     if model.quantization_config or tells_quantisation(model.id):
         return ()
     found = []

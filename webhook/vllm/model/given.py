@@ -29,17 +29,17 @@ MODEL_ANNOTATION = "podfit.dev/model"
 """An annotation on that ConfigMap: the ids and paths under which the model is served, separated by commas."""
 CONFIG, INDEX, OURS = "config.json", "model.safetensors.index.json", "podfit"
 QUANTIZATION_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
-"""Files in which ModelOpt, AutoGPTQ and AutoAWQ say how a checkpoint is quantised, where its config.json does not."""
+"""Files in which ModelOpt, AutoGPTQ and AutoAWQ describe a checkpoint's quantization, if its config.json does not."""
 KNOWS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "hidden_size", "d_model", "n_embd", "model_type")
 """A config.json has at least one of these, or a nested config that has."""
 
 
 class UnreadableModelError(ValueError):
-    """A file that should be a config.json or an index is none; the text names file and reason."""
+    """A file that should be a config.json or an index is not; the text names file and reason."""
 
 
 def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> tuple[dict[str, GivenModel], list[str]]:
-    """(name → model, what can't be read). `names` are those of the config.json that stands at the top."""
+    """The models by name, and the errors in the files. `names` are those of the config.json in the top folder."""
     found: dict[str, GivenModel] = {}
     errors = []
     for path, text in sorted(entries.items()):
@@ -217,7 +217,7 @@ def config_map(name: str, config: Mapping[str, Any], model_names: Iterable[str])
 
 
 def _quantised(config: Mapping[str, Any], entries: Mapping[str, str], folder: str, at: str) -> dict[str, Any]:
-    """`quantization_config` from the file beside a config.json that has none."""
+    """`quantization_config` from the file next to a config.json that has none."""
     if "quantization_config" in config or "compression_config" in config:
         return {}
     for name, method in zip(QUANTIZATION_FILES, ("modelopt", "gptq", "awq"), strict=True):

@@ -29,17 +29,22 @@ def stated_context_length(text: Mapping[str, Any]) -> int | None:
 
 @lru_cache(256)
 def derived_max_model_len(model: Model, release: Release | None, within_window: bool = False) -> int | None:
-    """The context length, in tokens, that vLLM takes where --max-model-len is not given (0.33 config/model.py,
-    _get_and_verify_max_len); None where config.json's lengths are not known, or where the release is not and the
-    releases disagree. `within_window`: of a model with `--disable-sliding-window`."""
+    """The context length, in tokens, that vLLM uses if --max-model-len is not set (0.33 config/model.py,
+    _get_and_verify_max_len).
+
+    None if config.json's lengths are unknown, or if the release is unknown and the releases disagree. `within_window`:
+    for a model with `--disable-sliding-window`.
+    """
     return _same_in_releases(_default_length, model, release, within_window)
 
 
 @lru_cache(256)
 def longest_max_model_len(model: Model, release: Release | None, within_window: bool = False) -> int | None:
-    """The longest --max-model-len, in tokens, that vLLM takes from this config without VLLM_ALLOW_LONG_MAX_MODEL_LEN:
-    more than the default for LongRoPE models, and where config.json has a `model_max_length`. `within_window`: of a
-    model with `--disable-sliding-window`."""
+    """The longest --max-model-len, in tokens, that vLLM accepts from this config without VLLM_ALLOW_LONG_MAX_MODEL_LEN.
+
+    It exceeds the default for LongRoPE models, and if config.json has a `model_max_length`. `within_window`: for a
+    model with `--disable-sliding-window`.
+    """
     return _same_in_releases(_longest_length, model, release, within_window)
 
 

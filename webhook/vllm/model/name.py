@@ -1,4 +1,4 @@
-"""What a name tells of the model: an id, a path that ends in one, one with more words added, or only a size."""
+"""A name → its model: an id, a path that ends in one, an id with more words added, or only a size."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from webhook.vllm.model.schemes import QUANTISED, scheme_of
 from webhook.vllm.model.shape import Model
 
 NAME_BEGINS_WITH = "name: it begins with "
-"""How the source of a model begins that only a beginning of its name tells."""
+"""How the source of a model begins if only the beginning of the name identifies it."""
 _LONGEST_NAME = 256
-"""A hub's names have at most 96 characters a part; a longer text is no name."""
+"""A hub's names have at most 96 characters per part; a longer text is not a name."""
 
 
 def model_of_name(name: str) -> Fact[Model] | None:
-    """The model that a name tells: an id, a path or URI that ends in one, or one with a quantisation added."""
+    """The model that a name identifies: an id, a path or URI that ends in one, or an id with a quantization added."""
     if len(name) > _LONGEST_NAME or re.search(r"^\s|\s--?\w|\s$", name):
         return None
     if row := by_id(name):
@@ -79,8 +79,8 @@ def _by_last_part(name: str) -> Fact[Model] | None:
 
 
 def _model_of_last_part(name: str) -> Fact[Model] | None:
-    """The one fine-tune or copy of that last part; else the one shape of the models whose last part goes on from it
-    (`gemma-3-27b`, `llama-3-70b-instruct`), quantised copies left out."""
+    """The only fine-tune or copy with that last part. Else the common shape of the models whose last part begins with
+    it (`gemma-3-27b`, `llama-3-70b-instruct`), without quantized copies."""
     wanted = normalize_name(name.rpartition("/")[2])
     if not wanted:
         return None
@@ -134,7 +134,7 @@ def _row_rank(row: str) -> tuple[bool, bool, bool]:
 
 
 def shape(model: Model) -> tuple[object, ...]:
-    """What copies of one model agree in; whether it is quantised is part of it, by which scheme is not."""
+    """What copies of one model have in common; it includes whether they are quantized, but not by which scheme."""
     return (model.num_hidden_layers, model.hidden_size, model.num_attention_heads, model.num_key_value_heads,
             model.vocab_size, model.num_experts, model.quantization_config is not None)  # fmt: skip
 
@@ -143,7 +143,7 @@ SIZE = re.compile(r"(?:^|-)((?:\d+x|[ea])?\d+(?:-\d+)?[bm])(?=-|$)")
 
 
 def tells_quantisation(name: str) -> bool:
-    """The name says that the weights are quantised (`llama-8b-awq`)."""
+    """Whether the name says that the weights are quantized (`llama-8b-awq`)."""
     return len(name) <= _LONGEST_NAME and QUANTISED.search(normalize_name(name)) is not None
 
 
@@ -152,7 +152,7 @@ _MOST_WORDS = 24
 
 
 def _by_beginning(name: str) -> Fact[Model] | None:
-    """A published model's name, with its size in it, and then more words: a quantised copy or a fine-tune of it."""
+    """The model whose published name, with its size, begins this name: it is a quantized copy or a fine-tune of it."""
     words = normalize_name(name).split("-")[:_MOST_WORDS]
     for end in range(len(words) - 1, 1, -1):
         beginning, rest = "-".join(words[:end]), "-".join(words[end:])
@@ -206,7 +206,7 @@ def size_of(name: str) -> Fact[Model] | None:
             continue
         said = sizes[0]  # what follows is active parameters, or tokens: 235B-A22B, 2B-4T
         if re.match(r"-\d+e(?![a-z])", part[said.end() :], re.IGNORECASE):
-            continue  # Llama 4: of 17B-16E only the active parameters are told
+            continue  # Llama 4: 17B-16E gives only the active parameters
         unknown = from_config(name, {"quantization_config": settings} if settings else {})
         source = f"name: it says {said[0].strip('-_ ').replace('_', '.').upper()} parameters"
         if active := re.search(r"[-_]a(\d+(?:\.\d+)?[bm])(?=[-_.]|$)", part, re.IGNORECASE):

@@ -1,4 +1,4 @@
-"""Quantisation schemes as names tell them: a word → what a checkpoint of that kind usually says in its config.json."""
+"""Quantization schemes in model names: a word → what the config.json of such a checkpoint usually has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
     "w4a16": {"quant_method": "compressed-tensors", "format": "pack-quantized", "_scheme": "W4A16"},
     "mxfp4": {"quant_method": "mxfp4"},
 }
-"""What a name's word usually means, as the catalogue writes schemes; enough to estimate with, not to deny on."""
+"""The usual meaning of a name's word, as catalog entries have it: certain enough for an estimate, not for a denial."""
 GGUF_BITS: Mapping[str, float] = {
     "iq1-s": 2.00, "iq1-m": 2.15, "iq2-xxs": 2.38, "iq2-xs": 2.59, "iq2-s": 2.74, "iq2-m": 2.93, "iq3-xxs": 3.25,
     "iq3-xs": 3.50, "iq3-s": 3.66, "iq3-m": 3.76, "iq4-xs": 4.46, "iq4-nl": 4.68, "q2-k-s": 2.97, "q2-k": 3.16,
@@ -33,7 +33,7 @@ the mean of its neighbours, the old formats by the size of their blocks."""
 
 
 def scheme_of(words: str) -> Mapping[str, Any] | None:
-    """The quantization_config that a name's words tell, empty for none; None for a format of unknown size."""
+    """The quantization_config that a name's words mean, empty if none; None for a format of unknown size."""
     found = QUANTISED.search(words)
     if found is None:
         return {}

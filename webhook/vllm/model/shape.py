@@ -9,15 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model's shape. Field names are config.json's; None means config.json (and transformers' default) is silent.
+    """A model's shape. Field names are config.json's; None means that config.json (and transformers' default) has none.
 
-    One is equal to itself alone: what is computed of it is remembered by which it is, and those of the catalogue are
-    made once.
+    Two models are equal only if they are the same object: results are cached by identity, and each catalog entry is
+    built only once.
     """
 
     id: str
     model_type: str | None
-    """The whole model's; the language model's own, where it has one, is `config["model_type"]`."""
+    """Of the whole model. A language model in it may have its own: `config["model_type"]`."""
     architectures: tuple[str, ...]
     torch_dtype: str | None
     """As in config.json ("bfloat16", "float16", "float32"); vLLM serves float32 checkpoints in half under auto."""
@@ -30,19 +30,20 @@ class Model:
     vocab_size: int | None
     tie_word_embeddings: bool
     max_position_embeddings: int | None
-    """The context length that vLLM derives when --max-model-len is not given (0.33 config/model.py), before release
-    dependent rope rules; see `derived_max_model_len`."""
+    """The context length that vLLM derives if --max-model-len is not set (0.33 config/model.py), before the rope rules
+    that depend on the release; see `derived_max_model_len`."""
     length_read: bool = False
-    """Its length stands in the config.json of this very id, which was read: no table's row, no copy's, no default."""
+    """The length comes from the config.json of this very id, not from a library's table, a copy or a default."""
     length_scaled: bool = False
-    """Its length may be several times that of config.json: only a table tells it that multiplies by the rope factor."""
+    """The length may be several times that of config.json, because only a library's table, which multiplies by the rope
+    factor, has it."""
     dtype_inherited: bool = False
-    """Its torch_dtype is that of the model that it was made of: somebody else trained it further, or quantised it."""
+    """torch_dtype was copied from the base model: this model is a fine-tune or a quantized copy by another owner."""
     sliding_window: int | None = None
-    """Tokens; None where the model has no window or does not use it. With `layer_types` empty, every layer has it."""
+    """Tokens; None if the model has no window or does not use it. If `layer_types` is empty, every layer has it."""
     layer_types: tuple[str, ...] = ()
-    """One of "full_attention", "sliding_attention", "chunked_attention", "linear_attention", "mamba", "conv" a layer;
-    "mlp" and "moe" are layers that hold no state. Empty: all alike, or nothing says."""
+    """Per layer one of "full_attention", "sliding_attention", "chunked_attention", "linear_attention", "mamba", "conv";
+    "mlp" and "moe" are layers without state. Empty: all layers are alike, or the types are unknown."""
     # mixture of experts
     num_experts: int | None = None
     num_experts_per_tok: int | None = None
