@@ -1,9 +1,9 @@
-"""How true the GPU ledger is: predictions beside what vLLM printed.
+"""How accurate the GPU ledger is: predictions compared with what vLLM printed.
 
     python -m benchmarks.accuracy [STARTUPS.jsonl] [--plot FILE.svg|png] [--all]
 
-Three scoreboards: with the constants that podfit ships, and with constants fitted by `benchmarks.calibrate` from one
-half of the sources and tested on the other, and from all sources but the one that is scored. Then the boards by
+Three scoreboards. The first has the constants that podfit ships. `benchmarks.calibrate` fits those of the others: from
+one half of the sources, tested on the other, and from all sources except the scored one. Then come the boards by
 generation, family and GPU, the starts at the edge and the pairs one by one.
 """
 
@@ -172,7 +172,7 @@ def leave_one_out(rows: Sequence[Row]) -> list[Row]:
 
 
 def constants_table(found: Constants) -> str:
-    """The packaged constants beside those fitted from all start-ups."""
+    """The packaged constants and those fitted from all start-ups."""
     out = ["| constant | class | packaged | fitted | start-ups |", "| --- | --- | ---: | ---: | ---: |"]
     for name, (value, count) in found.samplers.items():
         told = f"{value:.1f}" if count else "–"
@@ -184,7 +184,7 @@ def constants_table(found: Constants) -> str:
 
 
 def edges(rows: Sequence[Row]) -> str:
-    """Failures that nothing told explains, starts with a pool under 10 % of the card, and pairs of runs of which one
+    """Failures without an explanation, starts with a pool under 10 % of the GPU, and pairs of runs of which one
     starts and one fails."""
     out = ["failures that can't be decided, and why:"]
     out += [f"  {row.id}: {row.undecidable}" for row in rows if row.undecidable]
@@ -197,7 +197,7 @@ def edges(rows: Sequence[Row]) -> str:
     for row in rows:
         if row.case.get("pair"):
             pairs[row.case["pair"]].append(row)
-    out.append("pairs of one model and card (what happened → what podfit says):")
+    out.append("pairs of one model and GPU (what happened → what podfit says):")
     for name, group in pairs.items():
         if {row.starts for row in group} == {True, False}:
             told = "; ".join(f"{row.case['outcome']} → {row.verdict}" for row in group)
@@ -206,7 +206,7 @@ def edges(rows: Sequence[Row]) -> str:
 
 
 def plot(rows: Sequence[Row], name: str) -> None:
-    """Predicted over printed KV memory with the interval, and the error as a share of the card; needs matplotlib."""
+    """Predicted over printed KV memory with the interval, and the error as a share of the GPU; needs matplotlib."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -260,8 +260,8 @@ def worst(here: Board, there: Board) -> float:
 
 
 def each_once(rows: Iterable[Row]) -> float | None:
-    """The error of the KV memory where each source counts once, however many start-ups it has: the median over the
-    sources of each one's median, as a share of the card. None of nothing."""
+    """The error of the KV memory if each source counts once, however many start-ups it has: the median of the sources'
+    medians, as a share of the GPU. None without start-ups."""
     sources: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         sources[row.source].append(row)
@@ -270,7 +270,7 @@ def each_once(rows: Iterable[Row]) -> float | None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints the report; 1 where a start would be refused, 2 where a file that was named is not there."""
+    """Prints the report; 1 if podfit would deny a start, 2 if a named file is missing."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("startups", nargs="?", type=Path, default=DEFAULT, help="JSON lines of real start-ups")
     parser.add_argument("--plot", metavar="FILE.svg|png", help="draw predicted against printed")

@@ -1,8 +1,8 @@
 """The measured constants, computed from start-ups: nothing is fitted by hand.
 
 Two tables are measured: bytes of the sampler for each sequence and vocabulary entry (`activations.SAMPLERS`), and
-memory outside PyTorch (`non_torch.MEASURED`), by class of releases and cards. `fit` computes the likely value of each
-class from the cases it is given; a class that none of them is in falls back to what the sources alone tell.
+memory outside PyTorch (`non_torch.MEASURED`), by class of releases and GPUs. `fit` computes the likely value of each
+class from the given cases; a class without cases has the value that the sources alone give.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ outside the budget from 0.11."""
 
 @dataclass(frozen=True)
 class Constants:
-    """Class → its likely value, and of how many start-ups it is the median (0: none, what the sources tell)."""
+    """Class → its likely value, and of how many start-ups it is the median (0: none; from the sources)."""
 
     samplers: Mapping[str, tuple[float, int]]
     non_torch: Mapping[str, tuple[float, int]]
@@ -69,7 +69,7 @@ def _resolve(case: Case) -> tuple[Settings, Model] | None:
 
 
 def fit(rows: Iterable[Row]) -> Constants:
-    """The constants that these start-ups tell."""
+    """The constants that these start-ups give."""
     bytes_: dict[str, list[float]] = defaultdict(list)
     printed: dict[str, list[float]] = defaultdict(list)
     implied: dict[str, list[float]] = defaultdict(list)

@@ -42,9 +42,9 @@ from webhook.server import certs
 JSONDict = dict[str, Any]
 REVIEWS = 100_000
 CHANGES = 100
-"""Restarts, rotations and reloads beside them, at least."""
+"""Restarts, rotations and reloads meanwhile, at least."""
 PROGRESS = 30.0
-"""Seconds between two lines that tell how far it is."""
+"""Seconds between two lines of progress."""
 CALLERS = 4
 """Connections to the API server."""
 LEAVING = 1.0
@@ -98,7 +98,7 @@ class Replicas:
     """Two servers that read the same files, behind the balancer."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        """`name`: of the release, and of the namespace that it judges."""
+        """`name`: of the release, and of the namespace that it evaluates."""
         self.name, self.folder, self.balancer = name, folder, Balancer()
         self.policy = folder / "policy.yaml"
         self.running: list[tuple[subprocess.Popen[bytes], int]] = []
@@ -247,7 +247,7 @@ def rotate(two: Replicas, bundle: Callable[[bytes], None]) -> None:
 
 @dataclass
 class Churned:
-    """What became of the Pods, and what happened beside."""
+    """What became of the Pods, and what happened meanwhile."""
 
     seen: Counter[str] = field(default_factory=Counter)
     acts: Counter[str] = field(default_factory=Counter)
@@ -303,7 +303,7 @@ def churn(cluster: Cluster, reviews: int, changes: int, *, killing: bool) -> Chu
                         changed.set()
                     if done.wait(0.5):
                         return
-            except Exception as problem:  # a replica that does not start or stop, an API server that refuses a patch
+            except Exception as problem:  # a replica that does not start or stop, an API server that rejects a patch
                 acts["a change failed"] += 1
                 told.append(repr(problem))
             finally:

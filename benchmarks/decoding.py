@@ -62,7 +62,7 @@ def node(number: int) -> dict[str, Any]:
 
 def measured(decode: Callable[[], object]) -> tuple[float, float]:
     """Milliseconds, and MiB at most."""
-    decode()  # what is imported and compiled at first is no matter
+    decode()  # without the first call's imports and compilation
     start = time.perf_counter()
     decode()
     taken = time.perf_counter() - start

@@ -2,7 +2,7 @@
 
 python -m benchmarks.facts
 
-Each run is a process of its own. The time is shown beside what json takes for the same files in the same run, as a
+Each run is a process of its own. The time is compared with what json takes for the same files in the same run, as a
 ratio, because milliseconds alone say more about the machine.
 """
 
@@ -57,7 +57,7 @@ def once(what: str) -> float:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints the medians beside their limits; always 0: a busy machine is no fault of ours."""
+    """Prints the medians and their limits; always 0, since a busy machine is not an error."""
     if argv:
         print(once(argv[0]))
         return 0

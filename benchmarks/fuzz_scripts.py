@@ -1,8 +1,8 @@
 """Made-up shell scripts against the reader of scripts: none ends the process, none takes long, memory does not grow.
 
 Scripts come from a grammar, from the examples' own scripts with a few changes, and from constructs that are nested or
-repeated up to the longest script that is read. They are read as the server reads them, in a thread with the stack of
-its threads; some close to Python's recursion limit, some interrupted as the deadline ends what takes too long. A batch
+repeated up to the longest script that is read. The reader runs as in the server, in a thread with the stack of
+its threads. Some scripts are read close to Python's recursion limit, some are interrupted as by a deadline. A batch
 runs in a process of its own, so that a crash names the script: `--show NUMBER` prints it.
 
 python -m benchmarks.fuzz_scripts [SCRIPTS [FIRST]] | --show NUMBER
@@ -46,7 +46,7 @@ SLOW = 1.0
 GROWTH = 8.0
 """MiB that a batch may leave in memory behind its first tenth."""
 LINTED, INTERRUPTED, NEARLY_TOO_DEEP = 0.02, 0.03, 0.03
-"""Of all scripts: judged by all rules, interrupted at some moment, and read with few frames left."""
+"""Of all scripts: evaluated by all rules, interrupted at some moment, and read with few frames left."""
 _RAISE = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
@@ -167,7 +167,7 @@ def script(number: int) -> str:
 
 
 def read(text: str, whole: bool) -> str:
-    """What is found; `whole`: judged by all rules."""
+    """What is found; `whole`: evaluated by all rules."""
     container = {"name": "v", "image": "vllm/vllm-openai:v0.27.1", "command": ["bash", "-c", text, "sh", "a", "b"]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
     if whole:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.hostile [NAME …]
 
-Each dimension is doubled three times, up to an object of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes), and reviewed by
-the whole application, from the bytes of the body to the bytes of the answer. The object never fits its GPU. Both
+Each dimension is doubled three times, up to an object of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). The whole
+application reviews it, from the bytes of the body to the bytes of the answer. The object never fits its GPU. Both
 figures are CPU time from one run, the median of ROUNDS:
 
 - the exponent of the last three doublings is at most EXPONENT;

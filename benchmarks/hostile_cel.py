@@ -1,8 +1,8 @@
 """What the match conditions cost the API server, as an object grows in each dimension that a condition reads.
 
 Every object is a stranger's: it holds no vLLM, is not sent, and only the conditions read it. It is created as a dry run
-in a namespace that the chart excludes and in one that podfit judges, in turn. Printed is the processor time of the API
-server, at doublings up to the 3 MiB that it reads or the size at which it gives up in the excluded namespace. The
+in a namespace that the chart excludes and in one that podfit evaluates, in turn. Printed is the API server's processor
+time. The size doubles up to the 3 MiB that it reads, or until it gives up in the excluded namespace. The
 exponent is that of the last three doublings: 1 is linear.
 
 python -m benchmarks.hostile_cel [oldest] [DIMENSION…]

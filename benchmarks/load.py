@@ -1,4 +1,4 @@
-"""The server beside a Flask handler that parses the review and allows it, on the same gunicorn, in alternating rounds.
+"""The server and a Flask handler that parses the review and allows it, on the same gunicorn, in alternating rounds.
 
 python -m benchmarks.load [SECONDS [ROUNDS]]
 """
@@ -41,7 +41,7 @@ GOALS: tuple[tuple[str, str, int, Callable[[Times], float], str, float], ...] = 
 )  # fmt: skip
 """The last two say the same as the first and the third, and hold on a busy machine too."""
 DISTURBED = 1.2
-"""How much the p99 may grow while a policy is reloaded, or a large object judged."""
+"""How much the p99 may grow while a policy is reloaded, or a large object evaluated."""
 DENIAL = 15.0
 """Milliseconds, p99, of a denial with its search for what would fit."""
 RATE = 100.0

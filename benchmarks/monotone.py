@@ -2,8 +2,8 @@
 
     python -m benchmarks.monotone [COUNT] [SEED]
 
-The properties of `tests/vllm/memory/test_plan.py`, at length, over the catalogue's models. Where nothing is given,
-vLLM's own defaults hold, and those grow with the card at 70 and 160 GiB: a step over one of them is counted apart,
+The properties of `tests/vllm/memory/test_plan.py`, at length, over the catalog's models. An option that is not set
+has vLLM's default, and some defaults grow at GPUs of 70 and 160 GiB. A step over one of these is counted apart,
 since there vLLM itself takes more.
 """
 
@@ -40,7 +40,7 @@ CHOICES: Mapping[str, Sequence[Any]] = {
     "speculative_config": (None, None, None, {"method": "mtp", "num_speculative_tokens": 2}, {"method": "ngram"}),
 }
 STEPS = (70 * GI, 160 * GI)
-"""Where vLLM's defaults grow with the card (engine/arg_utils.py)."""
+"""The GPU memory at which vLLM's defaults grow (engine/arg_utils.py)."""
 
 
 def arguments(pick: random.Random) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def arguments(pick: random.Random) -> dict[str, Any]:
 
 
 def compare(pick: random.Random, models: Sequence[Model], cards: Sequence[Gpu]) -> tuple[str, Verdict, Verdict, str]:
-    """One pair of plans: (what is changed, the tighter one's verdict, the roomier one's, and what they were)."""
+    """One pair of plans: (what is changed, the tighter one's result, the roomier one's, and what they were)."""
     model, card, release = pick.choice(models), pick.choice(cards), pick.choice((None, *known_releases()))
     given = arguments(pick)
     what = pick.choice(("more memory", "shorter length", "fewer sequences"))

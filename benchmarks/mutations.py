@@ -27,7 +27,7 @@ ODD: tuple[Any, ...] = (
     [], {}, [[]], [None], {"": ""}, {"name": None}, ["vllm", "serve", "m"], {"nvidia.com/gpu": "1"},
     {"nvidia.com/gpu": -1},
 )  # fmt: skip
-"""What a place may hold that nobody expects there."""
+"""Unexpected values for any place."""
 
 
 @cache

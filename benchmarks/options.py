@@ -1,8 +1,8 @@
 """Every option of every release, read at least once: `python -m benchmarks.options [SOURCE_DIR]`.
 
-SOURCE_DIR is what `scripts/build_flags.py` reads: one `<release>.json` a release with what its own parser has. For each
-option and each of its spellings a value is made up that its recorded type takes, and what comes out must be what that
-type makes of it, written down here a second time. Without SOURCE_DIR the packaged table stands in for the record, which
+SOURCE_DIR is what `scripts/build_flags.py` reads: one `<release>.json` per release, its parser's options. Each
+spelling of an option gets a value that its recorded type accepts. podfit must read it as that type does,
+which is written down here a second time. Without SOURCE_DIR the packaged table replaces the record, which
 proves less: that nothing in it is unreadable.
 """
 
@@ -165,7 +165,7 @@ def main() -> int:
 
 
 def _needs_more(line: list[str], entry: str, one: Release) -> bool:
-    """Refused for what the line lacks: a flag that this one needs, or the model in its place."""
+    """Rejected for what the line lacks: a flag that this one needs, or the model in its place."""
     text = line[0]
     if one >= release.Release(0, 11, 1) and text in (
         "--enable-auto-tool-choice", "--enable-log-outputs", "--data-parallel-multi-port-external-lb", "-dpm",

@@ -1,7 +1,7 @@
-"""`podfit check` beside kube-linter and checkov on the same files in one run, and beside what Python itself takes.
+"""`podfit check`, kube-linter and checkov on the same files in one run, and what Python itself takes.
 
-python -m benchmarks.peers DIR [RUNS]: needs `kube-linter` (a build of github.com/stackrox/kube-linter) and
-`checkov` (pip, in an environment of its own) on the PATH; one that is not there is left out.
+python -m benchmarks.peers DIR [RUNS] needs `kube-linter` (a build of github.com/stackrox/kube-linter) and
+`checkov` (pip, in an environment of its own) on the PATH. A missing one is left out.
 """
 
 from __future__ import annotations

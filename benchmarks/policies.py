@@ -1,4 +1,4 @@
-"""What many policies cost: a review under 50 policies of 40 rules each, beside the same review under none.
+"""What many policies cost: a review under 50 policies of 40 rules each, and the same review under none.
 
     python -m benchmarks.policies
 

@@ -43,14 +43,14 @@ STAGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
     "texts": ((denial, "warnings"), (denial, "refusal")),
 }
 """What is timed, each where its caller looks it up. "engine" is the stages from "command" to "plan" with what joins
-them, "search" a part of the rule that refuses."""
+them, "search" a part of the rule that denies."""
 
 Times = dict[str, float]
 """Stage or rule → microseconds."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints microseconds; always 0: a busy machine is no fault of ours."""
+    """Prints microseconds; always 0, since a busy machine is not an error."""
     bodies = [serving.review(serving.pod(number)) for number in range(int(argv[0]) if argv else 150)]
     outcomes = [answered(body) for body in bodies]
     gc.collect()
@@ -101,7 +101,7 @@ def _least(best: Times, took: Times) -> None:
 
 
 def _medians(pods: Sequence[Times]) -> Times:
-    """Of the Pods that have it: a rule that is not asked costs nothing, and one that is shall be seen."""
+    """Of the Pods that have it: a rule that does not run costs nothing, and the cost of another must be visible."""
     names = {name: None for pod in pods for name in pod}
     return {name: statistics.median(pod[name] for pod in pods if name in pod) for name in names}
 

@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"(?:^|\s)(#.*)$", re.MULTILINE)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints how many files were changed, and what was changed beside the repairs; 1 where something was."""
+    """Prints how many files were changed, and what was changed apart from the repairs; 1 if something was."""
     if not argv:
         print(__doc__)
         return 2

@@ -2,8 +2,8 @@
 
     python -m benchmarks.scan [WORKLOADS] [NAMESPACES]
 
-Starts the control plane of `tests/e2e`, fills it with Deployments and StatefulSets of several models, GPUs and faults
-(no two alike), a Pod of each and a Service for every second one, and runs the command as a person would, with a
+Starts the control plane of `tests/e2e`. Fills it with Deployments and StatefulSets of several models, GPUs and
+faults (no two alike), a Pod of each and a Service for every second one. Runs the command as a user would, with a
 kubeconfig. Prints seconds and the most resident memory of the process.
 """
 

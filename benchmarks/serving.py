@@ -90,7 +90,7 @@ def large() -> bytes:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port on which no process listens now."""
     with socket.socket() as free:
         free.bind((HOST, 0))
         return int(free.getsockname()[1])
@@ -272,5 +272,5 @@ def median(values: Sequence[float]) -> float:
 
 
 def load() -> str:
-    """How busy the machine is, for whoever reads the figures."""
+    """How busy the machine is, for the reader of the figures."""
     return f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"

@@ -1,6 +1,6 @@
 """Many reviews, most of them of Pods that were not seen before: memory stays, and the last are as fast as the first.
 
-Beside them the server watches a thousand nodes of a real API server (the one of `make e2e`), which change all the time.
+Meanwhile the server watches a thousand nodes of a real API server (the one of `make e2e`), which change all the time.
 
 python -m benchmarks.soak [REVIEWS [NODES]]
 """
@@ -30,7 +30,7 @@ NODES = 1_000
 HEARTBEAT = 300.0
 """Seconds between two changes of a node that nothing happens to (kubelet `nodeStatusReportFrequency`)."""
 LABELS = 60
-"""Labels of a node beside those that podfit reads: what node feature discovery writes of its processor and kernel."""
+"""Labels of a node that podfit does not read: those that node feature discovery writes for its processor and kernel."""
 MEMORY = 120.0
 """MiB, of all processes of a replica."""
 SLOWER = 1.05

@@ -1,4 +1,4 @@
-"""How long a plan and a refusal's search take, in process: the median over some models, beside their limits.
+"""How long a plan and the search after a denial take, in process: the median over some models, and their limits.
 
 python -m benchmarks.speed
 """
@@ -37,7 +37,7 @@ def median(call: Callable[[], object], times: int) -> float:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints milliseconds; always 0: a busy machine is no fault of ours."""
+    """Prints milliseconds; always 0, since a busy machine is not an error."""
     times = int(argv[0]) if argv else 200
     seen: dict[str, list[float]] = {name: [] for name in LIMITS}
     for name, product, size in CASES:

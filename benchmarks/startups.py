@@ -1,8 +1,8 @@
 """Real start-ups: a file of JSON lines, and what podfit says of each.
 
-A line has `id`, `source`, `model`, `gpu`, `gpu_count`, `gpu_total_gib`, `vllm_version`, `args` {dest: value, "other":
-{…}} or `argv`, `outcome` ("starts", or how it failed), `observed` {what the log printed}, and `strict`: false where the
-case is not certain enough to be scored.
+A line has `id`, `source`, `model`, `gpu`, `gpu_count`, `gpu_total_gib`, `vllm_version`. `args` {dest: value, "other":
+{…}} or `argv` is the command. `outcome` is "starts", or how it failed; `observed` {what the log printed}. `strict` is
+false if the case is not certain enough to be scored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_ROOM = ("oom_weights", "no_kv_blocks", "kv_too_small_for_max_model_len")
 """Failures for want of weights' or KV room: certain from sizes alone."""
 AT_THE_EDGE = ("oom_profile_or_graphs", "free_memory_below_budget")
 OTHER_ARGUMENTS = 0.02
-"""A request that needed so much more or less, relative, was made with other arguments than those that were told."""
+"""A request whose memory differs by more than this share was made with other arguments than the reported ones."""
 EDGE = 0.01
 """Share of the GPU: runs with equal arguments differ by as much, so that no certain minimum decides less."""
 GENERATIONS = (
@@ -35,7 +35,7 @@ GENERATIONS = (
 
 
 def read(path: Path) -> list[Case]:
-    """The cases of a file; raises OSError where it can't be read and ValueError where a line is no JSON object."""
+    """The cases of a file; raises OSError if it can't be read and ValueError if a line is not a JSON object."""
     cases: list[Case] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip():
@@ -70,7 +70,7 @@ def argv(case: Case) -> list[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """One case beside its prediction. Bytes; None where the log did not print it."""
+    """One case and its prediction. Bytes; None if the log did not print it."""
 
     case: Case
     verdict: str
@@ -157,14 +157,14 @@ class Row:
 
     @property
     def undecidable(self) -> str | None:
-        """Why nothing that is told of a failure explains it; None where it does, and of what is refused or starts."""
+        """Why the report of a failure does not explain it; None if it does, and for cases that are denied or start."""
         if not self.no_room or self.verdict == "does-not-fit":
             return None
         if not self.case.get("vllm_version"):
             return "vLLM's release is not known, and not every release fails"
         own = self.gpu and self.gpu.get("kv_cache_bytes_per_request")
         if self.needed and own and abs(own / self.needed - 1) > OTHER_ARGUMENTS:
-            return f"one request needed {self.needed / GI:.2f} GiB, with the arguments told {own / GI:.2f} GiB"
+            return f"one request needed {self.needed / GI:.2f} GiB, with the reported arguments {own / GI:.2f} GiB"
         if self.gpu and self.shortage is not None and self.shortage < EDGE * self.gpu["total"]["likely"]:
             share = 100 * self.shortage / self.gpu["total"]["likely"]
             return f"{self.shortage / MI:.0f} MiB were missing, {share:.1f} % of the GPU"

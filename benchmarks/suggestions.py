@@ -1,4 +1,4 @@
-"""Random command lines that do not fit: every change that the solver suggests is applied and planned anew.
+"""Random command lines that do not fit: every change that the solver suggests is applied and planned again.
 
 python -m benchmarks.suggestions [COUNT] [SEED]
 """
@@ -23,7 +23,7 @@ from webhook.vllm.release import known_releases
 
 
 def applied(one: solve.Alternative, args: EngineArgs, model: Model, where: Accelerator) -> str:
-    """The verdict with the change made, computed apart from the search."""
+    """The plan's answer with the change made, computed apart from the search."""
     changed = with_changes(args, {**one.changes, **one.stands_for})
     if "product" in one.changes:
         where = replace(where, gpus=by_name(one.changes["product"]))

@@ -59,7 +59,7 @@ def test_false_rejections_refusals_and_misses_are_counted() -> None:
     [
         ({"vllm_version": None}, "vLLM's release is not known, and not every release fails"),
         ({"observed": {"kv_needed_gib": 9.0, "kv_cache_gib_per_gpu": 1.0}},
-         "one request needed 9.00 GiB, with the arguments told 4.00 GiB"),
+         "one request needed 9.00 GiB, with the reported arguments 4.00 GiB"),
         ({"observed": {"kv_needed_gib": 4.0, "kv_cache_gib_per_gpu": 3.5}}, "512 MiB were missing, 0.5 % of the GPU"),
         ({"observed": {"kv_needed_gib": 4.0, "kv_cache_gib_per_gpu": 2.5}}, None),
         ({"observed": {"kv_cache_tokens": 8000}}, "96 MiB were missing, 0.1 % of the GPU"),
